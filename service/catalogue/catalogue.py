@@ -11,18 +11,18 @@ from service.catalogue.indexes import (
     changed_of,
     digest_of,
     digests_of,
+    find_region,
     gpus_of,
     index_of,
     of_kind,
+    regions_by_slug,
     renewed,
     revision_of,
     rows_after,
 )
 from service.catalogue.names import Found, NameIndex
-from service.catalogue.price_index import PriceIndex
-from service.catalogue.prices import PriceQuery, find_price
+from service.catalogue.prices import PriceIndex, PriceQuery, find_price
 from service.catalogue.provenance import SHIPPED, UnsoundFact
-from service.catalogue.regions import find_region, regions_by_slug
 from service.catalogue.rows import (
     CalibrationRow,
     ClusterRow,
@@ -34,6 +34,8 @@ from service.catalogue.rows import (
     Row,
     key_of,
 )
+from service.estimator.constants import calibrated
+from service.estimator.question import Gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,3 +341,17 @@ class Catalogue:
 
 def _promoters_of(rows: Iterable[Row]) -> set[str]:
     return {row.owner for row in rows if row.owner != SHIPPED and row.is_for_everyone}
+
+
+def calibrated_gpu(slug: str, catalogue: Catalogue) -> Gpu:
+    """The facts of a GPU, with the calibration that holds for it.
+
+    Args:
+        slug: its slug
+        catalogue: the facts
+
+    Returns:
+        the GPU that formulas ask
+    """
+    held, gpu = catalogue.calibrations.get(slug), catalogue.gpus[slug].gpu
+    return gpu if held is None else calibrated(gpu, held.calibration)

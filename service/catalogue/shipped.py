@@ -4,13 +4,228 @@ import csv
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
+from math import isfinite
 from typing import Any
 
+from service.catalogue.bounds import faults_of
 from service.catalogue.catalogue import Catalogue
-from service.catalogue.parsing import cluster_row, gpu_row, model_row, price_row, region_row
-from service.catalogue.provenance import UnsoundFact
+from service.catalogue.provenance import UnsoundFact, is_date
+from service.catalogue.rows import (
+    ClusterRow,
+    ExactCounts,
+    GpuRow,
+    ModelRow,
+    PriceRow,
+    PublishedCounts,
+    Purchase,
+    RegionRow,
+)
+from service.estimator.question import Cluster, Gpu, Model
+from service.estimator.time.matrix_products import MATRIX_RATES
+
+GIB_BYTES = 2**30
+GB_PER_S_BYTES_PER_S = 1e9
+GBIT_PER_S_BYTES_PER_S = 1e9 / 8
+TFLOP_PER_S_FLOP_PER_S = 1e12
+
+UNMEASURED_ARCHITECTURES = frozenset({
+    "CDNA2", "CDNA3 APU", "NeuronCore", "Pascal", "TPU", "Turing", "Volta", "Xe-HPC (Ponte Vecchio)",
+})  # fmt: skip
+"""Generations that the estimator has no measured efficiencies for; any other name without them is a typing error."""
+
+
+def model_row(row: Mapping[str, Any]) -> ModelRow:
+    """A model preset from an object of `models/*.json`, whose names are those of ModelRow and Model.
+
+    Args:
+        row: the object
+
+    Returns:
+        the row
+
+    Raises:
+        UnsoundFact: an unknown or missing name, a value out of bounds, or no source
+    """
+    with _named("model", row.get("slug")):
+        values = dict(row)
+        if "model" in row:
+            values["model"] = Model(**{name: _frozen(value) for name, value in row["model"].items()})
+            _check(values["model"])
+        if "exact" in row:
+            values["exact"] = ExactCounts(**row["exact"])
+        if "published" in row:
+            values["published"] = PublishedCounts(**row["published"])
+        return ModelRow(**{"model": None, **values, "aliases": tuple(row.get("aliases", ()))})
+
+
+def gpu_row(row: Mapping[str, str]) -> GpuRow:
+    """An accelerator from a line of `gpus.csv`.
+
+    The peak in fp32 is that of TF32 where the tensor cores have it: frameworks run fp32 matrix products there.
+    An architecture that is misspelt would silently lose its measured efficiencies, so it does not load.
+
+    Args:
+        row: the cells by column; GiB, GB/s, Gbit/s and dense TFLOP/s as data sheets print them
+
+    Returns:
+        the row, in base units
+
+    Raises:
+        UnsoundFact: a missing or wrong cell, or no source
+    """
+    with _named("gpu", row.get("slug")):
+        if row["architecture"] not in MATRIX_RATES.keys() | UNMEASURED_ARCHITECTURES:
+            raise UnsoundFact("its architecture is neither measured (MATRIX_RATES) nor in UNMEASURED_ARCHITECTURES")
+        rates = {name: _rate(row, name) for name in ("bf16", "fp16", "fp8", "fp4", "int8")}
+        gpu = Gpu(
+            slug=row["slug"],
+            architecture=row["architecture"],
+            memory_bytes=_number(row, "memory_gib") * GIB_BYTES,
+            usable_bytes=_number(row, "usable_gib") * GIB_BYTES,
+            memory_bytes_per_s=_number(row, "memory_gb_per_s") * GB_PER_S_BYTES_PER_S,
+            fp32_flop_per_s=_rate(row, "tf32") or _rate(row, "fp32"),
+            **{f"{name}_flop_per_s": rate for name, rate in rates.items()},
+            link_bytes_per_s=_number(row, "link_gb_per_s") * GB_PER_S_BYTES_PER_S,
+            scale_up_gpus=int(row["scale_up_gpus"]),
+            inter_node_bytes_per_s=_number(row, "network_gbit_per_s") * GBIT_PER_S_BYTES_PER_S,
+            host_bytes_per_s=_number(row, "host_gb_per_s") * GB_PER_S_BYTES_PER_S,
+            board_watts=_number(row, "board_watts"),
+        )
+        _check(gpu)
+        columns = ("name", "vendor", "usable_basis", "link_name", "source", "as_of", "verified", "note")
+        texts: dict[str, Any] = {column: row[column] for column in columns}
+        return GpuRow(
+            gpu=gpu,
+            purchase=_purchase(row),
+            release_year=int(row["release_year"]),
+            aliases=_names(row["aliases"]),
+            default_for=_names(row["default_for"]),
+            **texts,
+        )
+
+
+def cluster_row(slug: str, row: Mapping[str, Any]) -> ClusterRow:
+    """A machine from a table of `clusters.toml`.
+
+    Args:
+        slug: name of the table
+        row: its values; the network in Gbit/s for one GPU
+
+    Returns:
+        the row, in base units
+
+    Raises:
+        UnsoundFact: a missing or wrong value, or no source
+    """
+    with _named("cluster", slug):
+        cluster = Cluster(
+            **{name: row[name] for name in ("gpu", "gpus", "gpus_per_node", "scale_up_gpus")},
+            inter_node_bytes_per_s=row["network_gbit_per_s"] * GBIT_PER_S_BYTES_PER_S,
+        )
+        _check(cluster)
+        texts = {name: row[name] for name in ("name", "source", "as_of", "verified")}
+        return ClusterRow(
+            slug=slug, cluster=cluster, aliases=tuple(row.get("aliases", ())), note=row.get("note", ""), **texts
+        )
+
+
+def price_row(row: Mapping[str, str]) -> PriceRow:
+    """A price from a line of `prices.csv`.
+
+    Args:
+        row: the cells by column
+
+    Returns:
+        the row
+
+    Raises:
+        UnsoundFact: a missing or wrong cell, a machine's price that is not that of its GPUs, or no source
+    """
+    with _named("price", f"{row.get('provider')} {row.get('instance_type')}"):
+        numbers = {name: _number(row, name) for name in ("usd_per_gpu_hour", "usd_per_instance_hour")}
+        values: dict[str, Any] = {**row, **numbers, "gpu_count": int(row["gpu_count"])}
+        price = PriceRow(**values)
+        _check(price)
+        if (
+            price.gpu_count < 1
+            or abs(price.usd_per_instance_hour / price.gpu_count / price.usd_per_gpu_hour - 1) > 0.01
+        ):
+            raise UnsoundFact("the machine's price is not that of its GPUs together")
+        return price
+
+
+def region_row(row: Mapping[str, str]) -> RegionRow:
+    """A place from a line of `regions.csv`.
+
+    Args:
+        row: the cells by column
+
+    Returns:
+        the row
+
+    Raises:
+        UnsoundFact: a missing or wrong cell, or no source
+    """
+    with _named("region", row.get("slug")):
+        shares = {name: float(row[name]) for name in ("carbon_free_fraction", "pue") if row[name]}
+        words: dict[str, Any] = {name: cell for name, cell in row.items() if cell and name not in shares}
+        aliases, intensity = _names(row["aliases"]), float(row["grid_kg_co2e_per_kwh"])
+        place = RegionRow(**{**words, **shares, "aliases": aliases, "grid_kg_co2e_per_kwh": intensity})
+        _check(place)
+        if (place.pue is None) != (place.pue_source is None):
+            raise UnsoundFact("a pue needs a pue_source, and nothing else does")
+        return place
+
+
+def _purchase(row: Mapping[str, str]) -> Purchase | None:
+    if not row["purchase_usd"]:
+        return None
+    bought = Purchase(usd=_number(row, "purchase_usd"), as_of=row["purchase_as_of"], source=row["purchase_source"])
+    _check(bought)
+    if not is_date(bought.as_of):
+        raise UnsoundFact("purchase_as_of is no date")
+    return bought
+
+
+@contextmanager
+def _named(kind: str, slug: object) -> Iterator[None]:
+    """Say in every error which row it is about."""
+    try:
+        yield
+    except KeyError as error:
+        raise UnsoundFact(f"{kind} {slug}: {error} is missing") from None
+    except (UnsoundFact, TypeError, ValueError) as error:
+        raise UnsoundFact(f"{kind} {slug}: {error}") from None
+
+
+def _check(noun: object) -> None:
+    faults = faults_of(noun)
+    if faults:
+        raise UnsoundFact("; ".join(fault.message(name) for name, fault in faults.items()))
+
+
+def _number(row: Mapping[str, str], column: str) -> float:
+    value = float(row[column])
+    if not (isfinite(value) and value > 0):
+        raise UnsoundFact(f"{column} is not above 0")
+    return value
+
+
+def _rate(row: Mapping[str, str], column: str) -> float | None:
+    name = f"{column}_tflop_per_s"
+    return _number(row, name) * TFLOP_PER_S_FLOP_PER_S if row[name] else None
+
+
+def _names(cell: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in cell.split(";") if name.strip())
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
 
 DATA = "service.catalogue"
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, delete, insert, select
 
 from service.catalogue import SHIPPED, Catalogue, GpuRow, Holdings, Row, key_of
-from service.catalogue.beside import beside
+from service.catalogue.holdings import beside
 from service.catalogue.indexes import Key, digest_of, gpus_of, revision_of
 from service.store.changes import KINDS, Rows, has_parts, holdings_at, newest_change, write_change
 from service.store.kept import KEPT

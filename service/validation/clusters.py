@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Interval
 
 from service.catalogue import Catalogue, ClusterRow, RegionRow
-from service.catalogue.calibrated import calibrated_gpu
+from service.catalogue.catalogue import calibrated_gpu
 from service.catalogue.names import Found
 from service.errors import Problem, Refused, UnknownName
 from service.estimator.names import STRICT

@@ -14,9 +14,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from annotated_types import Ge, Lt
 
 from service.catalogue import SHIPPED, Catalogue, PriceRow
-from service.catalogue.prices import PriceQuery, newest_price
+from service.catalogue.prices import PriceQuery, newest_price, rate_of
 from service.catalogue.provenance import is_date
-from service.catalogue.rate_cards import rate_of
 from service.errors import Problem, Refused
 from service.estimator.names import STRICT, Name, PriceModel
 from service.estimator.question import Egress, OwnedPrice, Price, Share, Storage

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from service.catalogue.huggingface import import_config
-from service.catalogue.huggingface.model_types import TEXT_PARTS
+from service.catalogue.huggingface.importing import TEXT_PARTS
 from service.errors import Problem, Refused
 from service.estimator import Model
 from service.validation.specs import read_spec

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from service.catalogue import Found, PriceQuery, PriceRow, shipped_catalogue
-from service.catalogue.price_index import PriceIndex
-from service.catalogue.prices import newest_price
+from service.catalogue.prices import PriceIndex, newest_price
 from service.errors import UnknownName
 from tests.catalogue.shapes import price
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from service.catalogue import Catalogue, UnsoundFact, shipped_catalogue
-from service.catalogue.parsing import region_row
+from service.catalogue.shipped import region_row
 from service.errors import UnknownName
 
 ROW = {

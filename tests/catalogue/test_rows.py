@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from service.catalogue import UnsoundFact
-from service.catalogue.parsing import cluster_row, gpu_row, model_row, price_row
+from service.catalogue.shipped import cluster_row, gpu_row, model_row, price_row
 from service.errors import StartupError
 
 MODEL: dict[str, Any] = {

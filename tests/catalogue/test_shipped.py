@@ -9,7 +9,7 @@ import pytest
 
 from service.catalogue import GpuRow, ModelRow, shipped_catalogue
 from service.catalogue.names import normal
-from service.catalogue.parsing import UNMEASURED_ARCHITECTURES
+from service.catalogue.shipped import UNMEASURED_ARCHITECTURES
 from service.errors import UnknownName
 from service.estimator import count_parameters
 from service.estimator.time.matrix_products import MATRIX_RATES

@@ -11,11 +11,140 @@ from typing import Any
 
 from service.catalogue.bounds import Fault, faults_of
 from service.catalogue.huggingface.architectures import ARCHITECTURES, Architecture
-from service.catalogue.huggingface.canonical import canonical
 from service.catalogue.huggingface.config import Config, Dialect, read_from
-from service.catalogue.huggingface.model_types import TEXT_PARTS, refusal_of_type
-from service.errors import Problem, Refused
+from service.catalogue.huggingface.layers import CHUNKED, FULL, SLIDING, shortest_period
+from service.errors import Problem, Refused, nearest
+from service.estimator.model.build import MIXER_FIELDS, MIXERS
+from service.estimator.names import LayerType
 from service.estimator.question import Model
+
+SPARSE_ONLY = (
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "shared_expert_intermediate_size",
+    "shared_expert_gate",
+    "router_bias",
+    "first_k_dense_replace",
+    "moe_latent_size",
+    "zero_expert_num",
+)
+
+
+def canonical(fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a Model without what goes without saying.
+
+    Args:
+        fields: fields of a Model, patterns with one item a layer
+
+    Returns:
+        the fields to keep
+    """
+    kept = _feed_forward(_attention({name: value for name, value in fields.items() if value is not None}))
+    if kept.get("attention_out_bias") == kept.get("attention_bias", False):
+        kept.pop("attention_out_bias", None)
+    if kept.get("word_embed_proj_dim") == kept["hidden_size"]:
+        del kept["word_embed_proj_dim"]
+    return kept
+
+
+def _attention(fields: dict[str, Any]) -> dict[str, Any]:
+    heads = fields["num_attention_heads"]
+    if fields.get("num_key_value_heads") == heads:
+        del fields["num_key_value_heads"]
+    if fields.get("head_dim", 0) * heads == fields["hidden_size"]:
+        del fields["head_dim"]
+    pattern = fields.pop("layer_types", None)
+    if pattern is None:
+        return fields
+    period: tuple[LayerType, ...] = shortest_period(pattern)
+    if SLIDING not in period:
+        fields.pop("sliding_window", None)
+    if CHUNKED not in period:
+        fields.pop("attention_chunk_size", None)
+    read = {name for mixer in period for name in (*MIXERS[mixer].needs, *MIXERS[mixer].takes)}
+    kept = {name: value for name, value in fields.items() if name in read or name not in MIXER_FIELDS}
+    kept.setdefault("num_attention_heads", 0)
+    return kept if period in ((FULL,), (SLIDING,)) else {**kept, "layer_types": period}
+
+
+def _feed_forward(fields: dict[str, Any]) -> dict[str, Any]:
+    pattern = shortest_period(fields.pop("mlp_layer_types", ()) or ("sparse",))
+    if not fields.get("num_experts") or not any("sparse" in mlp for mlp in pattern):
+        dense = {name: value for name, value in fields.items() if name not in (*SPARSE_ONLY, "num_experts")}
+        return {**dense, "mlp_layer_types": pattern} if "none" in pattern else dense
+    if pattern != ("sparse",):
+        fields["mlp_layer_types"] = pattern
+    elif not fields.get("first_k_dense_replace"):
+        fields.pop("intermediate_size", None)
+    if fields.get("moe_intermediate_size") == fields.get("intermediate_size"):
+        fields.pop("moe_intermediate_size", None)
+    if not fields.get("shared_expert_intermediate_size"):
+        fields.pop("shared_expert_gate", None)
+    return fields
+
+
+TEXT_PARTS: Mapping[str, str] = {
+    "gemma3": "gemma3_text",
+    "kimi_k25": "kimi_k2",
+    "llama4": "llama4_text",
+    "mistral3": "mistral",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+}
+"""Types that hold a language model among other parts, and the type of that model."""
+
+
+def refusal_of_type(model_type: str, config: Mapping[str, Any], path: str) -> Problem:
+    """Why a config of a type without a row in ARCHITECTURES is refused.
+
+    Args:
+        model_type: the type
+        config: the config
+        path: dotted path of the config in the question
+
+    Returns:
+        the problem, with the nearest types that can be estimated
+    """
+    kind = kind_of(model_type)
+    message = f"{model_type} is {kind}, which cannot be estimated" if kind else "this type of config is not known here"
+    return Problem(
+        field=f"{path}.model_type",
+        code="model_type_unsupported" if kind else "model_type_unknown",
+        message=message,
+        fix=_fix(model_type, config),
+    )
+
+
+def kind_of(model_type: str) -> str | None:
+    """What a type is that cannot be estimated.
+
+    Args:
+        model_type: the type
+
+    Returns:
+        what it is, e.g. "an encoder"; None for an unknown type
+    """
+    return next((kind for kind, types in _refused_types().items() if model_type in types), None)
+
+
+def _fix(model_type: str, config: Mapping[str, Any]) -> str:
+    inner = config.get("text_config")
+    inner_type = inner.get("model_type") if isinstance(inner, Mapping) else None
+    if isinstance(inner_type, str) and inner_type in ARCHITECTURES:
+        return f"give its text_config alone ({inner_type}) to estimate its language model"
+    known = [*ARCHITECTURES, *TEXT_PARTS]
+    near = nearest(model_type.replace("-", "_"), known)
+    if near:
+        return f"the nearest types that can be estimated are {', '.join(near)}; or give the model inline"
+    return f"types that can be estimated: {', '.join(sorted(known))}; or give the model inline"
+
+
+@cache
+def _refused_types() -> Mapping[str, list[str]]:
+    file = files("service.catalogue.huggingface").joinpath("refused_types.json")
+    types: Mapping[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))["types"]
+    return types
+
 
 PATH = "model.hf_config"
 """Where a config stands in a question."""

@@ -10,7 +10,7 @@ from service.calibration.judging import STEP, Manner, judged
 from service.calibration.observations import Observed, impossible, observed_in, predicted_value, processor_of
 from service.calibration.records import ProbeRecord, doubt_of
 from service.catalogue import Catalogue
-from service.catalogue.calibrated import calibrated_gpu
+from service.catalogue.catalogue import calibrated_gpu
 from service.errors import Problem, Refused
 from service.estimator import FORMULAS_VERSION
 from service.estimator.constants import DeviceCalibration, StepCalibration, calibrated, calibration_of

@@ -17,10 +17,9 @@ from service.catalogue import (
     Row,
     key_of,
 )
-from service.catalogue.indexes import Named, names_of
+from service.catalogue.indexes import Named, names_of, names_of_region
 from service.catalogue.names import NameIndex
-from service.catalogue.parsing import UNMEASURED_ARCHITECTURES
-from service.catalogue.regions import names_of_region
+from service.catalogue.shipped import UNMEASURED_ARCHITECTURES
 from service.errors import Conflict, Problem, Refused, did_you_mean, nearest
 from service.estimator.model.parameters import count_parameters
 from service.estimator.question import Model

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from service.answers.launch_checks import Where
 from service.answers.workers import Device, Requirements, SeenWorker
 from service.catalogue import Catalogue
-from service.catalogue.calibrated import calibrated_gpu
+from service.catalogue.catalogue import calibrated_gpu
 from service.errors import NoWorker, Problem
 from service.estimator.question import Gpu
 

@@ -10,7 +10,7 @@ from annotated_types import Len
 from service.calibration.observations import Observed, predicted_value, processor_of
 from service.calibration.records import Environment, ProbeRecord, fault_of
 from service.catalogue import Catalogue
-from service.catalogue.calibrated import calibrated_gpu
+from service.catalogue.catalogue import calibrated_gpu
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.constants import calibration_id
 from service.estimator.names import SPOKEN, STRICT

@@ -8,9 +8,8 @@ architecture change nothing in this type (`without_effect`). Read in the classes
 
 from collections.abc import Mapping
 
-from service.catalogue.huggingface.architectures.dense import DENSE
+from service.catalogue.huggingface.architectures.dense import DENSE, PLAIN
 from service.catalogue.huggingface.architectures.hybrids import HYBRIDS
-from service.catalogue.huggingface.architectures.plain import PLAIN
 from service.catalogue.huggingface.architectures.row import Architecture
 from service.catalogue.huggingface.architectures.sparse import SPARSE
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from service.catalogue.huggingface import layer_patterns as p
-from service.catalogue.huggingface import mixer_fields as m
-from service.catalogue.huggingface import mixer_layers as layers
+from service.catalogue.huggingface import layers as p
+from service.catalogue.huggingface import mixers as layers
+from service.catalogue.huggingface import mixers as m
 from service.catalogue.huggingface.architectures.row import (
     DECODER,
     EXPERTS,
@@ -15,7 +15,7 @@ from service.catalogue.huggingface.architectures.row import (
     MIXTRAL_KEYS,
     Architecture,
 )
-from service.catalogue.huggingface.depths import depths_left_out
+from service.catalogue.huggingface.layers import depths_left_out
 
 STREAM = ("vocab_size", "hidden_size", "num_hidden_layers", "tie_word_embeddings")
 NO_ATTENTION: dict[str, Any] = {"num_attention_heads": 0, "mlp_layer_types": ("none",)}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.catalogue.huggingface.layer_patterns import Builder
+from service.catalogue.huggingface.layers import Builder
 
 Keys = dict[str, tuple[str, ...]]
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from service.catalogue.huggingface import branches as b
-from service.catalogue.huggingface import layer_patterns as p
-from service.catalogue.huggingface import sparse_layers as s
-from service.catalogue.huggingface import windows as w
+from service.catalogue.huggingface import layers as b
+from service.catalogue.huggingface import layers as p
+from service.catalogue.huggingface import layers as s
+from service.catalogue.huggingface import layers as w
 from service.catalogue.huggingface.architectures.row import (
     DECODER,
     EXPERTS,
@@ -24,8 +24,8 @@ from service.catalogue.huggingface.architectures.row import (
     ROUTED_KEYS,
     Architecture,
 )
-from service.catalogue.huggingface.depths import depths_left_out
-from service.catalogue.huggingface.mixer_layers import every_layer_attends
+from service.catalogue.huggingface.layers import depths_left_out
+from service.catalogue.huggingface.mixers import every_layer_attends
 
 DEEPSEEK_V3 = Architecture(
     reads=(*LATENT, "v_head_dim", *EXPERTS, "attention_bias", "first_k_dense_replace", "num_nextn_predict_layers"),
