@@ -20,7 +20,7 @@ from sqlalchemy import func, select
 
 from service.client import Client, ClientError, Retries
 from service.store.engine import open_engine, reading
-from service.store.launch_check_tables import LAUNCH_CHECKS
+from service.store.tables import LAUNCH_CHECKS
 from tests.api.asking import QUESTION
 from tests.house.source import ROOT
 from tests.prestarted import started

@@ -10,7 +10,7 @@ from sqlalchemy import insert, text
 from service.settings import read_settings
 from service.store import Engine, ShareLink, create_share_link
 from service.store.engine import reading, writing
-from service.store.scenario_tables import SCENARIOS
+from service.store.tables import SCENARIOS
 from tests.commands import Command
 from tests.databases import prepared
 from tests.store.small import SMALL

@@ -10,7 +10,8 @@ import venv
 from pathlib import Path
 
 from service.catalogue import shipped_catalogue
-from service.store import NewJob, create_jobs, prepare_database, read_job
+from service.jobs.jobs import NewJob, create_jobs, read_job
+from service.store import prepare_database
 from tests.house.source import ROOT
 from tests.live import serving
 

@@ -18,7 +18,8 @@ from service.catalogue import shipped_catalogue
 from service.client import Client
 from service.features.sweeps.local import run_locally
 from service.features.sweeps.requests import read_sweep
-from service.store import prepare_database, read_shards
+from service.features.sweeps.store import read_shards
+from service.store import prepare_database
 from service.worker.runners.ray import RayRunner
 from tests.house.source import ROOT
 from tests.live import serving

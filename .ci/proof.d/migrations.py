@@ -16,10 +16,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, insert
 
 from service.store import make_backup, restore_backup
-from service.store.backup_rows import Tally, described_tables, tally_rows
+from service.store.backups import Tally, described_tables, tally_rows
 from service.store.engine import open_engine, reading, writing
-from service.store.job_tables import JOB_EVENTS, JOBS
 from service.store.prepare import HEAD, migrations_folder
+from service.store.tables import JOB_EVENTS, JOBS
 from tests.databases import new_database, serving
 from tests.store.holding import fill, row_of
 

@@ -15,7 +15,7 @@ from fastapi.responses import Response
 
 from service.errors import Unreachable
 from service.store import AuditEntry, AuditOutcome, Deed, Engine, act_as, keep_entries
-from service.store.callers import Caller
+from service.store.keys import Caller
 
 DEED = "deed"
 """Name of the change in the state of the request that makes it."""

@@ -11,8 +11,9 @@ from time import monotonic
 
 from starlette.concurrency import run_in_threadpool
 
+from service.jobs.ends import SlowerClock
 from service.settings import Settings
-from service.store import Engine, Keeping, KeyRing, SlowerClock, forget_old
+from service.store import Engine, Keeping, KeyRing, forget_old
 
 log = logging.getLogger(__name__)
 

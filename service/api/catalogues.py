@@ -15,7 +15,7 @@ from service.api.security import caller_of
 from service.catalogue import Catalogue
 from service.errors import Unreachable
 from service.store import Engine, History
-from service.store.data_version import ReadOnChange
+from service.store.replicas import ReadOnChange
 
 KEYS_SECONDS = 0.5
 """Time between two looks at what other processes changed of the keys: their streams end within a second."""

@@ -11,15 +11,9 @@ from fastapi import FastAPI
 from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 
-from service.store import (
-    CheckedQuestion,
-    Engine,
-    Replicas,
-    SlowerClock,
-    forget_checked_questions,
-    keep_checked_questions,
-)
-from service.store.callers import TEAM
+from service.jobs.ends import SlowerClock
+from service.store import CheckedQuestion, Engine, Replicas, forget_checked_questions, keep_checked_questions
+from service.store.keys import TEAM
 
 WRITE_SECONDS = 0.5
 """Time between two writes. Source: a choice; whoever reads a job's comment is slower."""

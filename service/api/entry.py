@@ -10,7 +10,7 @@ from service.api.rate_limits import Counted, RateLimits, charge, network_of
 from service.api.request_context import context_of, deprecation_headers
 from service.api.security import BY_LINK, CALLER, OF_WORKERS, OPEN, is_limited, is_locked, refuse_strangers
 from service.store import ApiKey
-from service.store.callers import Caller
+from service.store.keys import Caller
 
 
 async def enter(request: Request) -> None:

@@ -12,7 +12,7 @@ from service.catalogue import SHIPPED
 from service.errors import NotFound, Problem, Refused
 from service.settings import MOST_AT_ONCE, MOST_PER_MINUTE
 from service.store import SEPARATOR, ApiKey, Engine, KeyRing, Scope, place_of, utc_text
-from service.store.callers import TEAM
+from service.store.keys import TEAM
 from service.tabular.lists import Record
 from service.validation.text import composed
 

@@ -19,7 +19,7 @@ from service.api.openapi import Schema
 from service.api.share_links import PARAMETER, open_link, refusal_of_row
 from service.errors import TraincostError
 from service.store import ApiKey, KeyRing, Scope
-from service.store.callers import ANYBODY, Caller
+from service.store.keys import ANYBODY, Caller
 
 AWAY = "the issuer of tokens does not say with which key this one is signed; ask again"
 

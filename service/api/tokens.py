@@ -28,7 +28,7 @@ from service.catalogue import SHIPPED
 from service.errors import StartupError
 from service.settings import Settings
 from service.store import Scope
-from service.store.callers import Caller
+from service.store.keys import Caller
 from service.validation.text import composed
 
 FRESH_SECONDS = 600.0

@@ -26,7 +26,7 @@ def import_measurements(kind: Format, file: File, *, tell: Told = None, as_json:
     from service.features.accounts.audit import by_command
     from service.features.measurements.file_formats import import_file
     from service.store import load_catalogue
-    from service.store.callers import TEAM
+    from service.store.keys import TEAM
     from service.validation.serialization import to_bytes
 
     content = sys.stdin.buffer.read() if str(file) == "-" else _content(file)
@@ -100,7 +100,7 @@ def _judged(file: str | None) -> "tuple[Judged, ...]":
 def _with_own(found: "Accuracy") -> "Accuracy":
     """The figures with those of own measurements."""
     from service.store import load_catalogue
-    from service.store.callers import ANYBODY, TEAM
+    from service.store.keys import ANYBODY, TEAM
     from service.workflows.accuracy.measured import own_groups
 
     with database() as engine:

@@ -52,7 +52,7 @@ def create(  # noqa: PLR0913 - each is an option of the command
     from service.api.key_rules import KeyLimits, KeyRequest, make_key, shown
     from service.features.accounts.audit import by_command
     from service.features.accounts.report import sent_as
-    from service.store.callers import TEAM
+    from service.store.keys import TEAM
     from service.validation.serialization import to_bytes
 
     limits = KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)

@@ -18,7 +18,7 @@ from service.api.write_queue import NOT_YET
 from service.errors import MOST_PROBLEMS
 from service.features.launch_checks.targets import NO_WORKER_FIX
 from service.features.workers.leases import NOT_HELD
-from service.store import FINISHED
+from service.jobs.ends import FINISHED
 
 DEFAULT = "Problem"
 """The response for every status that an operation does not name."""

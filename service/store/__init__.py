@@ -26,50 +26,11 @@ from service.store.calibrations import (
     retired_in,
 )
 from service.store.changes import Change, Rows, Written
-from service.store.checked_questions import (
-    CheckedQuestion,
-    forget_checked_questions,
-    keep_checked_questions,
-    nobody_writes,
-    read_checked_question,
-)
-from service.store.clock_jumps import LeaseExpiry, SlowerClock
-from service.store.condition import Condition, Contents, Room, file_of, look_at
-from service.store.engine import answering, place_of, writing
-from service.store.figures import Figures, read_figures
+from service.store.condition import Condition, Contents, Figures, Room, file_of, hold_alone, look_at, read_figures
+from service.store.engine import answering, place_of, takes_changes, watch_errors, writing
 from service.store.history import History, load_catalogue, load_numbered
-from service.store.job_ends import FINISHED, Outcome, cancel_job, cancel_jobs, finish_job, reap_jobs, retry_jobs
-from service.store.job_events import JobEvent, read_events, read_later_events
-from service.store.job_files import JobFile, holds_job, keep_file, read_file, read_file_names
-from service.store.job_leases import (
-    Claim,
-    HeartbeatState,
-    Lease,
-    claim_job,
-    heartbeat_job,
-    holds_part,
-    read_openings,
-)
-from service.store.jobs import (
-    ENDED,
-    Also,
-    Job,
-    JobStatus,
-    NewJob,
-    create_jobs,
-    create_jobs_in,
-    read_job,
-)
-from service.store.keyring import SEPARATOR, KeyRing
-from service.store.keys import ApiKey, Scope, create_key, limit_key, read_keys, revoke_key
-from service.store.launch_checks import (
-    KeptCheck,
-    create_launch_check,
-    keep_found_in,
-    launch_check_in,
-    read_launch_check,
-    read_launch_checks,
-)
+from service.store.idempotency import RememberedAnswer, RequestKey, once
+from service.store.keys import SEPARATOR, ApiKey, KeyRing, Scope, create_key, limit_key, read_keys, revoke_key
 from service.store.measurements import (
     Measured,
     counting_measurements,
@@ -82,24 +43,24 @@ from service.store.measurements import (
     shape_key,
 )
 from service.store.prepare import prepare_database
-from service.store.readiness import takes_changes
-from service.store.refusals import watch_errors
-from service.store.remembered_answers import RememberedAnswer, RequestKey, once
+from service.store.queries import RowPart, database_time, utc_text
 from service.store.replicas import Replicas
-from service.store.retention import Keeping, database_time, forget_old
-from service.store.row_parts import RowPart
+from service.store.retention import Keeping, forget_old
 from service.store.scenarios import (
+    CheckedQuestion,
     Saved,
     Scenario,
     change_scenario,
     create_scenario,
     delete_scenario,
+    forget_checked_questions,
+    keep_checked_questions,
+    nobody_writes,
     read_answer,
+    read_checked_question,
     read_scenario,
     read_scenarios,
-    utc_text,
 )
-from service.store.serving_lock import hold_alone
 from service.store.share_links import (
     ShareLink,
     create_share_link,
@@ -108,24 +69,12 @@ from service.store.share_links import (
     revoke_share_link,
     revoke_unlisted_links,
 )
-from service.store.sweeps import (
-    KeptSweep,
-    NewSweep,
-    ShardState,
-    create_sweep,
-    read_shards,
-    read_sweep,
-    read_sweep_content,
-    read_sweeps,
-    read_sweeps_and_shards,
-)
+from service.store.tables import ENDED
 from service.store.workers import Opening, Seeker, WorkerBounds, forget_workers, read_workers, see_worker
 
 __all__ = [
     "ENDED",
-    "FINISHED",
     "SEPARATOR",
-    "Also",
     "ApiKey",
     "AuditEntry",
     "AuditOutcome",
@@ -134,31 +83,18 @@ __all__ = [
     "Calibration",
     "Change",
     "CheckedQuestion",
-    "Claim",
     "Condition",
     "Connection",
     "Contents",
     "Deed",
     "Engine",
     "Figures",
-    "HeartbeatState",
     "History",
-    "Job",
-    "JobEvent",
-    "JobFile",
-    "JobStatus",
     "Keeping",
-    "KeptCheck",
     "KeptEntry",
-    "KeptSweep",
     "KeyRing",
-    "Lease",
-    "LeaseExpiry",
     "Measured",
-    "NewJob",
-    "NewSweep",
     "Opening",
-    "Outcome",
     "RememberedAnswer",
     "Replicas",
     "RequestKey",
@@ -169,45 +105,29 @@ __all__ = [
     "Scenario",
     "Scope",
     "Seeker",
-    "ShardState",
     "ShareLink",
-    "SlowerClock",
     "WorkerBounds",
     "Written",
     "act_as",
     "acting_as",
     "answering",
-    "cancel_job",
-    "cancel_jobs",
     "change_scenario",
-    "claim_job",
     "counting_measurements",
     "create_calibration",
-    "create_jobs",
-    "create_jobs_in",
     "create_key",
-    "create_launch_check",
     "create_scenario",
     "create_share_link",
-    "create_sweep",
     "database_time",
     "delete_scenario",
     "each_measurement",
     "file_of",
-    "finish_job",
     "forget_checked_questions",
     "forget_old",
     "forget_workers",
-    "heartbeat_job",
     "hold_alone",
-    "holds_job",
-    "holds_part",
     "keep_checked_questions",
     "keep_entries",
-    "keep_file",
-    "keep_found_in",
     "keep_measurements_in",
-    "launch_check_in",
     "limit_key",
     "load_catalogue",
     "load_numbered",
@@ -227,33 +147,18 @@ __all__ = [
     "read_calibration",
     "read_calibrations",
     "read_checked_question",
-    "read_events",
     "read_figures",
-    "read_file",
-    "read_file_names",
-    "read_job",
     "read_keys",
-    "read_later_events",
-    "read_launch_check",
-    "read_launch_checks",
     "read_measurements",
     "read_measurements_of",
-    "read_openings",
     "read_scenario",
     "read_scenarios",
-    "read_shards",
     "read_share_link",
     "read_share_links",
-    "read_sweep",
-    "read_sweep_content",
-    "read_sweeps",
-    "read_sweeps_and_shards",
     "read_workers",
-    "reap_jobs",
     "restore_backup",
     "retire_calibration",
     "retired_in",
-    "retry_jobs",
     "revoke_key",
     "revoke_share_link",
     "revoke_unlisted_links",

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Engine, false, func, insert, or_, select
 
-from service.store.audit_tables import AUDIT_LOG
 from service.store.engine import answering, reading, writing
+from service.store.tables import AUDIT_LOG
 
 AuditOutcome = Literal["done", "forbidden", "not_found", "conflict", "stale"]
 

@@ -6,24 +6,306 @@ it is kept once what was written, read again, is what the backup counted.
 """
 
 import json
+import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from sqlalchemy import Engine
+from sqlalchemy import (
+    JSON,
+    Connection,
+    Engine,
+    LargeBinary,
+    MetaData,
+    NullPool,
+    Table,
+    create_engine,
+    func,
+    insert,
+    inspect,
+    select,
+)
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from service import __version__
 from service.errors import BackupRefused, StartupError
-from service.store.backup_files import engine_on, new_file, refuse_damaged
-from service.store.backup_rows import Tally, copy_rows, described_tables, drop_tables, our_tables, tally_rows
 from service.store.engine import alone, be_patient, open_engine, reading, writing
 from service.store.prepare import complaint, migrate, refuse_unknown, revision_in
+from service.store.tables import METADATA
+
+LAST_LINE = b"\ntraincost backup; sha256 of all before this line: "
+DIGEST_CHARACTERS = 64
+END_BYTES = len(LAST_LINE) + DIGEST_CHARACTERS + 1
+BLOCK_BYTES = 1 << 20
+ONLY_THE_OWNER = 0o600
+"""Who reads a backup reads everything, the digests of keys and what links are signed with among it."""
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A file that is there whole or not at all, for nobody but its owner.
+
+    Args:
+        path: where it will be
+
+    Yields:
+        where to write it until then: an empty file, which becomes the backup where nothing goes wrong
+
+    Raises:
+        BackupRefused: there is a file already, or it cannot be written
+    """
+    if path.exists():
+        raise BackupRefused(f"{path} is there already, and may be the only backup; name another file")
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.unlink(missing_ok=True)
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, ONLY_THE_OWNER))
+        yield part
+        _seal(part)
+        part.rename(path)
+        _write_folder(path.parent)
+    except OSError as error:
+        raise BackupRefused(f"{path} cannot be written: {_reason(error)}") from None
+    finally:
+        for left in (part, *(part.with_name(part.name + end) for end in ("-wal", "-shm", "-journal"))):
+            with suppress(OSError):
+                left.unlink(missing_ok=True)
+
+
+def refuse_damaged(path: Path) -> None:
+    """Read a whole backup, and compare it with its last line.
+
+    Args:
+        path: the backup
+
+    Raises:
+        BackupRefused: it cannot be read, is no backup, or is not what was written
+    """
+    try:
+        with path.open("rb") as file:
+            length = file.seek(0, os.SEEK_END) - END_BYTES
+            file.seek(max(length, 0))
+            end = file.read()
+            if length < 0 or not end.startswith(LAST_LINE):
+                raise BackupRefused(f"{path} is no backup of traincost, or its end is missing; name another file")
+            is_whole = end[len(LAST_LINE) : -1] == _digest(path, length).encode()
+    except OSError as error:
+        raise BackupRefused(f"{path} cannot be read: {_reason(error)}") from None
+    if not is_whole:
+        raise BackupRefused(f"{path} is damaged: it does not hold what was written into it; restore another backup")
+
+
+def engine_on(path: Path) -> Engine:
+    """An engine that reads a backup, and writes nothing, not even beside it.
+
+    Args:
+        path: the backup, whole
+
+    Returns:
+        the engine
+    """
+    address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
+    return create_engine(
+        "sqlite://",
+        creator=lambda: sqlite3.connect(address, uri=True, check_same_thread=False),
+        poolclass=NullPool,
+        hide_parameters=True,
+    )
+
+
+def _seal(part: Path) -> None:
+    """Write the last line, and have the disk keep it all."""
+    line = LAST_LINE + _digest(part, part.stat().st_size).encode() + b"\n"
+    with part.open("ab") as file:
+        file.write(line)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_folder(folder: Path) -> None:
+    """Have the disk keep the name too."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _digest(path: Path, length: int) -> str:
+    found, left = sha256(), length
+    with path.open("rb") as file:
+        while left > 0 and (block := file.read(min(left, BLOCK_BYTES))):
+            found.update(block)
+            left -= len(block)
+    return found.hexdigest()
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or type(error).__name__
+
+
+REVISION_TABLE = "alembic_version"
+"""Where the database says which revision of the schema it is at."""
+
+FORMER_TABLES: frozenset[str] = frozenset()
+"""Tables that earlier revisions had and a contraction dropped: what is still in them belongs into a backup."""
+
+ROWS_AT_ONCE, LARGE_ROWS_AT_ONCE = 1_000, 16
+"""Rows that are in memory at a time; fewer of tables that hold files."""
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a table holds, in short."""
+
+    rows: int
+    """How many rows."""
+    digest: str
+    """Sum of the SHA-256 of all rows modulo 2^256, in whatever order they are read."""
+
+
+def our_tables(connection: Connection) -> list[str]:
+    """Names of the tables in a database that are this program's, whatever revision it is at.
+
+    Args:
+        connection: the database
+
+    Returns:
+        names, in order
+    """
+    return sorted((METADATA.tables.keys() | FORMER_TABLES).intersection(inspect(connection).get_table_names()))
+
+
+def described_tables(connection: Connection) -> list[Table]:
+    """The tables as the database describes them.
+
+    Args:
+        connection: the database
+
+    Returns:
+        the tables, each after those that it refers to
+    """
+    found = MetaData()
+    found.reflect(connection, only=our_tables(connection))
+    for table in found.sorted_tables:
+        for column in table.columns:
+            if isinstance(column.type, JSON):
+                column.type.none_as_null = bool(column.nullable)
+    return found.sorted_tables
+
+
+def drop_tables(connection: Connection) -> None:
+    """Take away everything of this program's that a database holds.
+
+    Args:
+        connection: the database, inside a writing transaction
+    """
+    found = MetaData()
+    found.reflect(connection, only=[*our_tables(connection), *_revision_table(connection)])
+    found.drop_all(connection)
+
+
+def copy_rows(source: Connection, target: Connection, tables: Sequence[Table] | None = None) -> dict[str, Tally]:
+    """Copy every row of a database into another that has the same tables, empty.
+
+    Args:
+        source: the one database
+        target: the other, inside a writing transaction
+        tables: those of the other as it describes them, where that is known
+
+    Returns:
+        what was read of each table
+    """
+    into = {table.name: table for table in (described_tables(target) if tables is None else tables)}
+    copied = {
+        table.name: _tally(source, table, partial(target.execute, insert(into[table.name])))
+        for table in described_tables(source)
+    }
+    if target.dialect.name == "postgresql":
+        for table in into.values():
+            _count_on(target, table)
+    return copied
+
+
+def tally_rows(connection: Connection, tables: Sequence[Table] | None = None) -> dict[str, Tally]:
+    """Count every row of a database.
+
+    Args:
+        connection: the database
+        tables: its tables as it describes them, where that is known
+
+    Returns:
+        what each table holds, by its name
+    """
+    found = described_tables(connection) if tables is None else tables
+    return {table.name: _tally(connection, table, lambda _: None) for table in found}
+
+
+def _count_on(connection: Connection, table: Table) -> None:
+    """Have numbers that the database gives out itself go on after those that are there."""
+    for column in table.primary_key:
+        sequence = connection.execute(select(func.pg_get_serial_sequence(f'"{table.name}"', column.name))).scalar()
+        last = connection.execute(select(func.max(column))).scalar() if sequence else None
+        if last is not None:
+            connection.execute(select(func.setval(sequence, last)))
+
+
+def _tally(connection: Connection, table: Table, write: Callable[[Sequence[Record]], object]) -> Tally:
+    names = sorted(table.columns.keys())
+    count, total = 0, 0
+    for rows in _read(connection, table):
+        write(rows)
+        count += len(rows)
+        for row in rows:
+            total += int.from_bytes(sha256(_written([row[name] for name in names])).digest())
+    return Tally(count, f"{total % (1 << 256):064x}")
+
+
+def _read(connection: Connection, table: Table) -> Iterator[list[Record]]:
+    is_large = any(isinstance(column.type, LargeBinary) for column in table.columns)
+    at_once = LARGE_ROWS_AT_ONCE if is_large else ROWS_AT_ONCE
+    found = connection.execute(select(table), execution_options={"yield_per": at_once}).mappings()
+    for part in found.partitions():
+        yield [{name: _in_utc(value) for name, value in row.items()} for row in part]
+
+
+def _in_utc(value: Any) -> Any:
+    """Moments with their zone: SQLite keeps them in UTC and says so nowhere."""
+    if not isinstance(value, datetime):
+        return value
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _written(values: Sequence[Any]) -> bytes:
+    return json.dumps([_plain(value) for value in values], sort_keys=True, separators=(",", ":")).encode()
+
+
+def _plain(value: Any) -> Any:
+    """What a value means: PostgreSQL sorts the keys of some JSON and writes whole numbers without a point."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds")
+    return sha256(value).hexdigest() if isinstance(value, bytes) else value
+
+
+def _revision_table(connection: Connection) -> list[str]:
+    return [REVISION_TABLE] if inspect(connection).has_table(REVISION_TABLE) else []
+
 
 FORMAT = 1
 """Version of the file's form."""

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Engine, and_, insert, or_, select, update
 from service.catalogue.provenance import Scope
 from service.store.audit import note_in
 from service.store.engine import answering, reading, writing
-from service.store.measurement_tables import CALIBRATIONS
-from service.store.scenarios import utc_text
+from service.store.queries import utc_text
+from service.store.tables import CALIBRATIONS
 
 CalibrationStatus = Literal["draft", "promoted", "retired"]
 

@@ -1,23 +1,27 @@
 """What condition is a database in? Looked at from outside, without making, migrating or filling anything."""
 
-from collections.abc import Sequence
+import fcntl
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.answers.workers import SeenWorker
 from service.errors import StartupError
 from service.store.changes import holdings_at, newest_change
-from service.store.database_clock import moment_in
-from service.store.engine import open_engine, place_of, reading, writing
+from service.store.engine import answering, make_folder, open_engine, place_of, reading, writing
 from service.store.keys import ApiKey, keys_in
 from service.store.prepare import HEAD, complaint, revision_in
+from service.store.queries import in_utc, moment_in
 from service.store.replicas import replicas_in
+from service.store.tables import CALIBRATIONS, JOBS
 from service.store.workers import read_workers
 
 _TAKEN = text(
@@ -157,3 +161,103 @@ def _refusal(engine: Engine) -> str | None:
     except SQLAlchemyError as error:
         return " ".join(str(getattr(error, "orig", None) or error).split())
     return None
+
+
+WAITING = ("queued", "running")
+"""Where a job is not at its end."""
+
+MOST_CALIBRATIONS = 100
+"""GPUs whose calibration is told, those that were calibrated last. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What goes on, by the database's clock."""
+
+    jobs: Mapping[tuple[str, str], float]
+    """Jobs that wait or run, by kind and status; a kind that has none is not there."""
+    oldest_lease_age_seconds: float | None
+    """Time since the worker of a running job was last heard of, the longest one; None where none runs."""
+    calibration_age_seconds: Mapping[str, float]
+    """Time since the calibration that holds for a GPU was fitted, by the GPU's slug."""
+
+
+def read_figures(engine: Engine, lease_seconds: float) -> Figures:
+    """The figures as they are now.
+
+    Args:
+        engine: the database
+        lease_seconds: time after which a worker that is not heard of loses its job [second]
+
+    Returns:
+        the figures
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), reading(engine) as connection:
+        moment = moment_in(connection)
+        return Figures(
+            jobs=_jobs(connection),
+            oldest_lease_age_seconds=_lease_age_seconds(connection, lease_seconds, moment),
+            calibration_age_seconds=_calibration_ages(connection, moment),
+        )
+
+
+def _jobs(connection: Connection) -> dict[tuple[str, str], float]:
+    kind, status = JOBS.c.kind, JOBS.c.status
+    query = select(kind, status, func.count()).where(status.in_(WAITING)).group_by(kind, status)
+    return {(row[0], row[1]): float(row[2]) for row in connection.execute(query)}
+
+
+def _lease_age_seconds(connection: Connection, lease_seconds: float, moment: datetime) -> float | None:
+    query = select(func.min(JOBS.c.lease_until)).where(JOBS.c.status == "running")
+    until = in_utc(connection.execute(query).scalar())
+    return None if until is None else max(lease_seconds - (until - moment).total_seconds(), 0.0)
+
+
+def _calibration_ages(connection: Connection, moment: datetime) -> dict[str, float]:
+    gpu, fitted = CALIBRATIONS.c.gpu, func.max(CALIBRATIONS.c.created_at)
+    query = select(gpu, fitted).where(CALIBRATIONS.c.status == "promoted", gpu.is_not(None)).group_by(gpu)
+    found = connection.execute(query.order_by(fitted.desc()).limit(MOST_CALIBRATIONS))
+    fitted_at = {row[0]: in_utc(row[1]) for row in found}
+    return {slug: (moment - told).total_seconds() for slug, told in fitted_at.items() if told is not None}
+
+
+def hold_alone(url: str) -> IO[str] | None:
+    """Take the lock of an SQLite file for as long as the answer is kept open.
+
+    Args:
+        url: the database
+
+    Returns:
+        the lock; None where the database is none of SQLite's, or its folder takes no files, which its opening reports
+
+    Raises:
+        StartupError: another server holds it
+    """
+    file = file_of(url)
+    if file is None or file.name == ":memory:":
+        return None
+    make_folder(make_url(url))
+    place = file.resolve()
+    try:
+        held = place.with_name(f"{place.name}.serving").open("a+")
+    except OSError:
+        return None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        held.seek(0)
+        other = held.read(20).strip() or "unknown"
+        held.close()
+        message = (
+            f"another traincost serve (process {other}) answers from {place}; stop it first, or use PostgreSQL, which "
+            "takes several"
+        )
+        raise StartupError(message) from None
+    with suppress(OSError):  # who holds it is told to people only
+        held.truncate(0)
+        held.write(str(os.getpid()))
+        held.flush()
+    return held

@@ -5,8 +5,10 @@ each other. So every transaction begins explicitly: a writer takes the write loc
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -14,13 +16,125 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Insert, Table, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, ExceptionContext, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    SQLAlchemyError,
+)
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
-from service.errors import StartupError, Unreachable
+from service.errors import Busy, StartupError, Unreachable
 from service.settings import DATABASE_CONNECTIONS
-from service.store.joined import joined_connection, joining
-from service.store.refusals import NO_ANSWER, refusal_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    connection: Connection
+    afterwards: list[Callable[[], None]] = field(default_factory=list)
+
+
+_JOINED: ContextVar[_Joined | None] = ContextVar("joined", default=None)
+
+
+@contextmanager
+def joining(connection: Connection) -> Iterator[list[Callable[[], None]]]:
+    """Have all that this context reads and writes go through one connection.
+
+    Args:
+        connection: the database, inside a writing transaction
+
+    Yields:
+        what is to be done once the transaction is committed
+    """
+    joined = _Joined(connection)
+    token = _JOINED.set(joined)
+    try:
+        yield joined.afterwards
+    finally:
+        _JOINED.reset(token)
+
+
+def joined_connection(engine: Engine) -> Connection | None:
+    """The connection that this context goes through.
+
+    Args:
+        engine: the database
+
+    Returns:
+        the connection; None where each function begins a transaction of its own
+    """
+    joined = _JOINED.get()
+    return joined.connection if joined is not None and joined.connection.engine is engine else None
+
+
+def afterwards(act: Callable[[], None]) -> None:
+    """Do something once what was written is kept: at the end of a joined transaction, or at once.
+
+    Args:
+        act: what to do
+    """
+    joined = _JOINED.get()
+    if joined is None:
+        act()
+    else:
+        joined.afterwards.append(act)
+
+
+NO_ANSWER = "the database does not answer"
+NOT_WRITTEN = "the database takes no changes now: its disk is full or fails, or it may only be read"
+OTHERS_WRITE = "other changes are being written; nothing of this one was"
+
+_BUSY_SQLITE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_BUSY_POSTGRESQL = {"40001", "40P01", "55P03"}
+"""serialization_failure, deadlock_detected, lock_not_available."""
+_UNWRITTEN_SQLITE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY}
+_UNWRITTEN_POSTGRESQL = {"53100", "25006"}
+"""disk_full, read_only_sql_transaction: the latter by a server that has become somebody's replica."""
+
+
+def refusal_of(error: DBAPIError) -> Unreachable | None:
+    """What to tell a caller of what a driver complains of, by SQLite's result code or PostgreSQL's SQLSTATE.
+
+    Args:
+        error: the complaint
+
+    Returns:
+        the refusal; None where the complaint is about what was asked
+    """
+    if not (_is_of_the_world(error) or error.connection_invalidated):
+        return None
+    code, state = getattr(error.orig, "sqlite_errorcode", None), getattr(error.orig, "sqlstate", None)
+    result = None if code is None else code & 0xFF
+    if result in _BUSY_SQLITE or state in _BUSY_POSTGRESQL:
+        return Busy(OTHERS_WRITE)
+    return Unreachable(NOT_WRITTEN if result in _UNWRITTEN_SQLITE or state in _UNWRITTEN_POSTGRESQL else NO_ANSWER)
+
+
+def watch_errors(engine: Engine, tell: Callable[[str], None]) -> None:
+    """Hear of every error that the database answers, however it is handled.
+
+    Args:
+        engine: the database
+        tell: called with busy where others wrote for too long, and with unreachable where it did not answer
+    """
+
+    def heard(context: ExceptionContext) -> None:
+        error = context.sqlalchemy_exception
+        refusal = refusal_of(error) if isinstance(error, DBAPIError) else None
+        if refusal is not None:
+            tell("busy" if isinstance(refusal, Busy) else "unreachable")
+
+    event.listen(engine, "handle_error", heard)
+
+
+def _is_of_the_world(error: DBAPIError) -> bool:
+    """Whether it is about the database itself; a damaged file is a DatabaseError of no narrower kind."""
+    return isinstance(error, OperationalError | InterfaceError | InternalError) or type(error) is DatabaseError
+
 
 IDLE_SECONDS = 60
 """Time after which a PostgreSQL server ends a transaction whose client says nothing more: its locks are free again."""
@@ -302,3 +416,28 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     is_read_only = connection.get_execution_options().get("read_only", False)
     connection.exec_driver_sql("BEGIN" if is_read_only else "BEGIN IMMEDIATE")
+
+
+_CHANGE_NOTHING = {
+    "sqlite": "PRAGMA user_version = 0",
+    "postgresql": "SELECT txid_current() IS NOT NULL AND current_setting('transaction_read_only') = 'off'",
+}
+"""What leaves a trace in the write-ahead log and nowhere else; PostgreSQL numbers what is only allowed to read, too."""
+
+
+def takes_changes(engine: Engine) -> bool:
+    """Whether the database answers, and takes changes.
+
+    Args:
+        engine: the database
+
+    Returns:
+        true if it took one just now
+    """
+    try:
+        with writing(engine) as connection:
+            found = connection.exec_driver_sql(_CHANGE_NOTHING[engine.dialect.name])
+            is_so = bool(found.scalar()) if found.returns_rows else True
+    except SQLAlchemyError:
+        return False
+    return is_so

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, and_
 from service.catalogue import EVERYONE, Catalogue, Holdings, Row, UnsoundFact, key_of
 from service.errors import Conflict, Problem, UnknownRevision, Unreachable
 from service.store.changes import (
+    KEPT,
     Change,
     Rows,
     Written,
@@ -31,10 +32,7 @@ from service.store.changes import (
     view_at,
     write_change,
 )
-from service.store.engine import alone, answering, reading, writing
-from service.store.joined import afterwards
-from service.store.kept import KEPT
-from service.store.refusals import NO_ANSWER
+from service.store.engine import NO_ANSWER, afterwards, alone, answering, reading, writing
 
 MOST_HELD = 8
 """Catalogues of other revisions that stay in memory."""

@@ -2,17 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Any, Literal
 
 from sqlalchemy import Connection, Engine, bindparam, func, insert, or_, select, update
 
+from service.errors import Unreachable
 from service.store.audit import note_in
-from service.store.engine import answering, reading, writing
-from service.store.key_tables import API_KEYS
+from service.store.engine import NO_ANSWER, answering, reading, writing
+from service.store.queries import in_utc
+from service.store.share_links import LINKS, UNLISTED_LINKS, make_signing_secret, signing_secrets_in, write_link_uses_in
+from service.store.tables import API_KEYS
 
 Scope = Literal["read", "write", "worker", "admin", "sheet"]
-Moment = TypeVar("Moment", datetime, datetime | None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +84,7 @@ def revoke_key(engine: Engine, key_id: str, moment: datetime) -> datetime | None
         if done.rowcount:
             note_in(connection, key_id)
             return moment
-        return _in_utc(connection.execute(select(revoked_at).where(is_meant)).scalar())
+        return in_utc(connection.execute(select(revoked_at).where(is_meant)).scalar())
 
 
 def limit_key(engine: Engine, key_id: str, requests_per_minute: int | None, request_burst: int | None) -> bool:
@@ -169,10 +173,201 @@ def write_uses(engine: Engine, used: Mapping[str, datetime]) -> None:
 
 
 def _key(row: Mapping[Any, Any]) -> ApiKey:
-    moments = {name: _in_utc(row[name]) for name in ("created_at", "expires_at", "revoked_at", "last_used_at")}
+    moments = {name: in_utc(row[name]) for name in ("created_at", "expires_at", "revoked_at", "last_used_at")}
     return ApiKey(**{**row, **moments, "scopes": tuple(row["scopes"])})
 
 
-def _in_utc(moment: Moment) -> Moment:
-    """A moment that says that it is in UTC, for SQLite does not."""
-    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)
+TEAM = "team"
+"""Owner of what is made where callers are not told apart: without keys, and by keys that name no other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Somebody who was let in."""
+
+    id: str = ""
+    """Public part of the key, or subject of the token; empty where the service asks for none."""
+    owner: str = TEAM
+    """Whose is what they make."""
+    sees_all: bool = False
+    """Whether what others own is theirs to see and to change too."""
+
+    is_shared: bool = False
+    """Whether its workers take the jobs of every owner, whatever its own: so do those with a token."""
+
+    @property
+    def works_for(self) -> str | None:
+        """Owner whose jobs alone its workers take; None for those of every owner."""
+        return None if self.sees_all or self.is_shared or self.owner == TEAM else self.owner
+
+    @property
+    def whose(self) -> str | None:
+        """Owner of all that they see and may change; None for whoever it belongs to."""
+        return None if self.sees_all else self.owner
+
+    @property
+    def own(self) -> str | None:
+        """Owner of what counts as theirs where they name nothing; None where callers are not told apart."""
+        return None if self == ANYBODY else self.owner
+
+    def reaches(self, owner: str) -> bool:
+        """Whether something is theirs to see and to change.
+
+        Args:
+            owner: whose it is
+
+        Returns:
+            true where it is; to everybody else it is as if it were not there
+
+        >>> Caller(owner="a").reaches("b"), Caller(owner="b").reaches("b"), Caller(sees_all=True).reaches("b")
+        (False, True, True)
+        """
+        return self.sees_all or owner == self.owner
+
+
+ANYBODY = Caller(sees_all=True)
+"""Whoever asks a service that asks for no keys."""
+
+
+USES_APART = timedelta(minutes=1)
+"""Shortest time between two notes that a key was used."""
+
+SEPARATOR = "."
+"""Stands between the public part of a key and its secret part."""
+
+_NOBODY = ApiKey(
+    id="", name="", owner="", scopes=(), digest=bytes(sha256().digest_size), created_at=datetime.min.replace(tzinfo=UTC)
+)
+"""What stands in the place of an unknown key, so that its secret is compared as that of a known one is."""
+
+
+class KeyRing:
+    """The keys of the service, and what it signs links with.
+
+    Args:
+        engine: the database; None where there is none, so that there are no keys
+    """
+
+    def __init__(self, engine: Engine | None) -> None:
+        self._engine = engine
+        self._keys: Mapping[str, ApiKey] = {}
+        self._state: tuple[Any, ...] = ()
+        self._lent: dict[str, ApiKey] = {}
+        self._known: Mapping[str, ApiKey] = {}
+        self._is_locked = False
+        self._used: dict[str, datetime] = {}
+        self._noted: dict[str, datetime] = {}
+        self._opened: dict[str, datetime] = {}
+        self._links_noted: dict[str, datetime] = {}
+        self.signing_secret: bytes | None = None
+        self.unlisted_secret: bytes | None = None
+        """What links of earlier versions are signed with; None where none of them holds."""
+        self.refresh()
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether callers need a key: from the first on, also where all are revoked or a restored backup has none."""
+        return self._is_locked
+
+    def find(self, presented: str) -> ApiKey | None:
+        """The key that a caller presents.
+
+        Args:
+            presented: public and secret part, as the caller sent them
+
+        Returns:
+            the key, revoked or not; None where there is no such key, or its secret is another
+        """
+        key_id, _, secret = presented.partition(SEPARATOR)
+        key = self._known.get(key_id, _NOBODY)
+        is_right = compare_digest(sha256(secret.encode(errors="replace")).digest(), key.digest)
+        return key if is_right and key is not _NOBODY else None
+
+    def known(self, key_id: str) -> ApiKey | None:
+        """The key of a public part as it is now, revoked or not; None where there is none."""
+        return self._known.get(key_id)
+
+    def lend(self, key: ApiKey) -> None:
+        """Let a key in for as long as this process runs; it is kept in memory alone, and locks nothing.
+
+        Args:
+            key: the key
+        """
+        self._lent[key.id] = key
+        self._known = {**self._keys, **self._lent}
+
+    def note_use(self, key: ApiKey, moment: datetime) -> None:
+        """Remember that a key was used; it is written later.
+
+        Args:
+            key: the key
+            moment: when
+        """
+        if key.id not in self._lent:
+            self._used[key.id] = moment
+
+    def refresh(self) -> None:
+        """Take over which keys other processes made, limited and revoked.
+
+        Raises:
+            Unreachable: the database does not answer
+        """
+        if self._engine is None:
+            return
+        with answering(), reading(self._engine) as connection:
+            state = state_in(connection)
+            if state != self._state:
+                self._keys, self._state = {key.id: key for key in keys_in(connection)}, state
+                self._known = {**self._keys, **self._lent}
+                self._is_locked = self._is_locked or bool(self._keys)  # nothing that goes on opens what was locked
+            secrets = signing_secrets_in(connection)
+            self.signing_secret, self.unlisted_secret = secrets.get(LINKS), secrets.get(UNLISTED_LINKS)
+
+    def make_signing_secret(self) -> bytes:
+        """What links are signed with, made where there is nothing yet.
+
+        Returns:
+            the secret
+
+        Raises:
+            Unreachable: the database does not answer, or there is none
+        """
+        if self.signing_secret is None:
+            if self._engine is None:
+                raise Unreachable(NO_ANSWER)
+            self.signing_secret = make_signing_secret(self._engine)
+        return self.signing_secret
+
+    def note_opening(self, link_id: str, moment: datetime) -> None:
+        """Remember that a share link was opened; it is written later."""
+        self._opened[link_id] = moment
+
+    def write_uses(self, *, all_of_them: bool = False) -> None:
+        """Write when keys and share links were last used: of each at most once a minute.
+
+        Args:
+            all_of_them: whether to write what is less than a minute after the last note too, before the process ends
+
+        Raises:
+            Unreachable: the database does not answer
+        """
+        due = _due(self._used, self._noted, all_of_them=all_of_them)
+        opened = _due(self._opened, self._links_noted, all_of_them=all_of_them)
+        if self._engine is None:
+            return
+        if due:
+            write_uses(self._engine, due)
+            self._noted = {**self._noted, **due}
+        if opened:
+            with answering(), writing(self._engine) as connection:
+                write_link_uses_in(connection, opened)
+            self._links_noted = {**self._links_noted, **opened}
+
+
+def _due(used: dict[str, datetime], noted: Mapping[str, datetime], *, all_of_them: bool) -> dict[str, datetime]:
+    """Moments that are to be written."""
+    return {
+        name: moment
+        for name, moment in used.copy().items()
+        if name not in noted or (moment > noted[name] and (all_of_them or moment - noted[name] >= USES_APART))
+    }

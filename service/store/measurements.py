@@ -11,9 +11,8 @@ from sqlalchemy import JSON, ColumnElement, Connection, Engine, Select, Text, ca
 
 from service.store.audit import note_in
 from service.store.engine import answering, insert_new, reading, writing
-from service.store.measurement_tables import MEASUREMENTS
-from service.store.row_parts import RowPart, part_of
-from service.store.scenarios import utc_text
+from service.store.queries import RowPart, part_of, utc_text
+from service.store.tables import MEASUREMENTS
 
 MOST_NAMED = 500
 """Rows that one query names: databases take a few thousand parameters."""

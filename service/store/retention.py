@@ -23,16 +23,22 @@ from sqlalchemy import (
     update,
 )
 
-from service.store.audit_tables import AUDIT_LOG
-from service.store.database_clock import moment_in
 from service.store.engine import answering, reading, writing
-from service.store.job_tables import JOB_EVENTS, JOB_FILES, JOBS
-from service.store.jobs import ENDED
-from service.store.launch_check_tables import LAUNCH_CHECKS
-from service.store.measurement_tables import CALIBRATIONS, MEASUREMENTS
-from service.store.remembered_tables import REMEMBERED_ANSWERS
-from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS, SHARE_LINKS
-from service.store.sweep_tables import SWEEPS
+from service.store.tables import (
+    AUDIT_LOG,
+    CALIBRATIONS,
+    ENDED,
+    ESTIMATES,
+    JOB_EVENTS,
+    JOB_FILES,
+    JOBS,
+    LAUNCH_CHECKS,
+    MEASUREMENTS,
+    REMEMBERED_ANSWERS,
+    SCENARIO_REVISIONS,
+    SHARE_LINKS,
+    SWEEPS,
+)
 
 AT_ONCE = 50
 """Rows that one transaction removes. Source: a choice; some milliseconds on either database."""
@@ -71,22 +77,6 @@ class _Old:
     conditions: tuple[ColumnElement[bool], ...]
     spoken_of: Callable[[Connection], Set[Key]] = lambda _: frozenset()
     """Keys of those that stay all the same."""
-
-
-def database_time(engine: Engine) -> datetime:
-    """What time it is by the database's clock.
-
-    Args:
-        engine: the database
-
-    Returns:
-        the moment, in UTC
-
-    Raises:
-        Unreachable: the database does not answer
-    """
-    with answering(), reading(engine) as connection:
-        return moment_in(connection)
 
 
 def forget_old(engine: Engine, keeping: Keeping, moment: datetime, pause: Pause) -> dict[str, int]:

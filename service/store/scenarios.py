@@ -3,20 +3,49 @@
 A change names the revision that it starts from; of two that start from the same one, the second is refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, Select, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Select, delete, exists, insert, select, true, update
 
 from service.errors import Stale
 from service.estimator.answer import Verdict
 from service.store.audit import note_in
-from service.store.engine import answering, reading, writing
-from service.store.kept_answers import is_owned, keep_answer_in
-from service.store.row_parts import RowPart, part_of
-from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
+from service.store.engine import answering, insert_new, insert_or, reading, writing
+from service.store.queries import RowPart, part_of, utc_text
+from service.store.tables import CHECKED_QUESTIONS, ESTIMATE_OWNERS, ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
+
+
+def keep_answer_in(connection: Connection, estimate_id: str, answer: bytes, owner: str) -> None:
+    """Keep an answer for an owner, in a writing transaction; stored again, it is as young as if it were new."""
+    stored = {"id": estimate_id, "answer": answer, "stored_at": datetime.now(UTC)}
+    adding = insert_or(connection, ESTIMATES)
+    younger = adding.on_conflict_do_update(index_elements=["id"], set_={"stored_at": adding.excluded.stored_at})
+    connection.execute(younger, stored)
+    keep_owners_in(connection, [(estimate_id, owner)])
+
+
+def keep_owners_in(connection: Connection, owned: Iterable[tuple[str, str]]) -> None:
+    """Note whose answers are, by their ids, in a writing transaction."""
+    rows = [{"estimate_id": estimate_id, "owner": owner} for estimate_id, owner in sorted(set(owned))]
+    connection.execute(insert_new(connection, ESTIMATE_OWNERS), rows)
+
+
+def is_owned(estimate_id: ColumnElement[str], whose: str | None) -> ColumnElement[bool]:
+    """Whether an answer is an owner's; None for whoever it belongs to."""
+    if whose is None:
+        return true()
+    return exists().where(ESTIMATE_OWNERS.c.estimate_id == estimate_id, ESTIMATE_OWNERS.c.owner == whose)
+
+
+def forget_owners_in(connection: Connection) -> None:
+    """Remove the owners of answers and questions that are not kept any more."""
+    held = (ESTIMATES.c.id, CHECKED_QUESTIONS.c.estimate_id)
+    gone = [~exists().where(estimate_id == ESTIMATE_OWNERS.c.estimate_id) for estimate_id in held]
+    connection.execute(delete(ESTIMATE_OWNERS).where(*gone))
+
 
 Question = Mapping[str, Any]
 """A request body of POST /v1/estimates, as it was sent."""
@@ -218,21 +247,87 @@ def _scenario(row: Mapping[Any, Any]) -> Scenario:
     return Scenario(**{**values, **{name: utc_text(values[name]) for name in _DATES}})
 
 
-def utc_text(moment: datetime) -> str:
-    """A moment as text, to the second.
-
-    Args:
-        moment: a date and time; in UTC where it does not say, for SQLite does not
-
-    Returns:
-        its RFC 3339 text
-
-    >>> utc_text(datetime(2026, 11, 21, 16, 30))
-    '2026-11-21T16:30:00Z'
-    """
-    known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return known.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 _NAMES = tuple(field.name for field in fields(Scenario))
 _DATES = ("created_at", "changed_at")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedQuestion:
+    """A question whose answer can be worked out again, the same under the same versions."""
+
+    estimate_id: str
+    """What its answer is read by."""
+    question: Mapping[str, Any]
+    """A request body of POST /v1/estimates."""
+    formulas: str
+    """Version of the formulas that answered."""
+    catalogue: str
+    """Digest of the facts that it was answered from."""
+
+
+def keep_checked_questions(engine: Engine, asked: Iterable[tuple[CheckedQuestion, str]]) -> None:
+    """Keep questions, each for an owner; one whose id is kept already stays as it is, and is that owner's too.
+
+    Args:
+        engine: the database
+        asked: the questions with their owners
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    now, pairs = datetime.now(UTC), list(asked)
+    rows = [{**asdict(one), "asked_at": now} for one in {one.estimate_id: one for one, _ in pairs}.values()]
+    with answering(), writing(engine) as connection:
+        connection.execute(insert_new(connection, CHECKED_QUESTIONS), rows)
+        keep_owners_in(connection, [(one.estimate_id, owner) for one, owner in pairs])
+
+
+def forget_checked_questions(engine: Engine, before: datetime) -> None:
+    """Remove questions that were asked before a moment.
+
+    Args:
+        engine: the database
+        before: the moment
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), writing(engine) as connection:
+        connection.execute(delete(CHECKED_QUESTIONS).where(CHECKED_QUESTIONS.c.asked_at < before))
+        forget_owners_in(connection)
+
+
+def nobody_writes() -> bool:
+    """What to wait with where no other process is about to write a question.
+
+    Returns:
+        false, at once
+    """
+    return False
+
+
+def read_checked_question(
+    engine: Engine, estimate_id: str, whose: str | None = None, look_again: Callable[[], bool] = nobody_writes
+) -> CheckedQuestion | None:
+    """The question of a check.
+
+    Args:
+        engine: the database
+        estimate_id: id of its estimate
+        whose: owner who has to have asked it; None for whoever did
+        look_again: waits where it is not there and somebody may be about to write it; false where nobody is
+
+    Returns:
+        the question; None where the owner has no check of this id
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    columns = [CHECKED_QUESTIONS.c[name] for name in CheckedQuestion.__dataclass_fields__]
+    owned = is_owned(CHECKED_QUESTIONS.c.estimate_id, whose)
+    query = select(*columns).where(CHECKED_QUESTIONS.c.estimate_id == estimate_id, owned)
+    while True:
+        with answering(), reading(engine) as connection:
+            row = connection.execute(query).mappings().one_or_none()
+        if row is not None or not look_again():
+            return None if row is None else CheckedQuestion(**row)

@@ -6,17 +6,53 @@ A link holds while its row is there, is not revoked, and the key that made it is
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from secrets import token_bytes
+from typing import Any
 
 from sqlalchemy import Connection, Engine, Select, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
 from service.store.audit import note_in
 from service.store.engine import answering, reading, writing
-from service.store.key_tables import API_KEYS, SERVER_SECRETS
-from service.store.scenario_tables import SHARE_LINKS
-from service.store.secrets import UNLISTED_LINKS
+from service.store.queries import in_utc
+from service.store.tables import API_KEYS, SERVER_SECRETS, SHARE_LINKS
 
-Moment = TypeVar("Moment", datetime, datetime | None)
+LINKS = "listed share links"
+UNLISTED_LINKS = "share links"
+"""What earlier versions signed links with, of which no row is kept; without it they do not hold."""
+SECRET_BYTES = 32
+_INSERT: Mapping[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
+
+
+def make_signing_secret(engine: Engine) -> bytes:
+    """The secret that links are signed with, made where there is none yet.
+
+    Args:
+        engine: the database
+
+    Returns:
+        the secret; of many processes that make one at once, all get the same
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    fresh = token_bytes(SECRET_BYTES)
+    made = {"name": LINKS, "secret": fresh, "made_at": datetime.now(UTC)}
+    with answering(), writing(engine) as connection:
+        connection.execute(_INSERT[connection.dialect.name](SERVER_SECRETS).values(made).on_conflict_do_nothing())
+        secret = signing_secret_in(connection)
+    return fresh if secret is None else secret
+
+
+def signing_secret_in(connection: Connection) -> bytes | None:
+    """The secret that links are signed with; None where no link was ever made."""
+    return signing_secrets_in(connection).get(LINKS)
+
+
+def signing_secrets_in(connection: Connection) -> Mapping[str, bytes]:
+    """The secrets that links are, or were, signed with, by name."""
+    query = select(SERVER_SECRETS.c.name, SERVER_SECRETS.c.secret)
+    return {name: secret for name, secret in connection.execute(query) if name in {LINKS, UNLISTED_LINKS}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +156,6 @@ def _selected() -> Select[Any]:
 
 def _link(row: Mapping[Any, Any]) -> ShareLink:
     values = {name: row[name] for name in ShareLink.__dataclass_fields__}
-    moments = {name: _in_utc(values[name]) for name in ("created_at", "expires_at", "last_used_at")}
-    revoked = [moment for moment in (_in_utc(row["revoked_at"]), _in_utc(row["key_revoked_at"])) if moment]
+    moments = {name: in_utc(values[name]) for name in ("created_at", "expires_at", "last_used_at")}
+    revoked = [moment for moment in (in_utc(row["revoked_at"]), in_utc(row["key_revoked_at"])) if moment]
     return ShareLink(**{**values, **moments, "revoked_at": min(revoked, default=None)})
-
-
-def _in_utc(moment: Moment) -> Moment:
-    """A moment that says that it is in UTC, for SQLite does not."""
-    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)

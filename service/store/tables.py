@@ -8,12 +8,16 @@ stands last in every key, so that the versions of one row are found without read
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     Column,
     DateTime,
     Double,
+    ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     String,
@@ -227,3 +231,326 @@ SEEDINGS = Table(
     Column("seeded_at", DateTime(timezone=True), nullable=False),
 )
 """Which shipped catalogue the rows of `SHIPPED` are: one row."""
+
+
+AUDIT_LOG = Table(
+    "audit_log",
+    METADATA,
+    Column("number", Integer, primary_key=True),
+    Column("at", DateTime(timezone=True), nullable=False, index=True),
+    Column("caller", String),
+    Column("owner", String, nullable=False),
+    Column("operation", String, nullable=False),
+    Column("object", String),
+    Column("outcome", String, nullable=False),
+    Column("request_id", String),
+)
+"""Every change that somebody made, in the transaction that made it, and what was refused."""
+
+
+ENDED: frozenset[str] = frozenset(("succeeded", "failed", "cancelled"))
+"""Where a job may stay for good."""
+
+JOBS = Table(
+    "jobs",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("owner", String, nullable=False),
+    Column("parent", String, index=True),
+    Column("requires", String, nullable=False),
+    Column("payload", JSON, nullable=False),
+    Column("status", String, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("given_back", Integer, nullable=False),
+    Column("max_attempts", Integer, nullable=False),
+    Column("timeout_seconds", Double, nullable=False),
+    Column("available_at", DateTime(timezone=True), nullable=False),
+    Column("worker", String),
+    Column("lease_until", DateTime(timezone=True)),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("started_at", DateTime(timezone=True)),
+    Column("finished_at", DateTime(timezone=True)),
+    Column("cancel_requested", Boolean, nullable=False),
+    Column("progress", JSON(none_as_null=True)),
+    Column("result", JSON(none_as_null=True)),
+    Column("error", JSON(none_as_null=True)),
+    Column("events", Integer, nullable=False),
+    Column("lease_digest", LargeBinary),
+    Column("lease_key", String, nullable=False, server_default=text("''")),
+    Column("outcome_digest", LargeBinary),
+    Column("file_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("progress_bytes", BigInteger, nullable=False, server_default="0"),
+    Index("ix_jobs_kind_created_at", "kind", "created_at"),
+    Index("ix_jobs_lease_key", "lease_key", "file_bytes"),
+    Index(
+        "ix_jobs_queue",
+        *("status", "owner", "kind", "requires", "available_at", "priority", "created_at", "id"),
+    ),
+)
+"""Every job. Of its last claim: the digest of the lease, the key that claimed it (empty without keys) and the digest of
+the outcome, once there is one. Attempts only ever count up, those given back are counted beside. What it requires is
+canonical JSON text, so that equal demands are equal texts."""
+
+JOB_TURNS = Table(
+    "job_turns",
+    METADATA,
+    Column("owner", String, primary_key=True),
+    Column("served", BigInteger, nullable=False, index=True),
+)
+"""When each owner was served last, as a number that counts claims: jobs go round the owners."""
+
+JOB_EVENTS = Table(
+    "job_events",
+    METADATA,
+    Column("job_id", String, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("at", DateTime(timezone=True), nullable=False),
+    Column("name", String, nullable=False),
+    Column("data", JSON, nullable=False),
+)
+"""What happened to each job, numbered from 1 without gaps; of a job that ended long ago, its end alone is kept."""
+
+JOB_FILES = Table(
+    "job_files",
+    METADATA,
+    Column("job_id", String, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("media_type", String, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+"""What a job's last attempt left beside its result: traces, tables."""
+
+WORKERS = Table(
+    "workers",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("capabilities", JSON, nullable=False),
+    Column("first_seen_at", DateTime(timezone=True), nullable=False),
+    Column("last_seen_at", DateTime(timezone=True), nullable=False, index=True),
+    Column("key", String, nullable=False, server_default=text("''")),
+    Column("name", String),
+    Column("owner", String),
+    Index("ix_workers_key", "key", "last_seen_at"),
+)
+"""Workers that asked for jobs, each under the key that it asked with (empty without keys). The id of one with a key is
+a digest of key and name, so that two keys may use the same name; without a key it is the name. One with an owner
+takes that owner's jobs alone."""
+
+
+API_KEYS = Table(
+    "api_keys",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("digest", LargeBinary, nullable=False),
+    Column("name", String, nullable=False),
+    Column("owner", String, nullable=False),
+    Column("scopes", JSON_VALUE, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("expires_at", DateTime(timezone=True)),
+    Column("revoked_at", DateTime(timezone=True)),
+    Column("last_used_at", DateTime(timezone=True)),
+    Column("requests_per_minute", Integer),
+    Column("request_burst", Integer),
+    Column("limit_changes", Integer, nullable=False, server_default="0"),
+)
+"""Every key that was ever made; a revoked one stays, so that the last one to go does not open the service."""
+
+SERVER_SECRETS = Table(
+    "server_secrets",
+    METADATA,
+    Column("name", String, primary_key=True),
+    Column("secret", LargeBinary, nullable=False),
+    Column("made_at", DateTime(timezone=True), nullable=False),
+)
+"""What the service signs with, made when it is first needed and shared by all of its processes."""
+
+
+LAUNCH_CHECKS = Table(
+    "launch_checks",
+    METADATA,
+    Column("id", String, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("question", JSON, nullable=False),
+    Column("estimate_id", String, ForeignKey("estimates.id"), nullable=False, index=True),
+    Column("gpu", String, nullable=False),
+    Column("gpus", Integer, nullable=False),
+    Column("probes", JSON, nullable=False),
+    Column("time_budget_seconds", Double, nullable=False),
+    Column("on_workers", String, nullable=False),
+    Column("plan", JSON, nullable=False),
+    Column("found", JSON(none_as_null=True)),
+    Column("verdict", String),
+    Column("comparable", Boolean),
+    Column("device", String),
+)
+"""What each launch check is about, what was predicted before it ran, and what was found: written once, when it ends."""
+
+
+MEASUREMENTS = Table(
+    "measurements",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("owner", String, nullable=False),
+    Column("launch_check_id", String),
+    Column("run", String, nullable=False),
+    Column("source", String, nullable=False),
+    Column("probe", String, nullable=False),
+    Column("operation", String, nullable=False),
+    Column("shape", JSON, nullable=False),
+    Column("quantity", String, nullable=False),
+    Column("value", Double, nullable=False),
+    Column("low", Double, nullable=False),
+    Column("high", Double, nullable=False),
+    Column("repeats", Integer, nullable=False),
+    Column("relative_error_fraction", Double),
+    Column("kind", String, nullable=False),
+    Column("device", String, nullable=False),
+    Column("gpu", String),
+    Column("environment", JSON, nullable=False),
+    Column("fingerprint", String, nullable=False),
+    Column("predicted_value", Double),
+    Column("formulas", String, nullable=False),
+    Column("calibration", String),
+    Column("measured_at", DateTime(timezone=True), nullable=False),
+    Column("quarantined_at", DateTime(timezone=True)),
+    Column("reason", String),
+    Index("ix_measurements_device_probe", "device", "probe"),
+    Index("ix_measurements_launch_check_id", "launch_check_id"),
+)
+"""Every measurement, beside what was predicted of it then; one in quarantine stays, and nothing is fitted on it."""
+
+CALIBRATIONS = Table(
+    "calibrations",
+    METADATA,
+    Column("scope", String, nullable=False, server_default="owner"),
+    Column("id", String, primary_key=True),
+    Column("owner", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("gpu", String),
+    Column("device", String, nullable=False),
+    Column("note", String, nullable=False),
+    Column("constants", JSON, nullable=False),
+    Column("fitted_on", JSON, nullable=False),
+    Column("parts", JSON, nullable=False),
+    Column("held_out_fraction", Double),
+    Column("in_sample_fraction", Double),
+    Column("before_fraction", Double),
+    Column("formulas", String, nullable=False),
+    Column("replaces", String),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("promoted_at", DateTime(timezone=True)),
+    Column("retired_at", DateTime(timezone=True)),
+    Index("ix_calibrations_device", "device"),
+)
+"""Every calibration that was fitted, with its errors; which one holds for a GPU is a row of the catalogue."""
+
+
+REMEMBERED_ANSWERS = Table(
+    "remembered_answers",
+    METADATA,
+    Column("caller", String, primary_key=True),
+    Column("operation", String, primary_key=True),
+    Column("key", String, primary_key=True),
+    Column("request_digest", String, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("headers", JSON, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+    Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
+)
+"""Answers to requests that bore an Idempotency-Key, by who sent them to which operation; gone after a day."""
+
+
+ESTIMATES = Table(
+    "estimates",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("answer", LargeBinary, nullable=False),
+    Column("stored_at", DateTime(timezone=True), nullable=False),
+)
+"""Stored answers, byte for byte; none is ever changed, and none removed that a scenario or a launch check speaks of."""
+
+CHECKED_QUESTIONS = Table(
+    "checked_questions",
+    METADATA,
+    Column("estimate_id", String, primary_key=True),
+    Column("question", JSON, nullable=False),
+    Column("formulas", String, nullable=False),
+    Column("catalogue", String, nullable=False),
+    Column("asked_at", DateTime(timezone=True), nullable=False, index=True),
+)
+"""Questions of checks with the versions of their answers, which are worked out again when somebody reads them."""
+
+ESTIMATE_OWNERS = Table(
+    "estimate_owners",
+    METADATA,
+    Column("estimate_id", String, primary_key=True),
+    Column("owner", String, primary_key=True),
+)
+"""Whose stored answers and questions of checks are: several owners may have asked the same."""
+
+SCENARIOS = Table(
+    "scenarios",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("owner", String, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+)
+"""Scenarios that are there, each with the number of its newest revision, which a change has to name."""
+
+SCENARIO_REVISIONS = Table(
+    "scenario_revisions",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("revision", Integer, primary_key=True, autoincrement=False),
+    Column("changed_at", DateTime(timezone=True), nullable=False),
+    Column("name", String, nullable=False),
+    Column("note", String, nullable=False),
+    Column("question", JSON, nullable=False),
+    Column("estimate_id", String, ForeignKey("estimates.id"), nullable=False, index=True),
+    Column("gpu", String, nullable=False),
+    Column("gpus", Integer, nullable=False),
+    Column("verdict", String, nullable=False),
+    Column("device_peak_bytes", Double, nullable=False),
+    Column("usable_bytes", Double, nullable=False),
+    Column("step_seconds", Double, nullable=False),
+    Column("gpu_hours", Double),
+    Column("cost_usd", Double),
+    Column("formulas", String, nullable=False),
+    Column("catalogue", String, nullable=False),
+    Column("calibration", String),
+    ForeignKeyConstraint(["id"], ["scenarios.id"], ondelete="CASCADE"),
+)
+"""What each scenario said, revision by revision; they go with their scenario."""
+
+SHARE_LINKS = Table(
+    "share_links",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("scenario_id", String, ForeignKey("scenarios.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("made_by", String),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
+    Column("revoked_at", DateTime(timezone=True)),
+    Column("last_used_at", DateTime(timezone=True)),
+)
+"""Links that show a scenario to whoever has them; they go with their scenario, and some time after they ended."""
+
+
+SWEEPS = Table(
+    "sweeps",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("name", String),
+    Column("kind", String, nullable=False),
+    Column("owner", String, nullable=False),
+    Column("rows", Integer, nullable=False),
+    Column("columns", JSON, nullable=False),
+    Column("formulas", String, nullable=False),
+    Column("catalogue", String, nullable=False),
+    Column("calibration", String),
+    Column("content", LargeBinary, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, index=True),
+)
+"""Every sweep. Its content is everything that its rows depend on; none is ever changed."""

@@ -15,10 +15,9 @@ from sqlalchemy import Connection, Engine, and_, delete, func, or_, select, upda
 from service.answers.workers import Capabilities, Requirements, SeenWorker, does_match
 from service.errors import Problem, Refused
 from service.settings import WORKERS_PER_KEY
-from service.store.database_clock import later, now
 from service.store.engine import answering, insert_new, reading, writing
-from service.store.job_tables import JOBS, WORKERS
-from service.store.scenarios import utc_text
+from service.store.queries import later, now, utc_text
+from service.store.tables import JOBS, WORKERS
 
 _CAPABILITIES = TypeAdapter(Capabilities)
 

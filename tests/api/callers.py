@@ -15,7 +15,7 @@ from service.api.key_rules import KeyRequest, make_key
 from service.features.measurements.openapi import CHOSEN, RECORDS
 from service.store import Scope, create_key, revoke_key
 from service.store.engine import writing
-from service.store.job_tables import JOB_FILES
+from service.store.tables import JOB_FILES
 from tests.api.asking import QUESTION, Ask, paged_items
 from tests.api.authorisation import FACTS
 from tests.api.conftest import asking, one_by_one, running

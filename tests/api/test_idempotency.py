@@ -11,8 +11,7 @@ from sqlalchemy import delete, func, select, update
 from service.api.key_rules import KeyRequest, make_key
 from service.features.launch_checks import launch_checks
 from service.store.engine import reading, writing
-from service.store.job_tables import JOBS
-from service.store.remembered_tables import REMEMBERED_ANSWERS
+from service.store.tables import JOBS, REMEMBERED_ANSWERS
 from tests.api.asking import AskTogether
 from tests.api.conftest import NewUrl, asking, running
 from tests.api.test_launch_checks import PATH, QUESTION

@@ -17,7 +17,7 @@ from service.catalogue import shipped_catalogue
 from service.settings import Settings
 from service.store import load_catalogue, prepare_database
 from service.store.engine import reading
-from service.store.sweep_tables import SWEEPS
+from service.store.tables import SWEEPS
 from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import asking, one_by_one
 from tests.api.test_sweeps import BODY as SWEPT

@@ -13,9 +13,10 @@ from sqlalchemy import delete
 from service.api.streams import AGAIN
 from service.client.events import Event, events_of
 from service.features.launch_checks import events
-from service.store import Engine, read_later_events
+from service.jobs.jobs import read_later_events
+from service.store import Engine
 from service.store.engine import writing
-from service.store.job_tables import JOBS, WORKERS
+from service.store.tables import JOBS, WORKERS
 from tests.api.asking import Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running
 from tests.api.fake_worker import FakeWorker

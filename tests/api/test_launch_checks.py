@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from sqlalchemy import delete
 
 from service.store.engine import writing
-from service.store.job_tables import JOBS, WORKERS
+from service.store.tables import JOBS, WORKERS
 from tests.api.asking import Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running
 from tests.api.fake_worker import FakeWorker

@@ -17,23 +17,15 @@ from service.api.request_context import RequestContext
 from service.catalogue import shipped_catalogue
 from service.errors import Unreachable
 from service.estimator import FORMULAS_VERSION
-from service.store import (
-    Calibration,
-    Figures,
-    NewJob,
-    claim_job,
-    create_calibration,
-    create_jobs,
-    prepare_database,
-    read_figures,
-)
-from service.store.database_clock import later
+from service.jobs.jobs import NewJob, create_jobs
+from service.jobs.leases import claim_job
+from service.store import Calibration, Figures, create_calibration, prepare_database, read_figures
 from service.store.engine import writing
-from service.store.job_tables import JOBS
-from service.store.measurement_tables import CALIBRATIONS
+from service.store.queries import later
+from service.store.tables import CALIBRATIONS, JOBS
 from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running
-from tests.store.jobs import seeker
+from tests.jobs.small import seeker
 
 NAMES = {
     "traincost_build_info": ("gauge", {"formulas", "version"}),

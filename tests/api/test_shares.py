@@ -16,7 +16,7 @@ from service.api.key_rules import KeyRequest, NewKey, make_key, revoke
 from service.api.share_links import signed, signed_unlisted
 from service.store import revoke_unlisted_links
 from service.store.engine import writing
-from service.store.key_tables import SERVER_SECRETS
+from service.store.tables import SERVER_SECRETS
 from tests.api.asking import QUESTION, Ask
 from tests.api.conftest import asking, one_by_one, running
 

@@ -9,7 +9,7 @@ import httpx
 from fastapi import FastAPI
 
 from service.features.sweeps import sweeps
-from service.store.callers import ANYBODY
+from service.store.keys import ANYBODY
 from tests.api import test_sweeps
 from tests.api.asking import Ask
 from tests.api.replicated import client_of

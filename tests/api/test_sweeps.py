@@ -20,10 +20,10 @@ from service.features.sweeps.requests import read_sweep
 from service.features.sweeps.rows import rows_of
 from service.features.sweeps.shard_process import shard_of, worked_out
 from service.features.sweeps.sweeps import SHARD_ROWS
-from service.store.database_clock import later
+from service.jobs.ends import reap_jobs
 from service.store.engine import writing
-from service.store.job_ends import reap_jobs
-from service.store.job_tables import JOBS
+from service.store.queries import later
+from service.store.tables import JOBS
 from tests.api.asking import Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running
 

@@ -12,10 +12,11 @@ from sqlalchemy import delete
 from service.api.key_rules import KeyLimits, KeyRequest, make_key
 from service.app import create_app
 from service.catalogue import shipped_catalogue
+from service.jobs.jobs import NewJob, create_jobs, read_job
 from service.settings import Settings
-from service.store import NewJob, create_jobs, load_catalogue, prepare_database, read_job
+from service.store import load_catalogue, prepare_database
 from service.store.engine import writing
-from service.store.job_tables import JOBS, WORKERS
+from service.store.tables import JOBS, WORKERS
 from tests.api.asking import Ask
 from tests.api.conftest import asking, one_by_one
 

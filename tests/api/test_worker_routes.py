@@ -15,22 +15,14 @@ from service.answers.workers import Requirements
 from service.api.http_limits import HANDED_IN_BYTES
 from service.features.launch_checks import finished_jobs
 from service.features.workers.notifications import AT_ONCE
-from service.store import (
-    Claim,
-    NewJob,
-    Seeker,
-    WorkerBounds,
-    cancel_job,
-    claim_job,
-    create_jobs,
-    read_file,
-    read_job,
-    reap_jobs,
-    see_worker,
-)
-from service.store.database_clock import later
+from service.jobs.ends import cancel_job, reap_jobs
+from service.jobs.files import read_file
+from service.jobs.jobs import NewJob, create_jobs, read_job
+from service.jobs.leases import Claim, claim_job
+from service.store import Seeker, WorkerBounds, see_worker
 from service.store.engine import writing
-from service.store.job_tables import JOB_TURNS, JOBS, WORKERS
+from service.store.queries import later
+from service.store.tables import JOB_TURNS, JOBS, WORKERS
 from tests.api.asking import Ask
 from tests.api.conftest import NewUrl, asking, one_by_one, running
 from tests.api.replicated import client_of
@@ -321,12 +313,12 @@ def test_what_workers_hand_in_has_bounds_of_its_own(app: FastAPI, ask: Ask) -> N
 def test_a_job_takes_so_much_progress_and_no_more(app: FastAPI, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     add(app)
     lease = held(ask)
-    monkeypatch.setattr("service.store.job_leases.MOST_EVENTS", 3)
+    monkeypatch.setattr("service.jobs.leases.MOST_EVENTS", 3)
     assert say(ask, "heartbeat", lease, progress={"done": 1}).status_code == 200
     assert code(say(ask, "heartbeat", lease, progress={"done": 2})) == (422, "too_many_events")
     assert say(ask, "heartbeat", lease).json() == {"state": "run"}
-    monkeypatch.setattr("service.store.job_leases.MOST_EVENTS", 100)
-    monkeypatch.setattr("service.store.job_leases.MOST_PROGRESS_BYTES", 30)
+    monkeypatch.setattr("service.jobs.leases.MOST_EVENTS", 100)
+    monkeypatch.setattr("service.jobs.leases.MOST_PROGRESS_BYTES", 30)
     assert say(ask, "heartbeat", lease, progress={"done": 3}).status_code == 200
     assert code(say(ask, "heartbeat", lease, progress={"done": 4})) == (422, "too_many_events")
     assert say(ask, "finish", lease, outcome="succeeded").status_code == 204
@@ -335,10 +327,10 @@ def test_a_job_takes_so_much_progress_and_no_more(app: FastAPI, ask: Ask, monkey
 def test_a_job_leaves_so_many_files_and_no_more(app: FastAPI, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     add(app)
     lease = held(ask)
-    monkeypatch.setattr("service.store.job_files.MOST_FILES", 2)
+    monkeypatch.setattr("service.jobs.files.MOST_FILES", 2)
     assert [upload(ask, name, b"12345", lease).status_code for name in ("a", "b", "b")] == [204] * 3
     assert code(upload(ask, "c", b"1", lease)) == (422, "too_many_files")
-    monkeypatch.setattr("service.store.job_files.MOST_JOB_BYTES", 12)
+    monkeypatch.setattr("service.jobs.files.MOST_JOB_BYTES", 12)
     assert upload(ask, "b", b"1234567", lease).status_code == 204
     assert code(upload(ask, "a", b"123456", lease)) == (422, "job_bytes_used_up")
     assert upload(ask, "a", b"1", lease).status_code == 204

@@ -13,7 +13,9 @@ from urllib.parse import urlencode
 import psycopg
 
 from service.answers.workers import Capabilities
-from service.store import NewJob, claim_job, create_jobs, see_worker
+from service.jobs.jobs import NewJob, create_jobs
+from service.jobs.leases import claim_job
+from service.store import see_worker
 from service.store.engine import open_engine
 from service.store.workers import Seeker
 from tests.load import Found, Request, asked, keep_asking, open_files, post, processor_seconds, resident_bytes

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from service.store import NewJob, create_jobs
+from service.jobs.jobs import NewJob, create_jobs
 from service.store.engine import open_engine
 from service.worker.claiming import HEARTBEATS, MOST_WAIT_SECONDS
 from service.worker.service_client import LOST

@@ -16,9 +16,9 @@ from service.api.openapi import JSON
 from service.features.measurements.openapi import CALIBRATION
 from service.features.scenarios.openapi import ID
 from service.features.workers.openapi import JOB_ID, LEASE
+from service.jobs.jobs import NewJob, create_jobs
 from service.openapi.answer_examples import GIVEN, given_answers, successes, types_of
 from service.openapi.document import contract
-from service.store import NewJob, create_jobs
 from tests.api.asking import ADMISSION_TOKEN, Ask
 from tests.api.conftest import asking, one_by_one, running
 from tests.live import DOCUMENTED

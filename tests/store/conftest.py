@@ -10,7 +10,7 @@ from sqlalchemy import Engine, delete
 
 from service.catalogue import Catalogue
 from service.store.engine import open_engine, writing
-from service.store.job_tables import JOBS, WORKERS
+from service.store.tables import JOBS, WORKERS
 from tests.databases import new_database, prepared
 from tests.store.small import SMALL
 

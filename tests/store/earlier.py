@@ -19,7 +19,7 @@ from alembic.config import Config
 from sqlalchemy import JSON, Connection, DateTime, Engine, LargeBinary, func, insert, select
 
 from service.estimator import FORMULAS_VERSION
-from service.store.backup_rows import described_tables
+from service.store.backups import described_tables
 from service.store.engine import reading, writing
 from service.store.prepare import HEAD, migrations_folder
 from tests.api.asking import QUESTION, Ask

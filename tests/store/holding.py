@@ -20,7 +20,7 @@ from sqlalchemy import (
     select,
 )
 
-from service.store.backup_rows import described_tables
+from service.store.backups import described_tables
 
 START = datetime(2026, 11, 21, 8, 30, 0, 123_456, tzinfo=UTC)
 OURS = "team-a"

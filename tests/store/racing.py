@@ -12,8 +12,8 @@ from service.errors import Stale
 from service.features.catalogue.custom_rows import RowChange, create_row, patch_row
 from service.features.catalogue.lists import LISTINGS
 from service.store import History, load_catalogue, prepare_database
-from service.store.callers import ANYBODY
 from service.store.engine import open_engine, reading, writing
+from service.store.keys import ANYBODY
 from service.store.tables import SEEDINGS
 from tests.store.small import SMALL
 

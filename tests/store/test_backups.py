@@ -13,12 +13,10 @@ from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, func, i
 
 from service.errors import BackupRefused, StartupError
 from service.store import Backup, make_backup, restore_backup
-from service.store.backup_files import END_BYTES
-from service.store.backup_rows import copy_rows, described_tables, tally_rows
+from service.store.backups import END_BYTES, copy_rows, described_tables, tally_rows
 from service.store.engine import open_engine, reading, writing
-from service.store.job_tables import JOB_EVENTS, JOBS
 from service.store.prepare import HEAD, migrate, revision_in
-from service.store.tables import METADATA
+from service.store.tables import JOB_EVENTS, JOBS, METADATA
 from tests.databases import copy_database, new_database, prepared
 from tests.store.holding import fill, read, row_of
 from tests.store.small import SMALL
@@ -109,7 +107,7 @@ def test_numbers_that_a_server_gives_out_go_on(
             numbered.create_all(connection)
             if add:
                 connection.execute(insert(table), [{"text": "one"}, {"text": "two"}])
-    monkeypatch.setattr("service.store.backup_rows.FORMER_TABLES", frozenset(("numbered",)))
+    monkeypatch.setattr("service.store.backups.FORMER_TABLES", frozenset(("numbered",)))
     with reading(engines[0]) as source, writing(engines[1]) as target:
         copy_rows(source, target)
         target.execute(insert(table), {"text": "three"})

@@ -8,8 +8,8 @@ from sqlalchemy import create_engine
 
 from service.errors import Unreachable
 from service.store import Engine
-from service.store.data_version import ReadOnChange
 from service.store.engine import open_engine
+from service.store.replicas import ReadOnChange
 
 
 @pytest.fixture

@@ -12,9 +12,8 @@ from service.errors import Conflict, UnknownRevision
 from service.estimator import Cluster
 from service.store import Change, History, Rows, load_catalogue, load_numbered
 from service.store import history as room
-from service.store.changes import newest_change
+from service.store.changes import KEPT, MOST_NAMED, Kept, OtherVersions, newest_change
 from service.store.engine import reading, writing
-from service.store.kept import KEPT, MOST_NAMED, Kept, OtherVersions
 from service.store.tables import CHANGED_PARTS, CHANGES, GPUS
 from tests.store.conftest import Prepare
 from tests.store.small import CLUSTER, GPU, MODEL, PRICE, REGION, SMALL

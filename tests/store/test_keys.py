@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import delete
 
 from service.errors import Unreachable
-from service.store import ApiKey, Engine, KeyRing, create_key, keyring, limit_key, read_keys, revoke_key
+from service.store import ApiKey, Engine, KeyRing, create_key, keys, limit_key, read_keys, revoke_key
 from service.store.engine import writing
-from service.store.key_tables import API_KEYS
+from service.store.tables import API_KEYS
 from tests.store.conftest import Prepare
 
 NOW = datetime(2026, 11, 23, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -148,7 +148,7 @@ def test_an_unknown_id_does_the_work_of_a_known_one(store: Engine, monkeypatch: 
         compared.append((len(one), len(other)))
         return compare_digest(one, other)
 
-    monkeypatch.setattr(keyring, "compare_digest", compare)
+    monkeypatch.setattr(keys, "compare_digest", compare)
     for presented, is_known in (
         ("tck_a.secret", True),
         ("tck_a.secre", False),

@@ -11,7 +11,7 @@ from alembic.operations import ops
 from alembic.script import Script, ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, select
 
-from service.store.backup_rows import FORMER_TABLES, described_tables
+from service.store.backups import FORMER_TABLES, described_tables
 from service.store.engine import open_engine, writing
 from service.store.prepare import HEAD, migrations_folder
 from service.store.tables import METADATA

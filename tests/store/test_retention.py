@@ -10,15 +10,23 @@ from sqlalchemy import Engine, Table, delete, func, insert, select
 from service.api.background import Retention
 from service.settings import Settings
 from service.store import Keeping, forget_old
-from service.store.audit_tables import AUDIT_LOG
 from service.store.engine import reading, writing
-from service.store.job_tables import JOB_EVENTS, JOB_FILES, JOBS
-from service.store.launch_check_tables import LAUNCH_CHECKS
-from service.store.measurement_tables import CALIBRATIONS, MEASUREMENTS
-from service.store.remembered_tables import REMEMBERED_ANSWERS
 from service.store.retention import AT_ONCE
-from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS, SCENARIOS, SHARE_LINKS
-from service.store.sweep_tables import SWEEPS
+from service.store.tables import (
+    AUDIT_LOG,
+    CALIBRATIONS,
+    ESTIMATES,
+    JOB_EVENTS,
+    JOB_FILES,
+    JOBS,
+    LAUNCH_CHECKS,
+    MEASUREMENTS,
+    REMEMBERED_ANSWERS,
+    SCENARIO_REVISIONS,
+    SCENARIOS,
+    SHARE_LINKS,
+    SWEEPS,
+)
 from tests.store.holding import row_of
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -181,7 +189,7 @@ def test_a_clock_that_jumps_makes_nothing_old(store: Engine, monkeypatch: pytest
     _add(store, ESTIMATES, id="young", stored_at=datetime.now(UTC))
     retention = Retention(store, Settings(database_url="sqlite:////x.db"), Event())
     jumped = datetime.now(UTC) + timedelta(days=3650)
-    monkeypatch.setattr("service.store.clock_jumps.database_time", lambda _: jumped)
+    monkeypatch.setattr("service.jobs.ends.database_time", lambda _: jumped)
     assert retention.look()["answers"] == 0
-    monkeypatch.setattr("service.store.clock_jumps.monotonic", lambda: 3650 * 86_400.0 * 2)
+    monkeypatch.setattr("service.jobs.ends.monotonic", lambda: 3650 * 86_400.0 * 2)
     assert retention.look()["answers"] == 1

@@ -22,7 +22,7 @@ from service.store import (
     read_scenarios,
 )
 from service.store.engine import reading
-from service.store.scenario_tables import ESTIMATES, SCENARIO_REVISIONS
+from service.store.tables import ESTIMATES, SCENARIO_REVISIONS
 from tests.store.conftest import Prepare
 
 FIRST = Scenario(

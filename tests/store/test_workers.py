@@ -7,12 +7,13 @@ import pytest
 from sqlalchemy import Engine
 
 from service.answers.workers import Capabilities
-from service.store import Seeker, forget_workers, heartbeat_job, read_workers, see_worker
-from service.store.database_clock import later
+from service.jobs.leases import heartbeat_job
+from service.store import Seeker, forget_workers, read_workers, see_worker
 from service.store.engine import writing
-from service.store.job_tables import WORKERS
+from service.store.queries import later
+from service.store.tables import WORKERS
 from tests.house.source import ROOT, shown
-from tests.store.jobs import LEASE_SECONDS, running, with_gpus
+from tests.jobs.small import LEASE_SECONDS, running, with_gpus
 
 CAN = Capabilities(devices=with_gpus("h100", 8), labels={"rack": "7"}, measures=True, nodes=2)
 

@@ -52,8 +52,9 @@ def serve(url: str, port: int, lease_seconds: float, log: str) -> None:
     from service.api.server import Moments, listen, run
     from service.app import create_app
     from service.catalogue import shipped_catalogue
+    from service.jobs.jobs import NewJob, create_jobs
     from service.settings import Settings
-    from service.store import NewJob, create_jobs, load_catalogue, prepare_database
+    from service.store import load_catalogue, prepare_database
 
     _write_to(log)
     settings = Settings(database_url=url, lease_seconds=lease_seconds, port=port)

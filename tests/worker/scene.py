@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import httpx
 
-from service.store import Job, read_job, read_workers
+from service.jobs.jobs import Job, read_job
+from service.store import read_workers
 from service.store.engine import open_engine
 from tests.house.source import ROOT
 from tests.prestarted import Process, started

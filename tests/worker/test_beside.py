@@ -14,7 +14,7 @@ from urllib.request import urlopen
 import pytest
 
 from service.catalogue import shipped_catalogue
-from service.store import NewJob, create_jobs, read_job
+from service.jobs.jobs import NewJob, create_jobs, read_job
 from service.store.engine import open_engine
 from tests.databases import prepared
 from tests.house.source import ROOT

@@ -11,8 +11,8 @@ from service.errors import Refused
 from service.features.accounts import audit
 from service.features.accounts.audit import COLUMNS, NEWEST_FIRST, listed_audit
 from service.store import AuditPart, Engine, KeptEntry, read_audit
-from service.store.audit_tables import AUDIT_LOG
 from service.store.engine import writing
+from service.store.tables import AUDIT_LOG
 from service.tabular.lists import Listed, Page, csv_of, page_of
 from service.tabular.queries import ListQuery, read_order
 from tests.store.filled import filled

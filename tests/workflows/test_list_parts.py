@@ -16,13 +16,9 @@ from service.features.scenarios import scenarios
 from service.features.sweeps import sweeps
 from service.features.sweeps.sweeps import listed_sweeps
 from service.store import Engine, Measured, RowPart, read_measurements_of
-from service.store.callers import ANYBODY
 from service.store.engine import writing
-from service.store.job_tables import JOBS
-from service.store.launch_check_tables import LAUNCH_CHECKS
-from service.store.measurement_tables import MEASUREMENTS
-from service.store.scenario_tables import ESTIMATES
-from service.store.sweep_tables import SWEEPS
+from service.store.keys import ANYBODY
+from service.store.tables import ESTIMATES, JOBS, LAUNCH_CHECKS, MEASUREMENTS, SWEEPS
 from service.tabular.lists import Listed, Page, Read, Record, csv_of, listed_in_parts, page_of
 from service.tabular.queries import read_order
 from tests.store import holding

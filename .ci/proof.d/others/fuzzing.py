@@ -29,7 +29,7 @@ with atheris.instrument_imports(include=["service"]):
     from service.features.reconcile.sending import read_sacct
     from service.openapi.document import COMMITTED
     from service.store import History, load_catalogue, prepare_database
-    from service.store.callers import ANYBODY
+    from service.store.keys import ANYBODY
     from service.validation.json_text import parse
     from service.validation.models import read_config
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from service.estimator.names import SPOKEN
 from service.store import AuditOutcome, AuditPart, Deed, Engine, KeptEntry, acting_as, read_audit, utc_text
-from service.store.callers import TEAM
+from service.store.keys import TEAM
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed
 from service.tabular.queries import Form, ListQuery

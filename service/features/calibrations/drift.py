@@ -13,7 +13,7 @@ from service.estimator.names import SPOKEN
 from service.features.calibrations.fitting import Steps, constants_of, device_of, steps_of
 from service.features.calibrations.lists import find_calibration
 from service.store import Calibration, Engine, Measured
-from service.store.callers import Caller
+from service.store.keys import Caller
 from service.validation.devices import is_possible, observed_of
 
 DRIFTING = 2.0

@@ -20,8 +20,9 @@ from service.estimator.run.run import worked_out
 from service.estimator.software.stacks import software_of
 from service.features.calibrations.requests import chosen_of, read_chosen, values_of
 from service.features.measurements.measurements import now_text
+from service.jobs.jobs import read_job
 from service.store import Calibration, Engine, Measured
-from service.store.callers import TEAM, Caller
+from service.store.keys import TEAM, Caller
 from service.validation.devices import environment_of, is_possible, observed_of, slug_of
 from service.validation.serialization import adapter_of, digest_of, to_bytes, to_wire
 from service.validation.specs import read_spec
@@ -103,7 +104,7 @@ def trained_by(payload: Mapping[str, Any]) -> Trained | None:
 def steps_of(engine: Engine, rows: Sequence[Measured]) -> Steps:
     """What the step probes of some measurements trained."""
     checks = {row.run: row.launch_check_id for row in rows if row.probe == STEP and row.launch_check_id is not None}
-    jobs = {run: store.read_job(engine, check) for run, check in checks.items()}
+    jobs = {run: read_job(engine, check) for run, check in checks.items()}
     found = {run: trained_by(job.payload) for run, job in jobs.items() if job is not None}
     return Steps({run: trained for run, trained in found.items() if trained is not None})
 

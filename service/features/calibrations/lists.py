@@ -9,7 +9,7 @@ from service.errors import NotFound
 from service.estimator.names import SPOKEN
 from service.store import Calibration, Engine
 from service.store.calibrations import CalibrationStatus
-from service.store.callers import Caller
+from service.store.keys import Caller
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record
 

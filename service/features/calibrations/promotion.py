@@ -17,7 +17,7 @@ from service.estimator import FORMULAS_VERSION
 from service.features.calibrations.fitting import constants_of
 from service.features.calibrations.lists import find_calibration, find_own
 from service.store import Calibration, Connection, Engine, History, Rows
-from service.store.callers import Caller
+from service.store.keys import Caller
 
 MOST_HELD_OUT_FRACTION = 0.5
 """Mean error on what had no part in the fit above which nothing is promoted, of all probes and of each. Source: a

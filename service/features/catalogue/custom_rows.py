@@ -17,7 +17,7 @@ from service.features.catalogue.models import columns_of_config, patched, slug_o
 from service.features.catalogue.row_bodies import FOLLOWING, filled, judged_once, read_row, underived
 from service.features.catalogue.row_rules import refuse_taken, refuse_used, sound
 from service.store import History, Rows, Written
-from service.store.callers import Caller
+from service.store.keys import Caller
 from service.tabular.lists import IsCurrent, Record
 from service.validation.models import read_config
 

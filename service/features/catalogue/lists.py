@@ -10,7 +10,7 @@ from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow,
 from service.catalogue.names import normal
 from service.errors import NotFound, UnknownName
 from service.store import Change, History, utc_text
-from service.store.callers import Caller
+from service.store.keys import Caller
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record
 

@@ -19,7 +19,7 @@ from service.features.catalogue.lists import LISTINGS, record_of
 from service.features.catalogue.row_bodies import DERIVED, underived
 from service.features.catalogue.row_rules import sound
 from service.store import History, Rows
-from service.store.callers import Caller
+from service.store.keys import Caller
 from service.tabular.columns import Column
 from service.tabular.csv_text import Finding, Line, finding_of, read_table
 from service.validation.flat_values import DecimalMark, Form, read_value

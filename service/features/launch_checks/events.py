@@ -22,8 +22,9 @@ from service.api.streams import AGAIN, ChangeFeed
 from service.errors import NotFound, Problem
 from service.features.launch_checks.launch_checks import NONE_SUCH, find_launch_check
 from service.features.launch_checks.openapi import EVENT_NUMBER, LAST_EVENT_ID
-from service.store import ENDED, Engine, JobEvent, read_later_events, utc_text
-from service.store.callers import ANYBODY
+from service.jobs.jobs import JobEvent, read_later_events
+from service.store import ENDED, Engine, utc_text
+from service.store.keys import ANYBODY
 from service.validation.serialization import to_bytes
 
 LOOK_SECONDS = 0.3

@@ -17,10 +17,12 @@ from service.estimator.estimate import estimate
 from service.estimator.question import Cluster, Gpu, Question
 from service.features.calibrations.fitting import OWN, steps_on, with_measured
 from service.features.launch_checks.items import Expected
+from service.features.launch_checks.store import keep_found_in, launch_check_in
 from service.features.launch_checks.verdict import Findings, compared_probe, judged, prediction_of
 from service.features.measurements.importing import predictor
 from service.features.measurements.measurements import Origin, measurements_in, now_text
-from service.store import Connection, Job, keep_found_in, launch_check_in
+from service.jobs.jobs import Job
+from service.store import Connection
 from service.validation.devices import is_device_of
 from service.validation.serialization import adapter_of, to_wire
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from service.errors import Problem, Refused
 from service.features.launch_checks.findings import LAUNCH_CHECK, keep_findings
-from service.store import Also, Connection, Job
-from service.store.sweeps import has_file_in
+from service.jobs.files import has_file_in
+from service.jobs.jobs import Also, Job
+from service.store import Connection
 
 KIND = "sweep-shard"
 """Kind of the jobs that work out pieces of sweeps."""

@@ -10,7 +10,6 @@ from uuid import uuid4
 
 from annotated_types import Interval, Len
 
-from service import store
 from service.answers.estimates import Answer
 from service.answers.launch_checks import LaunchCheckRow, ProbeAnswer, Reestimate, Where
 from service.calibration.records import ProbeName, ProbeStatus, ProbeTask
@@ -20,6 +19,7 @@ from service.estimator.names import STRICT, Name
 from service.features.checks.requests import Problems
 from service.features.estimates.answers import answer
 from service.features.estimates.store import stored_answer
+from service.features.launch_checks import store
 from service.features.launch_checks.findings import (
     LAUNCH_CHECK,
     NOT_PLANNED,
@@ -29,10 +29,14 @@ from service.features.launch_checks.findings import (
     plan_from_json,
 )
 from service.features.launch_checks.sizing import sized_question
+from service.features.launch_checks.store import KeptCheck
 from service.features.launch_checks.targets import target_of
 from service.features.launch_checks.tasks import planned
-from service.store import Also, Engine, Job, KeptCheck, NewJob, utc_text
-from service.store.callers import Caller
+from service.jobs.ends import cancel_job
+from service.jobs.files import read_file, read_file_names
+from service.jobs.jobs import Also, Job, NewJob, read_job
+from service.store import Engine, read_workers, utc_text
+from service.store.keys import Caller
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, listed_in_parts
 from service.validation.devices import driver_names
@@ -179,7 +183,7 @@ def create_launch_check(
 
 def _made(engine: Engine, catalogue: Catalogue, wanted: Wanted, owner: str) -> tuple[KeptCheck, NewJob, bytes]:
     found, question, checking = wanted.estimate, wanted.asked.question, wanted.checking
-    workers = store.read_workers(engine, ALIVE_SECONDS, owner)
+    workers = read_workers(engine, ALIVE_SECONDS, owner)
     target = target_of(checking.on, question.gpu, workers, catalogue)
     sized = sized_question(found.resolved, target, checking.time_budget_seconds)
     plan = planned(sized, target, wanted.probes, checking.time_budget_seconds)
@@ -227,7 +231,7 @@ def find_launch_check(engine: Engine, caller: Caller, check_id: str) -> Record:
     check, job = _found(engine, caller, check_id)
     kept = plan_from_json(check.plan)
     found = check.found or _unfinished(check, job, kept)
-    files = store.read_file_names(engine, check_id)
+    files = read_file_names(engine, check_id)
     return {
         "id": check.id,
         "status": job.status,
@@ -255,7 +259,7 @@ def find_launch_check(engine: Engine, caller: Caller, check_id: str) -> Record:
 def _found(engine: Engine, caller: Caller, check_id: str) -> tuple[KeptCheck, Job]:
     known = CHECK_ID.fullmatch(check_id) is not None
     check = store.read_launch_check(engine, check_id) if known else None
-    job = None if check is None else store.read_job(engine, check_id)
+    job = None if check is None else read_job(engine, check_id)
     if check is None or job is None or not caller.reaches(job.owner):
         raise NotFound(NONE_SUCH)
     return check, job
@@ -294,14 +298,14 @@ def _waiting(name: Any, told: Mapping[str, Any], kept: Kept) -> ProbeAnswer:
 def cancel_launch_check(engine: Engine, caller: Caller, check_id: str, on_end: Also) -> Record:
     """Stop a launch check; one that has ended stays as it is."""
     _found(engine, caller, check_id)
-    store.cancel_job(engine, check_id, on_end)
+    cancel_job(engine, check_id, on_end)
     return find_launch_check(engine, caller, check_id)
 
 
 def launch_check_trace(engine: Engine, caller: Caller, check_id: str) -> bytes:
     """The trace of a launch check's profile, compressed."""
     check, job = _found(engine, caller, check_id)
-    file = store.read_file(engine, check_id, TRACE)
+    file = read_file(engine, check_id, TRACE)
     if file is None:
         why = _WITHOUT.get(job.status, f"it is {job.status}")
         why = why if "profile" in check.probes else "profile was not asked for"

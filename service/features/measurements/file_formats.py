@@ -25,7 +25,7 @@ from service.features.measurements.importing import (
 )
 from service.features.measurements.measurements import Origin
 from service.store import Engine, utc_text
-from service.store.callers import ANYBODY, Caller
+from service.store.keys import ANYBODY, Caller
 from service.validation.flat_values import read_value
 from service.validation.specs import read_spec
 from service.validation.text import plain

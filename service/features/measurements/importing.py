@@ -17,7 +17,7 @@ from service.estimator.names import SPOKEN, STRICT
 from service.estimator.question import Gpu
 from service.features.measurements.measurements import Origin, measurements_in
 from service.store import Engine, Measured, answering, note_in, utc_text, writing
-from service.store.callers import Caller
+from service.store.keys import Caller
 from service.validation.devices import gpu_of_device
 from service.validation.problems import not_an_object
 from service.validation.serialization import digest_of, to_bytes

@@ -12,7 +12,7 @@ from service import store
 from service.errors import NotFound, Problem, Refused
 from service.estimator.names import SPOKEN, STRICT, Name
 from service.store import Engine, Measured, RowPart
-from service.store.callers import Caller
+from service.store.keys import Caller
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record, listed_in_parts
 from service.validation.specs import read_spec

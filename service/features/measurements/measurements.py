@@ -10,7 +10,7 @@ from service.calibration.records import ProbeRecord, doubt_of, fault_of
 from service.estimator import FORMULAS_VERSION
 from service.estimator.question import Gpu
 from service.store import Connection, Measured, keep_measurements_in, measurements_like, shape_key, utc_text
-from service.store.callers import TEAM
+from service.store.keys import TEAM
 from service.validation.devices import is_possible, observed_of
 from service.validation.serialization import digest_of, to_bytes
 

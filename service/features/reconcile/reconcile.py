@@ -20,7 +20,7 @@ from service.features.measurements.measurements import fingerprint_of, now_text,
 from service.features.reconcile.jobs import FinishedJob, finished_jobs, left_out
 from service.features.reconcile.slurm import SlurmRecords
 from service.store import CheckedQuestion, Engine, Measured, answering, keep_measurements_in, note_in, writing
-from service.store.callers import TEAM, Caller
+from service.store.keys import TEAM, Caller
 from service.units import BYTES, said
 from service.validation.questions import read_question
 from service.validation.serialization import digest_of, to_bytes

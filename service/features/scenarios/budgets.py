@@ -19,7 +19,7 @@ from service.features.estimates.metrics import FITS, Metric, fits, metric_named,
 from service.features.estimates.store import stored_answer
 from service.features.scenarios.scenarios import find_scenario
 from service.store import Engine, History
-from service.store.callers import Caller
+from service.store.keys import Caller
 from service.tabular.cell_text import exact_text
 from service.tabular.sheets import Cell, Formula, Heading, Sheet
 from service.units import dimension_of

@@ -23,7 +23,7 @@ from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, Stale
 from service.estimator.names import STRICT
 from service.features.estimates.answers import answer
 from service.store import Engine, Saved, Scenario, utc_text
-from service.store.callers import Caller
+from service.store.keys import Caller
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import IsCurrent, Listed, Record, as_record, listed_in_parts
 from service.validation.merge_patch import merged

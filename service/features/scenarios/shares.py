@@ -26,7 +26,7 @@ from service.store import (
     revoke_share_link,
     utc_text,
 )
-from service.store.callers import Caller
+from service.store.keys import Caller
 from service.tabular.lists import Record
 from service.validation.specs import read_spec
 

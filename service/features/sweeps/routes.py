@@ -30,7 +30,7 @@ from service.features.sweeps.openapi import (
 )
 from service.features.sweeps.requests import read_sweep
 from service.features.workers.leases import lease_lost, token_in_header
-from service.store import holds_part
+from service.jobs.leases import holds_part
 from service.validation.serialization import to_bytes
 
 router = APIRouter(tags=["sweeps"])

@@ -7,15 +7,18 @@ from datetime import datetime
 from secrets import token_hex
 from typing import Final, NamedTuple
 
-from service import store
 from service.answers.estimates import Versions
 from service.answers.sweeps import SweepAnswer, SweepColumnAnswer, SweepRow, SweepRows, SweepShards, SweepStatus
 from service.errors import NotFound
 from service.features.launch_checks.finished_jobs import KIND, on_end
+from service.features.sweeps import store
 from service.features.sweeps.axes import Sweep, SweepKind, sweep_to_bytes
 from service.features.sweeps.columns import columns_of as table_columns
-from service.store import Engine, JobStatus, KeptSweep, NewJob, NewSweep, RowPart, ShardState, utc_text
-from service.store.callers import Caller
+from service.features.sweeps.store import KeptSweep, NewSweep, ShardState
+from service.jobs.ends import cancel_jobs, retry_jobs
+from service.jobs.jobs import JobStatus, NewJob
+from service.store import Engine, RowPart, utc_text
+from service.store.keys import Caller
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, listed_in_parts
 
@@ -187,14 +190,14 @@ def listed_sweeps(engine: Engine, caller: Caller) -> Listed:
 def cancel_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
     """Stop a sweep; what is done of it stays."""
     _kept(engine, caller, sweep_id)
-    store.cancel_jobs(engine, sweep_id, on_end)
+    cancel_jobs(engine, sweep_id, on_end)
     return find_sweep(engine, caller, sweep_id)
 
 
 def resume_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
     """Have done what is missing of a sweep that was cancelled, or failed in parts."""
     _kept(engine, caller, sweep_id)
-    store.retry_jobs(engine, sweep_id)
+    retry_jobs(engine, sweep_id)
     return find_sweep(engine, caller, sweep_id)
 
 

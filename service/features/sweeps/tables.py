@@ -11,15 +11,16 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service import store
 from service.answers.estimates import Versions
 from service.features.launch_checks.finished_jobs import ROWS_FILE
+from service.features.sweeps import store
 from service.features.sweeps.axes import Sweep, sweep_from_bytes
 from service.features.sweeps.columns import columns_of
 from service.features.sweeps.rows import Counts, Rows
 from service.features.sweeps.sweeps import Shard, content_of, refuse_hidden
+from service.jobs.files import read_file
 from service.store import Engine
-from service.store.callers import Caller
+from service.store.keys import Caller
 from service.tabular.lists import cell_text
 from service.validation.serialization import digest_of
 
@@ -170,6 +171,6 @@ def _one_table(engine: Engine, sweep_id: str, form: Callable[[Iterable[bytes], S
 
 def _contents(engine: Engine, jobs: Iterable[str]) -> Iterator[bytes]:
     for job_id in jobs:
-        file = store.read_file(engine, job_id, ROWS_FILE)
+        file = read_file(engine, job_id, ROWS_FILE)
         if file is not None:
             yield file.content

@@ -10,7 +10,8 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.background import Retention, repeat
 from service.features.launch_checks.finished_jobs import on_end
-from service.store import Engine, LeaseExpiry, forget_workers
+from service.jobs.ends import LeaseExpiry
+from service.store import Engine, forget_workers
 
 FORGET_SECONDS = 3600.0
 """Time between two looks for what is to be removed."""

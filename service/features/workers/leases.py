@@ -6,7 +6,7 @@ from service.api.errors import WrongParameter
 from service.api.security import caller_of
 from service.errors import LeaseLost, Problem
 from service.features.workers.openapi import LEASE_HEADER
-from service.store import Lease
+from service.jobs.leases import Lease
 
 MOST_CHARACTERS = 100
 """Longest lease that is looked at; one has 43 characters."""

@@ -12,8 +12,10 @@ from starlette.concurrency import run_in_threadpool
 from service.api.credential_ends import refuse_ended
 from service.api.errors import LEAVING
 from service.errors import Leaving
-from service.store import Claim, Engine, Opening, Outcome, Seeker, claim_job, finish_job, read_openings
-from service.store.data_version import ReadOnChange
+from service.jobs.ends import Outcome, finish_job
+from service.jobs.leases import Claim, claim_job, read_openings
+from service.store import Engine, Opening, Seeker
+from service.store.replicas import ReadOnChange
 
 AT_ONCE = 4
 """Workers that claim at the same moment; those behind them see what is left. Source: a choice."""

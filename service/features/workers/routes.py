@@ -32,18 +32,10 @@ from service.features.workers.requests import (
     read_whole,
     refuse_deep_progress,
 )
-from service.store import (
-    JobFile,
-    Lease,
-    Seeker,
-    WorkerBounds,
-    finish_job,
-    heartbeat_job,
-    holds_job,
-    keep_file,
-    read_workers,
-    see_worker,
-)
+from service.jobs.ends import finish_job
+from service.jobs.files import JobFile, holds_job, keep_file
+from service.jobs.leases import Lease, heartbeat_job
+from service.store import Seeker, WorkerBounds, read_workers, see_worker
 from service.validation.devices import named_in
 
 router = APIRouter(tags=["workers"])

@@ -15,7 +15,7 @@ from service.estimator import FORMULAS_VERSION
 from service.estimator.memory.device import class_of
 from service.estimator.time.step import StepClass
 from service.store import Engine
-from service.store.callers import ANYBODY, Caller
+from service.store.keys import ANYBODY, Caller
 from service.validation.serialization import to_bytes
 from service.workflows.accuracy.answers import Accuracy, Figures, Group, Quantity, Sized
 from service.workflows.accuracy.judged import Judged

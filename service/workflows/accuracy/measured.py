@@ -11,7 +11,7 @@ from service.catalogue import Catalogue
 from service.estimator.names import SPOKEN
 from service.estimator.question import Gpu
 from service.store import Engine, Measured, each_measurement
-from service.store.callers import Caller
+from service.store.keys import Caller
 from service.validation.devices import is_possible, slug_of
 from service.workflows.accuracy.counted_peaks import judged_peaks
 

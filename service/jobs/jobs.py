@@ -3,19 +3,17 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Engine, Select, Update, insert, select, update
 
 from service.answers.workers import Requirements
-from service.store.database_clock import now
 from service.store.engine import answering, reading, writing
-from service.store.job_tables import JOB_EVENTS, JOBS
+from service.store.queries import in_utc, now
+from service.store.tables import JOB_EVENTS, JOBS
 
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
-ENDED: frozenset[str] = frozenset(("succeeded", "failed", "cancelled"))
-"""Where a job may stay for good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,18 +232,72 @@ def job_of(row: Mapping[Any, Any]) -> Job:
     return Job(**{**values, **moments, "requires": Requirements(**json.loads(values["requires"]))})
 
 
-def in_utc(moment: datetime | None) -> datetime | None:
-    """A moment that says that it is in UTC, for SQLite's does not.
-
-    Args:
-        moment: what the database told
-
-    Returns:
-        the same moment
-    """
-    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
-
-
 _NEW = {"status": "queued", "attempt": 0, "given_back": 0, "cancel_requested": False, "events": 1}
 _NAMES = tuple(one.name for one in fields(Job))
 _MOMENTS = ("available_at", "lease_until", "created_at", "started_at", "finished_at")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvent:
+    """Something that happened to a job."""
+
+    number: int
+    """Which of its events: from 1, without gaps."""
+    at: datetime | None
+    """When, in UTC by the database's clock."""
+    name: str
+    """The status that the job has since then, or progress."""
+    data: Mapping[str, Any]
+    """What else there is to say of it; of progress what the worker told."""
+
+
+def read_events(engine: Engine, job_id: str, after: int = 0) -> list[JobEvent]:
+    """Events of a job, in order.
+
+    Args:
+        engine: the database
+        job_id: the job's id
+        after: number of the last event that the caller knows; 0 for none
+
+    Returns:
+        the later ones
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    columns = [JOB_EVENTS.c[name] for name in JobEvent.__dataclass_fields__]
+    query = select(*columns).where(JOB_EVENTS.c.job_id == job_id, JOB_EVENTS.c.number > after)
+    with answering(), reading(engine) as connection:
+        rows = connection.execute(query.order_by(JOB_EVENTS.c.number)).mappings().all()
+    return [JobEvent(**{**row, "at": in_utc(row["at"])}) for row in rows]
+
+
+def read_later_events(engine: Engine, known: Mapping[str, int]) -> dict[str, tuple[JobStatus, list[JobEvent]]]:
+    """What happened to jobs since, in order, and where each was before anybody looked for that.
+
+    Args:
+        engine: the database
+        known: by a job's id, the number of the last event that the caller knows; 0 for none
+
+    Returns:
+        status and later events of each job that is there; one that had ended then has no events to come
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    columns = [JOB_EVENTS.c[name] for name in ("job_id", *JobEvent.__dataclass_fields__)]
+    with answering(), reading(engine) as connection:
+        query = select(JOBS.c.id, JOBS.c.status, JOBS.c.events).where(JOBS.c.id.in_(list(known)))
+        jobs = connection.execute(query).all()
+        found: dict[str, tuple[JobStatus, list[JobEvent]]] = {job.id: (job.status, []) for job in jobs}
+        later = [job.id for job in jobs if job.events > known[job.id]]
+        if not later:
+            return found
+        least = min(known[job_id] for job_id in later)
+        events = select(*columns).where(JOB_EVENTS.c.job_id.in_(later), JOB_EVENTS.c.number > least)
+        rows = connection.execute(events.order_by(JOB_EVENTS.c.number)).mappings().all()
+    for row in rows:
+        if row["number"] > known[row["job_id"]]:
+            said = {name: row[name] for name in JobEvent.__dataclass_fields__}
+            found[row["job_id"]][1].append(JobEvent(**{**said, "at": in_utc(row["at"])}))
+    return found

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine, delete, func, insert, select
 
 from service.errors import Problem, Refused
+from service.jobs.jobs import Job, job_in, the_job
+from service.jobs.leases import Lease, is_held, locked
 from service.settings import WORKER_FILE_BYTES
 from service.store.engine import answering, reading, writing
-from service.store.job_leases import Lease, is_held, locked
-from service.store.job_tables import JOB_FILES, JOBS
-from service.store.jobs import Job, job_in, the_job
+from service.store.tables import JOB_FILES, JOBS
 
 MOST_FILES = 100
 """Files of one job. Source: a choice; a launch check leaves one or two a probe, a piece of a sweep one."""
@@ -138,3 +138,18 @@ def read_file_names(engine: Engine, job_id: str) -> list[str]:
     query = select(JOB_FILES.c.name).where(JOB_FILES.c.job_id == job_id).order_by(JOB_FILES.c.name)
     with answering(), reading(engine) as connection:
         return list(connection.execute(query).scalars())
+
+
+def has_file_in(connection: Connection, job_id: str, name: str) -> bool:
+    """Whether a job left a file.
+
+    Args:
+        connection: the database
+        job_id: the job's id
+        name: what the file is called
+
+    Returns:
+        whether it is kept
+    """
+    query = select(JOB_FILES.c.name).where(JOB_FILES.c.job_id == job_id, JOB_FILES.c.name == name)
+    return connection.execute(query).one_or_none() is not None

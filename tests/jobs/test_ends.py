@@ -7,23 +7,13 @@ import pytest
 from sqlalchemy import Connection, Engine, update
 
 from service.errors import AlreadyFinished
-from service.store import (
-    Job,
-    JobFile,
-    Outcome,
-    cancel_job,
-    cancel_jobs,
-    claim_job,
-    create_jobs,
-    finish_job,
-    heartbeat_job,
-    keep_file,
-    reap_jobs,
-    retry_jobs,
-)
-from service.store.database_clock import later
-from service.store.job_tables import JOBS
-from tests.store.jobs import (
+from service.jobs.ends import Outcome, cancel_job, cancel_jobs, finish_job, reap_jobs, retry_jobs
+from service.jobs.files import JobFile, keep_file
+from service.jobs.jobs import Job, create_jobs
+from service.jobs.leases import claim_job, heartbeat_job
+from service.store.queries import later
+from service.store.tables import JOBS
+from tests.jobs.small import (
     DONE,
     LEASE_SECONDS,
     change,

@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple, TypeGuard
 from sqlalchemy import Connection, Engine, Select, delete, func, select, tuple_, update
 
 from service.errors import Problem, Refused
-from service.store.database_clock import later, now
+from service.jobs.jobs import Job, change_in, job_in, note_in, the_job
 from service.store.engine import answering, insert_new, reading, writing
-from service.store.job_tables import JOB_FILES, JOB_TURNS, JOBS
-from service.store.jobs import Job, change_in, job_in, note_in, the_job
+from service.store.queries import later, now
+from service.store.tables import JOB_FILES, JOB_TURNS, JOBS
 from service.store.workers import Opening, Seeker, saw_worker_in
 
 LEASE_BYTES = 32

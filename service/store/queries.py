@@ -4,13 +4,18 @@ Moments that leases rest on are written and compared inside the database alone. 
 the host's clock.
 """
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, DateTime, literal, select
+from sqlalchemy import ColumnElement, Connection, DateTime, Engine, Select, literal, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
+
+from service.store.engine import answering, reading
+
+Moment = TypeVar("Moment", datetime, datetime | None)
 
 _SQLITE_FORM = "'%Y-%m-%d %H:%M:%f'"
 """How SQLite writes a moment, so that texts are in the order of moments."""
@@ -88,3 +93,83 @@ def _later_on_sqlite(element: _Later, compiler: SQLCompiler, **given: Any) -> st
 def _later_on_postgresql(element: _Later, compiler: SQLCompiler, **given: Any) -> str:
     start, seconds = (compiler.process(clause, **given) for clause in element.clauses)
     return f"({start} + make_interval(secs => {seconds}))"
+
+
+def database_time(engine: Engine) -> datetime:
+    """What time it is by the database's clock.
+
+    Args:
+        engine: the database
+
+    Returns:
+        the moment, in UTC
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    with answering(), reading(engine) as connection:
+        return moment_in(connection)
+
+
+def in_utc(moment: Moment) -> Moment:
+    """A moment with its zone, UTC, which SQLite leaves out."""
+    return moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def utc_text(moment: datetime) -> str:
+    """A moment as text, to the second.
+
+    Args:
+        moment: a date and time; in UTC where it does not say, for SQLite does not
+
+    Returns:
+        its RFC 3339 text
+
+    >>> utc_text(datetime(2026, 11, 21, 16, 30))
+    '2026-11-21T16:30:00Z'
+    """
+    known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return known.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+BYTEWISE = {"postgresql": "C", "sqlite": "BINARY"}
+"""By kind of database, how it compares texts as Python does, whatever the language of a database is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowPart:
+    """Some rows of a table."""
+
+    most: int
+    """How many of them."""
+    newest_first: bool = False
+    """Whether they are the newest; otherwise the first by their keys."""
+    before: datetime | None = None
+    """Of the newest, those of moments before this one; None for all."""
+    behind: str | None = None
+    """Of the first, those behind this key; None for all."""
+
+
+def part_of(
+    query: Select[Any], engine: Engine, part: RowPart | None, key: ColumnElement[str], moment: ColumnElement[datetime]
+) -> Select[Any]:
+    """A query of rows, for a part of them.
+
+    Args:
+        query: finds all of them
+        engine: the database
+        part: which part; None for all of them, in no order
+        key: the column of their keys
+        moment: the column that tells how old they are
+
+    Returns:
+        a query that finds no others
+    """
+    if part is None:
+        return query
+    if part.newest_first:
+        older = query if part.before is None else query.where(moment < part.before)
+        return older.order_by(moment.desc()).limit(part.most)
+    text = key.collate(BYTEWISE[engine.dialect.name])
+    later = query if part.behind is None else query.where(text > part.behind)
+    return later.order_by(text).limit(part.most)

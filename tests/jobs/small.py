@@ -5,10 +5,13 @@ from typing import Any
 from sqlalchemy import Engine, func, select, update
 
 from service.answers.workers import Capabilities, Device
-from service.store import Job, Lease, NewJob, Outcome, Seeker, claim_job, create_jobs, read_events, read_job
-from service.store.database_clock import later
+from service.jobs.ends import Outcome
+from service.jobs.jobs import Job, NewJob, create_jobs, read_events, read_job
+from service.jobs.leases import Lease, claim_job
+from service.store import Seeker
 from service.store.engine import reading, writing
-from service.store.job_tables import JOBS
+from service.store.queries import later
+from service.store.tables import JOBS
 
 LEASE_SECONDS = 60.0
 KIND = "count"

@@ -7,14 +7,12 @@ from typing import Any
 from sqlalchemy import Connection, Engine, insert, select, update
 
 from service.answers.launch_checks import LaunchCheckRow
+from service.jobs.jobs import NewJob, create_jobs_in
 from service.store.audit import note_in
 from service.store.engine import answering, reading, writing
-from service.store.job_tables import JOBS
-from service.store.jobs import NewJob, create_jobs_in
-from service.store.kept_answers import keep_answer_in
-from service.store.launch_check_tables import LAUNCH_CHECKS
-from service.store.row_parts import RowPart, part_of
-from service.store.scenarios import utc_text
+from service.store.queries import RowPart, part_of, utc_text
+from service.store.scenarios import keep_answer_in
+from service.store.tables import JOBS, LAUNCH_CHECKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,23 +8,12 @@ import pytest
 from sqlalchemy import Engine
 
 from service.answers.workers import Requirements
-from service.store import (
-    JobFile,
-    NewJob,
-    Outcome,
-    claim_job,
-    create_jobs,
-    finish_job,
-    heartbeat_job,
-    keep_file,
-    read_events,
-    read_file,
-    read_file_names,
-    read_openings,
-    reap_jobs,
-)
-from service.store.database_clock import later
-from tests.store.jobs import (
+from service.jobs.ends import Outcome, finish_job, reap_jobs
+from service.jobs.files import JobFile, keep_file, read_file, read_file_names
+from service.jobs.jobs import NewJob, create_jobs, read_events
+from service.jobs.leases import claim_job, heartbeat_job, read_openings
+from service.store.queries import later
+from tests.jobs.small import (
     DONE,
     LEASE_SECONDS,
     change,

@@ -5,16 +5,13 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, func, insert, select
+from sqlalchemy import Engine, func, insert, select
 
+from service.jobs.jobs import JobStatus, NewJob, create_jobs_in
 from service.store.audit import note_in
-from service.store.database_clock import now
 from service.store.engine import answering, reading, writing
-from service.store.job_tables import JOB_FILES, JOBS
-from service.store.jobs import JobStatus, NewJob, create_jobs_in, in_utc
-from service.store.row_parts import RowPart, part_of
-from service.store.scenarios import utc_text
-from service.store.sweep_tables import SWEEPS
+from service.store.queries import RowPart, in_utc, now, part_of, utc_text
+from service.store.tables import JOBS, SWEEPS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,21 +189,6 @@ def read_sweeps_and_shards(engine: Engine, sweep_ids: Sequence[str]) -> list[tup
         for row in connection.execute(query).mappings():
             shards.setdefault(row["parent"], []).append(_shard(row))
     return [(_sweep(row), shards.get(row["id"], [])) for row in sweeps]
-
-
-def has_file_in(connection: Connection, job_id: str, name: str) -> bool:
-    """Whether a job left a file.
-
-    Args:
-        connection: the database
-        job_id: the job's id
-        name: what the file is called
-
-    Returns:
-        whether it is kept
-    """
-    query = select(JOB_FILES.c.name).where(JOB_FILES.c.job_id == job_id, JOB_FILES.c.name == name)
-    return connection.execute(query).one_or_none() is not None
 
 
 def _sweep(row: Mapping[Any, Any]) -> KeptSweep:

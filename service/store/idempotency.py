@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, delete, select, update
 
-from service.store.database_clock import later, now
 from service.store.engine import answering, insert_new, together
-from service.store.remembered_tables import REMEMBERED_ANSWERS
+from service.store.queries import later, now
+from service.store.tables import REMEMBERED_ANSWERS
 
 KEPT_HOURS = 24
 """How long an answer is remembered. Source: a choice; longer than any client tries again."""

@@ -1,0 +1,1 @@
+"""The durable queue: jobs, leases, ends, events and files."""
