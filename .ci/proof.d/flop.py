@@ -131,7 +131,7 @@ def counted(row: dict[str, Any]) -> SequenceFlop:
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in written.items()}
     del fields["source"]
     recipe, cluster = Recipe(sequence_length=inputs["s"]), Cluster(gpu=H100.slug, gpus=1)
-    job = resolve(Question(model=Model(**fields), recipe=recipe, layout=Layout(), cluster=cluster, gpu=H100)).job
+    job = resolve(Question(model=Model(**fields), recipe=recipe, layout=Layout(), cluster=cluster, gpu=H100)).workload
     return sequence_flop(job.ledger, job.recompute)
 
 

@@ -17,8 +17,8 @@ from service.catalogue.huggingface import import_config
 from service.errors import Refused
 from service.estimator import Cluster, Layout, Question, Recipe
 from service.estimator.names import PrecisionName, ToolName
-from service.estimator.other_tools.comparison import TOOLS, unread
-from service.estimator.resolve import Resolved, resolve
+from service.estimator.other_tools.comparison import TOOLS, unsupported
+from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.samples import H100
 
 QUESTIONS = 100
@@ -75,7 +75,7 @@ def _checkout(variable: str) -> Path:
     return Path(os.environ[variable])
 
 
-def ours(name: ToolName, resolved: Resolved) -> Numbers:
+def ours(name: ToolName, resolved: ResolvedQuestion) -> Numbers:
     """Every number of a method's answer by its name."""
     found = TOOLS[name].says(resolved)
     numbers = {term.name: term.bytes for term in found.terms} | {line.name: line.bytes for line in found.totals}
@@ -84,12 +84,12 @@ def ours(name: ToolName, resolved: Resolved) -> Numbers:
     return numbers | {"peak": found.peak_bytes}
 
 
-def expressible(name: ToolName, asked: Asked) -> Iterator[tuple[Resolved, Any]]:
+def expressible(name: ToolName, asked: Asked) -> Iterator[tuple[ResolvedQuestion, Any]]:
     """The questions that the estimator answers and the tool can express."""
     for question, config in asked:
         with contextlib.suppress(Refused):
             resolved = resolve(question)
-            if not unread(TOOLS[name], resolved):
+            if not unsupported(TOOLS[name], resolved):
                 yield resolved, config
 
 

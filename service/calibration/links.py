@@ -12,7 +12,15 @@ from typing import Any
 from service.calibration.tables import shipped_table
 from service.estimator.degrees import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
 from service.estimator.time.collectives import transfer_seconds
-from service.estimator.time.links import LARGEST_RING_FIRST, NETWORK_FRACTION, ROOT_BYTES, Curve, InSwitch, Link, Wires
+from service.estimator.time.links import (
+    LARGEST_RING_FIRST,
+    NETWORK_FRACTION,
+    ROOT_BYTES,
+    Curve,
+    InSwitch,
+    Interconnect,
+    Link,
+)
 
 JUDGED_BYTES = 1 << 20
 """From this size on a message inside a domain is judged: training sends larger ones, and below it protocols change."""
@@ -118,7 +126,7 @@ def collective_rows() -> tuple[CollectiveRow, ...]:
 def predicted_seconds(row: CollectiveRow, link: Link) -> float:
     """What the estimator says of a measured collective."""
     machine = row.machine
-    wires = Wires(
+    wires = Interconnect(
         link_bytes_per_s=machine.link_bytes_per_s,
         network_bytes_per_s=machine.adapter_bytes_per_s * NETWORK_FRACTION,
         domain=row.gpus // row.domains,

@@ -8,7 +8,7 @@ from functools import cache
 
 from service.calibration.tables import shipped_table
 from service.estimator.memory.memory import first_step_peak_bytes, stage_bytes
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.stages import stages_of
 
 
@@ -26,7 +26,7 @@ class LiveBytes:
         return self.first_step_bytes if step == 1 else self.later_steps_bytes
 
 
-def live_step_bytes(resolved: Resolved) -> LiveBytes:
+def live_step_bytes(resolved: ResolvedQuestion) -> LiveBytes:
     """Live tensors at the fullest moment of the first step and of later ones, on the fullest GPU.
 
     Formula:
@@ -46,7 +46,7 @@ def live_step_bytes(resolved: Resolved) -> LiveBytes:
     >>> found.of_step(1) <= found.of_step(3)
     True
     """
-    job, degrees, layout = resolved.job, resolved.degrees, resolved.question.layout
+    job, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
     stages = [stage_bytes(job, degrees, one.stage, one.load, layout) for one in stages_of(job, degrees, layout)]
     several = float(degrees.accumulation) > 1
     return LiveBytes(

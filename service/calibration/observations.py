@@ -28,7 +28,7 @@ from service.estimator.software.versions import READABLE
 from service.estimator.time.attention import FusedName, attention_fraction, attention_rate
 from service.estimator.time.collectives import transfer_seconds
 from service.estimator.time.kernels import kernel_seconds
-from service.estimator.time.links import wires_of
+from service.estimator.time.links import interconnect_of
 from service.estimator.time.matrix_products import OPERAND_BYTES, generation_rates, matrix_product_seconds, rates_under
 from service.estimator.time.optimizer import HOST_LINK_FRACTION
 
@@ -290,7 +290,9 @@ def _collective(observed: Observed, gpu: Gpu) -> float | None:
         inter_node_bytes_per_s=gpu.inter_node_bytes_per_s,
     )
     size = float(shape["size_bytes"])
-    seconds = float(transfer_seconds(Transfer(collective, size, 1, ranks, NEXT_TO_EACH_OTHER), wires_of(cluster, gpu)))
+    seconds = float(
+        transfer_seconds(Transfer(collective, size, 1, ranks, NEXT_TO_EACH_OTHER), interconnect_of(cluster, gpu))
+    )
     return seconds if measured.quantity == "seconds" else bus_fraction(collective, ranks) * size / seconds
 
 

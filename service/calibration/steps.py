@@ -29,7 +29,7 @@ from service.calibration.scores import Comparison, spread_fraction
 from service.estimator import FORMULAS_VERSION
 from service.estimator.constants import STEP_CONSTANTS, StepConstants
 from service.estimator.question import Question
-from service.estimator.resolve import Resolved, resolve
+from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.stages import LoadedStage, memory_of, slowest_step, stages_of, total_seconds
 from service.estimator.software.versions import generation
 from service.estimator.time.step import (
@@ -367,14 +367,14 @@ NUDGE = 0.03
 class Asked:
     """A question worked out as far as no constant matters."""
 
-    resolved: Resolved
+    resolved: ResolvedQuestion
     stages: list[LoadedStage]
     filled_fraction: float
     """Reserved memory of the fullest device over what it has."""
 
     def seconds(self, constants: StepConstants) -> float:
         """Seconds of its step by some constants [s]."""
-        job = replace(self.resolved.job, constants=constants)
+        job = replace(self.resolved.workload, constants=constants)
         layout = self.resolved.question.layout
         return total_seconds(slowest_step(job, self.resolved.degrees, layout, self.stages, self.filled_fraction))
 
@@ -382,7 +382,7 @@ class Asked:
 def asked(question: Question) -> Asked:
     """A question worked out as far as no constant matters."""
     resolved = resolve(question)
-    stages = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
+    stages = stages_of(resolved.workload, resolved.degrees, resolved.question.layout)
     memory = memory_of(resolved, stages)
     return Asked(resolved, stages, memory.reserved_peak_bytes.value / memory.usable_bytes)
 

@@ -7,7 +7,7 @@ from service.estimator.answer import Estimate, MemoryEstimate
 from service.estimator.memory.device import verdict_of
 from service.estimator.question import Question
 from service.estimator.resolve import configuration_of, resolve
-from service.estimator.run.run import fullest_in, said_of_stages
+from service.estimator.run.run import describe_stages, peak_stage_in
 from service.estimator.run.totals import numbers_of, running_of
 
 
@@ -17,7 +17,7 @@ def estimate(question: Question) -> Estimate:
     resolved, found = running.resolved, numbers_of(running)
     return replace(
         found,
-        assumptions=(*assumptions_of(resolved), *said_of_stages(resolved, running.known.fullest)),
+        assumptions=(*assumptions_of(resolved), *describe_stages(resolved, running.known.fullest)),
         warnings=(*warnings_of(resolved, found.parameters.active), *lost_time_warnings(resolved, found.totals)),
     )
 
@@ -25,11 +25,11 @@ def estimate(question: Question) -> Estimate:
 def estimate_memory(question: Question) -> MemoryEstimate:
     """Whether one configuration fits, and what its bytes are, without work, time and money."""
     resolved = resolve(question)
-    fullest = fullest_in(resolved)
+    fullest = peak_stage_in(resolved)
     return MemoryEstimate(
         resolved=resolved.question,
         verdict=verdict_of(fullest.memory.oom_probability_fraction),
         memory=fullest.memory,
-        assumptions=(*assumptions_of(resolved), *said_of_stages(resolved, fullest)),
+        assumptions=(*assumptions_of(resolved), *describe_stages(resolved, fullest)),
         warnings=warnings_of_memory(resolved),
     )

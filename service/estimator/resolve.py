@@ -18,7 +18,7 @@ from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.model.build import LEDGERS_KEPT, MIXERS, mixers_of, recurrences_of
 from service.estimator.model.training import method_of
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
-from service.estimator.parallelism.pipeline import dealt_layers, layers_by_cost
+from service.estimator.parallelism.pipeline import partition_layers, partition_layers_by_cost
 from service.estimator.question import (
     Cluster,
     Gpu,
@@ -31,18 +31,18 @@ from service.estimator.question import (
     Software,
     filled,
 )
-from service.estimator.rule import Rule, broken, divisors_of, unmet
+from service.estimator.rule import Rule, broken_rules, divisors_of, unmet_demands
 from service.estimator.rules import device, model, recipe, software
 from service.estimator.schedule import filled_stages, placed, questions_of, resolve_batch
 from service.estimator.software.precision import PRECISIONS, default_gradient_dtype, default_precision
 from service.estimator.software.stacks import STACKS, Stack, default_stack, software_of
-from service.estimator.workload import Job, job_of, recompute_of
+from service.estimator.workload import Workload, recompute_of, workload_of
 
 LARGEST_NODE = 16
 """GPUs in the largest single node sold; a larger fast-link domain spans a rack. Source: NVIDIA HGX-2, 16 V100."""
 
 
-def filled_in(question: Question) -> Question:
+def fill_defaults(question: Question) -> Question:
     """A configuration with every default filled, whatever rules its layout breaks."""
     problems = (*model.problems_of(question.model), *_version_problems(question))
     if problems:
@@ -63,7 +63,7 @@ def _version_problems(question: Question) -> tuple[Problem, ...]:
     stack = question.recipe.stack
     if not isinstance(stack, Software):
         return ()
-    return unmet(software.VERSION_DEMANDS, stack, question.layout)
+    return unmet_demands(software.VERSION_DEMANDS, stack, question.layout)
 
 
 def _fill_cluster(cluster: Cluster, gpu: Gpu) -> Cluster:
@@ -135,8 +135,8 @@ def _fill_layout(question: Question, recipe: Recipe, cluster: Cluster) -> Layout
 def _dealt(layout: Layout, stack: Stack, model: Model) -> tuple[int, ...] | None:
     """Layers of each chunk where the stack or the layout deals them unevenly."""
     if stack.deals_by_cost and 1 < layout.pipeline <= model.num_hidden_layers:
-        return layers_by_cost(layout.pipeline, model)
-    return dealt_layers(layout, model)
+        return partition_layers_by_cost(layout.pipeline, model)
+    return partition_layers(layout, model)
 
 
 def _indivisible(layout: Layout, gpus: int) -> Problem:
@@ -217,25 +217,25 @@ than one sheet, or one comparison of prices, has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Resolved:
+class ResolvedQuestion:
     """A question that can be answered. Each is itself alone, so what is worked out of one can be kept beside it."""
 
     question: Question
     """Every default filled."""
-    job: Job
+    workload: Workload
     """Its rows and ledger."""
     degrees: Degrees
     """Its degrees as plain numbers."""
-    run_stages: "tuple[tuple[Resolved, ...], ...]" = ()
+    run_stages: "tuple[tuple[ResolvedQuestion, ...], ...]" = ()
     """The first and, where the batch rises, the last configuration of each stage of the run before the last one."""
 
 
-def resolve(question: Question) -> Resolved:
+def resolve(question: Question) -> ResolvedQuestion:
     """Fill every default of a question and check every rule."""
     return with_run_of(question, configuration_of(question))
 
 
-def configuration_of(question: Question) -> Resolved:
+def configuration_of(question: Question) -> ResolvedQuestion:
     """What a question asks of a step, whatever its run; questions that differ in their run alone share one."""
     problems = run_problems(question)
     try:
@@ -249,47 +249,49 @@ def configuration_of(question: Question) -> Resolved:
 
 def run_problems(question: Question) -> tuple[Problem, ...]:
     """What a question does not tell of its run, or tells twice, whatever its configuration."""
-    return unmet(recipe.RUN_DEMANDS, question, question.layout)
+    return unmet_demands(recipe.RUN_DEMANDS, question, question.layout)
 
 
-def with_run_of(question: Question, configuration: Resolved) -> Resolved:
+def with_run_of(question: Question, configuration: ResolvedQuestion) -> ResolvedQuestion:
     """A configuration that can be answered with the run of a question."""
     full = with_run(configuration.question, question)
     return replace(
-        configuration, question=full, job=replace(configuration.job, recipe=full.recipe, cluster=full.cluster)
+        configuration, question=full, workload=replace(configuration.workload, recipe=full.recipe, cluster=full.cluster)
     )
 
 
 @lru_cache(maxsize=CONFIGURATIONS_KEPT)
-def _configuration(question: Question) -> Resolved:
-    full = filled_in(question)
-    found = Resolved(question=full, job=job_of(full), degrees=degrees_of(full.recipe, full.layout))
+def _configuration(question: Question) -> ResolvedQuestion:
+    full = fill_defaults(question)
+    found = ResolvedQuestion(question=full, workload=workload_of(full), degrees=degrees_of(full.recipe, full.layout))
     problems = _problems_of(found)
     if problems:
         raise Refused(*problems)
     return replace(found, run_stages=_run_stages(found)) if question.recipe.stages else found
 
 
-def demands_unmet(job: Job, layout: Layout) -> tuple[Problem, ...]:
+def demands_unmet(workload: Workload, layout: Layout) -> tuple[Problem, ...]:
     """What software and GPU cannot do of a job, whatever its degrees."""
-    return unmet(_DEMANDS, job, layout)
+    return unmet_demands(_DEMANDS, workload, layout)
 
 
-def _problems_of(found: Resolved) -> tuple[Problem, ...]:
+def _problems_of(found: ResolvedQuestion) -> tuple[Problem, ...]:
     """The demands and rules that a question with every field filled breaks."""
-    job, layout = found.job, found.question.layout
-    return (*demands_unmet(job, layout), *broken(rules_of(layout), job, found.degrees))
+    workload, layout = found.workload, found.question.layout
+    return (*demands_unmet(workload, layout), *broken_rules(rules_of(layout), workload, found.degrees))
 
 
-def _run_stages(own: Resolved) -> tuple[tuple[Resolved, ...], ...]:
+def _run_stages(own: ResolvedQuestion) -> tuple[tuple[ResolvedQuestion, ...], ...]:
     """The configurations of each stage of the run; those of the recipe's own length share its ledger."""
     stages, problems = [], []
     for index in range(len(own.question.recipe.stages)):
         first, *last = questions_of(own.question, index)
         same = first.recipe.sequence_length == own.question.recipe.sequence_length
-        job = replace(own.job, recipe=first.recipe) if same else job_of(first)
+        workload = replace(own.workload, recipe=first.recipe) if same else workload_of(first)
         found = [
-            Resolved(question=one, job=replace(job, recipe=one.recipe), degrees=degrees_of(one.recipe, one.layout))
+            ResolvedQuestion(
+                question=one, workload=replace(workload, recipe=one.recipe), degrees=degrees_of(one.recipe, one.layout)
+            )
             for one in (first, *last)
         ]
         stages.append(tuple(found))

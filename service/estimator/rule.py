@@ -8,7 +8,7 @@ from service.errors import Problem
 from service.estimator.degrees import Degrees
 from service.estimator.numeric import Condition
 from service.estimator.question import Layout
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 MOST_PRIME = 1 << 16
 """Largest prime that divisors are taken apart by; what larger ones make up together counts as one.
@@ -41,18 +41,18 @@ class Rule:
     """Code of the refusal."""
     field: str
     """Field to blame."""
-    holds: Callable[[Job, Degrees], Condition]
+    holds: Callable[[Workload, Degrees], Condition]
     """The condition, for one layout or a column of them."""
-    words: Callable[[Job, Degrees], tuple[str, str]]
+    words: Callable[[Workload, Degrees], tuple[str, str]]
     """What is wrong with the numbers and why it matters; what to do."""
 
 
-def broken(rules: tuple[Rule, ...], job: Job, degrees: Degrees) -> tuple[Problem, ...]:
+def broken_rules(rules: tuple[Rule, ...], workload: Workload, degrees: Degrees) -> tuple[Problem, ...]:
     """The rules that one layout breaks, as problems."""
     problems = []
     for rule in rules:
-        if not rule.holds(job, degrees):
-            message, fix = rule.words(job, degrees)
+        if not rule.holds(workload, degrees):
+            message, fix = rule.words(workload, degrees)
             problems.append(Problem(field=rule.field, code=rule.name, message=message, fix=fix))
     return tuple(problems)
 
@@ -74,7 +74,7 @@ class Demand(Generic[Subject]):
     """What is wrong and why it matters; what to do."""
 
 
-def unmet(demands: tuple[Demand[Subject], ...], subject: Subject, layout: Layout) -> tuple[Problem, ...]:
+def unmet_demands(demands: tuple[Demand[Subject], ...], subject: Subject, layout: Layout) -> tuple[Problem, ...]:
     """The demands that a question does not meet, as problems."""
     problems = []
     for demand in demands:

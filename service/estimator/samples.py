@@ -3,11 +3,11 @@
 from dataclasses import fields
 
 from service.estimator.degrees import Degrees
-from service.estimator.memory.rank_load import StageLoad, stage_load
+from service.estimator.memory.rank_load import RankLoad, rank_load_of
 from service.estimator.parallelism.stages import stage_at
 from service.estimator.question import Cluster, Gpu, Layout, Model, Question, Recipe
-from service.estimator.resolve import Resolved, resolve
-from service.estimator.workload import Job
+from service.estimator.resolve import ResolvedQuestion, resolve
+from service.estimator.workload import Workload
 
 H100 = Gpu(
     slug="h100-sxm5-80gb",
@@ -48,7 +48,7 @@ def sample_degrees(**degrees: float) -> Degrees:
     return Degrees(**{**filled, "shard_group": group})
 
 
-def sample_resolved() -> Resolved:
+def sample_resolved() -> ResolvedQuestion:
     """Llama 3.1 8B with 8,192-token sequences on one H100, every choice at its default."""
     asked = Question(
         model=LLAMA_3_8B,
@@ -60,12 +60,12 @@ def sample_resolved() -> Resolved:
     return resolve(asked)
 
 
-def sample_job() -> Job:
+def sample_workload() -> Workload:
     """The job of that question."""
-    return sample_resolved().job
+    return sample_resolved().workload
 
 
-def sample_load() -> StageLoad:
+def sample_rank_load() -> RankLoad:
     """The load of the sample job on its one GPU."""
-    job, degrees = sample_job(), sample_degrees()
-    return stage_load(job, degrees, stage_at(job, degrees, 0, None, 1))
+    workload, degrees = sample_workload(), sample_degrees()
+    return rank_load_of(workload, degrees, stage_at(workload, degrees, 0, None, 1))

@@ -243,7 +243,7 @@ MOST_BATCHES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Phase:
     """The steps of one stage of a run."""
 
     tokens: float
@@ -263,7 +263,7 @@ class Stretch:
 class Schedule:
     """The steps of a whole run."""
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[Phase, ...]
     """Its stages; none where batch and length never change."""
     last_steps: int
     """Steps with the recipe's own values, after the last stage."""
@@ -298,7 +298,7 @@ def batches_of(stage: RunStage) -> tuple[int, ...]:
     return tuple(range(first, stage.final_global_batch, filled(stage.batch_increment)))
 
 
-def steps_in_turn(trained: float, until_tokens: float, step_tokens: Sequence[float]) -> tuple[int, ...]:
+def steps_of_phases(trained: float, until_tokens: float, step_tokens: Sequence[float]) -> tuple[int, ...]:
     """Steps of each batch of a stage: each holds until its even share of the stage's tokens is trained.
 
     Formula:
@@ -315,9 +315,9 @@ def steps_in_turn(trained: float, until_tokens: float, step_tokens: Sequence[flo
     Source:
         Megatron-LM num_microbatches_calculator.py: the batch grows after equal numbers of samples
 
-    >>> steps_in_turn(0.0, 100.0, [10.0])
+    >>> steps_of_phases(0.0, 100.0, [10.0])
     (10,)
-    >>> steps_in_turn(0.0, 100.0, [10.0, 20.0])
+    >>> steps_of_phases(0.0, 100.0, [10.0, 20.0])
     (5, 3)
     """
     share = (until_tokens - trained) / len(step_tokens)
@@ -338,8 +338,8 @@ def schedule_of(recipe: Recipe) -> Schedule | None:
     for stage in recipe.stages:
         tokens = trained_tokens(replace(recipe, sequence_length=filled(stage.sequence_length)))
         batches = batches_of(stage)
-        steps = steps_in_turn(trained, stage.until_tokens, [batch * tokens for batch in batches])
-        stretches.append(Stretch(tokens, batches, steps))
+        steps = steps_of_phases(trained, stage.until_tokens, [batch * tokens for batch in batches])
+        stretches.append(Phase(tokens, batches, steps))
         trained += stretches[-1].sequences * tokens
     left = max(0.0, recipe.training_tokens - trained)
     return Schedule(tuple(stretches), steps_of(left, filled(recipe.global_batch), trained_tokens(recipe)))

@@ -33,7 +33,7 @@ from service.estimator.software.stacks import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Workload:
     """A model under a recipe on a cluster, before any layout divides it."""
 
     model: Model
@@ -106,12 +106,12 @@ def recompute_of(recipe: Recipe) -> Recompute:
     return asked
 
 
-def job_of(question: Question) -> Job:
+def workload_of(question: Question) -> Workload:
     """The rows and the ledger that a question names."""
     recipe, setting, method = question.recipe, setting_of(question.recipe, question.gpu), method_of(question.recipe)
     software, precision = software_of(recipe), PRECISIONS[filled(recipe.precision)]
     stack = STACKS[software.name]
-    return Job(
+    return Workload(
         overlap=overlap_of(software),
         model=question.model,
         recipe=recipe,

@@ -167,7 +167,7 @@ def shortage_of(question: Question, memory: Memory, limits: SolveLimits) -> Shor
     device = memory.device_peak_bytes
     beside = device.value - memory.reserved_peak_bytes.value
     room = most_device_bytes(device, memory.usable_bytes, limits) - beside
-    share = reserved_shares(resolve(question).job)[1]
+    share = reserved_shares(resolve(question).workload)[1]
     final = any(reserved_bytes(one.allocated_peak_bytes, 0.0, share, room) > room for one in memory.stages)
     stages = frozenset(one.stage for one in memory.stages if one.reserved_peak_bytes > room)
     return Shortage(is_final=final or not stages, stages=stages)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from service.estimator.degrees import Degrees, local_ranks, order_number, replica_spacing, stage_spacing
 from service.estimator.memory.device import allocator_room_bytes, reserved_bytes, reserved_shares, usable_bytes
 from service.estimator.memory.memory import stage_bytes
-from service.estimator.memory.rank_load import StageLoad, mirrored, stage_load
+from service.estimator.memory.rank_load import RankLoad, mirrored, rank_load_of
 from service.estimator.names import RankOrder, ScheduleName, ZeroStage
 from service.estimator.numeric import Amount, maximum
 from service.estimator.parallelism.stages import Stage
@@ -26,13 +26,13 @@ from service.estimator.question import Layout, filled
 from service.estimator.rule import Rule
 from service.estimator.time.step import (
     MicroBatchSeconds,
-    Waits,
+    StepOverhead,
     busy_seconds,
     ledger_seconds,
     micro_batch_seconds,
     whole_step_seconds,
 )
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 from service.planner.space import WITHIN_DOMAIN, Axes, Distinct, Pipeline, Variant
 
 Numbers = NDArray[np.float64]
@@ -103,9 +103,9 @@ def along_or_same(numbers: Sequence[float], axis: int) -> Amount:
     return float(numbers[0]) if len(set(numbers)) == 1 else along(numbers, axis)
 
 
-def degrees_in(grid: Grid, job: Job) -> tuple[Degrees, dict[str, Mask]]:
+def degrees_in(grid: Grid, workload: Workload) -> tuple[Degrees, dict[str, Mask]]:
     """The degrees of every layout of a grid, and where they are whole."""
-    gpus, batch = job.cluster.gpus, filled(job.recipe.global_batch)
+    gpus, batch = workload.cluster.gpus, filled(workload.recipe.global_batch)
     tensor, context = (along([getattr(one, name) for one in grid.splits], 0) for name in ("tensor", "context"))
     pipeline = along([one.pipeline.pipeline for one in grid.spreads], 1)
     micro_batch = along(grid.micro_batches, 2)
@@ -129,7 +129,7 @@ def degrees_in(grid: Grid, job: Job) -> tuple[Degrees, dict[str, Mask]]:
         micro_batch=micro_batch,
         accumulation=accumulation,
     )
-    degrees.shard_group = _shard_groups(grid, job, degrees)
+    degrees.shard_group = _shard_groups(grid, workload, degrees)
     whole = {"replica_divides_cluster": divides_cluster, "accumulation_is_whole": divides_batch}
     return degrees, whole
 
@@ -140,23 +140,23 @@ def _whole(quotient: Numbers) -> tuple[Numbers, Mask]:
     return np.where(is_whole, quotient, 1.0), is_whole
 
 
-def _shard_groups(grid: Grid, job: Job, degrees: Degrees) -> Numbers:
+def _shard_groups(grid: Grid, workload: Workload, degrees: Degrees) -> Numbers:
     everybody = degrees.data * degrees.context
-    domain = local_ranks(everybody, replica_spacing(degrees), filled(job.cluster.scale_up_gpus))
+    domain = local_ranks(everybody, replica_spacing(degrees), filled(workload.cluster.scale_up_gpus))
     said = along([one.shard_group or 0 for one in grid.spreads], 1)
     within = along([one.shard_group == WITHIN_DOMAIN for one in grid.spreads], 1) == 1
     return np.where(within, domain, np.where(said > 0, said, everybody))
 
 
 def legal_layouts(
-    grid: Grid, job: Job, rules: Sequence[Rule], degrees: Degrees, whole: dict[str, Mask], data: Sequence[int]
+    grid: Grid, workload: Workload, rules: Sequence[Rule], degrees: Degrees, whole: dict[str, Mask], data: Sequence[int]
 ) -> tuple[Mask, Counter[str]]:
     """Which layouts of a grid break no rule, and how many break which."""
     held: list[tuple[str, Mask]] = list(whole.items())
     if data:
         held.append(("data_is_as_pinned", np.isin(np.asarray(degrees.data), data)))
     held.append(("shard_groups_differ", _differs(grid, degrees)))
-    held.extend((rule.name, np.asarray(rule.holds(job, degrees))) for rule in rules)
+    held.extend((rule.name, np.asarray(rule.holds(workload, degrees))) for rule in rules)
     return met(np.ones(grid.shape, dtype=np.bool_), held)
 
 
@@ -189,15 +189,15 @@ def in_order(grid: Grid, order: RankOrder) -> Grid:
     return replace(grid, spreads=tuple(reordered))
 
 
-def reordering_gains(grid: Grid, job: Job, degrees: Degrees) -> Mask:
+def reordering_gains(grid: Grid, workload: Workload, degrees: Degrees) -> Mask:
     """Where an order of ranks brings all stages of a replica into one fast-link domain, and the stack can run it."""
-    domain, stack = filled(job.cluster.scale_up_gpus), job.stack
+    domain, stack = filled(workload.cluster.scale_up_gpus), workload.stack
     able = [
         one.pipeline.pipeline > 1 and one.zero_stage in stack.reordered_zero_stages and one.shard_group != WITHIN_DOMAIN
         for one in grid.spreads
     ]
     together = local_ranks(degrees.pipeline, stage_spacing(degrees), domain) == degrees.pipeline
-    return np.asarray(together & (along(able, 1) == 1) & (domain < job.cluster.gpus))
+    return np.asarray(together & (along(able, 1) == 1) & (domain < workload.cluster.gpus))
 
 
 def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, int, int]) -> Layout:
@@ -248,8 +248,8 @@ class Block:
 
 def blocks_of(variant: Variant, axes: Axes, pipelines: tuple[Pipeline, ...]) -> tuple[list[Block], Counter[str]]:
     """The blocks of one variant."""
-    job = variant.job
-    splits = tuple(_splits(job, axes))
+    workload = variant.workload
+    splits = tuple(_splits(workload, axes))
     refused: Counter[str] = Counter()
     groups: dict[tuple[int, int, bool], list[Member]] = defaultdict(list)
     schedules: dict[tuple[int, int, bool], tuple[ScheduleName, ...]] = {}
@@ -259,7 +259,7 @@ def blocks_of(variant: Variant, axes: Axes, pipelines: tuple[Pipeline, ...]) -> 
         runs = tuple(name for name in axes.schedule if (name == "interleaved-1f1b") == (pipeline.virtual_pipeline > 1))
         if pipeline.pipeline == 1:
             runs = runs[:1]
-        spreads = tuple(_spreads(job, axes, variant, pipeline, refused, each))
+        spreads = tuple(_spreads(workload, axes, variant, pipeline, refused, each))
         if not runs:
             refused["interleaving_has_chunks"] += each * len(spreads)
         for mirrors in (False, True):
@@ -280,12 +280,12 @@ def blocks_of(variant: Variant, axes: Axes, pipelines: tuple[Pipeline, ...]) -> 
     return found, refused
 
 
-def _splits(job: Job, axes: Axes) -> Iterator[Splits]:
+def _splits(workload: Workload, axes: Axes) -> Iterator[Splits]:
     """How one layer may be split, those that use equally many GPUs for a sequence side by side."""
     found = {}
     for tensor in axes.tensor:
         for context in axes.context:
-            if job.cluster.gpus % (tensor * context):
+            if workload.cluster.gpus % (tensor * context):
                 continue
             for parallel in axes.sequence_parallel if tensor > 1 else axes.sequence_parallel[-1:]:
                 for expert in axes.expert:
@@ -296,11 +296,11 @@ def _splits(job: Job, axes: Axes) -> Iterator[Splits]:
 
 
 def _spreads(
-    job: Job, axes: Axes, variant: Variant, pipeline: Layout, refused: Counter[str], each: int
+    workload: Workload, axes: Axes, variant: Variant, pipeline: Layout, refused: Counter[str], each: int
 ) -> Iterator[Spreads]:
     """How one pipeline's layers and their numbers may be spread over replicas."""
     for zero in variant.zero_stages:
-        if pipeline.pipeline > 1 and zero not in job.stack.pipeline_zero_stages:
+        if pipeline.pipeline > 1 and zero not in workload.stack.pipeline_zero_stages:
             refused["stack_shards_so_in_a_pipeline"] += each
             continue
         groups = axes.shard_group if zero else tuple(group for group in axes.shard_group if group != WITHIN_DOMAIN)
@@ -365,7 +365,7 @@ class Carried:
     """One kind of stage of every pipeline of a grid."""
 
     stage: Stage
-    load: StageLoad
+    load: RankLoad
     count: Amount
     """Stages of this kind."""
 
@@ -381,15 +381,15 @@ class Scores:
 
 
 def carried_by(
-    job: Job, degrees: Degrees, pipelines: Sequence[tuple[Distinct, ...]], *, mirrors: bool
+    workload: Workload, degrees: Degrees, pipelines: Sequence[tuple[Distinct, ...]], *, mirrors: bool
 ) -> list[Carried]:
     """The stages of many pipelines that have equally many kinds of stages, kind by kind."""
     found = []
     for kind in zip(*pipelines, strict=True):
         stage = _columns([one.stage for one in kind])
-        load = stage_load(job, degrees, stage)
+        load = rank_load_of(workload, degrees, stage)
         if mirrors:
-            load = mirrored(load, stage_load(job, degrees, _columns([one.far for one in kind])), degrees)
+            load = mirrored(load, rank_load_of(workload, degrees, _columns([one.far for one in kind])), degrees)
         found.append(Carried(stage, load, along_or_same([one.count for one in kind], 1)))
     return found
 
@@ -414,27 +414,31 @@ def _columns(stages: Sequence[Stage]) -> Stage:
     )
 
 
-def micro_batches_of(job: Job, degrees: Degrees, carried: Sequence[Carried], layout: Layout) -> list[MicroBatchSeconds]:
+def micro_batches_of(
+    workload: Workload, degrees: Degrees, carried: Sequence[Carried], layout: Layout
+) -> list[MicroBatchSeconds]:
     """What each kind of stage does for one micro-batch."""
-    each = ledger_seconds(job, degrees)
-    return [micro_batch_seconds(job, degrees, one.stage, one.load, layout, each) for one in carried]
+    each = ledger_seconds(workload, degrees)
+    return [micro_batch_seconds(workload, degrees, one.stage, one.load, layout, each) for one in carried]
 
 
 def scores_of(
-    job: Job, degrees: Degrees, carried: Sequence[Carried], micro: Sequence[MicroBatchSeconds], layout: Layout
+    workload: Workload, degrees: Degrees, carried: Sequence[Carried], micro: Sequence[MicroBatchSeconds], layout: Layout
 ) -> Scores:
     """The step and the memory of every layout of a grid."""
-    share, room = reserved_shares(job)[1], allocator_room_bytes(job)
+    share, room = reserved_shares(workload)[1], allocator_room_bytes(workload)
     reserved: list[Amount] = []
     for one in carried:
-        held = stage_bytes(job, degrees, one.stage, one.load, layout)
+        held = stage_bytes(workload, degrees, one.stage, one.load, layout)
         reserved.append(reserved_bytes(held.peak, held.held, share, room))
     fullest = reduce(maximum, reserved)
     sent = [one.count * each.sent_seconds for one, each in zip(carried, micro, strict=True)]
-    waits = Waits(stage_seconds=reduce(add, sent) / degrees.pipeline, filled_fraction=fullest / usable_bytes(job.gpu))
+    waits = StepOverhead(
+        stage_seconds=reduce(add, sent) / degrees.pipeline, filled_fraction=fullest / usable_bytes(workload.gpu)
+    )
     busy = [
-        busy_seconds(job, degrees, one.load, layout, each, waits).total
+        busy_seconds(workload, degrees, one.load, layout, each, waits).total
         for one, each in zip(carried, micro, strict=True)
     ]
-    step = whole_step_seconds(reduce(maximum, busy), job, degrees, waits)
+    step = whole_step_seconds(reduce(maximum, busy), workload, degrees, waits)
     return Scores(np.asarray(step), np.asarray(fullest))

@@ -216,19 +216,19 @@ def _groups(block: Block) -> Iterator[tuple[Layout, ...]]:
 
 
 def _search_grid(block: Block, choices: tuple[Layout, ...], found: Found, top: int) -> None:
-    job, schedules = block.variant.job, len(choices)
-    degrees, whole = degrees_in(block.grid, job)
+    workload, schedules = block.variant.workload, len(choices)
+    degrees, whole = degrees_in(block.grid, workload)
     representative = replace(choices[0], stage_layers=(), pipeline=2 if block.mirrors else 1)
     rules = rules_of(representative)
-    legal, refused = legal_layouts(block.grid, job, rules, degrees, whole, block.data)
+    legal, refused = legal_layouts(block.grid, workload, rules, degrees, whole, block.data)
     found.generated += block.grid.cells * schedules
     found.refused.update({name: count * schedules for name, count in refused.items()})
     if not legal.any():
         return
     part = _part(block, block.grid, block.stages, legal)
-    micro = micro_batches_of(job, part.degrees, part.carried, choices[0])
+    micro = micro_batches_of(workload, part.degrees, part.carried, choices[0])
     for layout in choices:
-        one = Scored(block.variant, part, layout, scores_of(job, part.degrees, part.carried, micro, layout))
+        one = Scored(block.variant, part, layout, scores_of(workload, part.degrees, part.carried, micro, layout))
         keep(one, found, top)
         for order in block.other_orders:
             _search_reordered(block, one, order, rules, found, top)
@@ -242,20 +242,20 @@ def _search_reordered(
     The order changes what is sent and nothing that is held, so those that do not fit are known not to. A shard group
     inside one domain would be another one, and is left out.
     """
-    job, grid = block.variant.job, one.part.grid
-    gains = reordering_gains(grid, job, replace(one.part.degrees, rank_order=order_number(order)))
+    workload, grid = block.variant.workload, one.part.grid
+    gains = reordering_gains(grid, workload, replace(one.part.degrees, rank_order=order_number(order)))
     if not gains.any():
         return
     fits = one.part.legal & gains & (one.scores.reserved_bytes <= block.variant.most_reserved_bytes)
     if not fits.any():
         return
     part = _part(block, in_order(grid, order), one.part.stages, fits)
-    legal, refused = met(part.legal, [(rule.name, np.asarray(rule.holds(job, part.degrees))) for rule in rules])
+    legal, refused = met(part.legal, [(rule.name, np.asarray(rule.holds(workload, part.degrees))) for rule in rules])
     found.generated += int(np.count_nonzero(fits))
     found.refused.update(refused)
     if legal.any():
-        micro = micro_batches_of(job, part.degrees, part.carried, one.choices)
-        scores = scores_of(job, part.degrees, part.carried, micro, one.choices)
+        micro = micro_batches_of(workload, part.degrees, part.carried, one.choices)
+        scores = scores_of(workload, part.degrees, part.carried, micro, one.choices)
         keep(Scored(block.variant, replace(part, legal=legal), one.choices, scores), found, top)
 
 
@@ -263,7 +263,7 @@ def _part(block: Block, grid: Grid, stages: tuple[tuple[Distinct, ...], ...], le
     """The part of a grid that holds all its legal layouts, of which there are some."""
     kept = {id(spread): kinds for spread, kinds in zip(grid.spreads, stages, strict=True)}
     grid, legal = grid.part(legal)
-    degrees, _ = degrees_in(grid, block.variant.job)
+    degrees, _ = degrees_in(grid, block.variant.workload)
     own = tuple(kept[id(spread)] for spread in grid.spreads)
-    carried = carried_by(block.variant.job, degrees, own, mirrors=block.mirrors)
+    carried = carried_by(block.variant.workload, degrees, own, mirrors=block.mirrors)
     return Part(grid, legal, degrees, own, carried)

@@ -22,12 +22,12 @@ from service.estimator.memory.device import (
 )
 from service.estimator.names import ContextMethod, OffloadName, RankOrder, ScheduleName, ZeroStage
 from service.estimator.numeric import Amount
-from service.estimator.parallelism.pipeline import dealt_layers, layers_by_cost
+from service.estimator.parallelism.pipeline import partition_layers, partition_layers_by_cost
 from service.estimator.parallelism.stages import Stage, stage_at
 from service.estimator.question import Layout, Model, Question, Recompute, filled
-from service.estimator.resolve import demands_unmet, filled_in
+from service.estimator.resolve import demands_unmet, fill_defaults
 from service.estimator.rule import divisors
-from service.estimator.workload import Job, job_of
+from service.estimator.workload import Workload, workload_of
 
 ONE_WAY = 1
 """The degree of an axis that is not used."""
@@ -89,7 +89,7 @@ WITHIN_DOMAIN = 0
 """Stands for the shard group that stays inside one fast-link domain."""
 
 
-def axes_of(job: Job, freedom: Freedom) -> Axes:
+def axes_of(workload: Workload, freedom: Freedom) -> Axes:
     """The values that the axes of a search take.
 
     Degrees divide the number of GPUs; what the stack cannot do is left out. Where the caller says nothing, schedules
@@ -98,7 +98,7 @@ def axes_of(job: Job, freedom: Freedom) -> Axes:
     stack's first way. Ranks are numbered in the stack's first order, and in another too where that brings the stages
     of a replica into one fast-link domain.
     """
-    stack, model, gpus = job.stack, job.model, job.cluster.gpus
+    stack, model, gpus = workload.stack, workload.model, workload.cluster.gpus
     degrees = tuple(divisors(gpus))
 
     def split(axis: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -109,7 +109,7 @@ def axes_of(job: Job, freedom: Freedom) -> Axes:
     layers = freedom.of("stage_layers", (None,))[0]
     return Axes(
         tensor=split("tensor", _at_most(degrees, model.num_attention_heads)),
-        context=split("context", _at_most(degrees, job.recipe.sequence_length)),
+        context=split("context", _at_most(degrees, workload.recipe.sequence_length)),
         pipeline=split("pipeline", _at_most(degrees, model.num_hidden_layers)),
         virtual_pipeline=split("virtual_pipeline", tuple(range(1, MOST_VIRTUAL_STAGES + 1))),
         expert=split("expert", tuple(divisors(model.num_experts)) if model.num_experts else (1,)),
@@ -118,11 +118,11 @@ def axes_of(job: Job, freedom: Freedom) -> Axes:
         shard_group=freedom.of("shard_group", (None, WITHIN_DOMAIN)),
         reshard_after_forward=freedom.of("reshard_after_forward", (True, False)),
         sequence_parallel=freedom.of("sequence_parallel", (True, False), lambda value: stack.splits_norms or not value),
-        micro_batch=freedom.of("micro_batch", tuple(divisors(filled(job.recipe.global_batch)))),
+        micro_batch=freedom.of("micro_batch", tuple(divisors(filled(workload.recipe.global_batch)))),
         schedule=freedom.of("schedule", released, stack.schedules.__contains__),
         context_method=freedom.of("context_method", stack.context_methods[:1], stack.context_methods.__contains__),
-        rank_order=_rank_orders(job, freedom),
-        offload=freedom.of("offload", ("none",), lambda value: _offloads(job, value)),
+        rank_order=_rank_orders(workload, freedom),
+        offload=freedom.of("offload", ("none",), lambda value: _offloads(workload, value)),
         ends_in_split=_ends_in_split(freedom, counts=not (layers or stack.deals_by_cost)),
         recompute=freedom.of("recompute", RECOMPUTES),
         data=freedom.of("data", ()),
@@ -131,10 +131,10 @@ def axes_of(job: Job, freedom: Freedom) -> Axes:
     )
 
 
-def _offloads(job: Job, offload: OffloadName) -> bool:
+def _offloads(workload: Workload, offload: OffloadName) -> bool:
     """Whether the software sends that to host memory where everything is sharded."""
-    layout = Layout(data=job.cluster.gpus, zero_stage=3, offload=offload)
-    return "layout.offload" not in {problem.field for problem in demands_unmet(job, layout)}
+    layout = Layout(data=workload.cluster.gpus, zero_stage=3, offload=offload)
+    return "layout.offload" not in {problem.field for problem in demands_unmet(workload, layout)}
 
 
 def _ends_in_split(freedom: Freedom, *, counts: bool) -> tuple[tuple[bool, bool], ...]:
@@ -147,9 +147,9 @@ def _ends_in_split(freedom: Freedom, *, counts: bool) -> tuple[tuple[bool, bool]
     )
 
 
-def _rank_orders(job: Job, freedom: Freedom) -> tuple[RankOrder, ...]:
+def _rank_orders(workload: Workload, freedom: Freedom) -> tuple[RankOrder, ...]:
     """Orders of ranks, the one that others are held against first."""
-    able = job.stack.rank_orders
+    able = workload.stack.rank_orders
     told = freedom.of("rank_order", able, able.__contains__)
     return tuple(sorted(told, key=lambda order: order in able[1:]))
 
@@ -173,11 +173,12 @@ class Distinct:
     """How many they are."""
 
 
-def distinct_stages(job: Job, layout: Layout, *, mirrors: bool) -> tuple[Distinct, ...]:
+def distinct_stages(workload: Workload, layout: Layout, *, mirrors: bool) -> tuple[Distinct, ...]:
     """The stages of one pipeline that differ in what they hold."""
     degrees = _degrees(layout)
     stages = [
-        stage_at(job, degrees, index, layout.stage_layers, layout.virtual_pipeline) for index in range(layout.pipeline)
+        stage_at(workload, degrees, index, layout.stage_layers, layout.virtual_pipeline)
+        for index in range(layout.pipeline)
     ]
     shapes = [_shape(stage) for stage in stages]
     far_shapes = shapes[::-1] if mirrors else [()] * len(shapes)
@@ -203,22 +204,22 @@ HALVINGS = 100
 """Halvings of an interval after which its ends are neighbours. Source: 53 bits of a double, and some to spare."""
 
 
-def fits(job: Job, reserved: float, headroom_fraction: float = 0.0) -> bool:
+def fits(workload: Workload, reserved: float, headroom_fraction: float = 0.0) -> bool:
     """Whether a job fits whose fullest GPU's allocator holds so much."""
-    device = _device(job, reserved)
-    usable = usable_bytes(job.gpu)
+    device = _device(workload, reserved)
+    usable = usable_bytes(workload.gpu)
     free = headroom_bytes(usable, device) >= headroom_fraction * usable
     return free and verdict_of(oom_probability_fraction(device, usable)) == "fits"
 
 
-def most_reserved_bytes(job: Job, headroom_fraction: float = 0.0) -> float:
+def most_reserved_bytes(workload: Workload, headroom_fraction: float = 0.0) -> float:
     """The most that the allocator may hold on the fullest GPU of a layout that fits.
 
     Formula:
         the largest reserved memory of which `fits` is true, which is true of all that are smaller
 
     Args:
-        job: the job
+        workload: the workload
         headroom_fraction: share of the usable memory that has to stay free [1]
 
     Returns:
@@ -227,28 +228,28 @@ def most_reserved_bytes(job: Job, headroom_fraction: float = 0.0) -> float:
     Source:
         allocator.reserved_interval, device.device_interval, verdict
 
-    >>> from service.estimator.samples import sample_job
-    >>> most = most_reserved_bytes(sample_job())
-    >>> fits(sample_job(), most), fits(sample_job(), most * 1.0001)
+    >>> from service.estimator.samples import sample_workload
+    >>> most = most_reserved_bytes(sample_workload())
+    >>> fits(sample_workload(), most), fits(sample_workload(), most * 1.0001)
     (True, False)
     """
-    low, high = 1.0, 2 * usable_bytes(job.gpu)
-    if not fits(job, low, headroom_fraction):
+    low, high = 1.0, 2 * usable_bytes(workload.gpu)
+    if not fits(workload, low, headroom_fraction):
         return -inf
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if fits(job, middle, headroom_fraction) else (low, middle)
+        low, high = (middle, high) if fits(workload, middle, headroom_fraction) else (low, middle)
     return low
 
 
-def device_bytes(job: Job, reserved: float) -> float:
+def device_bytes(workload: Workload, reserved: float) -> float:
     """Bytes in use on a device whose allocator holds so much.
 
     Formula:
         reserved + what is beside the allocator
 
     Args:
-        job: the job
+        workload: the workload
         reserved: what the allocator holds [byte]
 
     Returns:
@@ -257,34 +258,34 @@ def device_bytes(job: Job, reserved: float) -> float:
     Source:
         device.device_interval
 
-    >>> from service.estimator.samples import sample_job
-    >>> device_bytes(sample_job(), 2**30) / 2**30
+    >>> from service.estimator.samples import sample_workload
+    >>> device_bytes(sample_workload(), 2**30) / 2**30
     1.6
     """
-    return _device(job, reserved).value
+    return _device(workload, reserved).value
 
 
-def _device(job: Job, reserved: float) -> Interval:
-    spread = reserved_interval(allocated_interval(job, 1.0), reserved, reserved_shares(job))
-    return device_interval(spread, beside_allocator(job))
+def _device(workload: Workload, reserved: float) -> Interval:
+    spread = reserved_interval(allocated_interval(workload, 1.0), reserved, reserved_shares(workload))
+    return device_interval(spread, beside_allocator(workload))
 
 
-def dealings(job: Job, axes: Axes, stages: int) -> Iterator[tuple[int, tuple[Layout, ...]]]:
+def dealings(workload: Workload, axes: Axes, stages: int) -> Iterator[tuple[int, tuple[Layout, ...]]]:
     """The pipelines of so many stages, for each number of virtual stages.
 
     Layers are dealt evenly, with embedding and head counted as layers or not. Where one chunk a stage cannot be dealt
     evenly, they are dealt in the uneven ways that published runs use; where no number of several chunks can, all but
     the last are full. A stack that deals by cost does so.
     """
-    if axes.stage_layers or job.stack.deals_by_cost:
+    if axes.stage_layers or workload.stack.deals_by_cost:
         for virtual in axes.virtual_pipeline:
-            yield virtual, _as_said(job, axes, _plain(axes, stages, virtual))
+            yield virtual, _as_said(workload, axes, _plain(axes, stages, virtual))
         return
-    even = {virtual: _even(job.model, axes, stages, virtual) for virtual in axes.virtual_pipeline}
+    even = {virtual: _even(workload.model, axes, stages, virtual) for virtual in axes.virtual_pipeline}
     never_even = not any(layouts for virtual, layouts in even.items() if virtual > 1)
     for virtual, layouts in even.items():
         may_differ = (False, False) in axes.ends_in_split and (virtual == 1 or never_even)
-        yield virtual, layouts or (_uneven(job.model, _plain(axes, stages, virtual)) if may_differ else ())
+        yield virtual, layouts or (_uneven(workload.model, _plain(axes, stages, virtual)) if may_differ else ())
 
 
 def _plain(axes: Axes, stages: int, virtual: int) -> Layout:
@@ -296,14 +297,16 @@ def _plain(axes: Axes, stages: int, virtual: int) -> Layout:
     )
 
 
-def _as_said(job: Job, axes: Axes, plain: Layout) -> tuple[Layout, ...]:
+def _as_said(workload: Workload, axes: Axes, plain: Layout) -> tuple[Layout, ...]:
     """The one dealing that the caller says, or that the stack makes."""
-    chunks, layers = plain.pipeline * plain.virtual_pipeline, job.model.num_hidden_layers
+    chunks, layers = plain.pipeline * plain.virtual_pipeline, workload.model.num_hidden_layers
     if axes.stage_layers:
         fills = len(axes.stage_layers) == chunks and sum(axes.stage_layers) == layers
         return (replace(plain, stage_layers=axes.stage_layers),) if fills else ()
     if chunks > 1:
-        return (replace(plain, stage_layers=layers_by_cost(chunks, job.model)),) if chunks <= layers else ()
+        return (
+            (replace(plain, stage_layers=partition_layers_by_cost(chunks, workload.model)),) if chunks <= layers else ()
+        )
     return (plain,)
 
 
@@ -312,7 +315,7 @@ def _even(model: Model, axes: Axes, stages: int, virtual: int) -> tuple[Layout, 
     chunks = stages * virtual
     for embedding, loss in axes.ends_in_split:
         counted = replace(plain, embedding_in_split=embedding, loss_in_split=loss)
-        layers = dealt_layers(counted, model)
+        layers = partition_layers(counted, model)
         if layers is not None and chunks > 1:
             found.append(replace(counted, stage_layers=layers))
         elif not (embedding or loss) and model.num_hidden_layers % chunks == 0:
@@ -410,7 +413,7 @@ def full_but_last(layers: int, chunks: int) -> tuple[int, ...] | None:
 class Variant:
     """A job as one recompute rule and some ZeRO stages make it."""
 
-    job: Job
+    workload: Workload
     recompute: str | Recompute
     zero_stages: tuple[ZeroStage, ...]
     most_reserved_bytes: float
@@ -423,36 +426,36 @@ def variants_of(question: Question, axes: Axes, headroom_fraction: float) -> tup
     problems: list[Problem] = []
     refused: Counter[str] = Counter()
     for recompute in axes.recompute:
-        by_kind: dict[tuple[object, ...], tuple[Job, list[ZeroStage]]] = {}
+        by_kind: dict[tuple[object, ...], tuple[Workload, list[ZeroStage]]] = {}
         for zero in axes.zero_stage:
-            job = plain_job(question, recompute, zero)
-            unmet = demands_unmet(job, _plainest(job, zero, axes.rank_order[0]))
+            workload = plain_job(question, recompute, zero)
+            unmet = demands_unmet(workload, _plainest(workload, zero, axes.rank_order[0]))
             if unmet:
                 problems.extend(unmet)
                 refused[unmet[0].code] += 1
                 continue
-            by_kind.setdefault((job.state, job.recipe.gradient_dtype), (job, []))[1].append(zero)
-        for job, zeros in by_kind.values():
-            found.append(Variant(job, recompute, tuple(zeros), most_reserved_bytes(job, headroom_fraction)))
+            by_kind.setdefault((workload.state, workload.recipe.gradient_dtype), (workload, []))[1].append(zero)
+        for workload, zeros in by_kind.values():
+            found.append(Variant(workload, recompute, tuple(zeros), most_reserved_bytes(workload, headroom_fraction)))
     if not found:
         raise Refused(*dict.fromkeys(problems))
     return found, refused
 
 
-def plain_job(question: Question, recompute: str | Recompute = "none", zero_stage: ZeroStage | None = None) -> Job:
+def plain_job(question: Question, recompute: str | Recompute = "none", zero_stage: ZeroStage | None = None) -> Workload:
     """The job of a question, before a layout divides it."""
     plain = Layout(data=1, zero_stage=zero_stage)
     recipe = replace(question.recipe, micro_batch=1, recompute=recompute)  # type: ignore[arg-type]  # a name of the table
-    return job_of(filled_in(replace(question, recipe=recipe, layout=plain)))
+    return workload_of(fill_defaults(replace(question, recipe=recipe, layout=plain)))
 
 
-def _plainest(job: Job, zero: ZeroStage, order: RankOrder) -> Layout:
+def _plainest(workload: Workload, zero: ZeroStage, order: RankOrder) -> Layout:
     """A layout that asks nothing of the software but its ZeRO stage and an order of ranks."""
     return Layout(
-        data=job.cluster.gpus,
+        data=workload.cluster.gpus,
         zero_stage=zero,
-        schedule=job.stack.schedules[0],
-        context_method=job.stack.context_methods[0],
+        schedule=workload.stack.schedules[0],
+        context_method=workload.stack.context_methods[0],
         virtual_group=1,
         expert_tensor=1,
         sequence_parallel=False,
@@ -483,22 +486,22 @@ class Pipelines:
     """How many pairs of stages and virtual stages were left out, by rule."""
 
 
-def pipelines_of(job: Job, axes: Axes) -> Pipelines:
+def pipelines_of(workload: Workload, axes: Axes) -> Pipelines:
     """Every pipeline that the layers of a model can fill."""
     found: list[Pipeline] = []
     refused: Counter[str] = Counter()
     for stages in axes.pipeline:
-        for virtual, dealt in dealings(job, axes, stages):
+        for virtual, dealt in dealings(workload, axes, stages):
             if virtual > 1 and stages == 1:
                 refused["virtual_pipeline_needs_pipeline"] += 1
             elif dealt:
-                found.extend(_pipeline(job, layout) for layout in dealt)
+                found.extend(_pipeline(workload, layout) for layout in dealt)
             else:
                 refused["stage_layers_cover_the_model" if axes.stage_layers else "pipeline_divides_layers"] += 1
     return Pipelines(tuple(found), refused)
 
 
-def _pipeline(job: Job, layout: Layout) -> Pipeline:
-    alone = distinct_stages(job, layout, mirrors=False)
+def _pipeline(workload: Workload, layout: Layout) -> Pipeline:
+    alone = distinct_stages(workload, layout, mirrors=False)
     mirrors = layout.virtual_pipeline == 1 and layout.pipeline > 1
-    return Pipeline(layout, alone, distinct_stages(job, layout, mirrors=True) if mirrors else ())
+    return Pipeline(layout, alone, distinct_stages(workload, layout, mirrors=True) if mirrors else ())

@@ -48,8 +48,8 @@ PROPORTIONS = (
 def width_unit(model: Model) -> int:
     """The narrowest residual stream that keeps a model's proportions; others are multiples of it.
 
-    >>> from service.estimator.samples import sample_job
-    >>> width_unit(sample_job().model)
+    >>> from service.estimator.samples import sample_workload
+    >>> width_unit(sample_workload().model)
     512
     """
     return model.hidden_size // gcd(*_scaled(model).values())
@@ -58,8 +58,8 @@ def width_unit(model: Model) -> int:
 def with_width(model: Model, hidden_size: int) -> Model:
     """A model with another residual stream.
 
-    >>> from service.estimator.samples import sample_job
-    >>> wide = with_width(sample_job().model, 8192)
+    >>> from service.estimator.samples import sample_workload
+    >>> wide = with_width(sample_workload().model, 8192)
     >>> wide.num_attention_heads, wide.num_key_value_heads, wide.intermediate_size, wide.head_width
     (64, 16, 28672, 128)
     """

@@ -9,7 +9,7 @@ from service.calibration.steps import ASSUMED, DENSE, SPARSE, Fitted
 from service.catalogue import shipped_catalogue
 from service.estimator.constants import STEP_CONSTANTS, StepConstants, product_scale
 from service.estimator.question import filled
-from service.estimator.samples import sample_job
+from service.estimator.samples import sample_workload
 from service.estimator.software.precision import peak_flop_per_s
 from service.estimator.time.kernels import rates_of
 from service.estimator.time.matrix_products import MATRIX_RATES, SLUG_RATES, UNMEASURED_RATES, generation_rates
@@ -48,7 +48,7 @@ def test_products_stay_below_the_peak_of_every_gpu_on_the_fastest_stack() -> Non
 
 
 def test_attention_stays_below_the_peak_on_the_fastest_stack_with_heads_of_any_width() -> None:
-    job = sample_job()
+    job = sample_workload()
     software = replace(job.software, name="megatron-core", implementation="transformer-engine")
     for gpu, width in product((row.gpu for row in shipped_catalogue().gpus.values()), (64, 128, 192, 256)):
         if gpu.bf16_flop_per_s is None:

@@ -66,8 +66,8 @@ def ours(case: Counted) -> SequenceFlop:
     recipe = Recipe(sequence_length=case.tokens, method=method_of(case), stack="transformers", attention="eager")
     cluster = Cluster(gpu=H100.slug, gpus=1)
     question = Question(model=model_of(case), recipe=recipe, layout=Layout(), cluster=cluster, gpu=H100)
-    job = resolve(question).job
-    return sequence_flop(job.ledger, job.recompute)
+    workload = resolve(question).workload
+    return sequence_flop(workload.ledger, workload.recompute)
 
 
 def _every_expert(model: Model, tokens: int) -> int:

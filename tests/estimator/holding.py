@@ -11,9 +11,10 @@ from service.estimator.run.stages import stages_of
 def held_by(asked: Question) -> list[StageBytes]:
     """Bytes of one rank of every stage, first to last."""
     found = resolve(asked)
-    job, degrees, layout = found.job, found.degrees, found.question.layout
+    workload, degrees, layout = found.workload, found.degrees, found.question.layout
     return [
-        stage_bytes(job, degrees, one.stage, one.load, layout) for one in stages_of(job, degrees, found.question.layout)
+        stage_bytes(workload, degrees, one.stage, one.load, layout)
+        for one in stages_of(workload, degrees, found.question.layout)
     ]
 
 

@@ -14,7 +14,7 @@ from service.errors import Refused
 from service.estimator import parallelism
 from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.memory.memory import StageBytes, stage_bytes
-from service.estimator.memory.rank_load import StageLoad, stage_load
+from service.estimator.memory.rank_load import RankLoad, rank_load_of
 from service.estimator.names import OffloadName
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.parallelism.stages import Stage, stage_at
@@ -32,8 +32,8 @@ from service.estimator.question import (
 from service.estimator.resolve import resolve, rules_of
 from service.estimator.samples import H100, LLAMA_3_8B
 from service.estimator.software.stacks import STACKS
-from service.estimator.time.step import StepSeconds, Waits, ledger_seconds, micro_batch_seconds, step_seconds
-from service.estimator.workload import Job, job_of
+from service.estimator.time.step import StepOverhead, StepSeconds, ledger_seconds, micro_batch_seconds, step_seconds
+from service.estimator.workload import Workload, workload_of
 from tests.amounts import amount
 from tests.estimator.small_models import HYBRID
 
@@ -181,31 +181,31 @@ def test_a_column_holds_layouts_with_chunks_and_without() -> None:
     assert groups == {1, 2}
 
 
-def step_of(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout) -> StepSeconds:
+def step_of(workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: Layout) -> StepSeconds:
     """The step of one stage of which the whole pipeline is made."""
-    micro = micro_batch_seconds(job, degrees, stage, load, layout, ledger_seconds(job, degrees))
-    return step_seconds(job, degrees, load, layout, micro, Waits(stage_seconds=micro.sent_seconds))
+    micro = micro_batch_seconds(workload, degrees, stage, load, layout, ledger_seconds(workload, degrees))
+    return step_seconds(workload, degrees, load, layout, micro, StepOverhead(stage_seconds=micro.sent_seconds))
 
 
 def compare(questions: list[Question]) -> None:
     degrees = columns_of(questions)
-    job = job_of(questions[0])
+    workload = workload_of(questions[0])
     layout = questions[0].layout
     chunks = int(max(q.layout.virtual_pipeline for q in questions))
     with np.errstate(all="raise"):
         for last in (False, True):
             index = degrees.pipeline - 1 if last else degrees.pipeline * 0
-            stage = stage_at(job, degrees, index, None, chunks)
-            load = stage_load(job, degrees, stage)
-            held = stage_bytes(job, degrees, stage, load, layout)
-            step = step_of(job, degrees, stage, load, layout)
+            stage = stage_at(workload, degrees, index, None, chunks)
+            load = rank_load_of(workload, degrees, stage)
+            held = stage_bytes(workload, degrees, stage, load, layout)
+            step = step_of(workload, degrees, stage, load, layout)
             for row, question in enumerate(questions):
                 one = degrees_of(question.recipe, question.layout)
                 position = question.layout.pipeline - 1 if last else 0
-                single = stage_at(job, one, position, None, question.layout.virtual_pipeline)
-                carried = stage_load(job, one, single)
-                alone = stage_bytes(job, one, single, carried, layout)
-                took = step_of(job, one, single, carried, layout)
+                single = stage_at(workload, one, position, None, question.layout.virtual_pipeline)
+                carried = rank_load_of(workload, one, single)
+                alone = stage_bytes(workload, one, single, carried, layout)
+                took = step_of(workload, one, single, carried, layout)
                 for field in fields(StageBytes):
                     assert same(getattr(held, field.name), row, getattr(alone, field.name)), field.name
                 for field in fields(StepSeconds):
@@ -216,10 +216,10 @@ def test_rules_agree_on_columns() -> None:
     questions = legal_layouts(SPARSE, RECIPES["plain"], 60)
     broken = [replace(q, layout=replace(q.layout, tensor=3, data=7)) for q in questions[:20]]
     every = questions + broken
-    degrees, job = columns_of(every), job_of(every[0])
+    degrees, workload = columns_of(every), workload_of(every[0])
     for rule in rules_of(every[0].layout):
-        held = np.broadcast_to(rule.holds(job, degrees), (len(every),))
-        alone = [bool(rule.holds(job, degrees_of(q.recipe, q.layout))) for q in every]
+        held = np.broadcast_to(rule.holds(workload, degrees), (len(every),))
+        alone = [bool(rule.holds(workload, degrees_of(q.recipe, q.layout))) for q in every]
         assert held.tolist() == alone, rule.name
 
 

@@ -13,9 +13,9 @@ from service.estimator import Layout, Recipe, estimate
 from service.estimator.degrees import Degrees, Spacing, local_ranks, order_number, replica_spacing, stage_spacing
 from service.estimator.names import RankOrder
 from service.estimator.parallelism import data, pipeline
-from service.estimator.samples import LLAMA_3_8B, sample_degrees, sample_job, sample_load
+from service.estimator.samples import LLAMA_3_8B, sample_degrees, sample_rank_load, sample_workload
 from service.estimator.time.collectives import transfer_seconds
-from service.estimator.time.links import Wires
+from service.estimator.time.links import Interconnect
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 
@@ -57,11 +57,11 @@ def test_ranks_with_the_same_shard(step: int, shared: int) -> None:
 
 
 def test_stages_of_a_node_send_over_its_links_and_replicas_over_the_network() -> None:
-    job, wires = sample_job(), Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=NODE)
+    workload, wires = sample_workload(), Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=NODE)
     last, first = (sample_degrees(tensor=2, data=4, pipeline=2, rank_order=number) for number in (0, 1))
-    sends = [transfer_seconds(pipeline.micro_batch_transfers(job, one)[0], wires) for one in (last, first)]
+    sends = [transfer_seconds(pipeline.micro_batch_transfers(workload, one)[0], wires) for one in (last, first)]
     sums = [
-        sum(transfer_seconds(one, wires) for one in data.step_transfers(job, degrees, sample_load().held))
+        sum(transfer_seconds(one, wires) for one in data.step_transfers(workload, degrees, sample_rank_load().held))
         for degrees in (last, first)
     ]
     assert sends[1] < sends[0] / 2

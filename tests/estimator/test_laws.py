@@ -15,7 +15,7 @@ from service.estimator.memory.memory import BETWEEN_STEPS, LIVE, OFFLOADED_ACTIV
 from service.estimator.model.build import recurrences_of
 from service.estimator.names import StackName
 from service.estimator.question import Model
-from service.estimator.software.stacks import STACKS, asked_of, software_of
+from service.estimator.software.stacks import STACKS, requested_software, software_of
 from tests.amounts import amount
 from tests.ask import STATES, ask, bytes_of, question
 from tests.estimator.holding import held_by, kinds_of
@@ -152,7 +152,7 @@ def test_a_larger_shard_group_never_raises_what_it_shards(asked: Question) -> No
 
 def with_any_recompute(asked: Question) -> Question:
     """The question without what goes with some recompute rules alone."""
-    alone = replace(asked_of(asked.recipe), expert_overlap=False)
+    alone = replace(requested_software(asked.recipe), expert_overlap=False)
     return with_recipe(asked, stack=alone, dropout_fraction=0.0)
 
 

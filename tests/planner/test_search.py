@@ -261,10 +261,10 @@ def test_a_search_finds_the_same_twice() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5])
 def test_what_fits_is_all_below_one_number(share: float) -> None:
-    job = resolve(replace(WIDE["dense"], layout=Layout(tensor=8))).job
-    most = most_reserved_bytes(job, share)
-    assert all(fits(job, most * x, share) for x in (0.01, 0.3, 0.9, 1.0))
-    assert not any(fits(job, most * x, share) for x in (1 + 1e-9, 1.01, 1.5))
+    workload = resolve(replace(WIDE["dense"], layout=Layout(tensor=8))).workload
+    most = most_reserved_bytes(workload, share)
+    assert all(fits(workload, most * x, share) for x in (0.01, 0.3, 0.9, 1.0))
+    assert not any(fits(workload, most * x, share) for x in (1 + 1e-9, 1.01, 1.5))
 
 
 def test_nothing_fits_but_the_smallest_is_known() -> None:

@@ -8,7 +8,7 @@ import pytest
 from service.estimator import Layout, Model, Recipe
 from service.estimator.names import ToolName
 from service.estimator.other_tools.comparison import TOOLS
-from service.estimator.other_tools.tool import Said
+from service.estimator.other_tools.tool import ToolAnswer
 from service.estimator.resolve import resolve
 from tests.ask import question
 from tests.published.cases import Case, cases, model_fields, tables
@@ -16,14 +16,14 @@ from tests.published.cases import Case, cases, model_fields, tables
 GIB = 2**30
 
 
-def said(name: ToolName, model: Model, recipe: dict[str, Any], layout: dict[str, Any], gpus: int) -> Said:
+def said(name: ToolName, model: Model, recipe: dict[str, Any], layout: dict[str, Any], gpus: int) -> ToolAnswer:
     """What a tool says of a question that it can express."""
     resolved = resolve(question(model, Recipe(**recipe), Layout(**layout), gpus=gpus))
     assert not [limit.name for limit in TOOLS[name].limits if not limit.holds(resolved)]
     return TOOLS[name].says(resolved)
 
 
-def numbers(found: Said) -> dict[str, float]:
+def numbers(found: ToolAnswer) -> dict[str, float]:
     """Every number of a tool by its name."""
     by_name = {term.name: term.bytes for term in found.terms} | {line.name: line.bytes for line in found.totals}
     for row in found.variants:

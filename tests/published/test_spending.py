@@ -9,10 +9,10 @@ from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator.answer import Interval
 from service.estimator.estimate import estimate
 from service.estimator.question import filled
-from service.estimator.resolve import Resolved, resolve
-from service.estimator.run.cost import Used, charges_of, sum_of
+from service.estimator.resolve import ResolvedQuestion, resolve
+from service.estimator.run.cost import Usage, charges_of, sum_of
 from service.estimator.run.energy import carbon_kg_co2e
-from service.estimator.run.totals import losses_of, power_of, used_of
+from service.estimator.run.totals import lost_shares_of, power_of, usage_of
 from service.validation.questions import read_question
 from tests.published.cases import Case, cases
 
@@ -25,7 +25,7 @@ def catalogue() -> Catalogue:
     return shipped_catalogue()
 
 
-def published_run(given: dict[str, Any], catalogue: Catalogue) -> tuple[Resolved, Used]:
+def published_run(given: dict[str, Any], catalogue: Catalogue) -> tuple[ResolvedQuestion, Usage]:
     """A run of so many GPU-hours: everything from there on is the estimator's."""
     named = {"boards": "busy_power_fraction", "hosts": "host_power_fraction"}
     places = ("gpu", "pue", "boards", "hosts", "grid_region", "grid_kg_co2e_per_kwh")
@@ -40,7 +40,7 @@ def published_run(given: dict[str, Any], catalogue: Catalogue) -> tuple[Resolved
     resolved = resolve(read_question(body, catalogue).question)
     hours = float(given["gpu_hours"])
     total = Interval(hours, hours, hours, "measured")
-    return resolved, used_of(resolved, total, losses_of(resolved, 1.0), power_of(resolved))
+    return resolved, usage_of(resolved, total, lost_shares_of(resolved, 1.0), power_of(resolved))
 
 
 @pytest.mark.parametrize("case", cases("spending", "energy"))

@@ -8,7 +8,7 @@ from typing import Any
 from service.catalogue import shipped_catalogue
 from service.estimator import Layout, Model, Question, Recipe
 from service.estimator.question import Cluster, Software, filled
-from service.estimator.resolve import Resolved, resolve
+from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.samples import H100
 from service.validation.serialization import to_wire
 
@@ -23,7 +23,7 @@ def model_of(slug: str, depth: int, **changes: Any) -> Model:
     return replace(filled(shipped_catalogue().models[slug].model), num_hidden_layers=depth, **changes)
 
 
-def resolved_step(model: Model, *, fused_update: bool | None = None, **recipe: Any) -> Resolved:
+def resolved_step(model: Model, *, fused_update: bool | None = None, **recipe: Any) -> ResolvedQuestion:
     """One replica on one device, as transformers runs it, all eager unless told otherwise."""
     software = Software(name="transformers", implementation="eager", cross_entropy="eager", fused_update=fused_update)
     asked: dict[str, Any] = {"precision": "fp32", "attention": "eager", "stack": software, **recipe}
@@ -38,7 +38,7 @@ def resolved_step(model: Model, *, fused_update: bool | None = None, **recipe: A
     )
 
 
-def parameters_of(step: Resolved, **more: Any) -> dict[str, Any]:
+def parameters_of(step: ResolvedQuestion, **more: Any) -> dict[str, Any]:
     """What a probe is told of a step, read as a worker reads it."""
     question = step.question
     told = {"model": to_wire(question.model), "recipe": to_wire(question.recipe), **more}
@@ -46,7 +46,7 @@ def parameters_of(step: Resolved, **more: Any) -> dict[str, Any]:
     return read
 
 
-def counted_peaks(step: Resolved, steps: int = 3) -> dict[int, int]:
+def counted_peaks(step: ResolvedQuestion, steps: int = 3) -> dict[int, int]:
     """Peaks of live tensors of the first and of the last step, counted in this process."""
     from service.worker.models.fields import model_fields
     from service.worker.training.counted import counted_steps

@@ -13,7 +13,7 @@ from service.calibration.records import Environment, Measurement
 from service.estimator import Layout, Recipe, estimate
 from service.estimator.constants import calibrated
 from service.estimator.resolve import configuration_of
-from service.estimator.run.run import worked_out
+from service.estimator.run.run import compute_configuration
 from service.estimator.samples import H100
 from service.features.calibrations.fitting import Steps, Trained, trained_by
 from service.features.launch_checks.tasks import step_parameters
@@ -45,7 +45,7 @@ def timed(run: str, depth: int, off: float = 1.0, **changed: Any) -> Observed:
     """A step of so many layers, which takes longer than formulas say of the true device."""
     model = replace(ASKED.model, num_hidden_layers=depth)
     whole = configuration_of(replace(ASKED, model=model, recipe=trained().recipe, gpu=TRUE_GPU))
-    seconds = SLOWER * off * worked_out(whole).step.step_seconds.value
+    seconds = SLOWER * off * compute_configuration(whole).step.step_seconds.value
     measured = Measurement(
         operation=STEP, shape={"depth": depth}, quantity="seconds", value=seconds, low=seconds, high=seconds, repeats=5
     )

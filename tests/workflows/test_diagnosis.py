@@ -9,7 +9,7 @@ from service.answers.diagnoses import Diagnosis
 from service.catalogue import Catalogue, shipped_catalogue
 from service.errors import Refused
 from service.estimator.resolve import resolve
-from service.estimator.run.run import fullest_in
+from service.estimator.run.run import peak_stage_in
 from service.estimator.run.stages import Peak, timeline
 from service.features.diagnose.diagnose import diagnose
 from service.features.diagnose.hypotheses import segment_bytes
@@ -48,7 +48,7 @@ def message(**said: float) -> str:
 
 
 def peak(body: Mapping[str, Any], catalogue: Catalogue) -> Peak:
-    stages = timeline(fullest_in(resolve(read_question(body, catalogue).question)).resolved)
+    stages = timeline(peak_stage_in(resolve(read_question(body, catalogue).question)).resolved)
     return max(stages, key=lambda stage: stage.peak.allocated_bytes).peak
 
 

@@ -16,13 +16,13 @@ from typing import Any
 from service.estimator.degrees import padded_vocabulary
 from service.estimator.model.build import mlp_type
 from service.estimator.question import filled
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 from service.estimator.software.precision import DTYPE_BYTES
 
 Numbers = dict[str, float]
 """Bytes by the name that our answer gives them."""
 
-Run = Callable[[Resolved, Any], Numbers]
+Run = Callable[[ResolvedQuestion, Any], Numbers]
 
 MIB, GIB = 2**20, 2**30
 
@@ -57,7 +57,7 @@ def megatron(checkout: Path) -> tuple[str, Run]:
     path = checkout / "megatron" / "training" / "theoretical_memory_usage.py"
     report = _loaded("megatron_report.theoretical_memory_usage", path)
 
-    def run(resolved: Resolved, _: Any) -> Numbers:
+    def run(resolved: ResolvedQuestion, _: Any) -> Numbers:
         found = report.report_theoretical_memory(_megatron_arguments(resolved), int(resolved.degrees.accumulation))
         states, kept, total = (number * MIB for number in found)
         return {"weight and optimizer": states, "activation": kept, "total": total, "peak": total}
@@ -65,7 +65,7 @@ def megatron(checkout: Path) -> tuple[str, Run]:
     return commit_of(checkout), run
 
 
-def _megatron_arguments(resolved: Resolved) -> Namespace:
+def _megatron_arguments(resolved: ResolvedQuestion) -> Namespace:
     model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
     default = int((4 * model.hidden_size * 2 / 3) / 64) * 64 if model.gated_mlp else 4 * model.hidden_size
     is_latent = model.kv_lora_rank is not None
@@ -82,7 +82,7 @@ def _megatron_arguments(resolved: Resolved) -> Namespace:
         normalization="RMSNorm" if model.normalization == "rmsnorm" else "LayerNorm",
         add_bias_linear=model.mlp_bias,
         untie_embeddings_and_output_weights=not model.tie_word_embeddings,
-        padded_vocab_size=int(padded_vocabulary(model, resolved.job.vocabulary_multiple, layout.tensor)),
+        padded_vocab_size=int(padded_vocabulary(model, resolved.workload.vocabulary_multiple, layout.tensor)),
         multi_latent_attention=is_latent,
         q_lora_rank=model.q_lora_rank,
         kv_lora_rank=model.kv_lora_rank,
@@ -99,7 +99,7 @@ def _megatron_arguments(resolved: Resolved) -> Namespace:
         mtp_num_layers=model.num_nextn_predict_layers or None,
         seq_length=recipe.sequence_length,
         micro_batch_size=recipe.micro_batch,
-        recompute_granularity=None if resolved.job.recompute.granularity == "none" else "selective",
+        recompute_granularity=None if resolved.workload.recompute.granularity == "none" else "selective",
         world_size=resolved.question.cluster.gpus,
         data_parallel_size=layout.data,
         tensor_model_parallel_size=layout.tensor,
@@ -125,7 +125,7 @@ def cookbook(checkout: Path) -> tuple[str, Run]:
         "peak": "per_gpu_mem_gib",
     }
 
-    def run(resolved: Resolved, _: Any) -> Numbers:
+    def run(resolved: ResolvedQuestion, _: Any) -> Numbers:
         computed: dict[str, Any] = {}
 
         def listen(frame: FrameType, event: str, _: Any) -> None:
@@ -143,7 +143,7 @@ def cookbook(checkout: Path) -> tuple[str, Run]:
     return commit_of(checkout), run
 
 
-def _cookbook_arguments(resolved: Resolved) -> list[str]:
+def _cookbook_arguments(resolved: ResolvedQuestion) -> list[str]:
     model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
     width = model.expert_width or filled(model.intermediate_size)
     said = {
@@ -166,7 +166,7 @@ def _cookbook_arguments(resolved: Resolved) -> list[str]:
         "--expert-parallelism": layout.expert,
     }
     flags = ["--partition-activations"] if layout.sequence_parallel else []
-    flags += ["--checkpoint-activations"] if resolved.job.recompute.granularity == "selective" else []
+    flags += ["--checkpoint-activations"] if resolved.workload.recompute.granularity == "selective" else []
     return [*(text for name, value in said.items() for text in (name, str(value))), *flags]
 
 
@@ -175,7 +175,7 @@ def accelerate() -> tuple[str, Run]:
     estimate: Any = importlib.import_module("accelerate.commands.estimate")
     estimate.verify_on_hub = lambda *_: Namespace(config={}, library_name="transformers")
 
-    def run(resolved: Resolved, config: Any) -> Numbers:
+    def run(resolved: ResolvedQuestion, config: Any) -> Numbers:
         dtype = "float32" if resolved.question.recipe.precision == "fp32" else "float16"
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -191,7 +191,7 @@ def deepspeed() -> tuple[str, Run]:
     stage3: Any = importlib.import_module("deepspeed.runtime.zero.stage3")
     transformers: Any = importlib.import_module("transformers")
 
-    def run(resolved: Resolved, config: Any) -> Numbers:
+    def run(resolved: ResolvedQuestion, config: Any) -> Numbers:
         read = transformers.AutoConfig.for_model(**config)
         total, largest = stage3.model_to_params(transformers.AutoModelForCausalLM.from_config(read))
         cluster, layout = resolved.question.cluster, resolved.question.layout

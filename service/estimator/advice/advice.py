@@ -6,7 +6,7 @@ from service.estimator.model.build import MIXERS
 from service.estimator.model.documents import padding_fraction
 from service.estimator.model.training import trains_everything
 from service.estimator.question import OwnedPrice, Price, filled
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.totals import checkpointing_of, interruption_inputs, spares_of
 from service.estimator.time.matrix_products import UNMEASURED_RATES, generation_rates
 
@@ -17,14 +17,14 @@ NO_ELECTRICITY = "cost_usd holds no electricity: give price.usd_per_kwh"
 """Warning that only an answer with totals needs."""
 
 
-def run_assumptions(resolved: Resolved) -> list[str]:
+def run_assumptions(resolved: ResolvedQuestion) -> list[str]:
     """What the totals take for granted. None without training_tokens."""
     if resolved.question.recipe.training_tokens is None:
         return []
     return [*_failures(resolved), *_power(resolved), *_money(resolved)]
 
 
-def run_warnings(resolved: Resolved) -> list[str]:
+def run_warnings(resolved: ResolvedQuestion) -> list[str]:
     """What of the totals the asker should look at. None without training_tokens."""
     full = resolved.question
     if full.recipe.training_tokens is None:
@@ -33,11 +33,11 @@ def run_warnings(resolved: Resolved) -> list[str]:
     return [NO_ELECTRICITY] if is_without else []
 
 
-def lost_time_warnings(resolved: Resolved, totals: Totals | None) -> list[str]:
+def lost_time_warnings(resolved: ResolvedQuestion, totals: Totals | None) -> list[str]:
     """What of the lost time the asker should look at."""
     if totals is None:
         return []
-    told, kept, said = checkpointing_of(resolved.job).interval_seconds, totals.goodput, []
+    told, kept, said = checkpointing_of(resolved.workload).interval_seconds, totals.goodput, []
     if told is not None and kept.checkpoint_interval_seconds > told:
         said.append(
             f"checkpoints are taken every {kept.checkpoint_interval_seconds:.3g} seconds, not every {told:g}: a step, "
@@ -51,8 +51,8 @@ def lost_time_warnings(resolved: Resolved, totals: Totals | None) -> list[str]:
     return said
 
 
-def _failures(resolved: Resolved) -> list[str]:
-    cluster, told = resolved.question.cluster, checkpointing_of(resolved.job)
+def _failures(resolved: ResolvedQuestion) -> list[str]:
+    cluster, told = resolved.question.cluster, checkpointing_of(resolved.workload)
     rates = interruption_inputs(resolved.question)
     once, restart = 1 / filled(cluster.failures_per_gpu_hour), filled(cluster.restart_seconds)
     said = f"one interruption for {once:,.0f} GPU-hours, {restart / 60:.3g} minutes to restart"
@@ -70,7 +70,7 @@ def _failures(resolved: Resolved) -> list[str]:
     return lines
 
 
-def _power(resolved: Resolved) -> list[str]:
+def _power(resolved: ResolvedQuestion) -> list[str]:
     cluster = resolved.question.cluster
     busy, idle = filled(cluster.busy_power_fraction), filled(cluster.idle_power_fraction)
     host, pue = filled(cluster.host_power_fraction), filled(cluster.pue)
@@ -83,7 +83,7 @@ def _power(resolved: Resolved) -> list[str]:
     return said
 
 
-def _money(resolved: Resolved) -> list[str]:
+def _money(resolved: ResolvedQuestion) -> list[str]:
     price = resolved.question.price
     if isinstance(price, OwnedPrice):
         return [
@@ -113,28 +113,28 @@ NO_COST = "cost_usd is null: give price.usd_per_gpu_hour"
 """Warnings that only an answer with totals needs."""
 
 
-def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
+def assumptions_of(resolved: ResolvedQuestion) -> tuple[str, ...]:
     """What the estimate takes for granted."""
-    job, layout = resolved.job, resolved.question.layout
+    workload, layout = resolved.workload, resolved.question.layout
     said = [
-        f"software as {job.stack.meaning}",
+        f"software as {workload.stack.meaning}",
         "every rank has the same load; ranks are numbered tensor, context, data, pipeline",
     ]
-    if generation_rates(job.gpu) is UNMEASURED_RATES:
+    if generation_rates(workload.gpu) is UNMEASURED_RATES:
         said.append(
-            f"no measurement of {job.gpu.architecture} matrix products: the median of other generations is used"
+            f"no measurement of {workload.gpu.architecture} matrix products: the median of other generations is used"
         )
-    calibration = calibration_of(job.gpu)
+    calibration = calibration_of(workload.gpu)
     if calibration is not None:
         said.append(f"what was measured on this device stands in the place of published rates: {calibration.id}")
-    if any(MIXERS[shape.mixer].carries_state for shape in job.ledger.shapes):
+    if any(MIXERS[shape.mixer].carries_state for shape in workload.ledger.shapes):
         said.append("layers that carry a state run in fused kernels, which keep their inputs and results alone")
-    if job.model.zero_expert_num:
+    if workload.model.zero_expert_num:
         said.append("experts that do nothing are chosen as often as the others")
-    if job.model.num_experts:
+    if workload.model.num_experts:
         said.append("tokens are spread evenly over the experts")
         said.append(f"each expert's matrices are split over {layout.expert_tensor} rank(s)")
-    if job.model.num_nextn_predict_layers:
+    if workload.model.num_nextn_predict_layers:
         said.append("multi-token-prediction depths are trained and counted in FLOP, on the last stage")
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
         said.append("each rank holds two copies of its stage's weights (DualPipe)")
@@ -143,14 +143,14 @@ def assumptions_of(resolved: Resolved) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _measured(resolved: Resolved) -> list[str]:
+def _measured(resolved: ResolvedQuestion) -> list[str]:
     steps = resolved.question.cluster.measured_steps
     if not steps:
         return []
     return [f"steps take {own_scale(steps):.3g} times as long as formulas say, by {len(steps)} measured step(s)"]
 
 
-def _documents(resolved: Resolved) -> list[str]:
+def _documents(resolved: ResolvedQuestion) -> list[str]:
     recipe = resolved.question.recipe
     said = []
     if recipe.document_lengths and recipe.batching == "packed":
@@ -162,20 +162,20 @@ def _documents(resolved: Resolved) -> list[str]:
     return said
 
 
-def _method(resolved: Resolved) -> list[str]:
-    method = resolved.job.method
+def _method(resolved: ResolvedQuestion) -> list[str]:
+    method = resolved.workload.method
     said = [] if trains_everything(method) else ["frozen weights are kept in the compute format, without a master copy"]
     if method.name != "full":
         said.append(f"adapters of rank {method.rank} beside {', '.join(method.targets)}, without dropout")
     return said
 
 
-def warnings_of(resolved: Resolved, active: int) -> tuple[str, ...]:
+def warnings_of(resolved: ResolvedQuestion, active: int) -> tuple[str, ...]:
     """What the asker of a whole estimate should look at."""
     return (*_missing(resolved), *_tokens(resolved, active), *warnings_of_memory(resolved))
 
 
-def warnings_of_memory(resolved: Resolved) -> tuple[str, ...]:
+def warnings_of_memory(resolved: ResolvedQuestion) -> tuple[str, ...]:
     """What the asker should look at, whatever the run is to cost."""
     return (
         *_length(resolved),
@@ -185,7 +185,7 @@ def warnings_of_memory(resolved: Resolved) -> tuple[str, ...]:
     )
 
 
-def _missing(resolved: Resolved) -> list[str]:
+def _missing(resolved: ResolvedQuestion) -> list[str]:
     said = []
     if resolved.question.recipe.training_tokens is None:
         said.append(NO_TOTALS)
@@ -194,14 +194,14 @@ def _missing(resolved: Resolved) -> list[str]:
     return said + run_warnings(resolved)
 
 
-def _padding(resolved: Resolved) -> list[str]:
+def _padding(resolved: ResolvedQuestion) -> list[str]:
     share = padding_fraction(resolved.question.recipe)
     if share < NOTICEABLE_PADDING_FRACTION:
         return []
     return [f"{100 * share:.0f} % of the computed tokens are padding: batching packed would train on all of them"]
 
 
-def _length(resolved: Resolved) -> list[str]:
+def _length(resolved: ResolvedQuestion) -> list[str]:
     recipe, limit = resolved.question.recipe, resolved.question.model.max_position_embeddings
     length = max(recipe.sequence_length, *(filled(stage.sequence_length) for stage in recipe.stages), 0)
     if limit is None or length <= limit:
@@ -209,10 +209,10 @@ def _length(resolved: Resolved) -> list[str]:
     return [f"sequence_length {length} exceeds the {limit} tokens the model was built for"]
 
 
-def _tokens(resolved: Resolved, active: int) -> list[str]:
+def _tokens(resolved: ResolvedQuestion, active: int) -> list[str]:
     recipe = resolved.question.recipe
     said: list[str] = []
-    if recipe.training_tokens is None or resolved.job.method.name != "full":
+    if recipe.training_tokens is None or resolved.workload.method.name != "full":
         return said
     optimal = TOKENS_FOR_EACH_PARAMETER * active
     if recipe.training_tokens < LEAST_TRAINING_TOKENS:
@@ -223,15 +223,15 @@ def _tokens(resolved: Resolved, active: int) -> list[str]:
     return said
 
 
-def _batch(resolved: Resolved) -> list[str]:
+def _batch(resolved: ResolvedQuestion) -> list[str]:
     tokens, asked = filled(resolved.question.recipe.global_batch_tokens), resolved.question.recipe.training_tokens
     low, high = SENSIBLE_BATCH_TOKENS
-    if asked is None or low <= tokens <= high or resolved.job.method.name != "full":
+    if asked is None or low <= tokens <= high or resolved.workload.method.name != "full":
         return []
     return [f"a batch of {tokens:.3g} tokens is outside the 4 to 60 million of recent large runs"]
 
 
-def _layout(resolved: Resolved) -> list[str]:
+def _layout(resolved: ResolvedQuestion) -> list[str]:
     layout, domain = resolved.question.layout, filled(resolved.question.cluster.scale_up_gpus)
     said = []
     if layout.tensor > domain:

@@ -9,8 +9,8 @@ from service.estimator.answer import Change, Memory, Verdict
 from service.estimator.memory.device import verdict_of
 from service.estimator.names import OffloadName
 from service.estimator.question import Question, Software, filled
-from service.estimator.resolve import Resolved, resolve
-from service.estimator.run.run import fullest_of, loads_of
+from service.estimator.resolve import ResolvedQuestion, resolve
+from service.estimator.run.run import loads_of, peak_stage_of
 from service.estimator.run.stages import LoadedStage, slowest_step, stages_of, total_seconds
 from service.estimator.software.implementations import CROSS_ENTROPIES
 from service.units import BYTES, said
@@ -32,7 +32,7 @@ OF_ACTIVATIONS = ("activations", "logits", "recomputed_activations", "layer_buff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class CandidateChange:
     """One changed question."""
 
     field: str
@@ -45,11 +45,11 @@ class Trial:
     """The question as it was asked but for them."""
 
 
-Ladder: TypeAlias = Iterable[Trial]
+Ladder: TypeAlias = Iterable[CandidateChange]
 """Values of one field."""
 
 
-def single_changes(asked: Question, resolved: Resolved, biggest: str, factor: float) -> Iterator[Ladder]:
+def single_changes(asked: Question, resolved: ResolvedQuestion, biggest: str, factor: float) -> Iterator[Ladder]:
     """The ladders of a question, those first that make its largest line smaller."""
     axes = [_splits(asked, resolved, axis, factor) for axis in ("expert", "tensor", "context", "pipeline")]
     of_states = [_zero_stages(asked, resolved), _offloads(asked), _narrower_moments(asked, resolved)]
@@ -65,20 +65,20 @@ def last_resorts(asked: Question, factor: float) -> Iterator[Ladder]:
         yield [_of_recipe(asked, "method", name) for name in ("lora", "qlora")]
 
 
-def _of_recipe(asked: Question, name: str, value: Any) -> Trial:
+def _of_recipe(asked: Question, name: str, value: Any) -> CandidateChange:
     recipe = replace(asked.recipe, **{name: value})
-    return Trial(field=f"recipe.{name}", value=str(value), question=replace(asked, recipe=recipe))
+    return CandidateChange(field=f"recipe.{name}", value=str(value), question=replace(asked, recipe=recipe))
 
 
-def _of_layout(asked: Question, name: str, value: Any, data: int | None) -> Trial:
+def _of_layout(asked: Question, name: str, value: Any, data: int | None) -> CandidateChange:
     """One field of the layout changed, and the replicas where the question names them."""
     also = () if data == asked.layout.data else (f"layout.data={data}",)
     layout = replace(asked.layout, **{name: value, "data": data})
-    return Trial(field=f"layout.{name}", value=str(value), also=also, question=replace(asked, layout=layout))
+    return CandidateChange(field=f"layout.{name}", value=str(value), also=also, question=replace(asked, layout=layout))
 
 
-def _recompute(asked: Question, resolved: Resolved) -> Ladder:
-    own = resolved.job.recompute
+def _recompute(asked: Question, resolved: ResolvedQuestion) -> Ladder:
+    own = resolved.workload.recompute
     more = ("selective", "full") if own.granularity == "none" else ("full",)
     is_all = own.granularity == "full" and own.method != "block"
     return [] if is_all else [_of_recipe(asked, "recompute", choice) for choice in more]
@@ -95,17 +95,17 @@ def _kernels(asked: Question) -> Ladder:
     return [_of_recipe(asked, "attention", "flash")] if asked.recipe.attention == "eager" else []
 
 
-def _losses(asked: Question, resolved: Resolved) -> Ladder:
+def _losses(asked: Question, resolved: ResolvedQuestion) -> Ladder:
     """The cross entropy that holds least of those that the software has."""
-    job = resolved.job
-    element = job.precision.element_bytes
-    least = min(job.implementation.cross_entropies, key=lambda name: CROSS_ENTROPIES[name].logit_bytes(element))
-    if CROSS_ENTROPIES[least].logit_bytes(element) >= job.cross_entropy.logit_bytes(element):
+    workload = resolved.workload
+    element = workload.precision.element_bytes
+    least = min(workload.implementation.cross_entropies, key=lambda name: CROSS_ENTROPIES[name].logit_bytes(element))
+    if CROSS_ENTROPIES[least].logit_bytes(element) >= workload.cross_entropy.logit_bytes(element):
         return []
     given = asked.recipe.stack
-    software = given if isinstance(given, Software) else Software(name=job.software.name)
+    software = given if isinstance(given, Software) else Software(name=workload.software.name)
     recipe = replace(asked.recipe, stack=replace(software, cross_entropy=least))
-    return [Trial(field="recipe.stack.cross_entropy", value=least, question=replace(asked, recipe=recipe))]
+    return [CandidateChange(field="recipe.stack.cross_entropy", value=least, question=replace(asked, recipe=recipe))]
 
 
 def _multiples(factor: float) -> list[int]:
@@ -119,9 +119,9 @@ def _multiples(factor: float) -> list[int]:
     return [*enough, *(times for times in reversed(every) if times < enough[0])]
 
 
-def _splits(asked: Question, resolved: Resolved, axis: str, factor: float) -> Ladder:
+def _splits(asked: Question, resolved: ResolvedQuestion, axis: str, factor: float) -> Ladder:
     """Multiples of one axis with as many fewer replicas, which experts alone share."""
-    if axis == "expert" and not resolved.job.model.num_experts:
+    if axis == "expert" and not resolved.workload.model.num_experts:
         return
     degree, data = getattr(asked.layout, axis), asked.layout.data
     for times in _multiples(factor):
@@ -131,9 +131,9 @@ def _splits(asked: Question, resolved: Resolved, axis: str, factor: float) -> La
             yield _of_layout(asked, axis, degree * times, data // times)
 
 
-def _zero_stages(asked: Question, resolved: Resolved) -> Ladder:
+def _zero_stages(asked: Question, resolved: ResolvedQuestion) -> Ladder:
     now = filled(resolved.question.layout.zero_stage)
-    more = [stage for stage in sorted(resolved.job.stack.zero_stages) if stage > now]
+    more = [stage for stage in sorted(resolved.workload.stack.zero_stages) if stage > now]
     return [_of_layout(asked, "zero_stage", stage, asked.layout.data) for stage in more]
 
 
@@ -141,11 +141,11 @@ def _offloads(asked: Question) -> Ladder:
     return [_of_layout(asked, "offload", more, asked.layout.data) for more in OFFLOADS[asked.layout.offload]]
 
 
-def _narrower_moments(asked: Question, resolved: Resolved) -> Ladder:
+def _narrower_moments(asked: Question, resolved: ResolvedQuestion) -> Ladder:
     recipe = asked.recipe
     if recipe.optimizer != "adamw" or recipe.moment_dtype is not None:
         return []
-    if "bf16" in resolved.job.stack.moment_dtypes:
+    if "bf16" in resolved.workload.stack.moment_dtypes:
         return [_of_recipe(asked, "moment_dtype", "bf16")]
     return [_of_recipe(asked, "optimizer", "adamw-8bit")]
 
@@ -155,7 +155,7 @@ def _more_gpus(asked: Question, factor: float) -> Ladder:
         gpus, data = asked.cluster.gpus * times, asked.layout.data and asked.layout.data * times
         also = () if data is None else (f"layout.data={data}",)
         changed = replace(asked, cluster=replace(asked.cluster, gpus=gpus), layout=replace(asked.layout, data=data))
-        yield Trial(field="cluster.gpus", value=str(gpus), also=also, question=changed)
+        yield CandidateChange(field="cluster.gpus", value=str(gpus), also=also, question=changed)
 
 
 MOST_TRIES = 16
@@ -175,10 +175,10 @@ LEAST_SAVING = 0.01
 
 
 @dataclass(slots=True)
-class Tried:
+class ChangeResult:
     """One question, its fullest GPU and what is needed to tell its step."""
 
-    resolved: Resolved
+    resolved: ResolvedQuestion
     stages: list[LoadedStage]
     memory: Memory
     """What they hold."""
@@ -196,18 +196,18 @@ class Tried:
     @property
     def token_seconds(self) -> float:
         """Seconds of one step over its tokens: a batch that is left to its default follows the layout."""
-        job, degrees, layout = self.resolved.job, self.resolved.degrees, self.resolved.question.layout
-        tokens = filled(job.recipe.global_batch) * job.recipe.sequence_length
-        return total_seconds(slowest_step(job, degrees, layout, self.stages)) / tokens
+        workload, degrees, layout = self.resolved.workload, self.resolved.degrees, self.resolved.question.layout
+        tokens = filled(workload.recipe.global_batch) * workload.recipe.sequence_length
+        return total_seconds(slowest_step(workload, degrees, layout, self.stages)) / tokens
 
 
 @dataclass(slots=True)
-class Climb:
+class LadderSearch:
     """A ladder on the way up."""
 
-    left: Iterator[Trial]
+    left: Iterator[CandidateChange]
     """Values that are not tried yet."""
-    tried: list[tuple[Trial, Tried]] = field(default_factory=list)
+    tried: list[tuple[CandidateChange, ChangeResult]] = field(default_factory=list)
     """Those that broke no rule."""
     is_enough: bool = False
     """Whether the last one made the job fit."""
@@ -238,7 +238,7 @@ def advised(memory: Memory, asked: Question, goes_on: Callable[[], bool] = _alwa
     if verdict_of(memory.oom_probability_fraction) == "fits":
         return memory
     changes = ranked_changes(asked, memory.biggest_line, goes_on)
-    return replace(memory, changes=changes, suggestions=tuple(map(in_words, changes)))
+    return replace(memory, changes=changes, suggestions=tuple(map(describe_change, changes)))
 
 
 def ranked_changes(asked: Question, biggest: str, goes_on: Callable[[], bool] = _always) -> tuple[Change, ...]:
@@ -256,9 +256,9 @@ def ranked_changes(asked: Question, biggest: str, goes_on: Callable[[], bool] = 
     return tuple(sorted(found, key=lambda change: (VERDICTS.index(change.verdict), _cost(change)))[:MOST_CHANGES])
 
 
-def _climbed(ladders: Iterable[Ladder], most: int, goes_on: Callable[[], bool]) -> list[Climb]:
+def _climbed(ladders: Iterable[Ladder], most: int, goes_on: Callable[[], bool]) -> list[LadderSearch]:
     """The values of each ladder that break no rule, up to the first that is enough, a value of each ladder in turn."""
-    climbs = [Climb(iter(ladder)) for ladder in ladders]
+    climbs = [LadderSearch(iter(ladder)) for ladder in ladders]
     going = climbs
     while going and most > 0:
         for climb in going[:most]:
@@ -270,7 +270,7 @@ def _climbed(ladders: Iterable[Ladder], most: int, goes_on: Callable[[], bool]) 
     return climbs
 
 
-def _told(climb: Climb, before_bytes: float, before_seconds: float) -> Iterator[Change]:
+def _told(climb: LadderSearch, before_bytes: float, before_seconds: float) -> Iterator[Change]:
     """The change that a ladder comes to: the first value that is enough, or else the one that saves most."""
     worthwhile = [
         (trial, tried)
@@ -296,13 +296,13 @@ def _cost(change: Change) -> float:
     return change.slower_fraction if change.verdict == "fits" else change.device_peak_bytes
 
 
-def _tried(question: Question) -> Tried:
+def _tried(question: Question) -> ChangeResult:
     found = resolve(question)
-    stages = stages_of(found.job, found.degrees, found.question.layout)
-    return Tried(found, stages, fullest_of(found, stages, loads_of(found, stages)).memory)
+    stages = stages_of(found.workload, found.degrees, found.question.layout)
+    return ChangeResult(found, stages, peak_stage_of(found, stages, loads_of(found, stages)).memory)
 
 
-def in_words(change: Change) -> str:
+def describe_change(change: Change) -> str:
     """A change as a person reads it.
 
     >>> wider = Change(
@@ -310,7 +310,7 @@ def in_words(change: Change) -> str:
     ...     verdict="fits", slower_fraction=0.3,
     ... )
 
-    >>> in_words(wider)
+    >>> describe_change(wider)
     'tensor 4 with data 2: saves 1 GiB, 30 % slower, fits'
     """
     percent = round(100 * change.slower_fraction)

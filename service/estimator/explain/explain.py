@@ -24,22 +24,24 @@ from service.estimator.model.parameters import parameter_counts
 from service.estimator.parallelism.pipeline import bubble_micro_batches
 from service.estimator.parallelism.stages import rank_parameters, stage_total
 from service.estimator.question import Method, Question, Recipe, filled
-from service.estimator.resolve import Resolved, resolve
-from service.estimator.run.run import fullest_in, tokens_per_s_per_gpu, utilisation_fraction
+from service.estimator.resolve import ResolvedQuestion, resolve
+from service.estimator.run.run import peak_stage_in, tokens_per_s_per_gpu, utilisation_fraction
 from service.estimator.run.stages import LoadedStage, stages_of, total_seconds
 from service.estimator.software.precision import highest_peak_flop_per_s
 from service.estimator.time.collectives import transfer_seconds
 from service.estimator.time.communication import offloaded_activation_seconds
 from service.estimator.time.kernels import attention_seconds, op_seconds, product_seconds, rates_of, stack_scale
-from service.estimator.time.links import wires_of
+from service.estimator.time.links import interconnect_of
 from service.estimator.time.optimizer import accumulation_seconds, optimizer_seconds
 from service.estimator.time.step import host_seconds, loss_seconds, other_seconds, pressure_fraction, straggler_seconds
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 
-def parameter_explanations(resolved: Resolved, stages: list[LoadedStage], parameters: Parameters) -> list[Explanation]:
+def parameter_explanations(
+    resolved: ResolvedQuestion, stages: list[LoadedStage], parameters: Parameters
+) -> list[Explanation]:
     """Explanations of every count of the model and of its stages."""
-    model, active = resolved.job.model, parameters.active_by_definition
+    model, active = resolved.workload.model, parameters.active_by_definition
     table: Inputs = {"vocab_size": model.vocab_size, "embedding_width": model.embedding_width}
     experts: Inputs = {
         "total": parameters.total,
@@ -56,7 +58,7 @@ def parameter_explanations(resolved: Resolved, stages: list[LoadedStage], parame
     shared: Inputs = {"shared_expert_intermediate_size": model.shared_expert_intermediate_size}
     depths: Inputs = {"depths": model.num_nextn_predict_layers, "own": parameters.multi_token_prediction}
     with_depths = parameters.total_with_multi_token_prediction
-    method = _method(resolved.job.method)
+    method = _method(resolved.workload.method)
     rows: tuple[tuple[str, int, Inputs], ...] = (
         ("total", parameters.total, _parts(resolved)),
         ("trained", parameters.trained, method),
@@ -88,8 +90,8 @@ def _method(method: Method) -> Inputs:
     }
 
 
-def _parts(resolved: Resolved) -> Inputs:
-    ledger = resolved.job.ledger
+def _parts(resolved: ResolvedQuestion) -> Inputs:
+    ledger = resolved.workload.ledger
     layers = enumerate(zip(ledger.kind_counts(), ledger.kinds, strict=True))
     return {
         "embedding": _parameters_of(ledger.embedding),
@@ -115,20 +117,24 @@ def _stages(stages: list[LoadedStage], parameters: Parameters) -> list[Explanati
 def explanations(question: Question, estimate: Estimate) -> tuple[Explanation, ...]:
     """Every explained number of an answer."""
     resolved = resolve(question)
-    stages, fullest = stages_of(resolved.job, resolved.degrees, resolved.question.layout), fullest_in(resolved)
+    stages, fullest = stages_of(resolved.workload, resolved.degrees, resolved.question.layout), peak_stage_in(resolved)
     return (
         *parameter_explanations(resolved, stages, estimate.parameters),
         *memory_explanations(fullest.resolved, fullest.stages, estimate.memory),
-        *_flop(resolved.job, estimate),
-        *_step(resolved.job, estimate),
+        *_flop(resolved.workload, estimate),
+        *_step(resolved.workload, estimate),
         *totals_explanations(resolved, estimate),
         *stage_explanations(resolved, estimate),
     )
 
 
-def _flop(job: Job, estimate: Estimate) -> list[Explanation]:
+def _flop(workload: Workload, estimate: Estimate) -> list[Explanation]:
     flop, recipe, active = estimate.flop, estimate.resolved.recipe, estimate.parameters.active
-    batch, length, one = filled(recipe.global_batch), recipe.sequence_length, sequence_flop(job.ledger, job.recompute)
+    batch, length, one = (
+        filled(recipe.global_batch),
+        recipe.sequence_length,
+        sequence_flop(workload.ledger, workload.recompute),
+    )
     every, tokens, packed = flop.conventions, trained_tokens(recipe), _documents(recipe)
     masked: Inputs = {"forward": one.causal, "backward": one.backward, "tokens": tokens}
     unmasked: Inputs = {"forward": one.full, "backward": one.full_backward, "tokens": tokens}
@@ -136,7 +142,9 @@ def _flop(job: Job, estimate: Estimate) -> list[Explanation]:
     said = [
         explained("flop.per_token_flop", flop.per_token_flop, per_token_flop, masked),
         explained("flop.per_step_tokens", flop.per_step_tokens, step_tokens, {**packed, "global_batch": batch}),
-        explained("flop.forward_per_step_flop", flop.forward_per_step_flop, forward_flop, _forward_parts(job, batch)),
+        explained(
+            "flop.forward_per_step_flop", flop.forward_per_step_flop, forward_flop, _forward_parts(workload, batch)
+        ),
         applied("flop.backward_per_step_flop", step_flop, flop_of_sequence=one.backward, global_batch=batch),
         applied("flop.per_step_flop", step_flop, flop_of_sequence=one.training, global_batch=batch),
         explained("flop.recompute_per_step_flop", flop.recompute_per_step_flop, recompute_flop, again),
@@ -179,14 +187,16 @@ def _documents(recipe: Recipe) -> Inputs:
     }
 
 
-def _forward_parts(job: Job, batch: int) -> Inputs:
+def _forward_parts(workload: Workload, batch: int) -> Inputs:
     """Forward FLOP of one sequence by part of the model; they sum to the whole."""
-    layers = {f"layer_kind_{kind}": n * forward_flop(ops) for kind, (n, ops) in enumerate(job.ledger.layer_groups())}
+    layers = {
+        f"layer_kind_{kind}": n * forward_flop(ops) for kind, (n, ops) in enumerate(workload.ledger.layer_groups())
+    }
     return {
-        "embedding": forward_flop(job.ledger.embedding),
+        "embedding": forward_flop(workload.ledger.embedding),
         **layers,
-        "depths": job.ledger.depths * forward_flop(job.ledger.depth),
-        "head": forward_flop(job.ledger.head),
+        "depths": workload.ledger.depths * forward_flop(workload.ledger.depth),
+        "head": forward_flop(workload.ledger.head),
         "global_batch": batch,
     }
 
@@ -215,18 +225,18 @@ _PARTS: dict[str, Callable[..., Any]] = {
 """The formula that each part of a step comes from."""
 
 
-def _step(job: Job, estimate: Estimate) -> list[Explanation]:
+def _step(workload: Workload, estimate: Estimate) -> list[Explanation]:
     step, gpus = estimate.step, estimate.resolved.cluster.gpus
     seconds, peak = step.step_seconds.value, step.peak_flop_per_s
     parts: Inputs = {part.kind: part.seconds for part in step.parts}
-    counted = _counted(job, estimate)
+    counted = _counted(workload, estimate)
     utilised = (
         ("step.mfu_fraction.value", estimate.flop.per_step_flop),
         ("step.hfu_fraction.value", estimate.flop.hardware_per_step_flop),
     )
     return [
         explained("step.step_seconds.value", seconds, total_seconds, parts),
-        explained("step.peak_flop_per_s", peak, highest_peak_flop_per_s, {"gpu": job.gpu.slug}),
+        explained("step.peak_flop_per_s", peak, highest_peak_flop_per_s, {"gpu": workload.gpu.slug}),
         applied(
             "step.tokens_per_s_per_gpu.value",
             tokens_per_s_per_gpu,
@@ -245,10 +255,10 @@ def _step(job: Job, estimate: Estimate) -> list[Explanation]:
     ]
 
 
-def _counted(job: Job, estimate: Estimate) -> Inputs:
+def _counted(workload: Workload, estimate: Estimate) -> Inputs:
     """What the parts of a step are computed from."""
     recipe, gpus = estimate.resolved.recipe, estimate.resolved.cluster.gpus
-    rates, wires = rates_of(job), wires_of(job.cluster, job.gpu, job.constants.network_scale)
+    rates, wires = rates_of(workload), interconnect_of(workload.cluster, workload.gpu, workload.constants.network_scale)
     return {
         "micro_batch": recipe.micro_batch,
         "global_batch": recipe.global_batch,
@@ -260,6 +270,6 @@ def _counted(job: Job, estimate: Estimate) -> Inputs:
         "network_bytes_per_s": wires.network_bytes_per_s,
         "link_curves": wires.link.source,
         "launch_seconds": LAUNCH_SECONDS,
-        "stack_scale": stack_scale(job),
-        "own_scale": measured_scale(job.cluster.measured_steps, job.calibrated_steps),
+        "stack_scale": stack_scale(workload),
+        "own_scale": measured_scale(workload.cluster.measured_steps, workload.calibrated_steps),
     }

@@ -32,17 +32,17 @@ from service.estimator.memory.memory import (
     left_bytes,
     live_bytes,
     mask_bytes,
+    persistent_buffer_bytes,
     received_bytes,
     stage_bytes,
-    standing_bytes,
 )
-from service.estimator.memory.rank_load import StageLoad, placeholder_bytes
+from service.estimator.memory.rank_load import RankLoad, placeholder_bytes
 from service.estimator.memory.states import (
     REDUCTION_BYTES,
     Sharded,
+    all_gathered_weights,
     bucket_bytes,
     checkpoint_bytes,
-    gathered_weights,
     sharded_bytes,
     sharded_lines,
     undivided_share,
@@ -53,19 +53,19 @@ from service.estimator.parallelism.data import expert_shards, shards
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.parallelism.stages import handed_stream_bytes, sequence_stream_bytes
 from service.estimator.question import filled
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.stages import LoadedStage
 from service.estimator.software.stacks import version_of
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 Told = tuple[Callable[..., Any], Inputs]
 """The formula of a line, and what it read."""
 
 
-def memory_explanations(resolved: Resolved, stages: list[LoadedStage], memory: Memory) -> list[Explanation]:
+def memory_explanations(resolved: ResolvedQuestion, stages: list[LoadedStage], memory: Memory) -> list[Explanation]:
     """Explanations of every line of every stage, and of the peaks."""
-    job, degrees, layout = resolved.job, resolved.degrees, resolved.question.layout
-    every = [stage_bytes(job, degrees, one.stage, one.load, layout) for one in stages]
+    workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
+    every = [stage_bytes(workload, degrees, one.stage, one.load, layout) for one in stages]
     said: list[Explanation] = []
     for position, (one, held) in enumerate(zip(stages, every, strict=True)):
         said += _stage(resolved, one, held, memory.stages[position], f"memory.stages[{position}]")
@@ -73,7 +73,7 @@ def memory_explanations(resolved: Resolved, stages: list[LoadedStage], memory: M
 
 
 def _stage(
-    resolved: Resolved, one: LoadedStage, held: StageBytes, told: StageMemory, place: str
+    resolved: ResolvedQuestion, one: LoadedStage, held: StageBytes, told: StageMemory, place: str
 ) -> Iterator[Explanation]:
     for index, line in enumerate(told.lines):
         formula, inputs = _told(resolved, one, line.kind)
@@ -90,14 +90,14 @@ def _stage(
     yield explained(f"{place}.idle_bytes", told.idle_bytes, stage_bytes, idle)
 
 
-def _told(resolved: Resolved, one: LoadedStage, kind: str) -> Told:
+def _told(resolved: ResolvedQuestion, one: LoadedStage, kind: str) -> Told:
     """The formula of a line and what it read: one for all that the data group may shard, one for each other."""
-    line = sharded_lines(resolved.job, one.load).get(kind)
+    line = sharded_lines(resolved.workload, one.load).get(kind)
     return _FORMULAS[kind](resolved, one) if line is None else _spread(resolved, one, line)
 
 
-def _spread(resolved: Resolved, one: LoadedStage, line: Sharded) -> Told:
-    job, degrees = resolved.job, resolved.degrees
+def _spread(resolved: ResolvedQuestion, one: LoadedStage, line: Sharded) -> Told:
+    workload, degrees = resolved.workload, resolved.degrees
     inputs: Inputs = {
         "dense": float(line.dense),
         "dense_shards": float(shards(degrees, line.kind)),
@@ -105,13 +105,13 @@ def _spread(resolved: Resolved, one: LoadedStage, line: Sharded) -> Told:
         "expert_shards": float(expert_shards(degrees, line.kind)),
         "bytes_each": line.each_bytes,
     }
-    undivided = float(undivided_share(job, degrees, one.load))
+    undivided = float(undivided_share(workload, degrees, one.load))
     return sharded_bytes, {**inputs, "undivided": undivided} if undivided else inputs
 
 
-def _gathered(resolved: Resolved, one: LoadedStage) -> Told:
-    load: StageLoad = one.load
-    return gathered_weights, {
+def _gathered(resolved: ResolvedQuestion, one: LoadedStage) -> Told:
+    load: RankLoad = one.load
+    return all_gathered_weights, {
         "every_weight": float(load.held.dense + load.held.expert),
         "largest_layer": float(load.largest_layer),
         "gathered_ends": float(load.gathered_ends),
@@ -119,54 +119,54 @@ def _gathered(resolved: Resolved, one: LoadedStage) -> Told:
         "largest_trained_layer": float(load.largest_trained_layer),
         "largest_trained_end": float(load.largest_trained_end),
         "embedding_table": float(load.embedding_table),
-        "weight_bytes": resolved.job.state.gathered_bytes,
+        "weight_bytes": resolved.workload.state.gathered_bytes,
         "reduction_bytes": REDUCTION_BYTES,
         "zero_stage": float(resolved.degrees.zero_stage),
         "reshard_after_forward": float(resolved.degrees.reshard_after_forward),
     }
 
 
-def _buckets(resolved: Resolved, one: LoadedStage) -> Told:
+def _buckets(resolved: ResolvedQuestion, one: LoadedStage) -> Told:
     return bucket_bytes, {
         "trained_weights": float(one.load.held.dense_trained + one.load.held.expert_trained),
         "largest_table": float(one.load.largest_table),
-        "bucket_numbers": float(resolved.job.stack.bucket_numbers),
-        "bytes_each": resolved.job.state.gradient_bytes,
+        "bucket_numbers": float(resolved.workload.stack.bucket_numbers),
+        "bytes_each": resolved.workload.state.gradient_bytes,
         "zero_stage": float(resolved.degrees.zero_stage),
         "data": float(resolved.degrees.data),
     }
 
 
-def _exchanged(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+def _exchanged(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
     return exchanged_bytes, {
-        "key_value_bytes": float(key_value_bytes(resolved.job, resolved.degrees)),
+        "key_value_bytes": float(key_value_bytes(resolved.workload, resolved.degrees)),
         "context": float(resolved.degrees.context),
         "context_method": resolved.question.layout.context_method,
     }
 
 
-def _mask(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+def _mask(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
     return mask_bytes, {
-        "sequence_length": resolved.job.recipe.sequence_length,
+        "sequence_length": resolved.workload.recipe.sequence_length,
         "micro_batch": float(resolved.degrees.micro_batch),
         "context": float(resolved.degrees.context),
     }
 
 
-def _kept_by_operation(resolved: Resolved) -> Inputs:
+def _kept_by_operation(resolved: ResolvedQuestion) -> Inputs:
     """Bytes that each operation of one layer keeps of one micro-batch on one rank, by kind of layer."""
-    job, degrees = resolved.job, resolved.degrees
-    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    workload, degrees = resolved.workload, resolved.degrees
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     scale = degrees.micro_batch / degrees.context
     return {
-        f"layer_kind_{kind}.{op.name}": float(kept_bytes((op,), job.recompute, split) * scale)
-        for kind, ops in enumerate(job.ledger.kinds)
+        f"layer_kind_{kind}.{op.name}": float(kept_bytes((op,), workload.recompute, split) * scale)
+        for kind, ops in enumerate(workload.ledger.kinds)
         for op in ops
         if op.saved
     }
 
 
-def _activations(resolved: Resolved, one: LoadedStage) -> Told:
+def _activations(resolved: ResolvedQuestion, one: LoadedStage) -> Told:
     layout = resolved.question.layout
     schedule: ScheduleName = filled(layout.schedule)
     flying = in_flight(schedule, resolved.degrees, one.stage.index, len(one.stage.chunk_counts))
@@ -178,34 +178,34 @@ def _activations(resolved: Resolved, one: LoadedStage) -> Told:
         "recomputing_bytes": float(one.load.recomputed_bytes),
         "micro_batch": float(resolved.degrees.micro_batch),
         "context": float(resolved.degrees.context),
-        "recompute": resolved.job.recompute.granularity,
+        "recompute": resolved.workload.recompute.granularity,
         "offload": layout.offload,
     }
 
 
-def _logits(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
-    job, degrees = resolved.job, resolved.degrees
+def _logits(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+    workload, degrees = resolved.workload, resolved.degrees
     return logits_bytes, {
-        "losses": 1 + job.ledger.depths,
-        "tokens": job.recipe.sequence_length * float(degrees.micro_batch) / float(degrees.context),
-        "padded_vocabulary": float(padded_vocabulary(job.model, job.vocabulary_multiple, degrees.tensor)),
+        "losses": 1 + workload.ledger.depths,
+        "tokens": workload.recipe.sequence_length * float(degrees.micro_batch) / float(degrees.context),
+        "padded_vocabulary": float(padded_vocabulary(workload.model, workload.vocabulary_multiple, degrees.tensor)),
         "tensor": float(degrees.tensor),
-        "logit_bytes": job.cross_entropy.logit_bytes(job.precision.element_bytes),
-        "cross_entropy": job.software.cross_entropy,
+        "logit_bytes": workload.cross_entropy.logit_bytes(workload.precision.element_bytes),
+        "cross_entropy": workload.software.cross_entropy,
     }
 
 
-def _workspace(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
-    software = resolved.job.software
-    return standing_bytes, {
-        "architecture": resolved.job.gpu.architecture,
+def _workspace(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+    software = resolved.workload.software
+    return persistent_buffer_bytes, {
+        "architecture": resolved.workload.gpu.architecture,
         "implementation": software.implementation,
         "deterministic": software.deterministic,
     }
 
 
-def _placeholders(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
-    software = resolved.job.software
+def _placeholders(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+    software = resolved.workload.software
     return placeholder_bytes, {
         "transformer_engine": version_of(software, "transformer_engine"),
         "megatron_core": version_of(software, "megatron_core"),
@@ -213,26 +213,26 @@ def _placeholders(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001
     }
 
 
-def _stream(resolved: Resolved) -> Inputs:
-    return {"stream_bytes": float(sequence_stream_bytes(resolved.job, resolved.degrees))}
+def _stream(resolved: ResolvedQuestion) -> Inputs:
+    return {"stream_bytes": float(sequence_stream_bytes(resolved.workload, resolved.degrees))}
 
 
-def _received(resolved: Resolved, one: LoadedStage) -> Told:
+def _received(resolved: ResolvedQuestion, one: LoadedStage) -> Told:
     return received_bytes, {"stage": float(one.stage.index), **_stream(resolved)}
 
 
-def _left(resolved: Resolved, one: LoadedStage) -> Told:
+def _left(resolved: ResolvedQuestion, one: LoadedStage) -> Told:
     return left_bytes, {"chunks": len(one.stage.chunk_counts), **_stream(resolved)}
 
 
-def _layer_buffers(resolved: Resolved, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+def _layer_buffers(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
     return layer_buffer_bytes, {
-        "stream_bytes": float(handed_stream_bytes(resolved.job, resolved.degrees)),
-        "gradient_bytes": float(lasting_gradient_bytes(resolved.job, resolved.degrees)),
+        "stream_bytes": float(handed_stream_bytes(resolved.workload, resolved.degrees)),
+        "gradient_bytes": float(lasting_gradient_bytes(resolved.workload, resolved.degrees)),
     }
 
 
-_FORMULAS: dict[str, Callable[[Resolved, LoadedStage], Told]] = {
+_FORMULAS: dict[str, Callable[[ResolvedQuestion, LoadedStage], Told]] = {
     "gathered_weights": _gathered,
     "reduced_gradients": _gathered,
     "gradient_buckets": _buckets,
@@ -250,34 +250,34 @@ _FORMULAS: dict[str, Callable[[Resolved, LoadedStage], Told]] = {
 """The formula of each line that the data group does not shard."""
 
 
-def _written(job: Job) -> Inputs:
+def _written(workload: Workload) -> Inputs:
     """What a checkpoint is made of."""
-    groups = ((times, weight) for times, ops in job.ledger.groups() for op in ops for weight in op.weights)
+    groups = ((times, weight) for times, ops in workload.ledger.groups() for op in ops for weight in op.weights)
     return {
         "trained_parameters": sum(times * one.parameters for times, one in groups if one.trained and not one.tied),
-        "weight_bytes": job.state.weight_bytes,
-        "master_bytes": job.state.master_bytes,
-        "optimizer": job.recipe.optimizer,
+        "weight_bytes": workload.state.weight_bytes,
+        "master_bytes": workload.state.master_bytes,
+        "optimizer": workload.recipe.optimizer,
     }
 
 
-def _peaks(resolved: Resolved, memory: Memory, held_bytes: float) -> list[Explanation]:
+def _peaks(resolved: ResolvedQuestion, memory: Memory, held_bytes: float) -> list[Explanation]:
     lines: Inputs = {line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines}
     allocated, reserved, device = memory.allocated_peak_bytes, memory.reserved_peak_bytes, memory.device_peak_bytes
     exceeding: Inputs = {"device_bytes": device.value, "high_bytes": device.high, "usable_bytes": memory.usable_bytes}
     communicating: Inputs = {
         "reserved_bytes": reserved.value,
-        "context_and_communicator_bytes": beside_allocator(resolved.job)[1],
-        "gpus": resolved.job.cluster.gpus,
+        "context_and_communicator_bytes": beside_allocator(resolved.workload)[1],
+        "gpus": resolved.workload.cluster.gpus,
     }
-    job = resolved.job
+    workload = resolved.workload
     holding: Inputs = {
         "allocated_bytes": allocated.value,
-        "share": reserved_shares(job)[1],
-        "room_bytes": allocator_room_bytes(job),
+        "share": reserved_shares(workload)[1],
+        "room_bytes": allocator_room_bytes(workload),
         "held_bytes": held_bytes,
     }
-    gpu: Inputs = {"gpu": resolved.job.gpu.slug}
+    gpu: Inputs = {"gpu": resolved.workload.gpu.slug}
     left: Inputs = {"usable_bytes": memory.usable_bytes, "device_bytes": device.value}
     away: Inputs = {"offload": resolved.question.layout.offload}
     probability = memory.oom_probability_fraction
@@ -289,5 +289,5 @@ def _peaks(resolved: Resolved, memory: Memory, held_bytes: float) -> list[Explan
         explained("memory.usable_bytes", memory.usable_bytes, usable_bytes, gpu),
         explained("memory.headroom_bytes", memory.headroom_bytes, headroom_bytes, left),
         explained("memory.host_bytes", memory.host_bytes, sharded_bytes, away),
-        explained("memory.checkpoint_bytes", memory.checkpoint_bytes, checkpoint_bytes, _written(job)),
+        explained("memory.checkpoint_bytes", memory.checkpoint_bytes, checkpoint_bytes, _written(workload)),
     ]

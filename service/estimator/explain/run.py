@@ -7,20 +7,20 @@ from service.estimator.explain.explanation import Explanation, Inputs, applied, 
 from service.estimator.model.documents import step_tokens, trained_tokens
 from service.estimator.model.flop import run_flop, sequence_flop
 from service.estimator.question import Recipe, RunStage, filled
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.cost import charges_of, sum_usd
 from service.estimator.run.energy import carbon_kg_co2e, energy_kwh, gpu_watts
 from service.estimator.run.goodput import goodput_fraction, interruption_seconds, lost_days
-from service.estimator.run.run import stretch_seconds
+from service.estimator.run.run import phase_seconds
 from service.estimator.run.totals import (
     INTERVALS,
-    Losses,
+    LostShares,
     checkpointing_of,
     interruption_inputs,
-    losses_of,
+    lost_shares_of,
     power_of,
     stall_seconds,
-    used_of,
+    usage_of,
     written_bytes,
 )
 from service.estimator.schedule import (
@@ -31,8 +31,8 @@ from service.estimator.schedule import (
     run_days,
     spare_gpu_hours,
     spare_gpus,
-    steps_in_turn,
     steps_of,
+    steps_of_phases,
 )
 from service.estimator.time.kernels import limited_watts
 
@@ -53,7 +53,7 @@ def steps_explanation(recipe: Recipe, totals: Totals) -> Explanation:
     """The explanation of the steps of a run."""
     if totals.stages:
         inputs: Inputs = {f"stage_{one.stage}_steps": one.steps for one in totals.stages}
-        return explained("totals.steps", totals.steps, steps_in_turn, inputs)
+        return explained("totals.steps", totals.steps, steps_of_phases, inputs)
     return applied(
         "totals.steps",
         steps_of,
@@ -91,7 +91,7 @@ def mean_step_seconds(totals: Totals, step: Step) -> float:
     return sum(one.steps * one.step_seconds.value for one in totals.stages) / totals.steps
 
 
-def stage_explanations(resolved: Resolved, estimate: Estimate) -> list[Explanation]:
+def stage_explanations(resolved: ResolvedQuestion, estimate: Estimate) -> list[Explanation]:
     """Explanations of each stage of a run. None where batch and length never change."""
     totals, recipe = estimate.totals, resolved.question.recipe
     if totals is None or not totals.stages:
@@ -114,7 +114,9 @@ def _last(recipe: Recipe) -> RunStage:
     )
 
 
-def _stage(told: RunStageTotals, stage: RunStage, first: Resolved, before: float, goodput: float) -> list[Explanation]:
+def _stage(
+    told: RunStageTotals, stage: RunStage, first: ResolvedQuestion, before: float, goodput: float
+) -> list[Explanation]:
     path, gpus = f"totals.stages[{told.stage}]", first.question.cluster.gpus
     tokens = trained_tokens(replace(first.question.recipe, sequence_length=filled(stage.sequence_length)))
     batches: Inputs = {
@@ -125,14 +127,14 @@ def _stage(told: RunStageTotals, stage: RunStage, first: Resolved, before: float
         "batch_increment": stage.batch_increment,
         "tokens": tokens,
     }
-    one = sequence_flop(first.job.ledger, first.job.recompute)
+    one = sequence_flop(first.workload.ledger, first.workload.recompute)
     counted: Inputs = {"flop_of_sequence": one.training, **batches}
     seconds = told.step_seconds.value
     return [
-        explained(f"{path}.steps", told.steps, steps_in_turn, batches),
+        explained(f"{path}.steps", told.steps, steps_of_phases, batches),
         explained(f"{path}.tokens", told.tokens, step_tokens, {**batches, "steps": told.steps}),
         explained(f"{path}.total_flop", told.total_flop, run_flop, counted),
-        explained(f"{path}.step_seconds.value", seconds, stretch_seconds, {**batches, "steps": told.steps}),
+        explained(f"{path}.step_seconds.value", seconds, phase_seconds, {**batches, "steps": told.steps}),
         applied(
             f"{path}.gpu_hours.value",
             gpu_hours,
@@ -144,11 +146,11 @@ def _stage(told: RunStageTotals, stage: RunStage, first: Resolved, before: float
     ]
 
 
-def totals_explanations(resolved: Resolved, estimate: Estimate) -> list[Explanation]:
+def totals_explanations(resolved: ResolvedQuestion, estimate: Estimate) -> list[Explanation]:
     """Every explained number of the totals. None without totals."""
     if estimate.totals is None:
         return []
-    losses = losses_of(resolved, mean_step_seconds(estimate.totals, estimate.step))
+    losses = lost_shares_of(resolved, mean_step_seconds(estimate.totals, estimate.step))
     return [
         *_time(estimate, estimate.totals),
         applied(
@@ -194,11 +196,11 @@ def _time(estimate: Estimate, totals: Totals) -> list[Explanation]:
     ]
 
 
-def _goodput(resolved: Resolved, estimate: Estimate, losses: Losses) -> list[Explanation]:
-    totals, told = estimate.totals, checkpointing_of(resolved.job)
+def _goodput(resolved: ResolvedQuestion, estimate: Estimate, losses: LostShares) -> list[Explanation]:
+    totals, told = estimate.totals, checkpointing_of(resolved.workload)
     if totals is None:
         return []
-    path, one, found = "totals.goodput", resolved.job, totals.goodput
+    path, one, found = "totals.goodput", resolved.workload, totals.goodput
     stalls: Inputs = {
         "stall_seconds": told.stall_seconds,
         "write_bytes_per_s": told.write_bytes_per_s,
@@ -232,10 +234,10 @@ def _goodput(resolved: Resolved, estimate: Estimate, losses: Losses) -> list[Exp
     ]
 
 
-def _cost(resolved: Resolved, totals: Totals, losses: Losses) -> list[Explanation]:
+def _cost(resolved: ResolvedQuestion, totals: Totals, losses: LostShares) -> list[Explanation]:
     if totals.cost is None or totals.cost_usd is None:
         return []
-    charges = charges_of(resolved, used_of(resolved, totals.gpu_hours, losses, power_of(resolved)))
+    charges = charges_of(resolved, usage_of(resolved, totals.gpu_hours, losses, power_of(resolved)))
     lines: Inputs = {line.kind: line.usd.value for line in totals.cost}
     return [
         explained("totals.cost_usd.value", totals.cost_usd.value, sum_usd, lines),
@@ -251,13 +253,13 @@ def _cost(resolved: Resolved, totals: Totals, losses: Losses) -> list[Explanatio
     ]
 
 
-def _energy(resolved: Resolved, totals: Totals, losses: Losses) -> list[Explanation]:
+def _energy(resolved: ResolvedQuestion, totals: Totals, losses: LostShares) -> list[Explanation]:
     cluster = resolved.question.cluster
     waits = losses.restarts_fraction * losses.goodput_fraction
     hours, spare = totals.gpu_hours.value, spare_gpu_hours(totals.days.value, totals.spare_gpus)
     power: Inputs = {
-        "board_watts": resolved.job.gpu.board_watts,
-        "limit_watts": limited_watts(resolved.job),
+        "board_watts": resolved.workload.gpu.board_watts,
+        "limit_watts": limited_watts(resolved.workload),
         "host_power_fraction": filled(cluster.host_power_fraction),
         "pue": filled(cluster.pue),
     }

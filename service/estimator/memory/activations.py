@@ -12,7 +12,7 @@ from service.estimator.question import Recompute
 from service.estimator.software.implementations import CROSS_ENTROPIES
 from service.estimator.software.stacks import version_of
 from service.estimator.software.versions import at_least
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 KEEP_ALL = Recompute(granularity="none")
 """Nothing is computed again."""
@@ -106,14 +106,14 @@ def repeated_forwards(
     return recomputed_layers(rule, layers, chunks) / maximum(layers, 1)
 
 
-def trained_layers(job: Job, counts: tuple[Amount, ...]) -> Amount:
+def trained_layers(workload: Workload, counts: tuple[Amount, ...]) -> Amount:
     """Layers that the backward pass reaches: all but those with nothing trained in or before them.
 
     Formula:
         sum over the kinds of layer that have a backward pass of their layers
 
     Args:
-        job: the job
+        workload: the workload
         counts: layers of each kind [1]
 
     Returns:
@@ -122,12 +122,12 @@ def trained_layers(job: Job, counts: tuple[Amount, ...]) -> Amount:
     Source:
         definition; torch.utils.checkpoint keeps and repeats nothing without a gradient
 
-    >>> from service.estimator.samples import sample_job
-    >>> trained_layers(sample_job(), (32,))
+    >>> from service.estimator.samples import sample_workload
+    >>> trained_layers(sample_workload(), (32,))
     32
     """
     total: Amount = 0
-    for count, ops in zip(counts, job.ledger.kinds, strict=True):
+    for count, ops in zip(counts, workload.ledger.kinds, strict=True):
         total = total + (count if ops[0].in_trained_layer else 0)
     return total
 
@@ -144,7 +144,7 @@ class Activations:
     """What the largest layer keeps for each micro-batch."""
 
 
-def stage_activations(job: Job, degrees: Degrees, stage: Stage) -> Activations:
+def stage_activations(workload: Workload, degrees: Degrees, stage: Stage) -> Activations:
     """Activations that one rank keeps of one micro-batch, and those of the layers being computed again.
 
     Formula:
@@ -153,7 +153,7 @@ def stage_activations(job: Job, degrees: Degrees, stage: Stage) -> Activations:
         full: one residual stream for each group of layers; once, a group's activations beside the stream it starts from
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         stage: the stage
 
@@ -163,45 +163,45 @@ def stage_activations(job: Job, degrees: Degrees, stage: Stage) -> Activations:
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, table 2; Megatron-LM recompute-method uniform and block
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
-    >>> found = stage_activations(sample_job(), sample_degrees(), stage)
+    >>> found = stage_activations(sample_workload(), sample_degrees(), stage)
     >>> found.kept_bytes[0] == 32 * (17 * 2 * 8192 * 4096 + 4 * 32 * 8192), found.again_bytes
     (True, 0.0)
     """
-    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     scale = degrees.micro_batch / degrees.context
-    whole = [kept_bytes(ops, KEEP_ALL, split) * scale for ops in job.ledger.kinds]
-    if job.recompute.granularity == "full":
-        return _full_recompute(job, degrees, stage, whole)
-    if by_operation(job.recompute):
-        layer_bytes = [_kept_by_operation(job, ops, split) * scale for ops in job.ledger.kinds]
+    whole = [kept_bytes(ops, KEEP_ALL, split) * scale for ops in workload.ledger.kinds]
+    if workload.recompute.granularity == "full":
+        return _full_recompute(workload, degrees, stage, whole)
+    if by_operation(workload.recompute):
+        layer_bytes = [_kept_by_operation(workload, ops, split) * scale for ops in workload.ledger.kinds]
     else:
-        layer_bytes = [kept_bytes(ops, job.recompute, split) * scale for ops in job.ledger.kinds]
+        layer_bytes = [kept_bytes(ops, workload.recompute, split) * scale for ops in workload.ledger.kinds]
     kept = stage.each_chunk(lambda counts: _weighted(counts, layer_bytes))
     dropped = [before - after for before, after in zip(whole, layer_bytes, strict=True)]
     return Activations(kept, largest_kind_bytes(stage, dropped), largest_kind_bytes(stage, layer_bytes))
 
 
-def _kept_by_operation(job: Job, ops: Ops, split: tuple[Amount, ...]) -> Amount:
+def _kept_by_operation(workload: Workload, ops: Ops, split: tuple[Amount, ...]) -> Amount:
     """Bytes of one sequence that a layer keeps under recompute by operation: its input, products and attention."""
     if not ops[0].in_trained_layer:
         return 0.0
-    numbers = job.recipe.sequence_length * job.precision.element_bytes
-    kept: Amount = numbers * job.model.hidden_size / split[Split.SEQUENCE]
+    numbers = workload.recipe.sequence_length * workload.precision.element_bytes
+    kept: Amount = numbers * workload.model.hidden_size / split[Split.SEQUENCE]
     for op in ops:
         for weight in kept_matrices(op):
-            if not (job.implementation.drops_last_product and weight.matrices == ("down_proj",)):
+            if not (workload.implementation.drops_last_product and weight.matrices == ("down_proj",)):
                 divisor = split[Split.SEQUENCE if weight.matrices[0] in _OUTWARD else weight.split]
                 kept = kept + numbers * weight.columns / divisor
-        if op.kind == "attention" and _keeps_attention(job):
+        if op.kind == "attention" and _keeps_attention(workload):
             kept = kept + op.result_bytes / split[op.split]
     return kept
 
 
-def _keeps_attention(job: Job) -> bool:
-    version = version_of(job.software, "torchtitan")
-    return job.kernel != "cudnn" or at_least(version, CUDNN_KEPT_SINCE)
+def _keeps_attention(workload: Workload) -> bool:
+    version = version_of(workload.software, "torchtitan")
+    return workload.kernel != "cudnn" or at_least(version, CUDNN_KEPT_SINCE)
 
 
 CUDNN_KEPT_SINCE = "2025.12"
@@ -243,25 +243,25 @@ def largest_kind_bytes(stage: Stage, layer_bytes: list[Amount]) -> Amount:
     return reduce(maximum, [where(count > 0, one, 0.0) for count, one in pairs])
 
 
-def _full_recompute(job: Job, degrees: Degrees, stage: Stage, whole: list[Amount]) -> Activations:
+def _full_recompute(workload: Workload, degrees: Degrees, stage: Stage, whole: list[Amount]) -> Activations:
     """Kept and live bytes under full recompute; `whole` is what each kind of layer would keep."""
-    group = 1 if job.recompute.method == "block" else job.recompute.layers or 1
-    stream = handed_stream_bytes(job, degrees)
+    group = 1 if workload.recompute.method == "block" else workload.recompute.layers or 1
+    stream = handed_stream_bytes(workload, degrees)
 
     def chunk_bytes(counts: tuple[Amount, ...]) -> Amount:
-        layers = trained_layers(job, counts)
-        again = recomputed_layers(job.recompute, layers, 1)
+        layers = trained_layers(workload, counts)
+        again = recomputed_layers(workload.recompute, layers, 1)
         mean = _weighted(counts, whole) / maximum(layers, 1)
         return ceil_div(again, group) * stream + (layers - again) * mean
 
-    layers = trained_layers(job, stage.kind_counts)
+    layers = trained_layers(workload, stage.kind_counts)
     live = minimum(group, layers) * largest_kind_bytes(stage, whole) - stream
-    keeps_all = recomputed_layers(job.recompute, layers, degrees.virtual_pipeline) < layers
+    keeps_all = recomputed_layers(workload.recompute, layers, degrees.virtual_pipeline) < layers
     largest = where(keeps_all, largest_kind_bytes(stage, whole), stream)
     return Activations(stage.each_chunk(chunk_bytes), where(layers > 0, live, 0.0), where(layers > 0, largest, 0.0))
 
 
-def lasting_gradient_bytes(job: Job, degrees: Degrees) -> Amount:
+def lasting_gradient_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of one gradient that stay from when its operation runs backward to the optimizer step.
 
     Those of later micro-batches are added to the first ones' and go; those that ranks share are reduced and go.
@@ -270,7 +270,7 @@ def lasting_gradient_bytes(job: Job, degrees: Degrees) -> Amount:
         bytes of a gradient where a step has one micro-batch and nothing is sharded; else, or with buffers, 0
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
 
     Returns:
@@ -280,13 +280,13 @@ def lasting_gradient_bytes(job: Job, degrees: Degrees) -> Amount:
         torch AccumulateGrad (the first gradient of a parameter is taken as it is); live bytes counted by torch 2.13's
         profiler
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> lasting_gradient_bytes(sample_job(), sample_degrees())
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> lasting_gradient_bytes(sample_workload(), sample_degrees())
     0.0
     """
-    if job.stack.keeps_gradients:
+    if workload.stack.keeps_gradients:
         return 0.0
-    return where(both(degrees.zero_stage == 0, degrees.accumulation == 1), job.state.gradient_bytes, 0.0)
+    return where(both(degrees.zero_stage == 0, degrees.accumulation == 1), workload.state.gradient_bytes, 0.0)
 
 
 def trained_numbers(ops: Ops, split: tuple[Amount, ...]) -> Amount:
@@ -305,8 +305,8 @@ def trained_numbers(ops: Ops, split: tuple[Amount, ...]) -> Amount:
     Source:
         the ledger
 
-    >>> from service.estimator.samples import sample_job
-    >>> trained_numbers(sample_job().ledger.head, (1,) * 9) == 128_256 * 4096 + 4096
+    >>> from service.estimator.samples import sample_workload
+    >>> trained_numbers(sample_workload().ledger.head, (1,) * 9) == 128_256 * 4096 + 4096
     True
     """
     total: Amount = 0
@@ -317,7 +317,7 @@ def trained_numbers(ops: Ops, split: tuple[Amount, ...]) -> Amount:
     return total
 
 
-def head_gradient_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
+def head_gradient_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amount:
     """Bytes of the head's gradients that are there when the last layer runs backward.
 
     A head that is the embedding too has its gradient wait for the embedding's, in every micro-batch.
@@ -326,7 +326,7 @@ def head_gradient_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
         parameters after the last layer x bytes that last
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         stage: the stage; 0 on every one but the last
 
@@ -336,26 +336,26 @@ def head_gradient_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     Source:
         torch autograd (a gradient is handed on once all that it is a sum of is known)
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
-    >>> head_gradient_bytes(sample_job(), sample_degrees(), stage)
+    >>> head_gradient_bytes(sample_workload(), sample_degrees(), stage)
     0.0
     """
-    if job.stack.keeps_gradients:
+    if workload.stack.keeps_gradients:
         return 0.0
-    waits = either(job.model.tie_word_embeddings, degrees.accumulation == 1)
-    made = trained_numbers(job.ledger.head, divisors(degrees, job.model, job.vocabulary_multiple))
-    return where(both(both(stage.is_last, degrees.zero_stage == 0), waits), made * job.state.gradient_bytes, 0.0)
+    waits = either(workload.model.tie_word_embeddings, degrees.accumulation == 1)
+    made = trained_numbers(workload.ledger.head, divisors(degrees, workload.model, workload.vocabulary_multiple))
+    return where(both(both(stage.is_last, degrees.zero_stage == 0), waits), made * workload.state.gradient_bytes, 0.0)
 
 
-def head_product_bytes(job: Job, degrees: Degrees) -> Amount:
+def head_product_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the gradient of the head's matrix as its product makes it, on one rank of the last stage.
 
     Formula:
         V_padded / t x h elements; 0 with buffers for gradients, where the product adds to them
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
 
     Returns:
@@ -364,18 +364,18 @@ def head_product_bytes(job: Job, degrees: Degrees) -> Amount:
     Source:
         torch autograd of torch.nn.functional.linear
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> head_product_bytes(sample_job(), sample_degrees())
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> head_product_bytes(sample_workload(), sample_degrees())
     0.0
     """
-    weights = [weight for op in job.ledger.head for weight in op.weights]
-    if job.stack.keeps_gradients or not any(weight.role == "head" and weight.trained for weight in weights):
+    weights = [weight for op in workload.ledger.head for weight in op.weights]
+    if workload.stack.keeps_gradients or not any(weight.role == "head" and weight.trained for weight in weights):
         return 0.0
-    rows = padded_vocabulary(job.model, job.vocabulary_multiple, degrees.tensor) / degrees.tensor
-    return where(degrees.zero_stage == 0, rows * job.model.embedding_width * job.precision.element_bytes, 0.0)
+    rows = padded_vocabulary(workload.model, workload.vocabulary_multiple, degrees.tensor) / degrees.tensor
+    return where(degrees.zero_stage == 0, rows * workload.model.embedding_width * workload.precision.element_bytes, 0.0)
 
 
-def layer_buffer_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
+def layer_buffer_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amount:
     """Bytes that the backward pass of one layer holds beside all kept activations, at its worst, on one rank.
 
     The layer's operations run backward one by one; each needs the gradient of the layer's result and tensors of its
@@ -387,7 +387,7 @@ def layer_buffer_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
         + gradients made so far)
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         stage: the stage
 
@@ -398,27 +398,27 @@ def layer_buffer_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
         NVIDIA/TransformerEngine@v2.11 pytorch/module (order of the backward pass); the peak of a gated MLP, 4 s f / t
         beside the gradient, is that of published Megatron-Core runs (MooreThreads/SimuMax@4dcaae5)
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
-    >>> layer_buffer_bytes(sample_job(), sample_degrees(), stage) == 2 * 8192 * (4096 + 2 * 14336)
+    >>> layer_buffer_bytes(sample_workload(), sample_degrees(), stage) == 2 * 8192 * (4096 + 2 * 14336)
     True
     """
-    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     scale = degrees.micro_batch / degrees.context
-    gradient, each_bytes = handed_stream_bytes(job, degrees), lasting_gradient_bytes(job, degrees)
-    worst = [_worst(job, ops, split, scale, each_bytes) for ops in job.ledger.kinds]
-    ends = head_gradient_bytes(job, degrees, stage) - _left_by_head(job, stage, split) * scale
+    gradient, each_bytes = handed_stream_bytes(workload, degrees), lasting_gradient_bytes(workload, degrees)
+    worst = [_worst(workload, ops, split, scale, each_bytes) for ops in workload.ledger.kinds]
+    ends = head_gradient_bytes(workload, degrees, stage) - _left_by_head(workload, stage, split) * scale
     return maximum(0.0, ends + largest_kind_bytes(stage, [gradient + one for one in worst]))
 
 
-def _left_by_head(job: Job, stage: Stage, split: tuple[Amount, ...]) -> Amount:
+def _left_by_head(workload: Workload, stage: Stage, split: tuple[Amount, ...]) -> Amount:
     """Bytes of one sequence that the head kept and that are gone when the last layer runs backward."""
-    if job.stack.keeps_gradients:
+    if workload.stack.keeps_gradients:
         return 0.0
-    return where(stage.is_last, kept_bytes(job.ledger.head, job.recompute, split), 0.0)
+    return where(stage.is_last, kept_bytes(workload.ledger.head, workload.recompute, split), 0.0)
 
 
-def _worst(job: Job, ops: Ops, split: tuple[Amount, ...], scale: Amount, each_bytes: Amount) -> Amount:
+def _worst(workload: Workload, ops: Ops, split: tuple[Amount, ...], scale: Amount, each_bytes: Amount) -> Amount:
     """Most bytes beside what is kept, over the operations from last to first, with gradients of so many bytes each."""
     most: Amount = 0.0
     freed: Amount = 0.0
@@ -427,7 +427,7 @@ def _worst(job: Job, ops: Ops, split: tuple[Amount, ...], scale: Amount, each_by
         made = made + trained_numbers((op,), split) * each_bytes
         if op.passing and op.gradients:
             most = maximum(most, (_bytes(op.passing, split) - freed) * scale + made)
-        freed = freed + _bytes(tuple(saved for saved in op.saved if not is_dropped(saved, job.recompute)), split)
+        freed = freed + _bytes(tuple(saved for saved in op.saved if not is_dropped(saved, workload.recompute)), split)
     return most
 
 
@@ -443,14 +443,14 @@ WHOLE_LOSSES = ("eager", "compiled")
 Source: pytorch/torchtitan@9dec370 config_manager.py (enable_loss_parallel)."""
 
 
-def rank_logits(job: Job, degrees: Degrees) -> Amount:
+def rank_logits(workload: Workload, degrees: Degrees) -> Amount:
     """Logits of one micro-batch on one rank of the last stage.
 
     Formula:
         b s / c  V_padded / t
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
 
     Returns:
@@ -459,16 +459,16 @@ def rank_logits(job: Job, degrees: Degrees) -> Amount:
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.3
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> rank_logits(sample_job(), sample_degrees()) == 8192 * 128_256
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> rank_logits(sample_workload(), sample_degrees()) == 8192 * 128_256
     True
     """
-    vocabulary = padded_vocabulary(job.model, job.vocabulary_multiple, degrees.tensor) / degrees.tensor
-    tokens = job.recipe.sequence_length * degrees.micro_batch / degrees.context
+    vocabulary = padded_vocabulary(workload.model, workload.vocabulary_multiple, degrees.tensor) / degrees.tensor
+    tokens = workload.recipe.sequence_length * degrees.micro_batch / degrees.context
     return tokens * vocabulary
 
 
-def logits_bytes(job: Job, degrees: Degrees) -> Amount:
+def logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes that the logits of one micro-batch and their losses hold on one rank of the last stage, at their peak.
 
     That is inside the loss, or when the head runs backward: then the logits' gradient, and that of the stream before
@@ -479,7 +479,7 @@ def logits_bytes(job: Job, degrees: Degrees) -> Amount:
         + what each multi-token-prediction depth has kept of its own logits
 
     Args:
-        job: the job; its cross entropy says the bytes a logit
+        workload: the workload; its cross entropy says the bytes a logit
         degrees: the layout
 
     Returns:
@@ -488,28 +488,28 @@ def logits_bytes(job: Job, degrees: Degrees) -> Amount:
     Source:
         the row of the cross entropy; NVIDIA/Megatron-LM@23e00ed0 core/tensor_parallel/layers.py (backward of the head)
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> logits_bytes(sample_job(), sample_degrees())
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> logits_bytes(sample_workload(), sample_degrees())
     6304038912.0
     """
-    logits, element = rank_logits(job, degrees), job.precision.element_bytes
-    stream = stream_bytes(job, degrees)
+    logits, element = rank_logits(workload, degrees), workload.precision.element_bytes
+    stream = stream_bytes(workload, degrees)
     shared = where(both(degrees.sequence_parallel == 1, degrees.tensor > 1), stream / degrees.tensor, 0.0)
-    each: Amount = job.cross_entropy.logit_bytes(element)
-    if job.stack.splits_loss and job.software.cross_entropy in WHOLE_LOSSES:
+    each: Amount = workload.cross_entropy.logit_bytes(element)
+    if workload.stack.splits_loss and workload.software.cross_entropy in WHOLE_LOSSES:
         each = where(degrees.tensor > 1, CROSS_ENTROPIES["loss-parallel"].logit_bytes(element), each)
-    loss = maximum(logits * each, logits * element + stream + shared + head_product_bytes(job, degrees))
-    return loss + job.ledger.depths * logits * job.cross_entropy.kept_bytes
+    loss = maximum(logits * each, logits * element + stream + shared + head_product_bytes(workload, degrees))
+    return loss + workload.ledger.depths * logits * workload.cross_entropy.kept_bytes
 
 
-def kept_logits_bytes(job: Job, degrees: Degrees) -> Amount:
+def kept_logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes that the losses of one micro-batch keep until it runs backward, on one rank of the last stage.
 
     Formula:
         losses x logits x bytes that stay of each
 
     Args:
-        job: the job; its cross entropy says the bytes
+        workload: the workload; its cross entropy says the bytes
         degrees: the layout
 
     Returns:
@@ -518,8 +518,8 @@ def kept_logits_bytes(job: Job, degrees: Degrees) -> Amount:
     Source:
         the row of the cross entropy
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> kept_logits_bytes(sample_job(), sample_degrees()) == 4 * 8192 * 128_256
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> kept_logits_bytes(sample_workload(), sample_degrees()) == 4 * 8192 * 128_256
     True
     """
-    return (1 + job.ledger.depths) * rank_logits(job, degrees) * job.cross_entropy.kept_bytes
+    return (1 + workload.ledger.depths) * rank_logits(workload, degrees) * workload.cross_entropy.kept_bytes

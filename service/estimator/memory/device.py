@@ -6,14 +6,14 @@ from service.estimator.answer import Basis, Interval, Verdict
 from service.estimator.constants import MeasuredBytes, calibration_of
 from service.estimator.degrees import Degrees
 from service.estimator.memory.activations import rank_logits
-from service.estimator.memory.rank_load import StageLoad
+from service.estimator.memory.rank_load import RankLoad
 from service.estimator.numeric import Amount, both, maximum, minimum, where
 from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS
 from service.estimator.parallelism.stages import stream_bytes
 from service.estimator.question import Gpu
 from service.estimator.software.stacks import version_of
 from service.estimator.software.versions import at_least
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 Shares = tuple[float, float, float]
 """A low, a middle and a high value."""
@@ -62,14 +62,14 @@ def reserved_bytes(allocated_bytes: Amount, held_bytes: Amount, share: float, ro
     return maximum(allocated_bytes * share, where(whole <= HELD_ROOM * room_bytes, whole, 0.0))
 
 
-def reserved_shares(job: Job) -> Shares:
+def reserved_shares(workload: Workload) -> Shares:
     """What fragments add to what the allocator would hold without them: low, middle, high.
 
     Formula:
         by the stack: RESERVED_SHARE, or nearly nothing where segments grow
 
     Args:
-        job: the job
+        workload: the workload
 
     Returns:
         the shares [1]
@@ -77,11 +77,11 @@ def reserved_shares(job: Job) -> Shares:
     Source:
         RESERVED_SHARE; EXPANDABLE_SHARE
 
-    >>> from service.estimator.samples import sample_job
-    >>> reserved_shares(sample_job())
+    >>> from service.estimator.samples import sample_workload
+    >>> reserved_shares(sample_workload())
     (1.01, 1.04, 1.09)
     """
-    return EXPANDABLE_SHARE if job.software.expandable_segments else RESERVED_SHARE
+    return EXPANDABLE_SHARE if workload.software.expandable_segments else RESERVED_SHARE
 
 
 def reserved_interval(allocated: Interval, reserved_bytes: float, shares: Shares) -> Interval:
@@ -115,7 +115,7 @@ SEGMENT_HOLE_BYTES = 2.0
 Source: replays of the caching allocator's rules for torchtitan's losses."""
 
 
-def held_bytes(job: Job, degrees: Degrees, load: StageLoad, gradient_bytes: Amount) -> Amount:
+def cached_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_bytes: Amount) -> Amount:
     """Bytes that the allocator holds for streams of their own, and in holes that nothing fits, at the peak of one rank.
 
     FSDP gathers weights on one stream and reduces gradients on another, and the allocator never lends memory of one
@@ -127,7 +127,7 @@ def held_bytes(job: Job, degrees: Degrees, load: StageLoad, gradient_bytes: Amou
         the hole of the cross entropy's row for each logit; and that of a gathered stream where tensor ranks split it
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         load: load of the rank
         gradient_bytes: gradients of the rank [byte]
@@ -139,17 +139,17 @@ def held_bytes(job: Job, degrees: Degrees, load: StageLoad, gradient_bytes: Amou
         torch 2.13 distributed/fsdp/_fully_shard/_fsdp_param_group.py (streams); PyTorch CUDA caching allocator (blocks
         belong to the stream they were allocated on)
 
-    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
-    >>> held_bytes(sample_job(), sample_degrees(), sample_load(), 0.0)
+    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
+    >>> cached_bytes(sample_workload(), sample_degrees(), sample_rank_load(), 0.0)
     0.0
     """
-    if not job.stack.gathers_on_streams:
-        return _results_ahead_bytes(job, degrees, load) + _flattened_bytes(job, degrees, load)
-    each = max(job.cross_entropy.hole_bytes, 0.0 if job.software.expandable_segments else SEGMENT_HOLE_BYTES)
-    hole = where(load.logits_bytes > 0, rank_logits(job, degrees) * each, 0.0)
+    if not workload.stack.gathers_on_streams:
+        return _results_ahead_bytes(workload, degrees, load) + _flattened_bytes(workload, degrees, load)
+    each = max(workload.cross_entropy.hole_bytes, 0.0 if workload.software.expandable_segments else SEGMENT_HOLE_BYTES)
+    hole = where(load.logits_bytes > 0, rank_logits(workload, degrees) * each, 0.0)
     splits = both(degrees.sequence_parallel == 1, degrees.tensor > 1)
-    hole = hole + where(splits, stream_bytes(job, degrees), 0.0)
-    weight = job.state.gathered_bytes
+    hole = hole + where(splits, stream_bytes(workload, degrees), 0.0)
+    weight = workload.state.gathered_bytes
     ends = load.gathered_ends
     pool = (ends + load.largest_layer + maximum(ends, load.largest_layer) / degrees.shard_group) * weight
     later = where(degrees.accumulation > 1, 0.0, gradient_bytes)
@@ -164,19 +164,19 @@ KERNELS_OF_A_LAYER = 24
 """Kernels of the forward pass of one layer. Source: huggingface/nanotron@67c5ebb6 models/llama.py, counted."""
 
 
-def _results_ahead_bytes(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
+def _results_ahead_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> Amount:
     """Results of row-split matrices, two a layer, that wait for the GPU before their memory is free."""
-    if not job.stack.keeps_results_ahead:
+    if not workload.stack.keeps_results_ahead:
         return 0.0
     layers = minimum(load.layers, LAUNCHES_AHEAD / KERNELS_OF_A_LAYER)
-    return where(degrees.tensor > 1, 2 * stream_bytes(job, degrees) * layers, 0.0)
+    return where(degrees.tensor > 1, 2 * stream_bytes(workload, degrees) * layers, 0.0)
 
 
-def _flattened_bytes(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
+def _flattened_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> Amount:
     """Flat copies of updated weights, and of the rank's part of them where that is larger than any activation."""
-    if not job.stack.flattens_update:
+    if not workload.stack.flattens_update:
         return 0.0
-    weights = (load.updated.dense_trained + load.updated.expert_trained) * job.state.weight_bytes
+    weights = (load.updated.dense_trained + load.updated.expert_trained) * workload.state.weight_bytes
     part = weights / degrees.shard_group
     again = where(part > load.largest_activation_bytes, weights + part, 0.0)
     return where(degrees.zero_stage >= OPTIMIZER_STATES, weights + again, 0.0)
@@ -206,19 +206,19 @@ def class_of(stack: str, *, is_sparse: bool) -> tuple[str, str]:
     return "megatron-core" if stack == "megatron-core" else "other", "sparse" if is_sparse else "dense"
 
 
-def residual_class(job: Job) -> tuple[str, str]:
+def residual_class(workload: Workload) -> tuple[str, str]:
     """The class of a job whose published residuals are known."""
-    return class_of(job.software.name, is_sparse=bool(job.model.num_experts))
+    return class_of(workload.software.name, is_sparse=bool(workload.model.num_experts))
 
 
-def allocated_interval(job: Job, peak_bytes: float) -> Interval:
+def allocated_interval(workload: Workload, peak_bytes: float) -> Interval:
     """Live tensors at the peak, with the spread that published peaks of the class show.
 
     Formula:
         sum of the lines of the fullest stage, x exp(-r) and exp(r) at the ends
 
     Args:
-        job: the job
+        workload: the workload
         peak_bytes: sum of the lines of the fullest stage [byte]
 
     Returns:
@@ -227,11 +227,11 @@ def allocated_interval(job: Job, peak_bytes: float) -> Interval:
     Source:
         RESIDUALS
 
-    >>> from service.estimator.samples import sample_job
-    >>> allocated_interval(sample_job(), 100.0).low < 97.1
+    >>> from service.estimator.samples import sample_workload
+    >>> allocated_interval(sample_workload(), 100.0).low < 97.1
     True
     """
-    spread = RESIDUALS[residual_class(job)]
+    spread = RESIDUALS[residual_class(workload)]
     return Interval(peak_bytes * exp(-spread), peak_bytes, peak_bytes * exp(spread), "analytic")
 
 
@@ -317,14 +317,14 @@ COMMUNICATOR_BYTES: tuple[tuple[str, Shares], ...] = (
 Source: stas00/ml-engineering@744d01e training/performance (0.55 to 2.00 GiB)."""
 
 
-def beside_allocator(job: Job) -> Shares:
+def beside_allocator(workload: Workload) -> Shares:
     """Bytes on the device that no allocator sees: the context, and communicators where there is more than one GPU.
 
     Formula:
         CONTEXT_BYTES + COMMUNICATOR_BYTES, of the version of torch; what was measured on the GPU where something was
 
     Args:
-        job: the job
+        workload: the workload
 
     Returns:
         low, middle, high [byte]
@@ -332,12 +332,12 @@ def beside_allocator(job: Job) -> Shares:
     Source:
         CONTEXT_BYTES, COMMUNICATOR_BYTES
 
-    >>> from service.estimator.samples import sample_job
-    >>> beside_allocator(sample_job())[1] / 2**30
+    >>> from service.estimator.samples import sample_workload
+    >>> beside_allocator(sample_workload())[1] / 2**30
     0.6
     """
-    context, extra = context_and_communicators(job.gpu, version_of(job.software, "torch"))
-    joined = 1 if job.cluster.gpus > 1 else 0
+    context, extra = context_and_communicators(workload.gpu, version_of(workload.software, "torch"))
+    joined = 1 if workload.cluster.gpus > 1 else 0
     low, middle, high = (own + joined * more for own, more in zip(context, extra, strict=True))
     return low, middle, high
 
@@ -416,14 +416,14 @@ def usable_bytes(gpu: Gpu) -> float:
     return gpu.usable_bytes
 
 
-def allocator_room_bytes(job: Job) -> float:
+def allocator_room_bytes(workload: Workload) -> float:
     """Memory of one GPU that is left to the allocator.
 
     Formula:
         usable - context - communicators
 
     Args:
-        job: the job
+        workload: the workload
 
     Returns:
         bytes of one GPU [byte]
@@ -431,11 +431,11 @@ def allocator_room_bytes(job: Job) -> float:
     Source:
         usable_bytes; beside_allocator
 
-    >>> from service.estimator.samples import sample_job
-    >>> allocator_room_bytes(sample_job()) / 2**30
+    >>> from service.estimator.samples import sample_workload
+    >>> allocator_room_bytes(sample_workload()) / 2**30
     78.5
     """
-    return usable_bytes(job.gpu) - beside_allocator(job)[1]
+    return usable_bytes(workload.gpu) - beside_allocator(workload)[1]
 
 
 def headroom_bytes(usable: float, device: Interval) -> float:

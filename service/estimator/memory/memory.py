@@ -6,13 +6,13 @@ from typing import Literal
 
 from service.estimator.answer import Phase
 from service.estimator.degrees import Degrees
-from service.estimator.memory.device import held_bytes
-from service.estimator.memory.rank_load import StageLoad
+from service.estimator.memory.device import cached_bytes
+from service.estimator.memory.rank_load import RankLoad
 from service.estimator.memory.states import (
     WHOLE_MOMENTS,
-    Gathered,
+    AllGatheredWeights,
+    all_gathered_weights,
     bucket_bytes,
-    gathered_weights,
     sharded_bytes,
     sharded_lines,
     step_gradient_lines,
@@ -33,10 +33,10 @@ from service.estimator.software.versions import (
     torch_workspace_bytes,
     transformer_engine_workspace_bytes,
 )
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 
-def standing_bytes(job: Job, degrees: Degrees, *, has_head: Condition) -> Amount:
+def persistent_buffer_bytes(workload: Workload, degrees: Degrees, *, has_head: Condition) -> Amount:
     """Bytes of workspaces and kept buffers of one rank of a stage.
 
     Formula:
@@ -47,7 +47,7 @@ def standing_bytes(job: Job, degrees: Degrees, *, has_head: Condition) -> Amount
         + the scores of one layer, b s^2 a / t elements, where eager attention keeps a buffer of them
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         has_head: whether the rank computes logits
 
@@ -58,47 +58,49 @@ def standing_bytes(job: Job, degrees: Degrees, *, has_head: Condition) -> Amount
         workspaces; NVIDIA/Megatron-LM@d98e8a64 core/tensor_parallel/layers.py (global memory buffer of gathered
         inputs), core/transformer/dot_product_attention.py (of scores)
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> standing_bytes(sample_job(), sample_degrees(), has_head=True) / 2**20
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> persistent_buffer_bytes(sample_workload(), sample_degrees(), has_head=True) / 2**20
     96.0
     """
-    software = job.software
-    torch_bytes = torch_workspace_bytes(job.gpu, version_of(software, "torch"), deterministic=software.deterministic)
+    software = workload.software
+    torch_bytes = torch_workspace_bytes(
+        workload.gpu, version_of(software, "torch"), deterministic=software.deterministic
+    )
     splits = both(degrees.sequence_parallel == 1, degrees.tensor > 1)
-    gathered = where(both(has_head, splits), stream_bytes(job, degrees), 0.0)
-    if job.stack.keeps_gather_buffers:
-        gathered = where(degrees.tensor > 1, job.stack.keeps_gather_buffers * stream_bytes(job, degrees), 0.0)
-    if not job.implementation.uses_transformer_engine:
-        return _dispatch_bytes(job, degrees) + torch_bytes + gathered + _score_buffer_bytes(job, degrees)
-    grouped = software.grouped_experts and job.model.num_experts
-    runs_torch = either(has_head, job.model.num_experts > 0)
-    engine = transformer_engine_workspace_bytes(job.gpu) * (1 + GROUPED_STREAMS if grouped else 1)
-    return _dispatch_bytes(job, degrees) + engine + where(runs_torch, torch_bytes, 0.0) + gathered
+    gathered = where(both(has_head, splits), stream_bytes(workload, degrees), 0.0)
+    if workload.stack.keeps_gather_buffers:
+        gathered = where(degrees.tensor > 1, workload.stack.keeps_gather_buffers * stream_bytes(workload, degrees), 0.0)
+    if not workload.implementation.uses_transformer_engine:
+        return _dispatch_bytes(workload, degrees) + torch_bytes + gathered + _score_buffer_bytes(workload, degrees)
+    grouped = software.grouped_experts and workload.model.num_experts
+    runs_torch = either(has_head, workload.model.num_experts > 0)
+    engine = transformer_engine_workspace_bytes(workload.gpu) * (1 + GROUPED_STREAMS if grouped else 1)
+    return _dispatch_bytes(workload, degrees) + engine + where(runs_torch, torch_bytes, 0.0) + gathered
 
 
-def _dispatch_bytes(job: Job, degrees: Degrees) -> Amount:
+def _dispatch_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """A buffer of the tokens of all ranks that share experts, where they are gathered instead of sent."""
-    if job.software.dispatcher != "allgather" or not job.model.num_experts:
+    if workload.software.dispatcher != "allgather" or not workload.model.num_experts:
         return 0.0
     ranks = degrees.expert * degrees.expert_tensor
-    return where(ranks > 1, sequence_stream_bytes(job, degrees) * ranks, 0.0)
+    return where(ranks > 1, sequence_stream_bytes(workload, degrees) * ranks, 0.0)
 
 
-def _score_buffer_bytes(job: Job, degrees: Degrees) -> Amount:
-    if not job.implementation.keeps_score_buffer or job.recipe.attention != "eager":
+def _score_buffer_bytes(workload: Workload, degrees: Degrees) -> Amount:
+    if not workload.implementation.keeps_score_buffer or workload.recipe.attention != "eager":
         return 0.0
-    pairs = job.recipe.sequence_length**2 * degrees.micro_batch / degrees.context
-    return pairs * job.model.num_attention_heads / degrees.tensor * job.precision.element_bytes
+    pairs = workload.recipe.sequence_length**2 * degrees.micro_batch / degrees.context
+    return pairs * workload.model.num_attention_heads / degrees.tensor * workload.precision.element_bytes
 
 
-def mask_bytes(job: Job, degrees: Degrees) -> Amount:
+def mask_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the mask of all pairs of tokens of one micro-batch, where the data loader or eager attention has one.
 
     Formula:
         b s^2 / c, and as much for each byte of the stream's format in eager attention of transformers
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
 
     Returns:
@@ -107,25 +109,25 @@ def mask_bytes(job: Job, degrees: Degrees) -> Amount:
     Source:
         NVIDIA/Megatron-LM@d98e8a64 pretrain_gpt.py (create-attention-mask-in-dataloader, one byte a pair)
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> mask_bytes(sample_job(), sample_degrees())
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> mask_bytes(sample_workload(), sample_degrees())
     0.0
     """
-    is_added = job.implementation.runs_transformers and job.kernel == "eager"
-    is_wide = job.implementation.casts_each_input and job.precision.is_mixed
-    added = (WIDE_BYTES if is_wide else job.precision.element_bytes) if is_added else 0.0
-    each = added + (1.0 if job.software.attention_mask else 0.0)
-    return each * job.recipe.sequence_length**2 * degrees.micro_batch / degrees.context if each else 0.0
+    is_added = workload.implementation.runs_transformers and workload.kernel == "eager"
+    is_wide = workload.implementation.casts_each_input and workload.precision.is_mixed
+    added = (WIDE_BYTES if is_wide else workload.precision.element_bytes) if is_added else 0.0
+    each = added + (1.0 if workload.software.attention_mask else 0.0)
+    return each * workload.recipe.sequence_length**2 * degrees.micro_batch / degrees.context if each else 0.0
 
 
-def received_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
+def received_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amount:
     """Bytes that a stage has received of its neighbours beside what it keeps, while it computes.
 
     Formula:
         the gradient of the micro-batch before, b s h / (c t) elements, after the first stage; two more with chunks
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         stage: the stage
 
@@ -136,23 +138,23 @@ def received_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
         NVIDIA/Megatron-LM@23e00ed0 core/pipeline_parallel/schedules.py (input_tensor_grad stays bound; with chunks the
         next input and gradient are received ahead)
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage = Stage(index=1, chunk_counts=((8,),), depths=0, is_first=False, is_last=False)
-    >>> received_bytes(sample_job(), sample_degrees(pipeline=4), stage)
+    >>> received_bytes(sample_workload(), sample_degrees(pipeline=4), stage)
     67108864.0
     """
     streams = where(stage.is_first, 0, 1) + where(degrees.virtual_pipeline > 1, 2, 0)
-    return sequence_stream_bytes(job, degrees) * streams
+    return sequence_stream_bytes(workload, degrees) * streams
 
 
-def left_bytes(job: Job, degrees: Degrees) -> Amount:
+def left_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes that a stage still holds of its neighbours between two steps.
 
     Formula:
         the last input and the last gradient of each chunk, 2 v b s h / (c t) elements, with a pipeline
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
 
     Returns:
@@ -161,11 +163,11 @@ def left_bytes(job: Job, degrees: Degrees) -> Amount:
     Source:
         NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/schedules.py; its functional tests log them after each step
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> left_bytes(sample_job(), sample_degrees(pipeline=4))
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> left_bytes(sample_workload(), sample_degrees(pipeline=4))
     134217728.0
     """
-    return where(degrees.pipeline > 1, 2 * degrees.virtual_pipeline * sequence_stream_bytes(job, degrees), 0.0)
+    return where(degrees.pipeline > 1, 2 * degrees.virtual_pipeline * sequence_stream_bytes(workload, degrees), 0.0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -329,14 +331,14 @@ Source: NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/fine_grained_activati
 its two functional tests."""
 
 
-def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout) -> StageBytes:
+def stage_bytes(workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: Layout) -> StageBytes:
     """Bytes of one rank of one stage, kind by kind.
 
     Formula:
         each kind's own
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout's degrees
         stage: the stage
         load: its load
@@ -351,66 +353,68 @@ def stage_bytes(job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layou
     schedule: ScheduleName = filled(layout.schedule)
     flying, activations = _flying(schedule, degrees, stage, load)
     losses = flying if schedule == "gpipe" else 1
-    spread, host = _moved(_spread_bytes(job, degrees, load), OFF_DEVICE[layout.offload])
+    spread, host = _moved(_spread_bytes(workload, degrees, load), OFF_DEVICE[layout.offload])
     if "master_weights" in OFF_DEVICE[layout.offload]:
         host = host + _host_gradient_bytes(degrees, load)
     if layout.offload in OFFLOADED_ACTIVATIONS:
         resident = minimum(activations, LAYERS_ON_DEVICE * load.largest_kept_bytes)
         activations, host = resident, host + activations - resident
-    gathered = gathered_weights(job, degrees, load)
+    gathered = all_gathered_weights(workload, degrees, load)
     halves = spread["half_gradients"]
     return StageBytes(
         **spread,
         gradient_buckets=bucket_bytes(
-            job, degrees, load, halves if job.state.half_gradient_bytes else spread["gradients"]
+            workload, degrees, load, halves if workload.state.half_gradient_bytes else spread["gradients"]
         ),
-        kept_gradients=spread["gradients"] if job.stack.keeps_gradients else 0.0,
-        early_gradients=_early_bytes(job, degrees, spread, gathered),
-        left_step_gradients=0.0 if job.stack.keeps_step_gradients else spread["step_gradients"],
+        kept_gradients=spread["gradients"] if workload.stack.keeps_gradients else 0.0,
+        early_gradients=_early_bytes(workload, degrees, spread, gathered),
+        left_step_gradients=0.0 if workload.stack.keeps_step_gradients else spread["step_gradients"],
         gathered_weights=gathered.weight_bytes,
         cast_weights=gathered.cast_bytes,
-        reduced_gradients=gathered.gradient_bytes + table_gradient_bytes(job, degrees, load),
-        held=held_bytes(job, degrees, load, spread["gradients"]),
-        context_buffers=exchanged_bytes(job, degrees, filled(layout.context_method)),
-        attention_mask=mask_bytes(job, degrees),
-        pipeline_buffers=received_bytes(job, degrees, stage),
-        left_streams=left_bytes(job, degrees),
+        reduced_gradients=gathered.gradient_bytes + table_gradient_bytes(workload, degrees, load),
+        held=cached_bytes(workload, degrees, load, spread["gradients"]),
+        context_buffers=exchanged_bytes(workload, degrees, filled(layout.context_method)),
+        attention_mask=mask_bytes(workload, degrees),
+        pipeline_buffers=received_bytes(workload, degrees, stage),
+        left_streams=left_bytes(workload, degrees),
         activations=activations,
         other_activations=activations * maximum(flying - 1, 0) / flying,
         recomputed_activations=load.recomputed_bytes,
         layer_buffers=load.layer_buffer_bytes,
         logits=load.logits_bytes + (losses - 1) * load.kept_logits_bytes,
         gradient_placeholders=load.placeholder_bytes,
-        workspace=standing_bytes(job, degrees, has_head=load.logits_bytes > 0),
+        workspace=persistent_buffer_bytes(workload, degrees, has_head=load.logits_bytes > 0),
         in_flight=flying,
         host=host,
     )
 
 
-def _spread_bytes(job: Job, degrees: Degrees, load: StageLoad) -> dict[str, Amount]:
+def _spread_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> dict[str, Amount]:
     """Bytes of the lines that the data group may shard, with what the fullest rank has of whole matrices."""
     spread = {
         name: sharded_bytes(line.dense, line.expert, degrees, line.each_bytes, line.kind)
-        for name, line in sharded_lines(job, load).items()
+        for name, line in sharded_lines(workload, load).items()
     }
-    extra = undivided_share(job, degrees, load)
-    moment = moment_bytes(job.optimizer, job.precision, job.recipe.moment_dtype)
-    spread["master_weights"] = spread["master_weights"] + extra * job.state.master_bytes
+    extra = undivided_share(workload, degrees, load)
+    moment = moment_bytes(workload.optimizer, workload.precision, workload.recipe.moment_dtype)
+    spread["master_weights"] = spread["master_weights"] + extra * workload.state.master_bytes
     spread["optimizer_states"] = spread["optimizer_states"] + extra * WHOLE_MOMENTS * moment
-    return spread | step_gradient_lines(job, degrees, spread["step_gradients"])
+    return spread | step_gradient_lines(workload, degrees, spread["step_gradients"])
 
 
-def _host_gradient_bytes(degrees: Degrees, load: StageLoad) -> Amount:
+def _host_gradient_bytes(degrees: Degrees, load: RankLoad) -> Amount:
     trained = load.updated.dense_trained, load.updated.expert_trained
     return sharded_bytes(*trained, degrees, HOST_GRADIENT_BYTES, OPTIMIZER_STATES)
 
 
-def _early_bytes(job: Job, degrees: Degrees, spread: dict[str, Amount], gathered: Gathered) -> Amount:
+def _early_bytes(
+    workload: Workload, degrees: Degrees, spread: dict[str, Amount], gathered: AllGatheredWeights
+) -> Amount:
     """Gradients that exist while the last micro-batch has not run backward: kept ones, and those of earlier ones."""
     several = degrees.accumulation > 1
-    shared = where(either(job.stack.keeps_gradients, several), spread["gradients"], 0.0)
+    shared = where(either(workload.stack.keeps_gradients, several), spread["gradients"], 0.0)
     early = where(both(several, gathered.waiting_bytes > 0), gathered.waiting_bytes, shared)
-    return early + (spread["half_gradients"] if job.stack.keeps_half_gradients == "always" else 0.0)
+    return early + (spread["half_gradients"] if workload.stack.keeps_half_gradients == "always" else 0.0)
 
 
 def _moved(spread: dict[str, Amount], away: tuple[str, ...]) -> tuple[dict[str, Amount], Amount]:
@@ -421,7 +425,7 @@ def _moved(spread: dict[str, Amount], away: tuple[str, ...]) -> tuple[dict[str, 
     return spread | dict.fromkeys((*away, *_IN_STEP) if away else (), 0.0), host
 
 
-def _flying(schedule: ScheduleName, degrees: Degrees, stage: Stage, load: StageLoad) -> tuple[Amount, Amount]:
+def _flying(schedule: ScheduleName, degrees: Degrees, stage: Stage, load: RankLoad) -> tuple[Amount, Amount]:
     """Whole micro-batches in flight, those of chunks over the chunks; and the bytes of their activations."""
     is_interleaved, first = schedule == "interleaved-1f1b", load.kept_bytes[0]
     plain, *_ = in_flight("1f1b" if is_interleaved else schedule, degrees, stage.index)
@@ -470,10 +474,10 @@ def first_step_peak_bytes(held: StageBytes, *, several: bool) -> float:
         torch.optim (lazy state)
 
     >>> from service.estimator.memory.memory import stage_bytes
-    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load, sample_resolved
+    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load, sample_resolved
     >>> from service.estimator.parallelism.stages import stage_at
-    >>> job, degrees, layout = sample_job(), sample_degrees(), sample_resolved().question.layout
-    >>> held = stage_bytes(job, degrees, stage_at(job, degrees, 0, None, 1), sample_load(), layout)
+    >>> workload, degrees, layout = sample_workload(), sample_degrees(), sample_resolved().question.layout
+    >>> held = stage_bytes(workload, degrees, stage_at(workload, degrees, 0, None, 1), sample_rank_load(), layout)
     >>> held.peak == held.at("loss"), first_step_peak_bytes(held, several=True) == held.at("optimizer")
     (True, True)
     """

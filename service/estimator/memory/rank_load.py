@@ -19,7 +19,7 @@ from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.stages import RankParameters, Stage, rank_parameters
 from service.estimator.software.stacks import version_of
 from service.estimator.software.versions import at_least
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 CACHED_SINCE = "2.3"
 GROUPED_CACHED_SINCE = "2.10"
@@ -34,7 +34,7 @@ GRADIENT_BYTES = 2.0
 Source: NVIDIA/TransformerEngine@v2.11 pytorch/module/base.py get_dummy_wgrad."""
 
 
-def placeholder_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
+def placeholder_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amount:
     """Bytes of the empty gradients that one rank of a stage keeps once its first backward pass has run.
 
     Products of weight gradients add to the accumulated gradients themselves; what autograd is handed instead is an
@@ -44,7 +44,7 @@ def placeholder_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
         2 x sum over distinct shapes of matrices, of one expert where they are grouped, and of the head
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         stage: the stage
 
@@ -55,18 +55,21 @@ def placeholder_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
         NVIDIA/TransformerEngine@v2.11 pytorch/module/base.py get_dummy_wgrad; NVIDIA/Megatron-LM@e7c55de9
         core/tensor_parallel/layers.py
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
-    >>> placeholder_bytes(sample_job(), sample_degrees(), stage) == 2 * (218_103_808 + 128_256 * 4096)
+    >>> placeholder_bytes(sample_workload(), sample_degrees(), stage) == 2 * (218_103_808 + 128_256 * 4096)
     True
     """
-    if not job.software.gradient_fusion or not job.implementation.uses_transformer_engine:
+    if not workload.software.gradient_fusion or not workload.implementation.uses_transformer_engine:
         return 0.0
-    split = divisors(degrees, job.model, job.vocabulary_multiple)
-    cached = _cached(job)
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
+    cached = _cached(workload)
     shapes: dict[tuple[int, int], Amount] = {}
-    groups: list[tuple[Condition, Ops]] = [(stage.is_last, job.ledger.head), (stage.depths > 0, job.ledger.depth)]
-    groups += [(count > 0, ops) for count, ops in zip(stage.kind_counts, job.ledger.kinds, strict=True)]
+    groups: list[tuple[Condition, Ops]] = [
+        (stage.is_last, workload.ledger.head),
+        (stage.depths > 0, workload.ledger.depth),
+    ]
+    groups += [(count > 0, ops) for count, ops in zip(stage.kind_counts, workload.ledger.kinds, strict=True)]
     for is_held, ops in groups:
         for op in ops:
             shape, numbers = _matrix(op, cached, degrees, split)
@@ -76,15 +79,15 @@ def placeholder_bytes(job: Job, degrees: Degrees, stage: Stage) -> Amount:
     return sum(shapes.values(), 0.0)
 
 
-def _cached(job: Job) -> set[tuple[WeightRole, bool]]:
+def _cached(workload: Workload) -> set[tuple[WeightRole, bool]]:
     """Roles of weights that have an empty gradient, with whether they are of experts."""
-    engine, core = version_of(job.software, "transformer_engine"), version_of(job.software, "megatron_core")
+    engine, core = version_of(workload.software, "transformer_engine"), version_of(workload.software, "megatron_core")
     if not at_least(engine, CACHED_SINCE):
         return set()
     cached: set[tuple[WeightRole, bool]] = {("matrix", False)}
     if at_least(core, HEAD_CACHED_SINCE):
         cached.add(("head", False))
-    if not job.software.grouped_experts or at_least(engine, GROUPED_CACHED_SINCE):
+    if not workload.software.grouped_experts or at_least(engine, GROUPED_CACHED_SINCE):
         cached.add(("matrix", True))
     return cached
 
@@ -110,7 +113,7 @@ def _divisor(weight: Weight, degrees: Degrees, split: tuple[Amount, ...]) -> Amo
 
 
 @dataclass(slots=True, kw_only=True)
-class StageLoad:
+class RankLoad:
     """The load of one rank of one stage; equal stages have equal loads."""
 
     held: RankParameters
@@ -149,44 +152,48 @@ class StageLoad:
     """What the loss of one micro-batch keeps for its backward pass."""
 
 
-def stage_load(job: Job, degrees: Degrees, stage: Stage) -> StageLoad:
+def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad:
     """The load of one rank of one stage."""
-    held = rank_parameters(job, degrees, stage)
-    activations = stage_activations(job, degrees, stage)
-    ends = end_activation_bytes(job, degrees, stage)
-    split = divisors(degrees, job.model, job.vocabulary_multiple)
-    layers = [(count > 0, ops) for count, ops in zip(stage.kind_counts, job.ledger.kinds, strict=True)]
+    held = rank_parameters(workload, degrees, stage)
+    activations = stage_activations(workload, degrees, stage)
+    ends = end_activation_bytes(workload, degrees, stage)
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
+    layers = [(count > 0, ops) for count, ops in zip(stage.kind_counts, workload.ledger.kinds, strict=True)]
     layer, trained_layer = _largest(layers, split)
-    end, trained_end = _largest([(stage.is_first, job.ledger.embedding), (stage.is_last, job.ledger.head)], split)
-    return StageLoad(
+    end, trained_end = _largest(
+        [(stage.is_first, workload.ledger.embedding), (stage.is_last, workload.ledger.head)], split
+    )
+    return RankLoad(
         held=held,
         updated=held,
         kept_bytes=tuple(kept + end for kept, end in zip(activations.kept_bytes, ends, strict=True)),
         largest_kept_bytes=activations.largest_bytes,
         recomputed_bytes=activations.again_bytes,
-        layer_buffer_bytes=layer_buffer_bytes(job, degrees, stage),
-        placeholder_bytes=placeholder_bytes(job, degrees, stage),
+        layer_buffer_bytes=layer_buffer_bytes(workload, degrees, stage),
+        placeholder_bytes=placeholder_bytes(workload, degrees, stage),
         largest_layer=layer,
         largest_trained_layer=trained_layer,
-        gathered_ends=_gathered_ends(job, stage, split, end),
+        gathered_ends=_gathered_ends(workload, stage, split, end),
         largest_trained_end=trained_end,
         layers=stage.layers,
-        largest_activation_bytes=_largest_tensor(job, stage, split) * degrees.micro_batch / degrees.context,
-        embedding_table=_largest_table(((stage.is_first, job.ledger.embedding),), split),
-        largest_table=_largest_table(((stage.is_first, job.ledger.embedding), (stage.is_last, job.ledger.head)), split),
-        logits_bytes=where(stage.is_last, logits_bytes(job, degrees), 0.0),
-        kept_logits_bytes=where(stage.is_last, kept_logits_bytes(job, degrees), 0.0),
+        largest_activation_bytes=_largest_tensor(workload, stage, split) * degrees.micro_batch / degrees.context,
+        embedding_table=_largest_table(((stage.is_first, workload.ledger.embedding),), split),
+        largest_table=_largest_table(
+            ((stage.is_first, workload.ledger.embedding), (stage.is_last, workload.ledger.head)), split
+        ),
+        logits_bytes=where(stage.is_last, logits_bytes(workload, degrees), 0.0),
+        kept_logits_bytes=where(stage.is_last, kept_logits_bytes(workload, degrees), 0.0),
     )
 
 
-def _largest_tensor(job: Job, stage: Stage, split: tuple[Amount, ...]) -> Amount:
+def _largest_tensor(workload: Workload, stage: Stage, split: tuple[Amount, ...]) -> Amount:
     """Bytes of one sequence of the largest result of a matrix product in any layer of a stage."""
     by_kind: list[Amount] = []
-    for ops in job.ledger.kinds:
+    for ops in workload.ledger.kinds:
         largest: Amount = 0.0
         for weight in (weight for op in ops for weight in op.weights if weight.matrices):
             largest = maximum(largest, weight.columns / split[weight.split])
-        by_kind.append(largest * job.recipe.sequence_length * job.precision.element_bytes)
+        by_kind.append(largest * workload.recipe.sequence_length * workload.precision.element_bytes)
     return largest_kind_bytes(stage, by_kind)
 
 
@@ -198,13 +205,13 @@ def _largest_table(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount,
     return largest
 
 
-def _gathered_ends(job: Job, stage: Stage, split: tuple[Amount, ...], largest: Amount) -> Amount:
+def _gathered_ends(workload: Workload, stage: Stage, split: tuple[Amount, ...], largest: Amount) -> Amount:
     """Embedding and head together where the root of the model is one group, else the larger of them."""
-    apart = job.stack.ends_apart_since
-    if apart is not None and at_least(version_of(job.software, "torchtitan"), apart):
+    apart = workload.stack.ends_apart_since
+    if apart is not None and at_least(version_of(workload.software, "torchtitan"), apart):
         return largest
-    first = where(stage.is_first, _parameters(job.ledger.embedding, split)[0], 0.0)
-    return first + where(stage.is_last, _parameters(job.ledger.head, split)[0], 0.0)
+    first = where(stage.is_first, _parameters(workload.ledger.embedding, split)[0], 0.0)
+    return first + where(stage.is_last, _parameters(workload.ledger.head, split)[0], 0.0)
 
 
 def _largest(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount, ...]) -> tuple[Amount, Amount]:
@@ -228,7 +235,7 @@ def _parameters(ops: Ops, split: tuple[Amount, ...]) -> tuple[Amount, Amount]:
     return every, trained
 
 
-def mirrored(one: StageLoad, other: StageLoad, degrees: Degrees) -> StageLoad:
+def mirrored(one: RankLoad, other: RankLoad, degrees: Degrees) -> RankLoad:
     """The load of a DualPipe rank, which serves a stage from either end of the pipeline.
 
     It holds both stages' weights and gradients; each stage's optimizer is shared by its two holders; half of its
@@ -239,7 +246,7 @@ def mirrored(one: StageLoad, other: StageLoad, degrees: Degrees) -> StageLoad:
     Source:
         DeepSeek-V3, arXiv:2412.19437, section 3.2.1 and table 2
     """
-    return StageLoad(
+    return RankLoad(
         held=one.held.plus(other.held),
         updated=one.updated.plus(other.updated).over(where(degrees.zero_stage >= OPTIMIZER_STATES, 2, 1)),
         kept_bytes=tuple((kept + far) / 2 for kept, far in zip(one.kept_bytes, other.kept_bytes, strict=True)),
@@ -260,7 +267,7 @@ def mirrored(one: StageLoad, other: StageLoad, degrees: Degrees) -> StageLoad:
     )
 
 
-def end_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> tuple[Amount, ...]:
+def end_activation_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> tuple[Amount, ...]:
     """Bytes that embedding, head and depths keep of one micro-batch on one rank of a stage, their layers apart.
 
     Formula:
@@ -268,7 +275,7 @@ def end_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> tuple[Amou
         last chunk of the last
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         stage: the stage
 
@@ -278,16 +285,16 @@ def end_activation_bytes(job: Job, degrees: Degrees, stage: Stage) -> tuple[Amou
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.3
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> from service.estimator.samples import sample_degrees, sample_workload
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
-    >>> end_activation_bytes(sample_job(), sample_degrees(), stage) == (2 * (2 * 8192 * 4096),)
+    >>> end_activation_bytes(sample_workload(), sample_degrees(), stage) == (2 * (2 * 8192 * 4096),)
     True
     """
-    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     scale = degrees.micro_batch / degrees.context
-    first = where(stage.is_first, kept_bytes(job.ledger.embedding, job.recompute, split), 0.0)
-    head = where(stage.is_last, kept_bytes(job.ledger.head, job.recompute, split), 0.0)
-    last = head + stage.depths * kept_bytes(job.ledger.depth, job.recompute, split)
+    first = where(stage.is_first, kept_bytes(workload.ledger.embedding, workload.recompute, split), 0.0)
+    head = where(stage.is_last, kept_bytes(workload.ledger.head, workload.recompute, split), 0.0)
+    last = head + stage.depths * kept_bytes(workload.ledger.depth, workload.recompute, split)
     chunks = range(len(stage.chunk_counts))
     if stage.is_last is False:
         return tuple(0.0 if chunk else first * scale for chunk in chunks)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from service.estimator.degrees import Degrees
-from service.estimator.memory.rank_load import StageLoad
+from service.estimator.memory.rank_load import RankLoad
 from service.estimator.numeric import Amount, both, is_nothing, maximum, minimum, where
 from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
 from service.estimator.parallelism.stages import RankParameters
@@ -11,7 +11,7 @@ from service.estimator.software.optimizers import moment_bytes, state_numbers
 from service.estimator.software.precision import quantized_bytes
 from service.estimator.software.stacks import version_of
 from service.estimator.software.versions import at_least
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 WHOLE_MOMENTS = 2
 """Moments of a matrix of the vocabulary where Muon leaves it to AdamW. Source: the optimizer's row."""
@@ -66,47 +66,47 @@ class Sharded:
     """OPTIMIZER_STATES, GRADIENTS or WEIGHTS."""
 
 
-def sharded_lines(job: Job, load: StageLoad) -> dict[str, Sharded]:
+def sharded_lines(workload: Workload, load: RankLoad) -> dict[str, Sharded]:
     """The lines of `StageBytes` that the data group may shard, with what each is made of."""
-    held, updated, state = load.held, load.updated, job.state
-    moment = moment_bytes(job.optimizer, job.precision, job.recipe.moment_dtype)
+    held, updated, state = load.held, load.updated, workload.state
+    moment = moment_bytes(workload.optimizer, workload.precision, workload.recipe.moment_dtype)
     trained, renewed = (held.dense_trained, held.expert_trained), (updated.dense_trained, updated.expert_trained)
     products = (held.dense_products, held.expert_products)
-    quantized = job.method.name == "qlora"
-    whole = _less(trained, products) if job.recipe.fp8_weights else trained
+    quantized = workload.method.name == "qlora"
+    whole = _less(trained, products) if workload.recipe.fp8_weights else trained
     frozen = _less((held.dense + held.dense_copied, held.expert), trained)
-    narrow = narrow_fraction(job, held)
+    narrow = narrow_fraction(workload, held)
     states = (updated.dense_states, updated.expert_states)
-    moments = (updated.dense_states * (1 - narrow), updated.expert_states) if follows_weights(job) else states
+    moments = (updated.dense_states * (1 - narrow), updated.expert_states) if follows_weights(workload) else states
     trained, whole = ((numbers[0] * (1 - narrow), numbers[1]) for numbers in (trained, whole))
     return {
         "weights": Sharded(*whole, state.weight_bytes, WEIGHTS),
         "frozen_weights": Sharded(*(_less(frozen, products) if quantized else frozen), state.frozen_bytes, WEIGHTS),
-        "quantized_weights": Sharded(*products, quantized_bytes(job.method), WEIGHTS),
+        "quantized_weights": Sharded(*products, quantized_bytes(workload.method), WEIGHTS),
         "weight_copies": Sharded(*products, state.copy_bytes, WEIGHTS),
         "gradients": Sharded(*trained, state.gradient_bytes, GRADIENTS),
         "half_gradients": Sharded(*trained, state.half_gradient_bytes, GRADIENTS),
         "master_weights": Sharded(*renewed, state.master_bytes, OPTIMIZER_STATES),
         "optimizer_states": Sharded(*moments, moment, OPTIMIZER_STATES),
-        "optimizer_scales": Sharded(*states, job.optimizer.scale_bytes, OPTIMIZER_STATES),
-        "moving_average": Sharded(*renewed, AVERAGE_BYTES if job.recipe.ema else 0.0, OPTIMIZER_STATES),
+        "optimizer_scales": Sharded(*states, workload.optimizer.scale_bytes, OPTIMIZER_STATES),
+        "moving_average": Sharded(*renewed, AVERAGE_BYTES if workload.recipe.ema else 0.0, OPTIMIZER_STATES),
         "step_gradients": Sharded(*renewed, state.step_bytes, OPTIMIZER_STATES),
-        "update_buffers": Sharded(renewed[0] * (1 - narrow), renewed[1], update_bytes(job), OPTIMIZER_STATES),
+        "update_buffers": Sharded(renewed[0] * (1 - narrow), renewed[1], update_bytes(workload), OPTIMIZER_STATES),
     }
 
 
-def follows_weights(job: Job) -> bool:
+def follows_weights(workload: Workload) -> bool:
     """Whether moments have the format of the weight that they update, because nothing names another.
 
-    >>> from service.estimator.samples import sample_job
+    >>> from service.estimator.samples import sample_workload
 
-    >>> follows_weights(sample_job())
+    >>> follows_weights(sample_workload())
     True
     """
-    return job.optimizer.moment_bytes is None and job.recipe.moment_dtype is None
+    return workload.optimizer.moment_bytes is None and workload.recipe.moment_dtype is None
 
 
-def update_bytes(job: Job) -> float:
+def update_bytes(workload: Workload) -> float:
     """Bytes of temporaries for each updated parameter inside the optimizer step.
 
     Formula:
@@ -114,7 +114,7 @@ def update_bytes(job: Job) -> float:
         or the moment's narrower format; SGD updates in place
 
     Args:
-        job: the job
+        workload: the workload
 
     Returns:
         bytes of one parameter [byte]
@@ -122,24 +122,24 @@ def update_bytes(job: Job) -> float:
     Source:
         torch.optim._multi_tensor_adamw (denominators are made in place since torch 2.1), _multi_tensor_sgd
 
-    >>> from service.estimator.samples import sample_job
-    >>> update_bytes(sample_job())
+    >>> from service.estimator.samples import sample_workload
+    >>> update_bytes(sample_workload())
     0.0
     """
-    if job.software.fused_update or job.recipe.optimizer == "sgd-momentum":
+    if workload.software.fused_update or workload.recipe.optimizer == "sgd-momentum":
         return 0.0
-    each = min(MOST_ROOT_BYTES, moment_bytes(job.optimizer, job.precision, job.recipe.moment_dtype))
-    return each if at_least(version_of(job.software, "torch"), "2.1") else 2 * each
+    each = min(MOST_ROOT_BYTES, moment_bytes(workload.optimizer, workload.precision, workload.recipe.moment_dtype))
+    return each if at_least(version_of(workload.software, "torch"), "2.1") else 2 * each
 
 
-def narrow_fraction(job: Job, held: RankParameters) -> Amount:
+def narrow_fraction(workload: Workload, held: RankParameters) -> Amount:
     """Share of trained bytes that parts trained whole beside adapters spare, because they are in the compute format.
 
     Formula:
         copied / trained x (1 - compute-format bytes / bytes of trained weights)
 
     Args:
-        job: the job
+        workload: the workload
         held: parameters of the rank
 
     Returns:
@@ -148,11 +148,11 @@ def narrow_fraction(job: Job, held: RankParameters) -> Amount:
     Source:
         huggingface/peft modules_to_save (a copy of the module, in the base model's format)
 
-    >>> from service.estimator.samples import sample_job, sample_load
-    >>> narrow_fraction(sample_job(), sample_load().held)
+    >>> from service.estimator.samples import sample_workload, sample_rank_load
+    >>> narrow_fraction(sample_workload(), sample_rank_load().held)
     0.0
     """
-    return held.dense_copied / maximum(held.dense_trained, 1) * (1 - job.state.copied_fraction)
+    return held.dense_copied / maximum(held.dense_trained, 1) * (1 - workload.state.copied_fraction)
 
 
 def _less(numbers: tuple[Amount, Amount], others: tuple[Amount, Amount]) -> tuple[Amount, Amount]:
@@ -160,14 +160,14 @@ def _less(numbers: tuple[Amount, Amount], others: tuple[Amount, Amount]) -> tupl
     return numbers[0] - others[0], numbers[1] - others[1]
 
 
-def undivided_share(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
+def undivided_share(workload: Workload, degrees: Degrees, load: RankLoad) -> Amount:
     """Numbers that the fullest rank updates beyond its even share, where whole matrices are dealt out to ranks.
 
     Formula:
         V (1 - 1 / z), V the stage's largest matrix, that of the vocabulary; 0 where each matrix is cut evenly
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         load: load of the rank
 
@@ -177,11 +177,11 @@ def undivided_share(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
     Source:
         NVIDIA/Megatron-LM@d98e8a64 core/optimizer/layer_wise_optimizer.py (whole matrices, the largest ones last)
 
-    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
-    >>> undivided_share(sample_job(), sample_degrees(data=8, zero_stage=1), sample_load())
+    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
+    >>> undivided_share(sample_workload(), sample_degrees(data=8, zero_stage=1), sample_rank_load())
     0.0
     """
-    if not (job.stack.deals_whole_matrices and job.optimizer.needs_whole_matrices):
+    if not (workload.stack.deals_whole_matrices and workload.optimizer.needs_whole_matrices):
         return 0.0
     return load.largest_table * (1 - 1 / shards(degrees, OPTIMIZER_STATES))
 
@@ -191,7 +191,7 @@ REDUCTION_BYTES = 4.0
 
 
 @dataclass(slots=True)
-class Gathered:
+class AllGatheredWeights:
     """What is whole on one rank for a while."""
 
     weight_bytes: Amount
@@ -204,7 +204,7 @@ class Gathered:
     """Whole gradients that wait from micro-batch to micro-batch until the last one; 0 where each is reduced."""
 
 
-def gathered_weights(job: Job, degrees: Degrees, load: StageLoad) -> Gathered:
+def all_gathered_weights(workload: Workload, degrees: Degrees, load: RankLoad) -> AllGatheredWeights:
     """Bytes of whole weights, and of their gradients, that one rank holds at once.
 
     Formula:
@@ -217,7 +217,7 @@ def gathered_weights(job: Job, degrees: Degrees, load: StageLoad) -> Gathered:
         (gradients of trained parameters only)
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         load: load of the rank
 
@@ -229,25 +229,25 @@ def gathered_weights(job: Job, degrees: Degrees, load: StageLoad) -> Gathered:
         the last layer stay gathered between forward and backward; torchtitan with a pipeline: weights and gradients
         stay whole between micro-batches; torch.amp: autocast keeps each weight's cast until it ends
 
-    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
+    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
     >>> zero = sample_degrees(data=8, zero_stage=3, reshard_after_forward=1)
     >>> ends, layer = 2 * 128_256 * 4096 + 4096, 218_112_000
-    >>> gathered_weights(sample_job(), zero, sample_load()).weight_bytes == 2 * (ends + layer)
+    >>> all_gathered_weights(sample_workload(), zero, sample_rank_load()).weight_bytes == 2 * (ends + layer)
     True
     """
     every, trained = load.held.dense + load.held.expert, load.held.dense_trained + load.held.expert_trained
-    weight = job.state.gathered_bytes
+    weight = workload.state.gathered_bytes
     reducing = weight + REDUCTION_BYTES
     freed = (load.largest_layer + load.gathered_ends) * weight
     in_turn = maximum(load.largest_trained_layer, load.largest_trained_end) * reducing
     kept = where(degrees.pipeline > 1, trained * REDUCTION_BYTES, load.largest_trained_layer * reducing)
     frees = degrees.reshard_after_forward == 1
-    looked_up = 0.0 if job.model.tie_word_embeddings else load.embedding_table
-    cast = (trained - looked_up) * weight if job.state.casts_weights else 0.0
+    looked_up = 0.0 if workload.model.tie_word_embeddings else load.embedding_table
+    cast = (trained - looked_up) * weight if workload.state.casts_weights else 0.0
     waits = both(degrees.pipeline > 1, degrees.reshard_after_forward == 0)
     gathers, sharded = degrees.shard_group > 1, degrees.zero_stage >= WEIGHTS
     whole = where(both(sharded, gathers), where(frees, freed, every * weight), 0.0)
-    return Gathered(
+    return AllGatheredWeights(
         weight_bytes=whole,
         cast_bytes=where(both(sharded, gathers), 0.0, cast),
         gradient_bytes=where(sharded, where(gathers, where(frees, in_turn, kept), 0.0), 0.0),
@@ -264,7 +264,7 @@ tensor since the head's is a view; under autocast it is a cast, to which the emb
 Source: pytorch torch/csrc/autograd/input_buffer.cpp; live bytes counted by torch 2.13's profiler."""
 
 
-def bucket_bytes(job: Job, degrees: Degrees, load: StageLoad, gradient_bytes: Amount) -> Amount:
+def bucket_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_bytes: Amount) -> Amount:
     """Bytes of buckets in which the data group adds gradients up, beside the gradients themselves.
 
     Formula:
@@ -272,7 +272,7 @@ def bucket_bytes(job: Job, degrees: Degrees, load: StageLoad, gradient_bytes: Am
         is larger, or all gradients if they are fewer
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         load: load of the rank
         gradient_bytes: gradients of the rank [byte]
@@ -283,19 +283,19 @@ def bucket_bytes(job: Job, degrees: Degrees, load: StageLoad, gradient_bytes: Am
     Source:
         torch DistributedDataParallel (gradient_as_bucket_view is off); DeepSpeed reduce_bucket_size, 5e8 numbers
 
-    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
-    >>> bucket_bytes(sample_job(), sample_degrees(data=8), sample_load(), 4.0)
+    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
+    >>> bucket_bytes(sample_workload(), sample_degrees(data=8), sample_rank_load(), 4.0)
     0.0
     """
     copied = where(both(degrees.zero_stage == 0, degrees.data > 1), gradient_bytes, 0.0)
     trained = load.held.dense_trained + load.held.expert_trained
-    numbers = maximum(job.stack.bucket_numbers, load.largest_table) if job.stack.bucket_numbers else 0.0
-    bucket = minimum(numbers, trained) * job.state.gradient_bytes
+    numbers = maximum(workload.stack.bucket_numbers, load.largest_table) if workload.stack.bucket_numbers else 0.0
+    bucket = minimum(numbers, trained) * workload.state.gradient_bytes
     reduced = where(degrees.zero_stage >= OPTIMIZER_STATES, bucket, 0.0)
-    return (copied if job.stack.buckets_gradients else 0.0) + reduced
+    return (copied if workload.stack.buckets_gradients else 0.0) + reduced
 
 
-def table_gradient_bytes(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
+def table_gradient_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> Amount:
     """Bytes of the dense gradient of the embedding, beside what is accumulated, before it is added to that.
 
     Where the head is the embedding too, torch adds their two gradients up, into a third tensor unless autocast ran.
@@ -305,7 +305,7 @@ def table_gradient_bytes(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
         micro-batch, two more where the embedding is the head, one under autocast
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         load: load of the rank
 
@@ -316,30 +316,30 @@ def table_gradient_bytes(job: Job, degrees: Degrees, load: StageLoad) -> Amount:
         torch.nn.functional.embedding (dense gradient); torch autograd input buffers, live bytes counted by torch
         2.13's profiler
 
-    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
-    >>> table_gradient_bytes(sample_job(), sample_degrees(), sample_load()) == 2 * 128_256 * 4096
+    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
+    >>> table_gradient_bytes(sample_workload(), sample_degrees(), sample_rank_load()) == 2 * 128_256 * 4096
     True
     """
-    buffered = load.embedding_table * job.precision.element_bytes
-    if job.stack.keeps_gradients:
+    buffered = load.embedding_table * workload.precision.element_bytes
+    if workload.stack.keeps_gradients:
         return buffered
-    summands = CAST_SUMMANDS if job.state.casts_weights else TIED_SUMMANDS
-    tied = summands if job.model.tie_word_embeddings else 0
+    summands = CAST_SUMMANDS if workload.state.casts_weights else TIED_SUMMANDS
+    tied = summands if workload.model.tie_word_embeddings else 0
     tables = where(degrees.accumulation > 1, tied + 1, tied)
-    return where(degrees.zero_stage == 0, load.embedding_table * job.state.gradient_bytes * tables, buffered)
+    return where(degrees.zero_stage == 0, load.embedding_table * workload.state.gradient_bytes * tables, buffered)
 
 
-def step_gradient_lines(job: Job, degrees: Degrees, whole: Amount) -> dict[str, Amount]:
+def step_gradient_lines(workload: Workload, degrees: Degrees, whole: Amount) -> dict[str, Amount]:
     """fp32 gradients of the step: kept for the whole run, made all at once, or with ZeRO-3 group by group."""
-    if not job.stack.keeps_step_gradients:
+    if not workload.stack.keeps_step_gradients:
         return {"standing_gradients": 0.0, "step_gradients": whole}
-    group = minimum(whole, STEP_GROUP_NUMBERS * job.stack.step_gradient_bytes)
+    group = minimum(whole, STEP_GROUP_NUMBERS * workload.stack.step_gradient_bytes)
     kept = where(degrees.zero_stage <= OPTIMIZER_STATES, whole, 0.0)
     made = where(degrees.zero_stage >= WEIGHTS, group, where(degrees.zero_stage == GRADIENTS, whole, 0.0))
     return {"standing_gradients": kept, "step_gradients": made}
 
 
-def checkpoint_bytes(job: Job) -> float:
+def checkpoint_bytes(workload: Workload) -> float:
     """Bytes on disk of one checkpoint from which training can go on, of the whole job.
 
     Formula:
@@ -347,7 +347,7 @@ def checkpoint_bytes(job: Job) -> float:
         (frozen weights are not written: they are those of the base model; a moving average is)
 
     Args:
-        job: the job
+        workload: the workload
 
     Returns:
         bytes of the whole job [byte]
@@ -356,19 +356,19 @@ def checkpoint_bytes(job: Job) -> float:
         Megatron-LM dist_checkpointing and torch.distributed.checkpoint (each tensor once, in the format it is held in);
         huggingface/peft save_pretrained (adapters alone)
 
-    >>> from service.estimator.samples import sample_job
-    >>> checkpoint_bytes(sample_job()) == 14 * 8_030_261_248
+    >>> from service.estimator.samples import sample_workload
+    >>> checkpoint_bytes(sample_workload()) == 14 * 8_030_261_248
     True
     """
-    state = job.state
-    moment = moment_bytes(job.optimizer, job.precision, job.recipe.moment_dtype)
-    beside = state.master_bytes + (AVERAGE_BYTES if job.recipe.ema else 0.0)
+    state = workload.state
+    moment = moment_bytes(workload.optimizer, workload.precision, workload.recipe.moment_dtype)
+    beside = state.master_bytes + (AVERAGE_BYTES if workload.recipe.ema else 0.0)
     total = 0.0
-    for times, ops in job.ledger.groups():
+    for times, ops in workload.ledger.groups():
         for weight in (weight for op in ops for weight in op.weights if weight.trained and not weight.tied):
-            is_copied = job.method.name != "full" and weight.role != "adapter"
+            is_copied = workload.method.name != "full" and weight.role != "adapter"
             narrowed = state.copied_fraction if is_copied else 1.0
-            each = moment * (narrowed if follows_weights(job) else 1.0) + job.optimizer.scale_bytes
-            numbers = state_numbers(job.optimizer, weight)
+            each = moment * (narrowed if follows_weights(workload) else 1.0) + workload.optimizer.scale_bytes
+            numbers = state_numbers(workload.optimizer, weight)
             total += times * (weight.parameters * (state.weight_bytes * narrowed + beside) + numbers * each)
     return total

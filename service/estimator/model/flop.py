@@ -139,8 +139,8 @@ def padding_flop(ledger: Ledger, share: Fraction, global_batch: int) -> int:
     Source:
         definition
 
-    >>> from service.estimator.samples import sample_job
-    >>> padding_flop(sample_job().ledger, Fraction(1), 1)
+    >>> from service.estimator.samples import sample_workload
+    >>> padding_flop(sample_workload().ledger, Fraction(1), 1)
     0
     """
     if share == 1:

@@ -2,8 +2,8 @@
 
 from service.estimator.model.parameters import ParameterCounts, parameter_counts
 from service.estimator.other_tools import limits
-from service.estimator.other_tools.tool import OPTIMIZER, STATES, WEIGHTS, MethodLine, Said, Term, Tool
-from service.estimator.resolve import Resolved
+from service.estimator.other_tools.tool import OPTIMIZER, STATES, WEIGHTS, MethodLine, Term, Tool, ToolAnswer
+from service.estimator.resolve import ResolvedQuestion
 
 SOURCE = "huggingface/accelerate@16cb6eb src/accelerate/commands/estimate.py"
 
@@ -32,9 +32,9 @@ def headless_bytes(counts: ParameterCounts, head_bias: int) -> int:
     return 4 * (counts.total - counts.lm_head - head_bias)
 
 
-def _said(resolved: Resolved) -> Said:
+def _said(resolved: ResolvedQuestion) -> ToolAnswer:
     model = resolved.question.model
-    counts = parameter_counts(model, resolved.job.ledger)
+    counts = parameter_counts(model, resolved.workload.ledger)
     single = float(headless_bytes(counts, model.vocab_size if model.lm_head_bias else 0))
     if resolved.question.recipe.precision == "fp32":
         size: float = single
@@ -52,7 +52,7 @@ def _said(resolved: Resolved) -> Said:
             Term("optimizer", 2 * single, OPTIMIZER),
             Term("step", 2 * single, is_counted=False),
         )
-    return Said(terms=terms, totals=(MethodLine(name="Total Size", bytes=size),))
+    return ToolAnswer(terms=terms, totals=(MethodLine(name="Total Size", bytes=size),))
 
 
 ACCELERATE = Tool(

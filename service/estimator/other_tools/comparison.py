@@ -7,10 +7,10 @@ from service.estimator.other_tools.accelerate import ACCELERATE
 from service.estimator.other_tools.eleutherai_cookbook import COOKBOOK
 from service.estimator.other_tools.megatron_theoretical import MEGATRON
 from service.estimator.other_tools.nanotron_predict_memory import NANOTRON
-from service.estimator.other_tools.tool import Comparison, MethodLine, Said, Tool
+from service.estimator.other_tools.tool import Comparison, MethodLine, Tool, ToolAnswer
 from service.estimator.other_tools.zero3_estimator import ZERO3
 from service.estimator.question import Question
-from service.estimator.resolve import Resolved, resolve
+from service.estimator.resolve import ResolvedQuestion, resolve
 from service.units import BYTES, said
 
 TOOLS: dict[ToolName, Tool] = {
@@ -25,7 +25,7 @@ TOOLS: dict[ToolName, Tool] = {
 def compare(name: ToolName, question: Question, memory: Memory) -> Comparison:
     """What another tool says of a question, beside our own estimate of it."""
     row, resolved = TOOLS[name], resolve(question)
-    problems = unread(row, resolved)
+    problems = unsupported(row, resolved)
     if problems:
         raise Refused(*problems)
     found = row.says(resolved)
@@ -45,7 +45,7 @@ def compare(name: ToolName, question: Question, memory: Memory) -> Comparison:
     )
 
 
-def unread(row: Tool, resolved: Resolved) -> tuple[Problem, ...]:
+def unsupported(row: Tool, resolved: ResolvedQuestion) -> tuple[Problem, ...]:
     """What of a question a tool's formula does not read, as problems."""
     problems = []
     for limit in row.limits:
@@ -55,7 +55,7 @@ def unread(row: Tool, resolved: Resolved) -> tuple[Problem, ...]:
     return tuple(problems)
 
 
-def _main_reason(row: Tool, found: Said, memory: Memory) -> str:
+def _main_reason(row: Tool, found: ToolAnswer, memory: Memory) -> str:
     held = {line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines}
     named = {kind for term in found.terms if term.is_counted for kind in term.kinds}
     pairs = [

@@ -1,9 +1,9 @@
 """The EleutherAI cookbook's calc_transformer_mem: model, gradients, optimizer, buffers, activations."""
 
 from service.estimator.other_tools import limits
-from service.estimator.other_tools.tool import ACTIVATIONS, OPTIMIZER, WEIGHTS, Said, Term, Tool
+from service.estimator.other_tools.tool import ACTIVATIONS, OPTIMIZER, WEIGHTS, Term, Tool, ToolAnswer
 from service.estimator.question import Layout, Model, filled
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 from service.estimator.software.precision import DTYPE_BYTES
 
 SOURCE = "EleutherAI/cookbook@827ee3b calc/calc_transformer_mem.py"
@@ -48,7 +48,7 @@ def counted_parameters(model: Model, sequence_length: int, expert: int) -> int:
     return tables + norms + attention + mlp * max(1, model.num_experts) // expert
 
 
-def kept_activation_bytes(resolved: Resolved) -> float:
+def kept_activation_bytes(resolved: ResolvedQuestion) -> float:
     """Activations of every layer of one micro-batch, whatever the pipeline.
 
     Formula:
@@ -68,7 +68,7 @@ def kept_activation_bytes(resolved: Resolved) -> float:
     354.0
     """
     model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
-    keeps_scores = resolved.job.recompute.granularity == "none"
+    keeps_scores = resolved.workload.recompute.granularity == "none"
     scores = 5 * model.num_attention_heads * recipe.sequence_length / model.hidden_size if keeps_scores else 0
     tokens = recipe.sequence_length * recipe.micro_batch
     kept = tokens * model.hidden_size * model.num_hidden_layers * (34.0 + scores)
@@ -100,7 +100,7 @@ def buffer_bytes(layout: Layout, gpus: int) -> float:
     return 2 * (BUCKET_NUMBERS + (LIVE_NUMBERS if stage == 3 else 0.0))
 
 
-def _said(resolved: Resolved) -> Said:
+def _said(resolved: ResolvedQuestion) -> ToolAnswer:
     model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
     gpus, stage = resolved.question.cluster.gpus, filled(layout.zero_stage)
     numbers = counted_parameters(model, recipe.sequence_length, layout.expert)
@@ -108,7 +108,7 @@ def _said(resolved: Resolved) -> Said:
     weights = 2.0 * numbers / (layout.tensor * layout.pipeline) / over[0]
     gradients = DTYPE_BYTES[filled(recipe.gradient_dtype)] * numbers / over[1]
     states = float(STATE_BYTES[recipe.optimizer] * numbers) / over[2]
-    return Said(
+    return ToolAnswer(
         terms=(
             Term("Activation Memory", kept_activation_bytes(resolved), ACTIVATIONS),
             Term("Model Memory", weights, WEIGHTS),

@@ -10,7 +10,7 @@ from service.estimator.model.training import trains_everything
 from service.estimator.names import OffloadName, OptimizerName, PrecisionName, ScheduleName
 from service.estimator.other_tools.tool import Limit
 from service.estimator.question import Layout, Model
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 
 MIXED: tuple[PrecisionName, ...] = ("bf16-mixed", "fp16-mixed")
 """Half-precision weights with fp32 states beside them."""
@@ -21,7 +21,7 @@ def _one_of(names: tuple[str | int, ...]) -> str:
 
 
 def _splits(axis: str) -> Limit:
-    def degree(resolved: Resolved) -> int:
+    def degree(resolved: ResolvedQuestion) -> int:
         return int(getattr(resolved.question.layout, axis) or 1)
 
     return Limit(
@@ -42,7 +42,7 @@ TENSOR, CONTEXT, PIPELINE, VIRTUAL_PIPELINE, EXPERT = map(
 TRAINING = Limit(
     "method_trains_everything",
     "recipe.method",
-    lambda resolved: trains_everything(resolved.job.method),
+    lambda resolved: trains_everything(resolved.workload.method),
     lambda tool, _: (
         f"{tool} counts gradients and states for every parameter, and here some are frozen",
         "use method full without frozen parts",
@@ -62,7 +62,9 @@ FP32_GRADIENTS = Limit(
 FLASH = Limit(
     "method_keeps_no_scores",
     "recipe.attention",
-    lambda resolved: resolved.question.recipe.attention != "eager" or resolved.job.recompute.modules == ("core_attn",),
+    lambda resolved: (
+        resolved.question.recipe.attention != "eager" or resolved.workload.recompute.modules == ("core_attn",)
+    ),
     lambda tool, _: (
         f"{tool} has no term for attention scores, and eager attention keeps them",
         "use attention flash, or the selective recompute that drops them",
@@ -130,7 +132,9 @@ def _shards_over_all(layout: Layout) -> bool:
     return layout.shard_group == (layout.data or 1) * layout.context
 
 
-def _named(name: str, field: str, known: tuple[str, ...], given: Callable[[Resolved], str | None], why: str) -> Limit:
+def _named(
+    name: str, field: str, known: tuple[str, ...], given: Callable[[ResolvedQuestion], str | None], why: str
+) -> Limit:
     return Limit(
         name,
         field,
@@ -172,8 +176,8 @@ def recomputes(*known: str) -> Limit:
     )
 
 
-def _recompute(resolved: Resolved) -> str:
-    rule = resolved.job.recompute
+def _recompute(resolved: ResolvedQuestion) -> str:
+    rule = resolved.workload.recompute
     if rule.granularity != "selective" or rule.modules == ("core_attn",):
         return rule.granularity
     return f"selective ({', '.join(rule.modules)})"

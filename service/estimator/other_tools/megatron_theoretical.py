@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields
 from service.estimator.degrees import padded_vocabulary
 from service.estimator.model.build import mlp_type
 from service.estimator.other_tools import limits
-from service.estimator.other_tools.tool import ACTIVATIONS, STATES, MethodLine, Said, Term, Tool
+from service.estimator.other_tools.tool import ACTIVATIONS, STATES, MethodLine, Term, Tool, ToolAnswer
 from service.estimator.question import Model
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 
 SOURCE = "NVIDIA/Megatron-LM@d98e8a64 megatron/training/theoretical_memory_usage.py"
 
@@ -91,7 +91,7 @@ def _layer(model: Model, *, is_sparse: bool) -> ShardCounts:
     )
 
 
-def most_loaded_shard(resolved: Resolved) -> ShardCounts:
+def most_loaded_shard(resolved: ResolvedQuestion) -> ShardCounts:
     """Parameters of the rank that has most: its share of the layers, every prediction depth, one table or two.
 
     Source:
@@ -108,7 +108,7 @@ def most_loaded_shard(resolved: Resolved) -> ShardCounts:
     norm = ShardCounts(tensor=0, whole=model.hidden_size * _norm_numbers(model), expert=0)
     block = dense.times(kinds.count(False)).plus(sparse.times(kinds.count(True))).plus(norm)
     depths = (sparse if kinds[-1] else dense).times(model.num_nextn_predict_layers)
-    rows = float(padded_vocabulary(model, resolved.job.vocabulary_multiple, layout.tensor))
+    rows = float(padded_vocabulary(model, resolved.workload.vocabulary_multiple, layout.tensor))
     tables = 1 if model.tie_word_embeddings or layout.pipeline > 1 else 2
     table = ShardCounts(tensor=tables * rows * model.hidden_size, whole=0, expert=0)
     held = block.times(1 / layout.pipeline).plus(depths).plus(table)
@@ -155,11 +155,11 @@ def _width(model: Model) -> int:
     return model.intermediate_size or default
 
 
-def _is_sequence_parallel_form(resolved: Resolved) -> bool:
-    return bool(resolved.question.layout.sequence_parallel) and resolved.job.recompute.granularity == "selective"
+def _is_sequence_parallel_form(resolved: ResolvedQuestion) -> bool:
+    return bool(resolved.question.layout.sequence_parallel) and resolved.workload.recompute.granularity == "selective"
 
 
-def _flight_factor(resolved: Resolved) -> float:
+def _flight_factor(resolved: ResolvedQuestion) -> float:
     """Activations in flight over those of as many micro-batches as there are stages."""
     layout, accumulation = resolved.question.layout, float(resolved.degrees.accumulation)
     stages, chunks = layout.pipeline, layout.virtual_pipeline
@@ -168,7 +168,7 @@ def _flight_factor(resolved: Resolved) -> float:
     return min(1.0, accumulation / stages)
 
 
-def kept_activation_bytes(resolved: Resolved) -> float:
+def kept_activation_bytes(resolved: ResolvedQuestion) -> float:
     """Activations of the first stage of a rank.
 
     Formula:
@@ -192,7 +192,7 @@ def kept_activation_bytes(resolved: Resolved) -> float:
     """
     model, layout = resolved.question.model, resolved.question.layout
     tokens, hidden = resolved.question.recipe.sequence_length * resolved.question.recipe.micro_batch, model.hidden_size
-    rows = float(padded_vocabulary(model, resolved.job.vocabulary_multiple, layout.tensor))
+    rows = float(padded_vocabulary(model, resolved.workload.vocabulary_multiple, layout.tensor))
     is_first_form, is_last = _is_sequence_parallel_form(resolved), layout.pipeline == 1
     each = 18 + 4 * _width(model) / hidden if is_first_form else 10 + 24 / layout.tensor
     layers = tokens * hidden * each * model.num_hidden_layers
@@ -202,14 +202,14 @@ def kept_activation_bytes(resolved: Resolved) -> float:
     return OVERHEAD * (kept + (2 * tokens * (hidden + rows / layout.tensor) if is_last else 0))
 
 
-def _said(resolved: Resolved) -> Said:
+def _said(resolved: ResolvedQuestion) -> ToolAnswer:
     layout, gpus = resolved.question.layout, resolved.question.cluster.gpus
     expert_data = gpus // (layout.expert * (layout.expert_tensor or 1) * layout.pipeline)
     states = weight_and_optimizer_bytes(
         most_loaded_shard(resolved), layout.data or 1, expert_data, is_distributed=layout.zero_stage != 0
     )
     kept = kept_activation_bytes(resolved)
-    return Said(
+    return ToolAnswer(
         terms=(Term("weight and optimizer", states, STATES), Term("activation", kept, ACTIVATIONS)),
         totals=(MethodLine(name="total", bytes=states + kept),),
     )

@@ -1,9 +1,9 @@
 """nanotron's predict_memory: parts, and the peaks before and after the first optimizer step."""
 
 from service.estimator.other_tools import limits
-from service.estimator.other_tools.tool import ACTIVATIONS, OPTIMIZER, WEIGHTS, MethodLine, Said, Term, Tool
+from service.estimator.other_tools.tool import ACTIVATIONS, OPTIMIZER, WEIGHTS, MethodLine, Term, Tool, ToolAnswer
 from service.estimator.question import Model
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 
 MIB = 2.0**20
 """Bytes of a MiB, in which the tool prints. Source: definition."""
@@ -94,7 +94,7 @@ def kept_activation_bytes(model: Model, tokens: int, pipeline: int, flying: int)
     return kept + 8.0 * tokens * model.vocab_size if pipeline == 1 else flying * kept
 
 
-def _said(resolved: Resolved) -> Said:
+def _said(resolved: ResolvedQuestion) -> ToolAnswer:
     model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
     data, tensor, pipeline = layout.data or 1, layout.tensor, layout.pipeline
     half = 2.0 * first_rank_parameters(model, pipeline) / tensor
@@ -110,7 +110,7 @@ def _said(resolved: Resolved) -> Said:
     kept = Term("Activations", kept_activation_bytes(model, tokens, pipeline, flying) / tensor, ACTIVATIONS)
     before = sum(term.bytes for term in (weights, master, gradients, buffers))
     after = before + moments.bytes + beside.bytes
-    return Said(
+    return ToolAnswer(
         terms=(weights, master, gradients, moments, buffers, beside, kept),
         totals=(
             MethodLine(name="Memory Before Optimizer States", bytes=before),

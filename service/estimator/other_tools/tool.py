@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from service.estimator.names import ToolName
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ToolAnswer:
     """What a tool says of one question."""
 
     terms: tuple[Term, ...]
@@ -106,9 +106,9 @@ class Limit:
     """Code of the refusal."""
     field: str
     """Field to blame."""
-    holds: Callable[[Resolved], bool]
+    holds: Callable[[ResolvedQuestion], bool]
     """Whether the formula reads all that the question says here."""
-    words: Callable[[str, Resolved], tuple[str, str]]
+    words: Callable[[str, ResolvedQuestion], tuple[str, str]]
     """For a tool by its name: what it cannot say and why it matters; what to do."""
 
 
@@ -122,7 +122,7 @@ class Tool:
     """What it computes, in one line."""
     source: str
     """Where its formula stands."""
-    says: Callable[[Resolved], Said]
+    says: Callable[[ResolvedQuestion], ToolAnswer]
     """Its formula."""
     limits: tuple[Limit, ...]
     """What its formula does not read."""

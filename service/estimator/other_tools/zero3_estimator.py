@@ -5,8 +5,8 @@ from math import ceil
 from service.estimator.model.ledger import Ledger, Op, Split
 from service.estimator.model.parameters import parameter_counts
 from service.estimator.other_tools import limits
-from service.estimator.other_tools.tool import STATES, WEIGHTS, MethodVariant, Said, Term, Tool
-from service.estimator.resolve import Resolved
+from service.estimator.other_tools.tool import STATES, WEIGHTS, MethodVariant, Term, Tool, ToolAnswer
+from service.estimator.resolve import ResolvedQuestion
 
 SOURCE = "deepspeedai/DeepSpeed@edaa722 deepspeed/runtime/zero/stage3.py"
 
@@ -33,8 +33,8 @@ def largest_module(ledger: Ledger) -> int:
     Ignores:
         classes that keep queries, keys and values, or both inputs of an MLP, in one module: a table is mostly larger
 
-    >>> from service.estimator.samples import sample_job
-    >>> largest_module(sample_job().ledger) == 128256 * 4096
+    >>> from service.estimator.samples import sample_workload
+    >>> largest_module(sample_workload().ledger) == 128256 * 4096
     True
     """
     groups = (ledger.embedding, *ledger.kinds, ledger.head)
@@ -91,15 +91,15 @@ def offloaded(total: int, largest: int, gpus_per_node: int, nodes: int) -> tuple
     return tuple(rows)
 
 
-def _said(resolved: Resolved) -> Said:
-    cluster, ledger = resolved.question.cluster, resolved.job.ledger
+def _said(resolved: ResolvedQuestion) -> ToolAnswer:
+    cluster, ledger = resolved.question.cluster, resolved.workload.ledger
     total, largest = parameter_counts(resolved.question.model, ledger).total, largest_module(ledger)
     nodes = ceil(cluster.gpus / cluster.gpus_per_node)
     is_offloaded = resolved.question.layout.offload == "optimizer"
     sharded_bytes, kinds = (2, WEIGHTS) if is_offloaded else (18, STATES)
     states = Term("parameters, optimizer states and gradients", float(sharded_bytes * total // cluster.gpus), kinds)
     module = Term("largest layer", 4.0 * largest, ("gathered_weights",))
-    return Said(terms=(states, module), variants=offloaded(total, largest, cluster.gpus_per_node, nodes))
+    return ToolAnswer(terms=(states, module), variants=offloaded(total, largest, cluster.gpus_per_node, nodes))
 
 
 ZERO3 = Tool(

@@ -5,19 +5,21 @@ from service.estimator.model.build import MIXERS
 from service.estimator.names import ContextMethod
 from service.estimator.numeric import Amount, Condition, divides, implies, minimum, where
 from service.estimator.rule import Rule, divisors_of
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 
-def _blocks_fit(job: Job, degrees: Degrees) -> Condition:
+def _blocks_fit(workload: Workload, degrees: Degrees) -> Condition:
     blocks = where(degrees.context > 1, 2 * degrees.context, 1)
-    return divides(blocks, job.recipe.sequence_length)
+    return divides(blocks, workload.recipe.sequence_length)
 
 
 RULES: tuple[Rule, ...] = (
     Rule(
         "context_needs_attention_alone",
         "layout.context",
-        lambda job, d: implies(any(MIXERS[shape.mixer].carries_state for shape in job.ledger.shapes), d.context == 1),
+        lambda workload, d: implies(
+            any(MIXERS[shape.mixer].carries_state for shape in workload.ledger.shapes), d.context == 1
+        ),
         lambda _, d: (
             f"layers hand a state on from token to token, so {d.context} context ranks would wait for each other; "
             "what they exchange is not estimated",
@@ -32,9 +34,9 @@ BLOCK_RULES: tuple[Rule, ...] = (
         "context_divides_sequence",
         "layout.context",
         _blocks_fit,
-        lambda job, d: (
+        lambda workload, d: (
             f"context degree {d.context} needs {2 * d.context} equal blocks (two a rank, to balance the causal mask), "
-            f"which do not divide {job.recipe.sequence_length} tokens",
+            f"which do not divide {workload.recipe.sequence_length} tokens",
             f"make the sequence a multiple of {2 * d.context}, or lower context",
         ),
     ),
@@ -45,18 +47,19 @@ HEAD_RULES: tuple[Rule, ...] = (
     Rule(
         "ulysses_divides_heads",
         "layout.context",
-        lambda job, d: divides(d.context * d.tensor, job.model.num_attention_heads),
-        lambda job, d: (
-            f"Ulysses deals {job.model.num_attention_heads} heads out to {d.context} context x {d.tensor} tensor ranks",
-            f"use context x tensor of {divisors_of(job.model.num_attention_heads)}, or context_method ring",
+        lambda workload, d: divides(d.context * d.tensor, workload.model.num_attention_heads),
+        lambda workload, d: (
+            f"Ulysses deals {workload.model.num_attention_heads} heads out to {d.context} context x {d.tensor} tensor "
+            "ranks",
+            f"use context x tensor of {divisors_of(workload.model.num_attention_heads)}, or context_method ring",
         ),
     ),
     Rule(
         "ulysses_divides_sequence",
         "layout.context",
-        lambda job, d: divides(d.context, job.recipe.sequence_length),
-        lambda job, d: (
-            f"context degree {d.context} does not divide {job.recipe.sequence_length} tokens",
+        lambda workload, d: divides(d.context, workload.recipe.sequence_length),
+        lambda workload, d: (
+            f"context degree {d.context} does not divide {workload.recipe.sequence_length} tokens",
             f"make the sequence a multiple of {d.context}, or lower context",
         ),
     ),
@@ -64,14 +67,14 @@ HEAD_RULES: tuple[Rule, ...] = (
 """Rules of context_method ulysses."""
 
 
-def key_value_bytes(job: Job, degrees: Degrees) -> Amount:
+def key_value_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of one layer's keys and values of one micro-batch, of all context ranks, on one tensor rank.
 
     Formula:
         b s g (d_qk + d_v) / min(t, g) elements
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
 
     Returns:
@@ -80,23 +83,23 @@ def key_value_bytes(job: Job, degrees: Degrees) -> Amount:
     Source:
         definition
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> key_value_bytes(sample_job(), sample_degrees())
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> key_value_bytes(sample_workload(), sample_degrees())
     33554432.0
     """
-    heads, width = _key_heads(job), job.model.query_width + job.model.value_width
-    tokens = job.recipe.sequence_length * degrees.micro_batch * job.precision.element_bytes
+    heads, width = _key_heads(workload), workload.model.query_width + workload.model.value_width
+    tokens = workload.recipe.sequence_length * degrees.micro_batch * workload.precision.element_bytes
     return tokens * heads * width / minimum(degrees.tensor, heads)
 
 
-def exchanged_bytes(job: Job, degrees: Degrees, method: ContextMethod) -> Amount:
+def exchanged_bytes(workload: Workload, degrees: Degrees, method: ContextMethod) -> Amount:
     """Bytes of other ranks' keys and values that one context rank holds while a layer attends.
 
     Formula:
         all-gather: (c - 1) / c of keys and values; ring: two blocks of 1 / c; ulysses: none beside its own
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         method: how keys and values are exchanged
 
@@ -106,23 +109,23 @@ def exchanged_bytes(job: Job, degrees: Degrees, method: ContextMethod) -> Amount
     Source:
         Liu et al. 2023, arXiv:2310.01889, section 3 (double buffer); Llama 3, arXiv:2407.21783, section 3.3.2
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> exchanged_bytes(sample_job(), sample_degrees(context=4), "ring")
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> exchanged_bytes(sample_workload(), sample_degrees(context=4), "ring")
     16777216.0
     """
-    block = key_value_bytes(job, degrees) / degrees.context
+    block = key_value_bytes(workload, degrees) / degrees.context
     blocks = {"ring": minimum(2, degrees.context - 1), "all-gather": degrees.context - 1, "ulysses": 0}
     return blocks[method] * block
 
 
-def _key_heads(job: Job) -> int:
+def _key_heads(workload: Workload) -> int:
     """Heads that have keys and values of their own; all of them in latent attention, once projected up."""
-    model = job.model
+    model = workload.model
     return model.key_value_heads if model.kv_lora_rank is None else model.num_attention_heads
 
 
 def layer_transfers(
-    job: Job, degrees: Degrees, method: ContextMethod, forwards: Amount, backwards: Amount
+    workload: Workload, degrees: Degrees, method: ContextMethod, forwards: Amount, backwards: Amount
 ) -> tuple[Transfer, ...]:
     """What one context rank sends for one layer and micro-batch, forward and backward.
 
@@ -131,7 +134,7 @@ def layer_transfers(
         ulysses: queries, keys, values and output by all-to-all, f times forward and r times backward
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         method: how keys and values are exchanged
         forwards: forward passes of the mean layer's attention, f [1]
@@ -146,14 +149,16 @@ def layer_transfers(
     """
     group, spacing = degrees.context, context_spacing(degrees)
     if method == "ulysses":
-        tokens = job.recipe.sequence_length * degrees.micro_batch * job.precision.element_bytes
-        own = (job.model.num_attention_heads + _key_heads(job)) * (job.model.query_width + job.model.value_width)
+        tokens = workload.recipe.sequence_length * degrees.micro_batch * workload.precision.element_bytes
+        own = (workload.model.num_attention_heads + _key_heads(workload)) * (
+            workload.model.query_width + workload.model.value_width
+        )
         return (
             Transfer(
                 "all_to_all", tokens * own / degrees.tensor / degrees.context, forwards + backwards, group, spacing
             ),
         )
-    exchanged = key_value_bytes(job, degrees)
+    exchanged = key_value_bytes(workload, degrees)
     return (
         Transfer("all_gather", exchanged, forwards + backwards, group, spacing),
         Transfer("reduce_scatter", exchanged, backwards, group, spacing),

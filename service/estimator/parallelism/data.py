@@ -19,32 +19,32 @@ from service.estimator.numeric import (
 from service.estimator.parallelism.stages import RankParameters
 from service.estimator.rule import Rule, divisors_of
 from service.estimator.software.precision import DTYPE_BYTES
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 OPTIMIZER_STATES, GRADIENTS, WEIGHTS = 1, 2, 3
 """ZeRO stage from which each kind of tensor is sharded."""
 
 
-def _resharding_fits(job: Job, degrees: Degrees) -> Condition:
+def _resharding_fits(workload: Workload, degrees: Degrees) -> Condition:
     gathered_often = both(degrees.zero_stage == WEIGHTS, degrees.pipeline > 1)
     return implies(gathered_often, degrees.reshard_after_forward == 0)
 
 
-def _expert_group_fits(job: Job, degrees: Degrees) -> Condition:
+def _expert_group_fits(workload: Workload, degrees: Degrees) -> Condition:
     is_smaller = degrees.shard_group < degrees.data * degrees.context
     fits = divides(degrees.shard_group, degrees.expert_data)
-    return implies(is_smaller, either(fits, job.model.num_experts == 0))
+    return implies(is_smaller, either(fits, workload.model.num_experts == 0))
 
 
 RULES: tuple[Rule, ...] = (
     Rule(
         "degrees_fill_cluster",
         "layout.data",
-        lambda job, d: d.gpus == job.cluster.gpus,
-        lambda job, d: (
+        lambda workload, d: d.gpus == workload.cluster.gpus,
+        lambda workload, d: (
             f"data {d.data} x tensor {d.tensor} x context {d.context} x pipeline {d.pipeline} = {d.gpus}, "
-            f"and the cluster has {job.cluster.gpus} GPUs",
-            f"leave data out, or make the product {job.cluster.gpus}",
+            f"and the cluster has {workload.cluster.gpus} GPUs",
+            f"leave data out, or make the product {workload.cluster.gpus}",
         ),
     ),
     Rule(
@@ -160,7 +160,9 @@ def _groups(degrees: Degrees, held: RankParameters) -> Iterator[_Group]:
         yield _Group(held.expert, held.expert_trained, shard, ranks, expert_replica_spacing(degrees))
 
 
-def micro_batch_transfers(job: Job, degrees: Degrees, held: RankParameters, backwards: Amount) -> tuple[Transfer, ...]:
+def micro_batch_transfers(
+    workload: Workload, degrees: Degrees, held: RankParameters, backwards: Amount
+) -> tuple[Transfer, ...]:
     """What one rank sends for every micro-batch, layer by layer: only where weights or gradients are sharded.
 
     Formula:
@@ -168,7 +170,7 @@ def micro_batch_transfers(job: Job, degrees: Degrees, held: RankParameters, back
         what is trained
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         held: parameters of the rank before sharding
         backwards: backward passes of the mean layer, r [1]
@@ -181,18 +183,18 @@ def micro_batch_transfers(job: Job, degrees: Degrees, held: RankParameters, back
         is a layer, so that each pays the latency of its own collectives)
     """
     transfers: list[Transfer] = []
-    layers = maximum(1, job.model.num_hidden_layers / degrees.pipeline)
+    layers = maximum(1, workload.model.num_hidden_layers / degrees.pipeline)
     freed = degrees.reshard_after_forward
     gathers = where(degrees.zero_stage >= WEIGHTS, (1 + backwards) * freed, 0)
     reduces = where(degrees.zero_stage >= GRADIENTS, where(degrees.zero_stage == WEIGHTS, freed, 1), 0)
     for group in _groups(degrees, held):
-        weights, gradients = group.every * job.state.gathered_bytes, group.trained * _reduced_bytes(job)
+        weights, gradients = group.every * workload.state.gathered_bytes, group.trained * _reduced_bytes(workload)
         transfers.append(Transfer("all_gather", weights / layers, gathers * layers, group.shard, group.spacing))
         transfers.append(Transfer("reduce_scatter", gradients / layers, reduces * layers, group.shard, group.spacing))
     return tuple(transfers)
 
 
-def step_transfers(job: Job, degrees: Degrees, held: RankParameters) -> tuple[Transfer, ...]:
+def step_transfers(workload: Workload, degrees: Degrees, held: RankParameters) -> tuple[Transfer, ...]:
     """What one rank sends once a step: gradients, updated weights, and between the replicas of a shard group.
 
     Formula:
@@ -201,7 +203,7 @@ def step_transfers(job: Job, degrees: Degrees, held: RankParameters) -> tuple[Tr
         all-reduce of a shard; else only of what is trained
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         held: parameters of the rank before sharding
 
@@ -216,8 +218,8 @@ def step_transfers(job: Job, degrees: Degrees, held: RankParameters) -> tuple[Tr
     stage_one = where(degrees.zero_stage == OPTIMIZER_STATES, 1, 0)
     stage_two = where(degrees.zero_stage == GRADIENTS, 1, 0)
     for group in _groups(degrees, held):
-        gradients, spacing = group.trained * _reduced_bytes(job), group.spacing
-        weights = where(whole == 1, group.every, group.trained) * job.state.gathered_bytes
+        gradients, spacing = group.trained * _reduced_bytes(workload), group.spacing
+        weights = where(whole == 1, group.every, group.trained) * workload.state.gathered_bytes
         sharded = where(degrees.zero_stage >= OPTIMIZER_STATES, group.shard, 1)
         transfers.append(Transfer("reduce_scatter", gradients, stage_one + whole, group.shard, spacing))
         transfers.append(Transfer("all_gather", weights, stage_one + stage_two + whole, group.shard, spacing))
@@ -225,8 +227,8 @@ def step_transfers(job: Job, degrees: Degrees, held: RankParameters) -> tuple[Tr
     return tuple(transfers)
 
 
-def _reduced_bytes(job: Job) -> float:
+def _reduced_bytes(workload: Workload) -> float:
     """Bytes of one gradient on the wire: the accumulated format, or the compute format where the stack sends that."""
-    if job.overlap.reduces_half:
-        return float(job.precision.element_bytes)
-    return min(job.state.gradient_bytes, DTYPE_BYTES["fp32"])
+    if workload.overlap.reduces_half:
+        return float(workload.precision.element_bytes)
+    return min(workload.state.gradient_bytes, DTYPE_BYTES["fp32"])

@@ -4,18 +4,18 @@ from service.estimator.degrees import NEXT_TO_EACH_OTHER, Degrees, Transfer, exp
 from service.estimator.numeric import Amount, Condition, both, divides, either, implies, where
 from service.estimator.parallelism.stages import stream_bytes
 from service.estimator.rule import Rule, divisors_of
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 
-def _grid_fits(job: Job, degrees: Degrees) -> Condition:
+def _grid_fits(workload: Workload, degrees: Degrees) -> Condition:
     grid = degrees.data * degrees.context * degrees.tensor
     return divides(degrees.expert * degrees.expert_tensor, grid)
 
 
-def _order_fits(job: Job, degrees: Degrees) -> Condition:
+def _order_fits(workload: Workload, degrees: Degrees) -> Condition:
     is_apart = both(stages_are_first(degrees), degrees.pipeline > 1)
     fills_replica = degrees.expert * degrees.expert_tensor == degrees.tensor * degrees.context
-    return implies(is_apart, either(fills_replica, job.model.num_experts == 0))
+    return implies(is_apart, either(fills_replica, workload.model.num_experts == 0))
 
 
 def is_grouped(degrees: Degrees) -> Condition:
@@ -23,7 +23,7 @@ def is_grouped(degrees: Degrees) -> Condition:
     return either(degrees.expert > 1, degrees.expert_tensor != degrees.tensor)
 
 
-def _sequence_parallel_on(job: Job, degrees: Degrees) -> Condition:
+def _sequence_parallel_on(workload: Workload, degrees: Degrees) -> Condition:
     sent_often = both(is_grouped(degrees), degrees.tensor > 1)
     return implies(sent_often, degrees.sequence_parallel == 1)
 
@@ -38,7 +38,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "expert_needs_experts",
         "layout.expert",
-        lambda job, d: implies(d.expert > 1, job.model.num_experts > 0),
+        lambda workload, d: implies(d.expert > 1, workload.model.num_experts > 0),
         lambda _, d: (
             f"expert degree {d.expert} splits experts, and the model has none",
             "set expert to 1",
@@ -47,18 +47,19 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "expert_divides_experts",
         "layout.expert",
-        lambda job, d: divides(d.expert, job.model.num_experts),
-        lambda job, d: (
-            f"expert degree {d.expert} does not divide {job.model.num_experts} experts",
-            f"use {divisors_of(job.model.num_experts or 1)}",
+        lambda workload, d: divides(d.expert, workload.model.num_experts),
+        lambda workload, d: (
+            f"expert degree {d.expert} does not divide {workload.model.num_experts} experts",
+            f"use {divisors_of(workload.model.num_experts or 1)}",
         ),
     ),
     Rule(
         "imbalance_is_possible",
         "recipe.expert_imbalance",
-        lambda job, d: implies(job.model.num_experts > 0, job.recipe.expert_imbalance <= d.expert),
-        lambda job, d: (
-            f"expert_imbalance {job.recipe.expert_imbalance} is more than layout.expert {d.expert}: a rank that gets "
+        lambda workload, d: implies(workload.model.num_experts > 0, workload.recipe.expert_imbalance <= d.expert),
+        lambda workload, d: (
+            f"expert_imbalance {workload.recipe.expert_imbalance} is more than layout.expert {d.expert}: a rank that "
+            "gets "
             f"every token gets {d.expert} times the mean, and no rank gets more",
             _smaller_imbalance(d),
         ),
@@ -66,10 +67,10 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "expert_tensor_divides_expert",
         "layout.expert_tensor",
-        lambda job, d: divides(d.expert_tensor, job.model.expert_width),
-        lambda job, d: (
-            f"expert_tensor {d.expert_tensor} does not divide the expert width {job.model.expert_width}",
-            f"use {divisors_of(job.model.expert_width or 1)}",
+        lambda workload, d: divides(d.expert_tensor, workload.model.expert_width),
+        lambda workload, d: (
+            f"expert_tensor {d.expert_tensor} does not divide the expert width {workload.model.expert_width}",
+            f"use {divisors_of(workload.model.expert_width or 1)}",
         ),
     ),
     Rule(
@@ -96,17 +97,17 @@ RULES: tuple[Rule, ...] = (
         "expert_with_tensor_needs_sequence_parallel",
         "layout.sequence_parallel",
         _sequence_parallel_on,
-        lambda job, d: (
+        lambda workload, d: (
             f"tensor ranks would send the same tokens to the experts {d.tensor} times",
             "leave sequence_parallel out or set it to true"
-            if job.stack.splits_norms
-            else f"set tensor to 1, or leave expert and expert_tensor out: {job.software.name} splits no norms",
+            if workload.stack.splits_norms
+            else f"set tensor to 1, or leave expert and expert_tensor out: {workload.software.name} splits no norms",
         ),
     ),
 )
 
 
-def layer_transfers(job: Job, degrees: Degrees, forwards: Amount, backwards: Amount) -> tuple[Transfer, ...]:
+def layer_transfers(workload: Workload, degrees: Degrees, forwards: Amount, backwards: Amount) -> tuple[Transfer, ...]:
     """What one rank sends for one sparse layer and micro-batch: dispatch and combine, forward and backward.
 
     Formula:
@@ -115,7 +116,7 @@ def layer_transfers(job: Job, degrees: Degrees, forwards: Amount, backwards: Amo
         each domain; the allgather dispatcher gathers the tokens of all E t_e ranks and reduces them back, f + r times
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         forwards: forward passes of the mean layer's experts, f [1]
         backwards: backward passes of the mean layer, r [1]
@@ -127,18 +128,18 @@ def layer_transfers(job: Job, degrees: Degrees, forwards: Amount, backwards: Amo
         Lepikhin et al. 2020, arXiv:2006.16668; Megatron-Core moe README
     """
     shared = where(degrees.sequence_parallel == 1, degrees.tensor, 1)
-    over, under = job.model.visits
-    narrowed = job.model.expert_input_width / job.model.hidden_size
-    visits = over / max(1, under) * narrowed * stream_bytes(job, degrees) / shared
+    over, under = workload.model.visits
+    narrowed = workload.model.expert_input_width / workload.model.hidden_size
+    visits = over / max(1, under) * narrowed * stream_bytes(workload, degrees) / shared
     split = where(is_grouped(degrees), degrees.expert_tensor, 1)
-    if job.software.dispatcher == "allgather":
+    if workload.software.dispatcher == "allgather":
         ranks = degrees.expert * split
-        every = narrowed * stream_bytes(job, degrees) / shared * ranks
+        every = narrowed * stream_bytes(workload, degrees) / shared * ranks
         return (
             Transfer("all_gather", every, forwards + backwards, ranks, NEXT_TO_EACH_OTHER),
             Transfer("reduce_scatter", every, forwards + backwards, ranks, NEXT_TO_EACH_OTHER),
         )
-    copies = over / max(1, under) if job.software.dispatcher == "flex" else 1.0
+    copies = over / max(1, under) if workload.software.dispatcher == "flex" else 1.0
     return (
         Transfer("all_to_all", visits, 2 * (forwards + backwards), degrees.expert, expert_spacing(degrees), copies),
         Transfer("all_gather", visits * split, forwards + backwards, split, NEXT_TO_EACH_OTHER),

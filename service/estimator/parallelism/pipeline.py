@@ -20,7 +20,7 @@ from service.estimator.numeric import (
 from service.estimator.parallelism.stages import stream_bytes
 from service.estimator.question import Layout, Model
 from service.estimator.rule import Rule, divisors_of
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 Moment = tuple[Amount, tuple[Amount, ...]]
 """Forward passes done, and micro-batches held of each chunk of unusual size."""
@@ -163,11 +163,11 @@ def _done(passes: Amount, place: Amount, group: Amount, period: Amount) -> Amoun
     return whole * group + minimum(maximum(passes - whole * period - place * group, 0), group)
 
 
-def _virtual_fits(job: Job, degrees: Degrees) -> Condition:
+def _virtual_fits(workload: Workload, degrees: Degrees) -> Condition:
     return implies(degrees.virtual_pipeline > 1, degrees.pipeline > 1)
 
 
-def _accumulation_fits(job: Job, degrees: Degrees) -> Condition:
+def _accumulation_fits(workload: Workload, degrees: Degrees) -> Condition:
     return implies(degrees.virtual_pipeline > 1, divides(degrees.virtual_group, degrees.accumulation))
 
 
@@ -184,9 +184,10 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "pipeline_needs_unshared_layers",
         "layout.pipeline",
-        lambda job, d: implies(bool(job.model.num_mem_blocks), d.pipeline == 1),
-        lambda job, d: (
-            f"layers all over the model share {job.model.num_mem_blocks} blocks, and {d.pipeline} stages would each "
+        lambda workload, d: implies(bool(workload.model.num_mem_blocks), d.pipeline == 1),
+        lambda workload, d: (
+            f"layers all over the model share {workload.model.num_mem_blocks} blocks, and {d.pipeline} stages would "
+            "each "
             "need copies whose gradients are exchanged, which no stack does",
             "set pipeline to 1",
         ),
@@ -215,10 +216,10 @@ EVEN_RULES: tuple[Rule, ...] = (
     Rule(
         "pipeline_divides_layers",
         "layout.pipeline",
-        lambda job, d: divides(d.pipeline * d.virtual_pipeline, job.model.num_hidden_layers),
-        lambda job, d: (
-            f"{job.model.num_hidden_layers} layers do not fill {d.pipeline} stages x {d.virtual_pipeline} chunks",
-            f"use pipeline x virtual_pipeline of {divisors_of(job.model.num_hidden_layers)}, or give stage_layers",
+        lambda workload, d: divides(d.pipeline * d.virtual_pipeline, workload.model.num_hidden_layers),
+        lambda workload, d: (
+            f"{workload.model.num_hidden_layers} layers do not fill {d.pipeline} stages x {d.virtual_pipeline} chunks",
+            f"use pipeline x virtual_pipeline of {divisors_of(workload.model.num_hidden_layers)}, or give stage_layers",
         ),
     ),
 )
@@ -247,7 +248,7 @@ DUALPIPE_RULES: tuple[Rule, ...] = (
 """Rules of the dualpipe schedule with a pipeline."""
 
 
-def dealt_layers(layout: Layout, model: Model) -> tuple[int, ...] | None:
+def partition_layers(layout: Layout, model: Model) -> tuple[int, ...] | None:
     """Layers of each chunk where embedding or head count as a layer of the split.
 
     Formula:
@@ -264,7 +265,7 @@ def dealt_layers(layout: Layout, model: Model) -> tuple[int, ...] | None:
         Megatron-LM account-for-embedding-in-pipeline-split, account-for-loss-in-pipeline-split
 
     >>> from service.estimator.samples import LLAMA_3_8B
-    >>> dealt_layers(Layout(pipeline=11, embedding_in_split=True), LLAMA_3_8B)
+    >>> partition_layers(Layout(pipeline=11, embedding_in_split=True), LLAMA_3_8B)
     (2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3)
     """
     chunks = layout.pipeline * layout.virtual_pipeline
@@ -277,7 +278,7 @@ def dealt_layers(layout: Layout, model: Model) -> tuple[int, ...] | None:
     return tuple(dealt) if min(dealt) >= 0 else None
 
 
-def layers_by_cost(stages: int, model: Model) -> tuple[int, ...]:
+def partition_layers_by_cost(stages: int, model: Model) -> tuple[int, ...]:
     """Layers of each stage where they are dealt by cost: a stage is full once it has its share or more.
 
     Formula:
@@ -294,7 +295,7 @@ def layers_by_cost(stages: int, model: Model) -> tuple[int, ...]:
         huggingface/nanotron@67c5ebb6 models/base.py build_model, models/llama.py get_block_compute_costs
 
     >>> from service.estimator.samples import LLAMA_3_8B
-    >>> layers_by_cost(2, LLAMA_3_8B)
+    >>> partition_layers_by_cost(2, LLAMA_3_8B)
     (18, 14)
     """
     hidden, width = model.hidden_size, model.intermediate_size or 0
@@ -383,14 +384,14 @@ def bubble_micro_batches(schedule: ScheduleName, degrees: Degrees) -> Amount:
     return (stages - 1) / chunks
 
 
-def micro_batch_transfers(job: Job, degrees: Degrees) -> tuple[Transfer, ...]:
+def micro_batch_transfers(workload: Workload, degrees: Degrees) -> tuple[Transfer, ...]:
     """What one stage sends for one micro-batch: activations forward, their gradients backward.
 
     Formula:
         2 v sends of s b h / c elements, over t where sequence parallelism is on or the stack splits what it sends
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
 
     Returns:
@@ -399,6 +400,8 @@ def micro_batch_transfers(job: Job, degrees: Degrees) -> tuple[Transfer, ...]:
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 4.1
     """
-    shared = degrees.tensor if job.overlap.splits_sends else where(degrees.sequence_parallel == 1, degrees.tensor, 1)
-    stream = stream_bytes(job, degrees) / shared
+    shared = (
+        degrees.tensor if workload.overlap.splits_sends else where(degrees.sequence_parallel == 1, degrees.tensor, 1)
+    )
+    stream = stream_bytes(workload, degrees) / shared
     return (Transfer("send", stream, 2 * degrees.virtual_pipeline, degrees.pipeline, stage_spacing(degrees)),)

@@ -8,7 +8,7 @@ from service.estimator.degrees import Degrees, divisors
 from service.estimator.model.ledger import Ops, Split, Weight
 from service.estimator.numeric import Amount, Condition, take, where
 from service.estimator.software.optimizers import state_numbers
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,31 +84,35 @@ class RankParameters:
         return RankParameters(**{field.name: getattr(self, field.name) / ranks for field in fields(self)})
 
 
-def _prefix(job: Job, kind: int) -> tuple[int, ...]:
+def _prefix(workload: Workload, kind: int) -> tuple[int, ...]:
     """Layers of a kind before each layer boundary."""
     totals = [0]
-    for layer_kind in job.ledger.layer_kinds:
+    for layer_kind in workload.ledger.layer_kinds:
         totals.append(totals[-1] + (1 if layer_kind == kind else 0))
     return tuple(totals)
 
 
-def _counts_between(job: Job, first: Amount, last: Amount) -> tuple[Amount, ...]:
-    if len(job.ledger.kinds) == 1:
+def _counts_between(workload: Workload, first: Amount, last: Amount) -> tuple[Amount, ...]:
+    if len(workload.ledger.kinds) == 1:
         return (last - first,)
-    prefixes = [_prefix(job, kind) for kind in range(len(job.ledger.kinds))]
+    prefixes = [_prefix(workload, kind) for kind in range(len(workload.ledger.kinds))]
     return tuple(take(prefix, last) - take(prefix, first) for prefix in prefixes)
 
 
-def stage_at(job: Job, degrees: Degrees, index: Amount, stage_layers: tuple[int, ...] | None, chunks: int) -> Stage:
+def stage_at(
+    workload: Workload, degrees: Degrees, index: Amount, stage_layers: tuple[int, ...] | None, chunks: int
+) -> Stage:
     """One stage of a layout: the layers of its chunks, dealt round-robin."""
     is_last = index == degrees.pipeline - 1
-    depths = where(is_last, job.ledger.depths, 0)
-    counts = [_chunk_counts(job, degrees, chunk * degrees.pipeline + index, stage_layers) for chunk in range(chunks)]
+    depths = where(is_last, workload.ledger.depths, 0)
+    counts = [
+        _chunk_counts(workload, degrees, chunk * degrees.pipeline + index, stage_layers) for chunk in range(chunks)
+    ]
     for chunk in range(chunks):
         present = where(degrees.virtual_pipeline > chunk, 1, 0)
         final = where(degrees.virtual_pipeline == chunk + 1, depths, 0)
         held = [count * present for count in counts[chunk]]
-        held[job.ledger.depth_kind] = held[job.ledger.depth_kind] + final
+        held[workload.ledger.depth_kind] = held[workload.ledger.depth_kind] + final
         counts[chunk] = tuple(held)
     return Stage(
         index=index,
@@ -120,20 +124,20 @@ def stage_at(job: Job, degrees: Degrees, index: Amount, stage_layers: tuple[int,
 
 
 def _chunk_counts(
-    job: Job, degrees: Degrees, place: Amount, stage_layers: tuple[int, ...] | None
+    workload: Workload, degrees: Degrees, place: Amount, stage_layers: tuple[int, ...] | None
 ) -> tuple[Amount, ...]:
     """Layers of each kind in the chunk at a place of the model; nonsense beyond the last place, and left out there."""
     if stage_layers is not None:
         first = take(tuple(accumulate(stage_layers[:-1], initial=0)), place)
-        return _counts_between(job, first, first + take(stage_layers, place))
-    size = job.model.num_hidden_layers / (degrees.pipeline * degrees.virtual_pipeline)
+        return _counts_between(workload, first, first + take(stage_layers, place))
+    size = workload.model.num_hidden_layers / (degrees.pipeline * degrees.virtual_pipeline)
     first = where(place < degrees.pipeline * degrees.virtual_pipeline, place * size, 0)
-    return _counts_between(job, first, first + size)
+    return _counts_between(workload, first, first + size)
 
 
-def _stage_ops(job: Job, stage: Stage) -> tuple[tuple[Amount, Ops], ...]:
+def _stage_ops(workload: Workload, stage: Stage) -> tuple[tuple[Amount, Ops], ...]:
     """The operations of a stage and how often each group occurs."""
-    ledger = job.ledger
+    ledger = workload.ledger
     return (
         (where(stage.is_first, 1, 0), ledger.embedding),
         *zip(stage.kind_counts, ledger.kinds, strict=True),
@@ -147,7 +151,7 @@ def _held(weight: Weight, degrees: Degrees) -> Amount:
     return where(degrees.pipeline > 1, 1, 0) if weight.tied else 1
 
 
-def rank_parameters(job: Job, degrees: Degrees, stage: Stage) -> RankParameters:
+def rank_parameters(workload: Workload, degrees: Degrees, stage: Stage) -> RankParameters:
     """Parameters of one rank of a stage before any data-parallel sharding.
 
     A tied head on another stage than the embedding is a second copy.
@@ -156,7 +160,7 @@ def rank_parameters(job: Job, degrees: Degrees, stage: Stage) -> RankParameters:
         sum over the stage's weights of rows x columns x copies / divisor of their split
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         stage: the stage
 
@@ -166,14 +170,14 @@ def rank_parameters(job: Job, degrees: Degrees, stage: Stage) -> RankParameters:
     Source:
         Megatron-LM theoretical_memory_usage.py and transformer layers (what tensor ranks hold whole)
     """
-    split = divisors(degrees, job.model, job.vocabulary_multiple)
-    adapts = job.method.name != "full"
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
+    adapts = workload.method.name != "full"
     sums = RankParameters(**dict.fromkeys((each.name for each in fields(RankParameters)), 0))
-    for times, ops in _stage_ops(job, stage):
+    for times, ops in _stage_ops(workload, stage):
         for op in ops:
             for weight in op.weights:
                 held = times * _held(weight, degrees) / split[weight.split]
-                parameters, states = weight.parameters * held, state_numbers(job.optimizer, weight) * held
+                parameters, states = weight.parameters * held, state_numbers(workload.optimizer, weight) * held
                 trained = parameters if weight.trained else 0
                 if weight.split is Split.EXPERT:
                     sums.expert = sums.expert + parameters
@@ -192,14 +196,14 @@ def rank_parameters(job: Job, degrees: Degrees, stage: Stage) -> RankParameters:
     return sums
 
 
-def stage_total(job: Job, degrees: Degrees, stage: Stage) -> int:
+def stage_total(workload: Workload, degrees: Degrees, stage: Stage) -> int:
     """Parameters of one stage of a single layout, all its ranks together.
 
     Formula:
         sum of the stage's weights, a tied head away from the embedding counted again
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout, plain numbers
         stage: the stage
 
@@ -209,11 +213,11 @@ def stage_total(job: Job, degrees: Degrees, stage: Stage) -> int:
     Source:
         the ledger
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> stage_total(sample_job(), sample_degrees(), stage_at(sample_job(), sample_degrees(), 0, None, 1))
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> stage_total(sample_workload(), sample_degrees(), stage_at(sample_workload(), sample_degrees(), 0, None, 1))
     8030261248
     """
-    weights = [(times, weight) for times, ops in _stage_ops(job, stage) for op in ops for weight in op.weights]
+    weights = [(times, weight) for times, ops in _stage_ops(workload, stage) for op in ops for weight in op.weights]
     return sum(int(times) * int(_held(weight, degrees)) * weight.parameters for times, weight in weights)
 
 
@@ -221,14 +225,14 @@ WIDE_BYTES = 4.0
 """Bytes of one number in fp32. Source: IEEE 754, binary32."""
 
 
-def stream_bytes(job: Job, degrees: Degrees) -> Amount:
+def stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the residual stream of one micro-batch on one context rank.
 
     Formula:
         s b h / c elements
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
 
     Returns:
@@ -237,22 +241,22 @@ def stream_bytes(job: Job, degrees: Degrees) -> Amount:
     Source:
         definition
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> stream_bytes(sample_job(), sample_degrees())
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> stream_bytes(sample_workload(), sample_degrees())
     67108864.0
     """
-    numbers = job.recipe.sequence_length * job.model.hidden_size
-    return numbers * degrees.micro_batch / degrees.context * job.precision.element_bytes
+    numbers = workload.recipe.sequence_length * workload.model.hidden_size
+    return numbers * degrees.micro_batch / degrees.context * workload.precision.element_bytes
 
 
-def handed_stream_bytes(job: Job, degrees: Degrees) -> Amount:
+def handed_stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the residual stream of one micro-batch as one layer hands it, or its gradient, to the next.
 
     Formula:
         that of one tensor rank; 4 bytes a number under autocast, which adds branches to an fp32 embedding
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
 
     Returns:
@@ -261,22 +265,24 @@ def handed_stream_bytes(job: Job, degrees: Degrees) -> Amount:
     Source:
         torch.amp (an addition has the wider format of what it adds); live bytes counted by torch 2.13's profiler
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> handed_stream_bytes(sample_job(), sample_degrees())
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> handed_stream_bytes(sample_workload(), sample_degrees())
     67108864.0
     """
-    is_wide = job.implementation.casts_each_input and job.precision.is_mixed
-    return sequence_stream_bytes(job, degrees) * (WIDE_BYTES / job.precision.element_bytes if is_wide else 1.0)
+    is_wide = workload.implementation.casts_each_input and workload.precision.is_mixed
+    return sequence_stream_bytes(workload, degrees) * (
+        WIDE_BYTES / workload.precision.element_bytes if is_wide else 1.0
+    )
 
 
-def sequence_stream_bytes(job: Job, degrees: Degrees) -> Amount:
+def sequence_stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     """Bytes of the residual stream of one micro-batch on one tensor rank.
 
     Formula:
         s b h / c elements, over t where sequence parallelism is on
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
 
     Returns:
@@ -285,8 +291,8 @@ def sequence_stream_bytes(job: Job, degrees: Degrees) -> Amount:
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> sequence_stream_bytes(sample_job(), sample_degrees(tensor=2, sequence_parallel=1))
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> sequence_stream_bytes(sample_workload(), sample_degrees(tensor=2, sequence_parallel=1))
     33554432.0
     """
-    return stream_bytes(job, degrees) / where(degrees.sequence_parallel == 1, degrees.tensor, 1)
+    return stream_bytes(workload, degrees) / where(degrees.sequence_parallel == 1, degrees.tensor, 1)

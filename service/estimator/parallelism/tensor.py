@@ -9,75 +9,75 @@ from service.estimator.numeric import Amount, Condition, divides, either, implie
 from service.estimator.parallelism.stages import stream_bytes
 from service.estimator.question import Model
 from service.estimator.rule import Rule, divisors_of
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 
-def _kv_heads_fit(job: Job, degrees: Degrees) -> Condition:
-    heads = job.model.key_value_heads
+def _kv_heads_fit(workload: Workload, degrees: Degrees) -> Condition:
+    heads = workload.model.key_value_heads
     return either(divides(heads, degrees.tensor), divides(degrees.tensor, heads))
 
 
-def _widths(job: Job) -> tuple[int, ...]:
+def _widths(workload: Workload) -> tuple[int, ...]:
     """Widths of the dense and the shared MLPs that the model has."""
-    model = job.model
-    has_dense = any("dense" in shape.mlp or MIXERS[shape.mixer].shares_block for shape in job.ledger.shapes)
+    model = workload.model
+    has_dense = any("dense" in shape.mlp or MIXERS[shape.mixer].shares_block for shape in workload.ledger.shapes)
     dense = model.intermediate_size or 0 if has_dense else 0
     return tuple(width for width in (dense, model.shared_expert_intermediate_size) if width)
 
 
-def _mixer_heads(job: Job) -> tuple[int, ...]:
+def _mixer_heads(workload: Workload) -> tuple[int, ...]:
     """Numbers of heads, groups or channels of recurrences and convolutions, which ranks share out."""
-    names = {name for shape in job.ledger.shapes for name in MIXERS[shape.mixer].heads}
-    return tuple(getattr(job.model, name) or 0 for name in sorted(names))
+    names = {name for shape in workload.ledger.shapes for name in MIXERS[shape.mixer].heads}
+    return tuple(getattr(workload.model, name) or 0 for name in sorted(names))
 
 
-def _widths_fit(job: Job, degrees: Degrees) -> Condition:
-    return divides(degrees.tensor, gcd(*_widths(job)))
+def _widths_fit(workload: Workload, degrees: Degrees) -> Condition:
+    return divides(degrees.tensor, gcd(*_widths(workload)))
 
 
-def _sequence_fits(job: Job, degrees: Degrees) -> Condition:
+def _sequence_fits(workload: Workload, degrees: Degrees) -> Condition:
     ranks = degrees.tensor * degrees.context
-    return implies(degrees.sequence_parallel == 1, divides(ranks, job.recipe.sequence_length))
+    return implies(degrees.sequence_parallel == 1, divides(ranks, workload.recipe.sequence_length))
 
 
 RULES: tuple[Rule, ...] = (
     Rule(
         "tensor_divides_heads",
         "layout.tensor",
-        lambda job, d: divides(d.tensor, job.model.num_attention_heads),
-        lambda job, d: (
-            f"tensor degree {d.tensor} does not divide {job.model.num_attention_heads} attention heads, "
+        lambda workload, d: divides(d.tensor, workload.model.num_attention_heads),
+        lambda workload, d: (
+            f"tensor degree {d.tensor} does not divide {workload.model.num_attention_heads} attention heads, "
             "and a head lives on one GPU",
-            f"use {divisors_of(job.model.num_attention_heads)}",
+            f"use {divisors_of(workload.model.num_attention_heads)}",
         ),
     ),
     Rule(
         "tensor_divides_key_value_heads",
         "layout.tensor",
         _kv_heads_fit,
-        lambda job, d: (
-            f"tensor degree {d.tensor} and {job.model.key_value_heads} key-value heads do not divide each other, "
+        lambda workload, d: (
+            f"tensor degree {d.tensor} and {workload.model.key_value_heads} key-value heads do not divide each other, "
             "so the heads cannot be shared out evenly",
-            f"use {divisors_of(job.model.key_value_heads)}, or a multiple of {job.model.key_value_heads}",
+            f"use {divisors_of(workload.model.key_value_heads)}, or a multiple of {workload.model.key_value_heads}",
         ),
     ),
     Rule(
         "tensor_divides_mlp",
         "layout.tensor",
         _widths_fit,
-        lambda job, d: (
-            f"tensor degree {d.tensor} does not divide the MLP width {' or '.join(map(str, _widths(job)))}",
-            f"use {divisors_of(gcd(*_widths(job)))}",
+        lambda workload, d: (
+            f"tensor degree {d.tensor} does not divide the MLP width {' or '.join(map(str, _widths(workload)))}",
+            f"use {divisors_of(gcd(*_widths(workload)))}",
         ),
     ),
     Rule(
         "tensor_divides_mixer",
         "layout.tensor",
-        lambda job, d: divides(d.tensor, gcd(*_mixer_heads(job))),
-        lambda job, d: (
-            f"tensor degree {d.tensor} does not divide {' and '.join(map(str, _mixer_heads(job)))}, "
+        lambda workload, d: divides(d.tensor, gcd(*_mixer_heads(workload))),
+        lambda workload, d: (
+            f"tensor degree {d.tensor} does not divide {' and '.join(map(str, _mixer_heads(workload)))}, "
             "the heads, groups or channels of a layer that carries a state, and each lives on one GPU",
-            f"use {divisors_of(gcd(*_mixer_heads(job)))}",
+            f"use {divisors_of(gcd(*_mixer_heads(workload)))}",
         ),
     ),
     Rule(
@@ -93,8 +93,8 @@ RULES: tuple[Rule, ...] = (
         "sequence_parallel_divides_sequence",
         "recipe.sequence_length",
         _sequence_fits,
-        lambda job, d: (
-            f"{job.recipe.sequence_length} tokens do not split over {d.tensor} tensor x {d.context} context ranks",
+        lambda workload, d: (
+            f"{workload.recipe.sequence_length} tokens do not split over {d.tensor} tensor x {d.context} context ranks",
             f"use a multiple of {d.tensor * d.context}, or sequence_parallel false",
         ),
     ),
@@ -102,7 +102,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def layer_transfers(
-    job: Job, degrees: Degrees, forwards: Amount, backwards: Amount, branches: Amount
+    workload: Workload, degrees: Degrees, forwards: Amount, backwards: Amount, branches: Amount
 ) -> tuple[Transfer, ...]:
     """What one tensor rank sends for one layer and micro-batch, forward and backward.
 
@@ -112,7 +112,7 @@ def layer_transfers(
         stack does so
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         forwards: forward passes of the mean layer, f [1]
         backwards: backward passes of the mean layer, r [1]
@@ -124,10 +124,12 @@ def layer_transfers(
     Source:
         Shoeybi et al. 2019, arXiv:1909.08053, section 3; Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2
     """
-    stream, stream_width = stream_bytes(job, degrees), job.precision.element_bytes
+    stream, stream_width = stream_bytes(workload, degrees), workload.precision.element_bytes
     gathered = where(degrees.sequence_parallel == 1, stream, 0.0)
     reduced = stream - gathered
-    narrowed = (job.precision.product_bytes or stream_width) / stream_width if job.overlap.gathers_narrow else 1.0
+    narrowed = (
+        (workload.precision.product_bytes or stream_width) / stream_width if workload.overlap.gathers_narrow else 1.0
+    )
     return (
         Transfer("all_reduce", reduced, (forwards + backwards) * branches, degrees.tensor, NEXT_TO_EACH_OTHER),
         Transfer(

@@ -2,14 +2,14 @@
 
 from service.estimator.model.build import recurrences_of
 from service.estimator.names import AttentionName
-from service.estimator.parallelism.pipeline import dealt_layers
+from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import Gpu, Layout, MeasuredStep
 from service.estimator.rule import Demand
 from service.estimator.software.implementations import IMPLEMENTATIONS
 from service.estimator.software.precision import PRECISIONS, Precision, peak_flop_per_s
 from service.estimator.software.stacks import STACKS, Stack
 from service.estimator.software.versions import generation
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 AXES = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
 """Axes that a stack may lack; `Stack.axes` names those it has."""
@@ -17,10 +17,10 @@ AXES = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_t
 _SELECTIVE_NEEDS = {"moe": "experts", "moe_act": "experts", "shared_experts": "shared experts", "mla_up_proj": "MLA"}
 
 
-def _largest_chunk(job: Job, layout: Layout) -> int:
+def _largest_chunk(workload: Workload, layout: Layout) -> int:
     if layout.stage_layers is not None:
         return max(layout.stage_layers)
-    return -(-job.model.num_hidden_layers // (layout.pipeline * layout.virtual_pipeline))
+    return -(-workload.model.num_hidden_layers // (layout.pipeline * layout.virtual_pipeline))
 
 
 def _chunks(layout: Layout) -> int:
@@ -31,25 +31,25 @@ def _counts_ends(layout: Layout) -> bool:
     return layout.embedding_in_split or layout.loss_in_split
 
 
-def _unusable_modules(job: Job) -> list[str]:
-    names = {tag for ops in job.ledger.kinds for op in ops for tag in op.modules}
-    return [module for module in job.recompute.modules if module not in names and module != "op"]
+def _unusable_modules(workload: Workload) -> list[str]:
+    names = {tag for ops in workload.ledger.kinds for op in ops for tag in op.modules}
+    return [module for module in workload.recompute.modules if module not in names and module != "op"]
 
 
-def _unknown_axes(job: Job, layout: Layout) -> list[str]:
+def _unknown_axes(workload: Workload, layout: Layout) -> list[str]:
     asked = {axis: getattr(layout, axis) or 1 for axis in AXES}
     split_as_every_mlp = layout.expert == 1 and layout.expert_tensor == layout.tensor
-    if split_as_every_mlp or not job.model.num_experts:
+    if split_as_every_mlp or not workload.model.num_experts:
         del asked["expert_tensor"]
-    return [axis for axis, degree in asked.items() if degree > 1 and axis not in job.stack.axes]
+    return [axis for axis, degree in asked.items() if degree > 1 and axis not in workload.stack.axes]
 
 
-def _unknown_layers(job: Job) -> list[str]:
-    return [mixer for mixer in recurrences_of(job.model) if mixer not in job.stack.recurrences]
+def _unknown_layers(workload: Workload) -> list[str]:
+    return [mixer for mixer in recurrences_of(workload.model) if mixer not in workload.stack.recurrences]
 
 
-def _lacks_no_layer(job: Job, stack: Stack) -> bool:
-    return set(recurrences_of(job.model)) <= set(stack.recurrences)
+def _lacks_no_layer(workload: Workload, stack: Stack) -> bool:
+    return set(recurrences_of(workload.model)) <= set(stack.recurrences)
 
 
 def _has_formats(gpu: Gpu, precision: Precision) -> bool:
@@ -57,118 +57,119 @@ def _has_formats(gpu: Gpu, precision: Precision) -> bool:
     return all(peak_flop_per_s(gpu, number_format) is not None for number_format in formats)
 
 
-def _runnable(job: Job) -> list[str]:
+def _runnable(workload: Workload) -> list[str]:
     """Precision recipes that both the GPU and the stack can run."""
-    return [name for name in job.stack.precisions if _has_formats(job.gpu, PRECISIONS[name])]
+    return [name for name in workload.stack.precisions if _has_formats(workload.gpu, PRECISIONS[name])]
 
 
-def _missing_formats(job: Job) -> str:
-    formats = dict.fromkeys((job.precision.matrix_format, job.precision.attention_format))
-    return " and ".join(name for name in formats if peak_flop_per_s(job.gpu, name) is None)
+def _missing_formats(workload: Workload) -> str:
+    formats = dict.fromkeys((workload.precision.matrix_format, workload.precision.attention_format))
+    return " and ".join(name for name in formats if peak_flop_per_s(workload.gpu, name) is None)
 
 
-def _gradient_format_fits(job: Job) -> bool:
-    wanted = job.recipe.gradient_dtype
-    casts_weights = job.precision.is_mixed and job.stack.mixed_weights == "fp32"
-    own = "fp32" if casts_weights else job.precision.attention_format
+def _gradient_format_fits(workload: Workload) -> bool:
+    wanted = workload.recipe.gradient_dtype
+    casts_weights = workload.precision.is_mixed and workload.stack.mixed_weights == "fp32"
+    own = "fp32" if casts_weights else workload.precision.attention_format
     return wanted in (None, "fp32", own)
 
 
-ABILITY_DEMANDS: tuple[Demand[Job], ...] = (
+ABILITY_DEMANDS: tuple[Demand[Workload], ...] = (
     Demand(
         "gpu_has_the_format",
         "recipe.precision",
-        lambda job, _: _has_formats(job.gpu, job.precision),
-        lambda job, _: (
-            f"the GPU has no published rate for {_missing_formats(job)} arithmetic, so no time can be given",
-            f"use {', '.join(_runnable(job))}, or a GPU that has the format",
+        lambda workload, _: _has_formats(workload.gpu, workload.precision),
+        lambda workload, _: (
+            f"the GPU has no published rate for {_missing_formats(workload)} arithmetic, so no time can be given",
+            f"use {', '.join(_runnable(workload))}, or a GPU that has the format",
         ),
     ),
     Demand(
         "stack_runs_the_precision",
         "recipe.precision",
-        lambda job, _: job.recipe.precision in job.stack.precisions,
-        lambda job, _: (
-            f"{job.software.name} does not train in {job.recipe.precision}",
-            f"use {', '.join(job.stack.precisions)}",
+        lambda workload, _: workload.recipe.precision in workload.stack.precisions,
+        lambda workload, _: (
+            f"{workload.software.name} does not train in {workload.recipe.precision}",
+            f"use {', '.join(workload.stack.precisions)}",
         ),
     ),
     Demand(
         "stack_accumulates_in_the_format",
         "recipe.gradient_dtype",
-        lambda job, _: _gradient_format_fits(job),
-        lambda job, _: (
-            f"{job.software.name} under {job.recipe.precision} cannot keep gradients in {job.recipe.gradient_dtype}",
+        lambda workload, _: _gradient_format_fits(workload),
+        lambda workload, _: (
+            f"{workload.software.name} under {workload.recipe.precision} cannot keep gradients in "
+            f"{workload.recipe.gradient_dtype}",
             "leave gradient_dtype out to take the stack's own",
         ),
     ),
     Demand(
         "stack_has_the_layers",
         "recipe.stack",
-        lambda job, _: not _unknown_layers(job),
-        lambda job, _: (
-            f"{job.software.name} has no {' and no '.join(_unknown_layers(job))} layers",
-            f"use {' or '.join(name for name, row in STACKS.items() if _lacks_no_layer(job, row))}",
+        lambda workload, _: not _unknown_layers(workload),
+        lambda workload, _: (
+            f"{workload.software.name} has no {' and no '.join(_unknown_layers(workload))} layers",
+            f"use {' or '.join(name for name, row in STACKS.items() if _lacks_no_layer(workload, row))}",
         ),
     ),
     Demand(
         "stack_has_the_axis",
         "layout",
-        lambda job, layout: not _unknown_axes(job, layout),
-        lambda job, layout: (
-            f"{job.software.name} cannot split over {', '.join(_unknown_axes(job, layout))}",
-            f"it can split over data{''.join(', ' + axis for axis in job.stack.axes)}; or name another stack",
+        lambda workload, layout: not _unknown_axes(workload, layout),
+        lambda workload, layout: (
+            f"{workload.software.name} cannot split over {', '.join(_unknown_axes(workload, layout))}",
+            f"it can split over data{''.join(', ' + axis for axis in workload.stack.axes)}; or name another stack",
         ),
     ),
     Demand(
         "stack_shards_so",
         "layout.zero_stage",
-        lambda job, layout: layout.zero_stage in job.stack.zero_stages,
-        lambda job, layout: (
-            f"{job.software.name} has no ZeRO stage {layout.zero_stage}",
-            f"use {', '.join(map(str, sorted(job.stack.zero_stages)))}",
+        lambda workload, layout: layout.zero_stage in workload.stack.zero_stages,
+        lambda workload, layout: (
+            f"{workload.software.name} has no ZeRO stage {layout.zero_stage}",
+            f"use {', '.join(map(str, sorted(workload.stack.zero_stages)))}",
         ),
     ),
     Demand(
         "stack_shards_so_in_a_pipeline",
         "layout.zero_stage",
-        lambda job, layout: layout.pipeline == 1 or layout.zero_stage in job.stack.pipeline_zero_stages,
-        lambda job, layout: (
-            f"{job.software.name} cannot combine ZeRO stage {layout.zero_stage} with a pipeline",
-            f"use {' or '.join(map(str, job.stack.pipeline_zero_stages))} with it, or pipeline 1",
+        lambda workload, layout: layout.pipeline == 1 or layout.zero_stage in workload.stack.pipeline_zero_stages,
+        lambda workload, layout: (
+            f"{workload.software.name} cannot combine ZeRO stage {layout.zero_stage} with a pipeline",
+            f"use {' or '.join(map(str, workload.stack.pipeline_zero_stages))} with it, or pipeline 1",
         ),
     ),
     Demand(
         "stack_exchanges_context_so",
         "layout.context_method",
-        lambda job, layout: layout.context == 1 or layout.context_method in job.stack.context_methods,
-        lambda job, layout: (
-            f"{job.software.name} cannot exchange keys and values by {layout.context_method}",
-            f"use {', '.join(job.stack.context_methods)}",
+        lambda workload, layout: layout.context == 1 or layout.context_method in workload.stack.context_methods,
+        lambda workload, layout: (
+            f"{workload.software.name} cannot exchange keys and values by {layout.context_method}",
+            f"use {', '.join(workload.stack.context_methods)}",
         ),
     ),
     Demand(
         "stack_splits_norms",
         "layout.sequence_parallel",
-        lambda job, layout: job.stack.splits_norms or not layout.sequence_parallel,
-        lambda job, _: (
-            f"{job.software.name} keeps norms whole on every tensor rank",
+        lambda workload, layout: workload.stack.splits_norms or not layout.sequence_parallel,
+        lambda workload, _: (
+            f"{workload.software.name} keeps norms whole on every tensor rank",
             "leave sequence_parallel out or set it to false",
         ),
     ),
     Demand(
         "expert_tensor_needs_experts",
         "layout.expert_tensor",
-        lambda job, layout: bool(job.model.num_experts) or layout.expert_tensor in (1, layout.tensor),
+        lambda workload, layout: bool(workload.model.num_experts) or layout.expert_tensor in (1, layout.tensor),
         lambda _, __: ("expert_tensor splits experts, and the model has none", "leave expert_tensor out"),
     ),
     Demand(
         "stack_runs_the_schedule",
         "layout.schedule",
-        lambda job, layout: layout.schedule in job.stack.schedules,
-        lambda job, layout: (
-            f"{job.software.name} cannot run the schedule {layout.schedule}",
-            f"use {', '.join(job.stack.schedules)}",
+        lambda workload, layout: layout.schedule in workload.stack.schedules,
+        lambda workload, layout: (
+            f"{workload.software.name} cannot run the schedule {layout.schedule}",
+            f"use {', '.join(workload.stack.schedules)}",
         ),
     ),
     Demand(
@@ -183,24 +184,28 @@ ABILITY_DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "stage_layers_cover_the_model",
         "layout.stage_layers",
-        lambda job, layout: (
+        lambda workload, layout: (
             layout.stage_layers is None
-            or (len(layout.stage_layers) == _chunks(layout) and sum(layout.stage_layers) == job.model.num_hidden_layers)
+            or (
+                len(layout.stage_layers) == _chunks(layout)
+                and sum(layout.stage_layers) == workload.model.num_hidden_layers
+            )
         ),
-        lambda job, layout: (
+        lambda workload, layout: (
             f"stage_layers has {len(layout.stage_layers or ())} numbers and {sum(layout.stage_layers or ())} layers; "
-            f"the layout has {_chunks(layout)} stages or virtual stages and the model {job.model.num_hidden_layers}",
-            f"give {_chunks(layout)} numbers that sum to {job.model.num_hidden_layers}",
+            f"the layout has {_chunks(layout)} stages or virtual stages and the model "
+            f"{workload.model.num_hidden_layers}",
+            f"give {_chunks(layout)} numbers that sum to {workload.model.num_hidden_layers}",
         ),
     ),
     Demand(
         "stage_layers_or_ends_in_split",
         "layout.stage_layers",
-        lambda job, layout: (
+        lambda workload, layout: (
             layout.stage_layers is None
             or not _counts_ends(layout)
-            or job.stack.deals_by_cost
-            or dealt_layers(layout, job.model) == layout.stage_layers
+            or workload.stack.deals_by_cost
+            or partition_layers(layout, workload.model) == layout.stage_layers
         ),
         lambda _, __: (
             "stage_layers says how layers are dealt, and so do embedding_in_split and loss_in_split, and they differ",
@@ -210,9 +215,9 @@ ABILITY_DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "stack_counts_ends_in_split",
         "layout.embedding_in_split",
-        lambda job, layout: not (_counts_ends(layout) and job.stack.deals_by_cost),
-        lambda job, _: (
-            f"{job.software.name} deals layers by their cost, whatever counts as a layer",
+        lambda workload, layout: not (_counts_ends(layout) and workload.stack.deals_by_cost),
+        lambda workload, _: (
+            f"{workload.software.name} deals layers by their cost, whatever counts as a layer",
             "leave embedding_in_split and loss_in_split out, or give stage_layers instead",
         ),
     ),
@@ -220,8 +225,9 @@ ABILITY_DEMANDS: tuple[Demand[Job], ...] = (
         "ends_in_split_fill_the_stages",
         "layout.embedding_in_split",
         lambda _, layout: not _counts_ends(layout) or layout.stage_layers is not None,
-        lambda job, layout: (
-            f"{job.model.num_hidden_layers} layers and {layout.embedding_in_split + layout.loss_in_split} ends do not "
+        lambda workload, layout: (
+            f"{workload.model.num_hidden_layers} layers and {layout.embedding_in_split + layout.loss_in_split} ends "
+            "do not "
             f"fill {_chunks(layout)} stages or virtual stages evenly",
             "change pipeline or virtual_pipeline, or give stage_layers instead",
         ),
@@ -256,28 +262,30 @@ ABILITY_DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "recompute_modules_exist",
         "recipe.recompute",
-        lambda job, _: not _unusable_modules(job),
-        lambda job, _: (
-            f"the model has no {', '.join(_SELECTIVE_NEEDS.get(m, m) for m in _unusable_modules(job))} to recompute",
-            f"leave {', '.join(_unusable_modules(job))} out of modules",
+        lambda workload, _: not _unusable_modules(workload),
+        lambda workload, _: (
+            f"the model has no {', '.join(_SELECTIVE_NEEDS.get(m, m) for m in _unusable_modules(workload))} to "
+            "recompute",
+            f"leave {', '.join(_unusable_modules(workload))} out of modules",
         ),
     ),
     Demand(
         "recompute_layers_are_in_the_stage",
         "recipe.recompute",
-        lambda job, layout: (job.recompute.layers or 1) <= _largest_chunk(job, layout),
-        lambda job, layout: (
-            f"recompute names {job.recompute.layers} layers, and a stage holds {_largest_chunk(job, layout)} at once",
-            f"use at most {_largest_chunk(job, layout)}",
+        lambda workload, layout: (workload.recompute.layers or 1) <= _largest_chunk(workload, layout),
+        lambda workload, layout: (
+            f"recompute names {workload.recompute.layers} layers, and a stage holds "
+            f"{_largest_chunk(workload, layout)} at once",
+            f"use at most {_largest_chunk(workload, layout)}",
         ),
     ),
     Demand(
         "recompute_choices_fit_the_granularity",
         "recipe.recompute",
-        lambda job, _: (
-            not (job.recompute.modules and job.recompute.granularity != "selective")
-            and not (job.recompute.layers and job.recompute.granularity != "full")
-            and not (job.recompute.method == "block" and job.recompute.granularity != "full")
+        lambda workload, _: (
+            not (workload.recompute.modules and workload.recompute.granularity != "selective")
+            and not (workload.recompute.layers and workload.recompute.granularity != "full")
+            and not (workload.recompute.method == "block" and workload.recompute.granularity != "full")
         ),
         lambda _, __: (
             "modules belong to selective recompute, method and layers to full recompute",
@@ -287,7 +295,7 @@ ABILITY_DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "padding_needs_document_lengths",
         "recipe.batching",
-        lambda job, _: job.recipe.batching == "packed" or bool(job.recipe.document_lengths),
+        lambda workload, _: workload.recipe.batching == "packed" or bool(workload.recipe.document_lengths),
         lambda _, __: (
             "without document_lengths every sequence is one document, so nothing is padded",
             "give document_lengths, or leave batching out",
@@ -309,27 +317,27 @@ _RUNS_NOT_ON: dict[AttentionName, tuple[str, ...]] = {
 cuDNN support matrix (fused attention from Ampere on)."""
 
 
-def _lacks_no_kernel(job: Job, _: Layout) -> bool:
-    if job.software.implementation not in IMPLEMENTATIONS[job.software.name]:
+def _lacks_no_kernel(workload: Workload, _: Layout) -> bool:
+    if workload.software.implementation not in IMPLEMENTATIONS[workload.software.name]:
         return True
-    if job.recipe.attention in _WRITTEN_FOR:
-        return generation(job.gpu) == _WRITTEN_FOR[job.recipe.attention]
-    if generation(job.gpu) in _RUNS_NOT_ON.get(job.recipe.attention, ()):
+    if workload.recipe.attention in _WRITTEN_FOR:
+        return generation(workload.gpu) == _WRITTEN_FOR[workload.recipe.attention]
+    if generation(workload.gpu) in _RUNS_NOT_ON.get(workload.recipe.attention, ()):
         return False
-    return job.recipe.attention != "cudnn" or _runs_cudnn(job)
+    return workload.recipe.attention != "cudnn" or _runs_cudnn(workload)
 
 
-def _runs_cudnn(job: Job) -> bool:
-    return job.implementation.uses_transformer_engine or job.software.name == "torchtitan"
+def _runs_cudnn(workload: Workload) -> bool:
+    return workload.implementation.uses_transformer_engine or workload.software.name == "torchtitan"
 
 
-def _missing_kernel(job: Job, _: Layout) -> tuple[str, str]:
-    if written := _WRITTEN_FOR.get(job.recipe.attention):
-        message = f"{job.recipe.attention} is written for {written}, and the GPU is {generation(job.gpu)}"
-    elif generation(job.gpu) in _RUNS_NOT_ON.get(job.recipe.attention, ()):
-        message = f"{job.recipe.attention} does not run on {generation(job.gpu)}"
+def _missing_kernel(workload: Workload, _: Layout) -> tuple[str, str]:
+    if written := _WRITTEN_FOR.get(workload.recipe.attention):
+        message = f"{workload.recipe.attention} is written for {written}, and the GPU is {generation(workload.gpu)}"
+    elif generation(workload.gpu) in _RUNS_NOT_ON.get(workload.recipe.attention, ()):
+        message = f"{workload.recipe.attention} does not run on {generation(workload.gpu)}"
     else:
-        run = job.software
+        run = workload.software
         message = f"{run.name} with {run.implementation} operations does not call cuDNN's attention"
     return message, "use flash to take the kernel that runs there"
 
@@ -343,15 +351,16 @@ LEAST_LIMIT_FRACTION = 0.2
 Source: nvidia-smi -q -d POWER of both (0.25, 0.29), and some room for others."""
 
 
-def _in_range(job: Job, _: Layout) -> bool:
-    limit, rated = job.cluster.power_limit_watts, job.gpu.board_watts
+def _in_range(workload: Workload, _: Layout) -> bool:
+    limit, rated = workload.cluster.power_limit_watts, workload.gpu.board_watts
     return limit is None or LEAST_LIMIT_FRACTION * rated <= limit <= rated
 
 
-def _words(job: Job, _: Layout) -> tuple[str, str]:
-    rated = job.gpu.board_watts
+def _words(workload: Workload, _: Layout) -> tuple[str, str]:
+    rated = workload.gpu.board_watts
     return (
-        f"power_limit_watts {job.cluster.power_limit_watts:g} is outside what a board of {rated:g} W can be held to",
+        f"power_limit_watts {workload.cluster.power_limit_watts:g} is outside what a board of {rated:g} W can be held "
+        "to",
         f"use {LEAST_LIMIT_FRACTION * rated:g} to {rated:g}, or leave it out",
     )
 
@@ -365,20 +374,20 @@ MOST_RATIO = 10.0
 configuration or in another unit. Source: an assumption; a round figure."""
 
 
-def _implausible(job: Job) -> list[tuple[int, MeasuredStep]]:
+def _implausible(workload: Workload) -> list[tuple[int, MeasuredStep]]:
     return [
         (index, step)
-        for index, step in enumerate(job.cluster.measured_steps)
+        for index, step in enumerate(workload.cluster.measured_steps)
         if not 1 / MOST_RATIO <= step.measured_seconds / step.predicted_seconds <= MOST_RATIO
     ]
 
 
-def _plausible(job: Job, _: Layout) -> bool:
-    return not (job.cluster.measured_steps and _implausible(job))
+def _plausible(workload: Workload, _: Layout) -> bool:
+    return not (workload.cluster.measured_steps and _implausible(workload))
 
 
-def _measured_words(job: Job, _: Layout) -> tuple[str, str]:
-    index, step = _implausible(job)[0]
+def _measured_words(workload: Workload, _: Layout) -> tuple[str, str]:
+    index, step = _implausible(workload)[0]
     return (
         f"measured step {index} took {step.measured_seconds:g} s, and {step.predicted_seconds:g} s predicted: more "
         f"than {MOST_RATIO:g} times apart, so one of them is of another configuration or in another unit",

@@ -16,7 +16,7 @@ from service.estimator.model.build import (
 )
 from service.estimator.model.ledger import LayerShape
 from service.estimator.question import Layout, Model
-from service.estimator.rule import Demand, divisors_of, unmet
+from service.estimator.rule import Demand, divisors_of, unmet_demands
 
 _DEFAULTS = {field.name: field.default for field in fields(Model)}
 _NOTHING = (None, 0, (), False)
@@ -307,4 +307,4 @@ _ANY_LAYOUT = Layout()
 @lru_cache(maxsize=LEDGERS_KEPT)
 def problems_of(model: Model) -> tuple[Problem, ...]:
     """What is wrong with a model by itself."""
-    return unmet(_EVERY, model, _ANY_LAYOUT)
+    return unmet_demands(_EVERY, model, _ANY_LAYOUT)

@@ -4,9 +4,9 @@ from service.estimator.numeric import both, implies
 from service.estimator.question import Layout, Software, Versions, filled
 from service.estimator.rule import Demand, Rule
 from service.estimator.software.implementations import CROSS_ENTROPIES, IMPLEMENTATIONS
-from service.estimator.software.stacks import ENGINE_LOSS_SINCE, STACKS, asked_of, version_of
+from service.estimator.software.stacks import ENGINE_LOSS_SINCE, STACKS, requested_software, version_of
 from service.estimator.software.versions import is_version, is_year_and_month
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 _LIBRARIES = ("transformer_engine", "megatron_core", "torch", "torchtitan")
 """Fields of `Versions`."""
@@ -55,71 +55,75 @@ VERSION_DEMANDS: tuple[Demand[Software], ...] = (
 """What has to hold before anything else is read of a software."""
 
 
-def _used(job: Job) -> tuple[str, ...]:
+def _used(workload: Workload) -> tuple[str, ...]:
     """Libraries that the software is made of, as far as their versions change what it keeps."""
-    engine = ("transformer_engine", "megatron_core") if job.implementation.uses_transformer_engine else ()
-    return (*engine, *(("torchtitan",) if job.software.name == "torchtitan" else ()), "torch")
+    engine = ("transformer_engine", "megatron_core") if workload.implementation.uses_transformer_engine else ()
+    return (*engine, *(("torchtitan",) if workload.software.name == "torchtitan" else ()), "torch")
 
 
-def _unused(job: Job) -> list[str]:
-    return [library for library in _named(job.software.versions) if library not in _used(job)]
+def _unused(workload: Workload) -> list[str]:
+    return [library for library in _named(workload.software.versions) if library not in _used(workload)]
 
 
-def _engine_has_loss(job: Job) -> bool:
-    if job.software.cross_entropy != "transformer-engine":
+def _engine_has_loss(workload: Workload) -> bool:
+    if workload.software.cross_entropy != "transformer-engine":
         return True
-    return all(since.holds(version_of(job.software, library)) for library, since in ENGINE_LOSS_SINCE.items())
+    return all(since.holds(version_of(workload.software, library)) for library, since in ENGINE_LOSS_SINCE.items())
 
 
-def _told(job: Job) -> str:
-    named = _named(job.software.versions)
+def _told(workload: Workload) -> str:
+    named = _named(workload.software.versions)
     return " and ".join(f"{library} {named[library]}" for library in ENGINE_LOSS_SINCE if library in named)
 
 
-def _loss_in_implementation(job: Job) -> bool:
-    return job.software.cross_entropy is None or job.software.cross_entropy in job.implementation.cross_entropies
+def _loss_in_implementation(workload: Workload) -> bool:
+    return (
+        workload.software.cross_entropy is None
+        or workload.software.cross_entropy in workload.implementation.cross_entropies
+    )
 
 
-def _has_implementation(job: Job) -> bool:
-    return job.software.implementation in IMPLEMENTATIONS[job.software.name]
+def _has_implementation(workload: Workload) -> bool:
+    return workload.software.implementation in IMPLEMENTATIONS[workload.software.name]
 
 
-def _op_stands_alone(job: Job) -> bool:
-    if "op" not in job.recompute.modules:
+def _op_stands_alone(workload: Workload) -> bool:
+    if "op" not in workload.recompute.modules:
         return True
-    return job.stack.selects == "op" and job.recompute.modules == ("op",)
+    return workload.stack.selects == "op" and workload.recompute.modules == ("op",)
 
 
-def _offloads(job: Job, layout: Layout) -> bool:
-    return layout.offload not in ("activations", "optimizer-and-activations") or job.stack.offloads_activations
+def _offloads(workload: Workload, layout: Layout) -> bool:
+    return layout.offload not in ("activations", "optimizer-and-activations") or workload.stack.offloads_activations
 
 
-SOFTWARE_DEMANDS: tuple[Demand[Job], ...] = (
+SOFTWARE_DEMANDS: tuple[Demand[Workload], ...] = (
     Demand(
         "stack_has_the_implementation",
         "recipe.stack.implementation",
-        lambda job, _: _has_implementation(job),
-        lambda job, _: (
-            f"{job.software.name} has no {job.software.implementation} operations",
-            f"use {' or '.join(IMPLEMENTATIONS[job.software.name])}, or leave implementation out",
+        lambda workload, _: _has_implementation(workload),
+        lambda workload, _: (
+            f"{workload.software.name} has no {workload.software.implementation} operations",
+            f"use {' or '.join(IMPLEMENTATIONS[workload.software.name])}, or leave implementation out",
         ),
     ),
     Demand(
         "implementation_computes_the_loss_so",
         "recipe.stack.cross_entropy",
-        lambda job, _: not _has_implementation(job) or _loss_in_implementation(job),
-        lambda job, _: (
-            f"{job.software.name} with {job.software.implementation} operations has no {job.software.cross_entropy} "
+        lambda workload, _: not _has_implementation(workload) or _loss_in_implementation(workload),
+        lambda workload, _: (
+            f"{workload.software.name} with {workload.software.implementation} operations has no "
+            f"{workload.software.cross_entropy} "
             "cross entropy",
-            f"use {', '.join(job.implementation.cross_entropies)}, or leave cross_entropy out",
+            f"use {', '.join(workload.implementation.cross_entropies)}, or leave cross_entropy out",
         ),
     ),
     Demand(
         "libraries_have_the_loss",
         "recipe.stack.cross_entropy",
-        lambda job, _: not _loss_in_implementation(job) or _engine_has_loss(job),
-        lambda job, _: (
-            f"{CROSS_ENTROPIES['transformer-engine'].meaning} is not to be had with {_told(job)}: it came with "
+        lambda workload, _: not _loss_in_implementation(workload) or _engine_has_loss(workload),
+        lambda workload, _: (
+            f"{CROSS_ENTROPIES['transformer-engine'].meaning} is not to be had with {_told(workload)}: it came with "
             "transformer_engine 2.2 and megatron_core 0.12, and megatron_core 0.19 turned it off",
             "use vocab-parallel or fused, or leave cross_entropy out",
         ),
@@ -127,71 +131,78 @@ SOFTWARE_DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "fused_gradients_need_megatron",
         "recipe.stack.gradient_fusion",
-        lambda job, _: not asked_of(job.recipe).gradient_fusion or job.software.name == "megatron-core",
-        lambda job, _: (
-            f"{job.software.name} writes gradients of weights by themselves: only megatron-core's products add them up",
+        lambda workload, _: (
+            not requested_software(workload.recipe).gradient_fusion or workload.software.name == "megatron-core"
+        ),
+        lambda workload, _: (
+            f"{workload.software.name} writes gradients of weights by themselves: only megatron-core's products add "
+            "them up",
             "leave gradient_fusion out, or use megatron-core",
         ),
     ),
     Demand(
         "versions_are_of_the_stack",
         "recipe.stack.versions",
-        lambda job, _: not _has_implementation(job) or not _unused(job),
-        lambda job, _: (
-            f"nothing that {job.software.name} with {job.software.implementation} operations keeps depends on "
-            f"{' and '.join(_unused(job))}",
-            f"name versions of {' and '.join(_used(job))} alone",
+        lambda workload, _: not _has_implementation(workload) or not _unused(workload),
+        lambda workload, _: (
+            f"nothing that {workload.software.name} with {workload.software.implementation} operations keeps depends "
+            "on "
+            f"{' and '.join(_unused(workload))}",
+            f"name versions of {' and '.join(_used(workload))} alone",
         ),
     ),
     Demand(
         "experts_are_grouped_by_transformer_engine",
         "recipe.stack.grouped_experts",
-        lambda job, _: (
-            not asked_of(job.recipe).grouped_experts
-            or (bool(job.model.num_experts) and job.implementation.uses_transformer_engine)
+        lambda workload, _: (
+            not requested_software(workload.recipe).grouped_experts
+            or (bool(workload.model.num_experts) and workload.implementation.uses_transformer_engine)
         ),
-        lambda job, _: (
-            f"grouped products of experts are Transformer Engine's, and here {job.model.num_experts} experts run with "
-            f"{job.software.implementation} operations of {job.software.name}",
+        lambda workload, _: (
+            f"grouped products of experts are Transformer Engine's, and here {workload.model.num_experts} experts run "
+            "with "
+            f"{workload.software.implementation} operations of {workload.software.name}",
             "leave grouped_experts out, or use megatron-core with transformer-engine and a model with experts",
         ),
     ),
     Demand(
         "graphs_need_the_engine_or_a_compiler",
         "recipe.stack.cuda_graphs",
-        lambda job, _: (
-            not asked_of(job.recipe).cuda_graphs
-            or job.implementation.uses_transformer_engine
-            or job.software.implementation == "compiled"
+        lambda workload, _: (
+            not requested_software(workload.recipe).cuda_graphs
+            or workload.implementation.uses_transformer_engine
+            or workload.software.implementation == "compiled"
         ),
-        lambda job, _: (
-            f"{job.software.name} with {job.software.implementation} operations launches kernels one by one",
+        lambda workload, _: (
+            f"{workload.software.name} with {workload.software.implementation} operations launches kernels one by one",
             "leave cuda_graphs out, or use megatron-core with transformer-engine",
         ),
     ),
     Demand(
         "overlapped_exchange_needs_experts",
         "recipe.stack.expert_overlap",
-        lambda job, _: (
-            not asked_of(job.recipe).expert_overlap
-            or (job.implementation.uses_transformer_engine and bool(job.model.num_experts))
+        lambda workload, _: (
+            not requested_software(workload.recipe).expert_overlap
+            or (workload.implementation.uses_transformer_engine and bool(workload.model.num_experts))
         ),
-        lambda job, _: (
-            f"expert_overlap hides what megatron-core's experts exchange, and here {job.model.num_experts} experts run "
-            f"with {job.software.name}",
+        lambda workload, _: (
+            f"expert_overlap hides what megatron-core's experts exchange, and here {workload.model.num_experts} "
+            "experts run "
+            f"with {workload.software.name}",
             "leave expert_overlap out, or use megatron-core and a model with experts",
         ),
     ),
     Demand(
         "tensor_overlap_is_of_the_stack",
         "recipe.stack.tensor_overlap",
-        lambda job, _: (
-            not asked_of(job.recipe).tensor_overlap
-            or job.implementation.uses_transformer_engine
-            or job.software.name == "torchtitan"
+        lambda workload, _: (
+            not requested_software(workload.recipe).tensor_overlap
+            or workload.implementation.uses_transformer_engine
+            or workload.software.name == "torchtitan"
         ),
-        lambda job, _: (
-            f"tensor_overlap hides what tensor ranks of megatron-core or of torchtitan send, and {job.software.name} "
+        lambda workload, _: (
+            "tensor_overlap hides what tensor ranks of megatron-core or of torchtitan send, and "
+            f"{workload.software.name} "
             "waits for it",
             "leave tensor_overlap out, or use one of those",
         ),
@@ -199,30 +210,32 @@ SOFTWARE_DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "tokens_are_sent_to_experts",
         "recipe.stack.dispatcher",
-        lambda job, _: (
-            job.software.dispatcher is None or (bool(job.model.num_experts) and job.software.name == "megatron-core")
+        lambda workload, _: (
+            workload.software.dispatcher is None
+            or (bool(workload.model.num_experts) and workload.software.name == "megatron-core")
         ),
-        lambda job, _: (
-            f"a dispatcher is megatron-core's way to {job.model.num_experts} experts, and the stack is "
-            f"{job.software.name}",
+        lambda workload, _: (
+            f"a dispatcher is megatron-core's way to {workload.model.num_experts} experts, and the stack is "
+            f"{workload.software.name}",
             "leave dispatcher out, or use megatron-core and a model with experts",
         ),
     ),
     Demand(
         "imbalance_needs_experts",
         "recipe.expert_imbalance",
-        lambda job, _: bool(job.model.num_experts) or job.recipe.expert_imbalance == 1,
-        lambda job, _: (
-            f"expert_imbalance {job.recipe.expert_imbalance:g} is about tokens of experts, and the model has none",
+        lambda workload, _: bool(workload.model.num_experts) or workload.recipe.expert_imbalance == 1,
+        lambda workload, _: (
+            f"expert_imbalance {workload.recipe.expert_imbalance:g} is about tokens of experts, and the model has none",
             "leave expert_imbalance out, or name a model with experts",
         ),
     ),
     Demand(
         "capacity_needs_experts",
         "recipe.expert_capacity_factor",
-        lambda job, _: bool(job.model.num_experts) or job.recipe.expert_capacity_factor is None,
-        lambda job, _: (
-            f"expert_capacity_factor {job.recipe.expert_capacity_factor:g} is about tokens of experts, and the model "
+        lambda workload, _: bool(workload.model.num_experts) or workload.recipe.expert_capacity_factor is None,
+        lambda workload, _: (
+            f"expert_capacity_factor {workload.recipe.expert_capacity_factor:g} is about tokens of experts, and the "
+            "model "
             "has none",
             "leave expert_capacity_factor out, or name a model with experts",
         ),
@@ -230,10 +243,10 @@ SOFTWARE_DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "recompute_by_operation_stands_alone",
         "recipe.recompute",
-        lambda job, _: _op_stands_alone(job),
-        lambda job, _: (
+        lambda workload, _: _op_stands_alone(workload),
+        lambda workload, _: (
             f"op says for every operation of a layer whether it runs again, as torchtitan does; here "
-            f"{job.software.name} is asked for {', '.join(job.recompute.modules)}",
+            f"{workload.software.name} is asked for {', '.join(workload.recompute.modules)}",
             "use op alone with torchtitan, or name other modules",
         ),
     ),
@@ -241,8 +254,8 @@ SOFTWARE_DEMANDS: tuple[Demand[Job], ...] = (
         "stack_offloads_activations",
         "layout.offload",
         _offloads,
-        lambda job, _: (
-            f"{job.software.name} keeps activations on the GPU until the backward pass",
+        lambda workload, _: (
+            f"{workload.software.name} keeps activations on the GPU until the backward pass",
             f"use {', '.join(name for name, row in STACKS.items() if row.offloads_activations)}, or offload the "
             "optimizer alone",
         ),
@@ -256,12 +269,12 @@ _SHARDED_UPDATES = ("adamw", "sgd-momentum")
 _FUSED_LOSSES = ("fused", "transformer-engine")
 
 
-def _is_megatron(job: Job) -> bool:
-    return job.software.name == "megatron-core"
+def _is_megatron(workload: Workload) -> bool:
+    return workload.software.name == "megatron-core"
 
 
-def _has_sharded_update(job: Job) -> bool:
-    return job.recipe.optimizer in _SHARDED_UPDATES
+def _has_sharded_update(workload: Workload) -> bool:
+    return workload.recipe.optimizer in _SHARDED_UPDATES
 
 
 def _offloads_activations(layout: Layout) -> bool:
@@ -272,35 +285,38 @@ def _offloads_optimizer(layout: Layout) -> bool:
     return layout.offload in ("optimizer", "optimizer-and-activations")
 
 
-def _gathers_fp8(job: Job) -> bool:
-    return _is_megatron(job) and job.recipe.fp8_weights
+def _gathers_fp8(workload: Workload) -> bool:
+    return _is_megatron(workload) and workload.recipe.fp8_weights
 
 
-def _overlaps_experts(job: Job) -> bool:
-    return asked_of(job.recipe).expert_overlap
+def _overlaps_experts(workload: Workload) -> bool:
+    return requested_software(workload.recipe).expert_overlap
 
 
-def _reruns_experts(job: Job) -> bool:
-    return job.recompute.granularity == "full" or "moe" in job.recompute.modules
+def _reruns_experts(workload: Workload) -> bool:
+    return workload.recompute.granularity == "full" or "moe" in workload.recompute.modules
 
 
-def _redraws(job: Job) -> bool:
+def _redraws(workload: Workload) -> bool:
     """Whether modules that drop out run again."""
-    is_dropped = {*job.recompute.modules} & {"core_attn", "mlp", "moe"}
-    return job.recompute.granularity == "selective" and bool(is_dropped) and job.recipe.dropout_fraction > 0
+    is_dropped = {*workload.recompute.modules} & {"core_attn", "mlp", "moe"}
+    return workload.recompute.granularity == "selective" and bool(is_dropped) and workload.recipe.dropout_fraction > 0
 
 
-def _is_deterministic(job: Job) -> bool:
-    return _is_megatron(job) and job.software.deterministic
+def _is_deterministic(workload: Workload) -> bool:
+    return _is_megatron(workload) and workload.software.deterministic
 
 
-MEGATRON_DEMANDS: tuple[Demand[Job], ...] = (
+MEGATRON_DEMANDS: tuple[Demand[Workload], ...] = (
     Demand(
         "sharded_weights_have_an_update",
         "recipe.optimizer",
-        lambda job, layout: not (_is_megatron(job) and filled(layout.zero_stage) >= 2) or _has_sharded_update(job),
-        lambda job, layout: (
-            f"megatron-core shards gradients and weights by Megatron-FSDP, which has no {job.recipe.optimizer}, and "
+        lambda workload, layout: (
+            not (_is_megatron(workload) and filled(layout.zero_stage) >= 2) or _has_sharded_update(workload)
+        ),
+        lambda workload, layout: (
+            f"megatron-core shards gradients and weights by Megatron-FSDP, which has no {workload.recipe.optimizer}, "
+            "and "
             f"zero_stage is {layout.zero_stage}",
             f"use {' or '.join(_SHARDED_UPDATES)}, or zero_stage 0 or 1",
         ),
@@ -308,11 +324,12 @@ MEGATRON_DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "offloaded_activations_are_the_engines",
         "layout.offload",
-        lambda job, layout: (
-            not (_is_megatron(job) and _offloads_activations(layout)) or job.implementation.uses_transformer_engine
+        lambda workload, layout: (
+            not (_is_megatron(workload) and _offloads_activations(layout))
+            or workload.implementation.uses_transformer_engine
         ),
-        lambda job, _: (
-            f"megatron-core with {job.software.implementation} operations keeps activations on the GPU until the "
+        lambda workload, _: (
+            f"megatron-core with {workload.software.implementation} operations keeps activations on the GPU until the "
             "backward pass",
             "use implementation transformer-engine, or offload the optimizer alone",
         ),
@@ -320,7 +337,7 @@ MEGATRON_DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "fp8_weights_are_gathered",
         "recipe.fp8_weights",
-        lambda job, layout: not _gathers_fp8(job) or filled(layout.zero_stage) > 0,
+        lambda workload, layout: not _gathers_fp8(workload) or filled(layout.zero_stage) > 0,
         lambda _, __: (
             "fp8_weights are what megatron-core's distributed optimizer gathers, and zero_stage 0 shards nothing",
             "set zero_stage to 1, or leave fp8_weights out",
@@ -329,9 +346,9 @@ MEGATRON_DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "fp8_weights_are_updated_on_the_gpu",
         "layout.offload",
-        lambda job, layout: not (_gathers_fp8(job) and _offloads_optimizer(layout)),
-        lambda job, layout: (
-            f"megatron-core updates no fp8 weights of {job.recipe.precision} from host memory, and offload is "
+        lambda workload, layout: not (_gathers_fp8(workload) and _offloads_optimizer(layout)),
+        lambda workload, layout: (
+            f"megatron-core updates no fp8 weights of {workload.recipe.precision} from host memory, and offload is "
             f"{layout.offload}",
             "leave fp8_weights out, or keep the optimizer on the GPU",
         ),
@@ -339,16 +356,18 @@ MEGATRON_DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "deterministic_loss_is_not_fused",
         "recipe.stack.cross_entropy",
-        lambda job, _: not (_is_deterministic(job) and asked_of(job.recipe).cross_entropy in _FUSED_LOSSES),
-        lambda job, _: (
-            f"megatron-core's {job.software.cross_entropy} cross entropy is not deterministic",
+        lambda workload, _: (
+            not (_is_deterministic(workload) and requested_software(workload.recipe).cross_entropy in _FUSED_LOSSES)
+        ),
+        lambda workload, _: (
+            f"megatron-core's {workload.software.cross_entropy} cross entropy is not deterministic",
             "use vocab-parallel, or set deterministic to false",
         ),
     ),
     Demand(
         "deterministic_products_stand_alone",
         "recipe.stack.tensor_overlap",
-        lambda job, _: not (_is_deterministic(job) and asked_of(job.recipe).tensor_overlap),
+        lambda workload, _: not (_is_deterministic(workload) and requested_software(workload.recipe).tensor_overlap),
         lambda _, __: (
             "megatron-core's products are not deterministic where tensor ranks exchange beside them",
             "leave tensor_overlap out, or set deterministic to false",
@@ -357,7 +376,7 @@ MEGATRON_DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "overlapped_exchange_runs_once",
         "recipe.recompute",
-        lambda job, _: not (_overlaps_experts(job) and _reruns_experts(job)),
+        lambda workload, _: not (_overlaps_experts(workload) and _reruns_experts(workload)),
         lambda _, __: (
             "layers whose experts run again in the backward pass cannot exchange tokens beside another micro-batch",
             "recompute nothing or modules other than moe, or leave expert_overlap out",
@@ -366,7 +385,7 @@ MEGATRON_DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "overlapped_exchange_is_direct",
         "recipe.stack.dispatcher",
-        lambda job, _: not (_overlaps_experts(job) and job.software.dispatcher == "allgather"),
+        lambda workload, _: not (_overlaps_experts(workload) and workload.software.dispatcher == "allgather"),
         lambda _, __: (
             "expert_overlap hides what is sent to each expert, and allgather sends all tokens to all of them",
             "use alltoall or flex, or leave expert_overlap out",
@@ -375,18 +394,20 @@ MEGATRON_DEMANDS: tuple[Demand[Job], ...] = (
     Demand(
         "overlapped_exchange_is_in_mixed_precision",
         "recipe.precision",
-        lambda job, _: not _overlaps_experts(job) or job.precision.is_mixed,
-        lambda job, _: (
-            f"megatron-core overlaps the exchange of tokens in mixed precision alone, not in {job.recipe.precision}",
+        lambda workload, _: not _overlaps_experts(workload) or workload.precision.is_mixed,
+        lambda workload, _: (
+            "megatron-core overlaps the exchange of tokens in mixed precision alone, not in "
+            f"{workload.recipe.precision}",
             "use bf16-mixed, or leave expert_overlap out",
         ),
     ),
     Demand(
         "recompute_in_a_graph_draws_nothing",
         "recipe.dropout_fraction",
-        lambda job, _: not (_is_megatron(job) and job.software.cuda_graphs and _redraws(job)),
-        lambda job, _: (
-            f"dropout of what {' and '.join(job.recompute.modules)} computes again cannot be drawn alike in a graph of "
+        lambda workload, _: not (_is_megatron(workload) and workload.software.cuda_graphs and _redraws(workload)),
+        lambda workload, _: (
+            f"dropout of what {' and '.join(workload.recompute.modules)} computes again cannot be drawn alike in a "
+            "graph of "
             "the whole step",
             "set dropout_fraction to 0, or cuda_graphs to false",
         ),
@@ -394,25 +415,27 @@ MEGATRON_DEMANDS: tuple[Demand[Job], ...] = (
 )
 
 
-ORDER_DEMANDS: tuple[Demand[Job], ...] = (
+ORDER_DEMANDS: tuple[Demand[Workload], ...] = (
     Demand(
         "stack_numbers_ranks_so",
         "layout.rank_order",
-        lambda job, layout: layout.rank_order in job.stack.rank_orders,
-        lambda job, layout: (
-            f"{job.software.name} cannot number ranks in the order {layout.rank_order}",
-            f"use {', '.join(job.stack.rank_orders)}, or leave rank_order out",
+        lambda workload, layout: layout.rank_order in workload.stack.rank_orders,
+        lambda workload, layout: (
+            f"{workload.software.name} cannot number ranks in the order {layout.rank_order}",
+            f"use {', '.join(workload.stack.rank_orders)}, or leave rank_order out",
         ),
     ),
     Demand(
         "stack_reorders_ranks_so_sharded",
         "layout.rank_order",
-        lambda job, layout: (
-            layout.rank_order not in job.stack.rank_orders[1:] or layout.zero_stage in job.stack.reordered_zero_stages
+        lambda workload, layout: (
+            layout.rank_order not in workload.stack.rank_orders[1:]
+            or layout.zero_stage in workload.stack.reordered_zero_stages
         ),
-        lambda job, layout: (
-            f"{job.software.name} numbers ranks as {job.stack.rank_orders[0]} alone at ZeRO stage {layout.zero_stage}",
-            f"leave rank_order out, or use zero_stage {' or '.join(map(str, job.stack.reordered_zero_stages))}",
+        lambda workload, layout: (
+            f"{workload.software.name} numbers ranks as {workload.stack.rank_orders[0]} alone at ZeRO stage "
+            f"{layout.zero_stage}",
+            f"leave rank_order out, or use zero_stage {' or '.join(map(str, workload.stack.reordered_zero_stages))}",
         ),
     ),
 )
@@ -423,7 +446,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "loss_parallel_needs_tensor_ranks",
         "recipe.stack.cross_entropy",
-        lambda job, d: implies(asked_of(job.recipe).cross_entropy == "loss-parallel", d.tensor > 1),
+        lambda workload, d: implies(requested_software(workload.recipe).cross_entropy == "loss-parallel", d.tensor > 1),
         lambda _, __: (
             "loss-parallel shares the vocabulary among tensor ranks, and there is one",
             "set layout.tensor above 1, or leave cross_entropy out",
@@ -432,7 +455,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "tensor_overlap_needs_tensor_ranks",
         "recipe.stack.tensor_overlap",
-        lambda job, d: implies(bool(asked_of(job.recipe).tensor_overlap), d.tensor > 1),
+        lambda workload, d: implies(bool(requested_software(workload.recipe).tensor_overlap), d.tensor > 1),
         lambda _, d: (
             f"tensor_overlap hides what tensor ranks send to each other, and there is {d.tensor} tensor rank",
             "set layout.tensor above 1, or leave tensor_overlap out",
@@ -441,7 +464,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "tensor_overlap_needs_split_norms",
         "recipe.stack.tensor_overlap",
-        lambda job, d: implies(both(bool(asked_of(job.recipe).tensor_overlap), d.tensor > 1), d.sequence_parallel == 1),
+        lambda workload, d: implies(
+            both(bool(requested_software(workload.recipe).tensor_overlap), d.tensor > 1), d.sequence_parallel == 1
+        ),
         lambda _, __: (
             "tensor_overlap cuts what tensor ranks gather and scatter, and without sequence_parallel they do neither",
             "leave sequence_parallel or tensor_overlap out",
@@ -450,7 +475,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "expert_overlap_needs_expert_ranks",
         "recipe.stack.expert_overlap",
-        lambda job, d: implies(bool(job.model.num_experts) and asked_of(job.recipe).expert_overlap, d.expert > 1),
+        lambda workload, d: implies(
+            bool(workload.model.num_experts) and requested_software(workload.recipe).expert_overlap, d.expert > 1
+        ),
         lambda _, d: (
             f"expert_overlap hides what expert ranks send to each other, and there is {d.expert} expert rank",
             "set layout.expert above 1, or leave expert_overlap out",

@@ -15,7 +15,7 @@ from service.estimator.answer import CostLine, Interval
 from service.estimator.memory.states import checkpoint_bytes
 from service.estimator.numeric import Amount
 from service.estimator.question import OwnedPrice, Price, filled
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.energy import gpu_watts
 
 HOURS_A_YEAR = 8_760
@@ -279,7 +279,7 @@ def sum_of(lines: Iterable[Interval]) -> Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Used:
+class Usage:
     """What a run takes, as far as money goes by it."""
 
     gpu_hours: Interval
@@ -312,7 +312,7 @@ class Charge:
         return CostLine(kind=self.kind, usd=usd_of(self.formula, self.quantity, tuple(self.rates.values())))
 
 
-def charges_of(resolved: Resolved, used: Used) -> tuple[Charge, ...]:
+def charges_of(resolved: ResolvedQuestion, used: Usage) -> tuple[Charge, ...]:
     """Everything that a run is paid for; nothing without a price."""
     price = resolved.question.price
     if price is None:
@@ -321,14 +321,14 @@ def charges_of(resolved: Resolved, used: Used) -> tuple[Charge, ...]:
     return (*own, *_beside(resolved, price, used))
 
 
-def _rented(price: Price, used: Used) -> Iterator[Charge]:
+def _rented(price: Price, used: Usage) -> Iterator[Charge]:
     rates = {"usd_per_gpu_hour": price.usd_per_gpu_hour, "discount_fraction": price.discount_fraction}
     yield Charge("gpus", used.gpu_hours, rent_usd, rates)
     if used.spare_gpu_hours.value:
         yield Charge("spares", used.spare_gpu_hours, rent_usd, rates)
 
 
-def _owned(resolved: Resolved, price: OwnedPrice, used: Used) -> Iterator[Charge]:
+def _owned(resolved: ResolvedQuestion, price: OwnedPrice, used: Usage) -> Iterator[Charge]:
     bought, works = filled(price.purchase_usd), price.utilisation_fraction
     written_off = {"purchase_usd": bought, "residual_fraction": price.residual_fraction}
     share = {"years": price.amortisation_years, "utilisation_fraction": works}
@@ -337,7 +337,7 @@ def _owned(resolved: Resolved, price: OwnedPrice, used: Used) -> Iterator[Charge
         upkeep = {"purchase_usd": bought, "maintenance_fraction": price.maintenance_fraction}
         yield Charge("maintenance", used.billed_gpu_hours, maintenance_usd, {**upkeep, "utilisation_fraction": works})
     if price.usd_per_kw_month is not None:
-        board, host = resolved.job.gpu.board_watts, filled(resolved.question.cluster.host_power_fraction)
+        board, host = resolved.workload.gpu.board_watts, filled(resolved.question.cluster.host_power_fraction)
         rated = gpu_watts(board, board, host, 1.0, 1.0)
         place = {"rated_watts": rated, "usd_per_kw_month": price.usd_per_kw_month, "utilisation_fraction": works}
         yield Charge("hosting", used.billed_gpu_hours, hosting_usd, place)
@@ -345,10 +345,10 @@ def _owned(resolved: Resolved, price: OwnedPrice, used: Used) -> Iterator[Charge
         yield Charge("electricity", used.energy_kwh, electricity_usd, {"usd_per_kwh": price.usd_per_kwh})
 
 
-def _beside(resolved: Resolved, price: Price | OwnedPrice, used: Used) -> Iterator[Charge]:
+def _beside(resolved: ResolvedQuestion, price: Price | OwnedPrice, used: Usage) -> Iterator[Charge]:
     kept, sent = price.storage, price.egress
     if kept is not None:
-        held = kept.data_bytes + kept.checkpoints * checkpoint_bytes(resolved.job)
+        held = kept.data_bytes + kept.checkpoints * checkpoint_bytes(resolved.workload)
         rates = {"stored_bytes": held, "usd_per_gb_month": kept.usd_per_gb_month}
         yield Charge("storage", used.days, storage_usd, rates)
     if sent is not None:

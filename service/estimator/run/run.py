@@ -21,7 +21,7 @@ from service.estimator.model.flop import (
 from service.estimator.model.parameters import ParameterCounts, parameter_counts
 from service.estimator.numeric import column
 from service.estimator.question import filled
-from service.estimator.resolve import CONFIGURATIONS_KEPT, Resolved
+from service.estimator.resolve import CONFIGURATIONS_KEPT, ResolvedQuestion
 from service.estimator.run.stages import (
     LoadedStage,
     filled_fraction,
@@ -32,10 +32,10 @@ from service.estimator.run.stages import (
     stages_of,
     total_seconds,
 )
-from service.estimator.schedule import Stretch, schedule_of
+from service.estimator.schedule import Phase, schedule_of
 from service.estimator.software.precision import highest_peak_flop_per_s
 from service.estimator.time.step import StepSeconds, step_interval, waiting_fraction
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Run:
         return (self.last_steps * last_seconds + sum(stage.seconds for stage in self.stages)) / self.steps
 
 
-def loads_of(resolved: Resolved, own: list[LoadedStage]) -> tuple[list[LoadedStage], ...]:
+def loads_of(resolved: ResolvedQuestion, own: list[LoadedStage]) -> tuple[list[LoadedStage], ...]:
     """The pipeline stages of each stage of a run with their loads, which its batch does not change.
 
     Stages of one length share theirs.
@@ -87,11 +87,11 @@ def loads_of(resolved: Resolved, own: list[LoadedStage]) -> tuple[list[LoadedSta
     for first, *_ in resolved.run_stages:
         length = first.question.recipe.sequence_length
         if length not in known:
-            known[length] = stages_of(first.job, first.degrees, first.question.layout)
+            known[length] = stages_of(first.workload, first.degrees, first.question.layout)
     return tuple(known[first.question.recipe.sequence_length] for first, *_ in resolved.run_stages)
 
 
-def run_of(resolved: Resolved, loads: tuple[list[LoadedStage], ...], filled: tuple[float, ...]) -> Run | None:
+def run_of(resolved: ResolvedQuestion, loads: tuple[list[LoadedStage], ...], filled: tuple[float, ...]) -> Run | None:
     """What a question's run consists of. None without training_tokens."""
     schedule = schedule_of(resolved.question.recipe)
     if schedule is None:
@@ -103,17 +103,17 @@ def run_of(resolved: Resolved, loads: tuple[list[LoadedStage], ...], filled: tup
     )
 
 
-def _stage_run(first: Resolved, stretch: Stretch, loaded: list[LoadedStage], filled_fraction: float) -> StageRun:
+def _stage_run(first: ResolvedQuestion, stretch: Phase, loaded: list[LoadedStage], filled_fraction: float) -> StageRun:
     return StageRun(
         steps=sum(stretch.steps),
         tokens=stretch.sequences * stretch.tokens,
-        flop=run_flop(sequence_flop(first.job.ledger, first.job.recompute).training, stretch.sequences),
-        seconds=stretch_seconds(first, stretch, loaded, filled_fraction),
+        flop=run_flop(sequence_flop(first.workload.ledger, first.workload.recompute).training, stretch.sequences),
+        seconds=phase_seconds(first, stretch, loaded, filled_fraction),
     )
 
 
-def stretch_seconds(
-    first: Resolved, stretch: Stretch, loaded: list[LoadedStage], filled_fraction: float = 0.0
+def phase_seconds(
+    first: ResolvedQuestion, stretch: Phase, loaded: list[LoadedStage], filled_fraction: float = 0.0
 ) -> float:
     """Seconds of all steps of one stage of a run, each batch's step taken once.
 
@@ -134,17 +134,19 @@ def stretch_seconds(
 
     >>> from service.estimator.samples import sample_resolved
     >>> first = sample_resolved()
-    >>> loaded = stages_of(first.job, first.degrees, first.question.layout)
-    >>> one, both = (stretch_seconds(first, Stretch(8192.0, (1, 2), steps), loaded) for steps in ((1, 0), (1, 1)))
+    >>> loaded = stages_of(first.workload, first.degrees, first.question.layout)
+    >>> one, both = (phase_seconds(first, Phase(8192.0, (1, 2), steps), loaded) for steps in ((1, 0), (1, 1)))
     >>> 2 < both / one < 3
     True
     """
     layout = first.question.layout
     group = first.degrees.micro_batch * first.degrees.data
     if len(stretch.batches) == 1:
-        return stretch.steps[0] * float(slowest_seconds(first.job, first.degrees, layout, loaded, filled_fraction))
+        return stretch.steps[0] * float(slowest_seconds(first.workload, first.degrees, layout, loaded, filled_fraction))
     degrees = replace(first.degrees, accumulation=column(stretch.batches) / group)
-    return float((slowest_seconds(first.job, degrees, layout, loaded, filled_fraction) * column(stretch.steps)).sum())
+    return float(
+        (slowest_seconds(first.workload, degrees, layout, loaded, filled_fraction) * column(stretch.steps)).sum()
+    )
 
 
 def tokens_per_s_per_gpu(batch_tokens: float, gpus: int, step_seconds: float) -> float:
@@ -205,10 +207,10 @@ def rising(seconds: Interval, quantity: Callable[[float], float]) -> Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Fullest:
+class PeakStage:
     """The configuration of a run that takes most memory."""
 
-    resolved: Resolved
+    resolved: ResolvedQuestion
     """It, as a question of its own; the question itself where batch and length never change."""
     stages: list[LoadedStage]
     """Its pipeline stages."""
@@ -220,9 +222,11 @@ class Fullest:
     """Share of the device that each stage of the run fills, the recipe's own batch and length last."""
 
 
-def fullest_of(resolved: Resolved, own: list[LoadedStage], loads: tuple[list[LoadedStage], ...]) -> Fullest:
+def peak_stage_of(
+    resolved: ResolvedQuestion, own: list[LoadedStage], loads: tuple[list[LoadedStage], ...]
+) -> PeakStage:
     """The fullest configuration of a run: each length with the smallest and the largest batch of every stage."""
-    found = Fullest(resolved, own, memory_of(resolved, own))
+    found = PeakStage(resolved, own, memory_of(resolved, own))
     filled = []
     last = filled_fraction(found.memory)
     for index, (configurations, loaded) in enumerate(zip(resolved.run_stages, loads, strict=True)):
@@ -230,17 +234,17 @@ def fullest_of(resolved: Resolved, own: list[LoadedStage], loads: tuple[list[Loa
         filled.append(max(map(filled_fraction, memories)))
         for one, memory in zip(configurations, memories, strict=True):
             if memory.device_peak_bytes.value > found.memory.device_peak_bytes.value:
-                found = Fullest(one, loaded, memory, index)
+                found = PeakStage(one, loaded, memory, index)
     return replace(found, filled_fraction=(*filled, last))
 
 
-def fullest_in(resolved: Resolved) -> Fullest:
+def peak_stage_in(resolved: ResolvedQuestion) -> PeakStage:
     """The fullest configuration of a run, from the question alone."""
-    own = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
-    return fullest_of(resolved, own, loads_of(resolved, own))
+    own = stages_of(resolved.workload, resolved.degrees, resolved.question.layout)
+    return peak_stage_of(resolved, own, loads_of(resolved, own))
 
 
-def said_of_stages(resolved: Resolved, fullest: Fullest) -> tuple[str, ...]:
+def describe_stages(resolved: ResolvedQuestion, fullest: PeakStage) -> tuple[str, ...]:
     """What an answer takes for granted of a run whose batch or length changes. None where they never change."""
     stages, recipe = resolved.question.recipe.stages, fullest.resolved.question.recipe
     if not stages:
@@ -263,7 +267,7 @@ class Configuration:
 
     loads: tuple[list[LoadedStage], ...]
     """Pipeline stages of each stage of the run before its last one; none where batch and length never change."""
-    fullest: Fullest
+    fullest: PeakStage
     """Memory, of the stage of the run that takes most."""
     parameters: Parameters
     """Parameter counts."""
@@ -274,13 +278,13 @@ class Configuration:
 
 
 @lru_cache(maxsize=CONFIGURATIONS_KEPT)
-def worked_out(resolved: Resolved) -> Configuration:
+def compute_configuration(resolved: ResolvedQuestion) -> Configuration:
     """What a configuration holds, does and takes; questions that differ in their run alone share it."""
-    stages = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
+    stages = stages_of(resolved.workload, resolved.degrees, resolved.question.layout)
     loads = loads_of(resolved, stages)
-    fullest = fullest_of(resolved, stages, loads)
-    counts = parameter_counts(resolved.job.model, resolved.job.ledger)
-    flop = _flop_of(resolved.job, counts, _rerun_fraction(resolved, stages))
+    fullest = peak_stage_of(resolved, stages, loads)
+    counts = parameter_counts(resolved.workload.model, resolved.workload.ledger)
+    flop = _flop_of(resolved.workload, counts, _rerun_fraction(resolved, stages))
     return Configuration(
         loads=loads,
         fullest=fullest,
@@ -290,7 +294,7 @@ def worked_out(resolved: Resolved) -> Configuration:
     )
 
 
-def _parameters(resolved: Resolved, stages: list[LoadedStage], counts: ParameterCounts) -> Parameters:
+def _parameters(resolved: ResolvedQuestion, stages: list[LoadedStage], counts: ParameterCounts) -> Parameters:
     return Parameters(
         total=counts.total,
         trained=counts.trained,
@@ -305,26 +309,26 @@ def _parameters(resolved: Resolved, stages: list[LoadedStage], counts: Parameter
         shared_experts=counts.shared_experts,
         multi_token_prediction=counts.multi_token_prediction,
         total_with_multi_token_prediction=counts.total + counts.multi_token_prediction,
-        stages=stage_parameters(resolved.job, resolved.degrees, stages),
+        stages=stage_parameters(resolved.workload, resolved.degrees, stages),
     )
 
 
-def _rerun_fraction(resolved: Resolved, stages: list[LoadedStage]) -> float:
+def _rerun_fraction(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> float:
     """Share of the layers that recompute reaches."""
-    job, chunks = resolved.job, resolved.question.layout.virtual_pipeline
-    if job.recompute.granularity != "full":
+    workload, chunks = resolved.workload, resolved.question.layout.virtual_pipeline
+    if workload.recompute.granularity != "full":
         return 1.0
-    layers = [trained_layers(job, one.stage.kind_counts) for one in stages]
-    again = sum(float(recomputed_layers(job.recompute, count, chunks)) for count in layers)
+    layers = [trained_layers(workload, one.stage.kind_counts) for one in stages]
+    again = sum(float(recomputed_layers(workload.recompute, count, chunks)) for count in layers)
     return again / max(1.0, sum(map(float, layers)))
 
 
-def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop, in_use: float) -> Step:
-    job, gpus = resolved.job, resolved.question.cluster.gpus
-    parts = slowest_step(job, resolved.degrees, resolved.question.layout, stages, in_use)
+def _step(resolved: ResolvedQuestion, stages: list[LoadedStage], flop: Flop, in_use: float) -> Step:
+    workload, gpus = resolved.workload, resolved.question.cluster.gpus
+    parts = slowest_step(workload, resolved.degrees, resolved.question.layout, stages, in_use)
     kinds = {field.name: float(getattr(parts, field.name)) for field in fields(StepSeconds)}
-    seconds = step_interval(job, total_seconds(parts), waiting_fraction(kinds))
-    peak = highest_peak_flop_per_s(job.gpu, job.precision)
+    seconds = step_interval(workload, total_seconds(parts), waiting_fraction(kinds))
+    peak = highest_peak_flop_per_s(workload.gpu, workload.precision)
     return Step(
         step_seconds=seconds,
         tokens_per_s_per_gpu=falling(seconds, partial(tokens_per_s_per_gpu, flop.per_step_tokens, gpus)),
@@ -335,10 +339,10 @@ def _step(resolved: Resolved, stages: list[LoadedStage], flop: Flop, in_use: flo
     )
 
 
-def _flop_of(job: Job, counts: ParameterCounts, rerun_fraction: float) -> Flop:
+def _flop_of(workload: Workload, counts: ParameterCounts, rerun_fraction: float) -> Flop:
     """The FLOP part of the answer, without a run."""
-    one, tokens = sequence_flop(job.ledger, job.recompute), trained_tokens(job.recipe)
-    batch, length = filled(job.recipe.global_batch), job.recipe.sequence_length
+    one, tokens = sequence_flop(workload.ledger, workload.recompute), trained_tokens(workload.recipe)
+    batch, length = filled(workload.recipe.global_batch), workload.recipe.sequence_length
     model = step_flop(one.training, batch)
     rerun = recompute_flop(one.rerun, batch, rerun_fraction)
     return Flop(
@@ -349,19 +353,19 @@ def _flop_of(job: Job, counts: ParameterCounts, rerun_fraction: float) -> Flop:
         per_step_flop=model,
         recompute_per_step_flop=rerun,
         hardware_per_step_flop=model + rerun,
-        padding_per_step_flop=padding_flop(job.ledger, trained_share(job.recipe), batch),
-        padding_fraction=padding_fraction(job.recipe),
+        padding_per_step_flop=padding_flop(workload.ledger, trained_share(workload.recipe), batch),
+        padding_fraction=padding_fraction(workload.recipe),
         total_flop=None,
         total_pflop_days=None,
         recompute_fraction=one.rerun * rerun_fraction / one.training,
         recompute_full_fraction=one.full_rerun * rerun_fraction / one.full_training,
-        recompute_korthikanti_fraction=korthikanti_fraction(job.model.hidden_size, length)
-        if job.recompute.modules == ("core_attn",)
+        recompute_korthikanti_fraction=korthikanti_fraction(workload.model.hidden_size, length)
+        if workload.recompute.modules == ("core_attn",)
         else None,
         conventions=Conventions(
             causal=per_token_flop(one.training, tokens),
             full=per_token_flop(one.full_training, tokens),
-            palm=palm_flop(job.model, counts.active.total, length),
+            palm=palm_flop(workload.model, counts.active.total, length),
             six_n=six_n_flop(counts.active.total),
         ),
     )

@@ -34,14 +34,14 @@ from service.estimator.memory.memory import (
     missing_kinds,
     stage_bytes,
 )
-from service.estimator.memory.rank_load import StageLoad, mirrored, stage_load
+from service.estimator.memory.rank_load import RankLoad, mirrored, rank_load_of
 from service.estimator.memory.states import checkpoint_bytes
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism.stages import Stage, stage_at, stage_total
 from service.estimator.question import Layout
-from service.estimator.resolve import Resolved
-from service.estimator.time.step import StepSeconds, Waits, ledger_seconds, micro_batch_seconds, step_seconds
-from service.estimator.workload import Job
+from service.estimator.resolve import ResolvedQuestion
+from service.estimator.time.step import StepOverhead, StepSeconds, ledger_seconds, micro_batch_seconds, step_seconds
+from service.estimator.workload import Workload
 
 
 @dataclass(slots=True)
@@ -49,24 +49,24 @@ class LoadedStage:
     """One stage of a single layout and what a rank of it carries."""
 
     stage: Stage
-    load: StageLoad
+    load: RankLoad
     shape: tuple[Amount, ...]
     """What tells its load and its step from another stage's."""
 
 
-def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
+def stages_of(workload: Workload, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
     """Every stage of one layout with its load; equal stages share theirs."""
-    loads: dict[tuple[Amount, ...], StageLoad] = {}
+    loads: dict[tuple[Amount, ...], RankLoad] = {}
     loaded = []
     for index in range(layout.pipeline):
-        stage = stage_at(job, degrees, index, layout.stage_layers, layout.virtual_pipeline)
+        stage = stage_at(workload, degrees, index, layout.stage_layers, layout.virtual_pipeline)
         shape = (
             *(count for chunk in stage.chunk_counts for count in chunk),
             where(stage.is_first, 1, 0),
             where(stage.is_last, 1, 0),
         )
         if shape not in loads:
-            loads[shape] = stage_load(job, degrees, stage)
+            loads[shape] = rank_load_of(workload, degrees, stage)
         loaded.append(LoadedStage(stage, loads[shape], shape))
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
         pairs = zip(loaded, reversed(loaded), strict=True)
@@ -77,10 +77,12 @@ def stages_of(job: Job, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
     return loaded
 
 
-def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> tuple[StageMemory, float]:
+def stage_memory(
+    workload: Workload, degrees: Degrees, layout: Layout, loaded: LoadedStage
+) -> tuple[StageMemory, float]:
     """The memory of one rank of one stage as the answer tells it."""
     stage = loaded.stage
-    held = stage_bytes(job, degrees, stage, loaded.load, layout)
+    held = stage_bytes(workload, degrees, stage, loaded.load, layout)
     phases = held.phases
     phase = max(LIVE, key=lambda name: float(phases[name]))
     lines = tuple(MemoryLine(kind=kind, bytes=live) for kind, live in live_bytes(held, LIVE[phase], ()).items())
@@ -93,7 +95,7 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
             peak_phase=phase,
             allocated_peak_bytes=peak,
             reserved_peak_bytes=float(
-                reserved_bytes(peak, float(held.held), reserved_shares(job)[1], allocator_room_bytes(job))
+                reserved_bytes(peak, float(held.held), reserved_shares(workload)[1], allocator_room_bytes(workload))
             ),
             first_step_peak_bytes=first_step_peak_bytes(held, several=float(degrees.accumulation) > 1),
             idle_bytes=float(phases["idle"]),
@@ -103,12 +105,12 @@ def stage_memory(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage
     )
 
 
-def stage_parameters(job: Job, degrees: Degrees, stages: list[LoadedStage]) -> tuple[StageParameters, ...]:
+def stage_parameters(workload: Workload, degrees: Degrees, stages: list[LoadedStage]) -> tuple[StageParameters, ...]:
     """Parameters of each stage: of the whole stage, and of one rank before data-parallel sharding."""
     return tuple(
         StageParameters(
             stage=int(float(one.stage.index)),
-            total=stage_total(job, degrees, one.stage),
+            total=stage_total(workload, degrees, one.stage),
             per_rank=round(float(one.load.held.dense + one.load.held.expert)),
         )
         for one in stages
@@ -116,28 +118,29 @@ def stage_parameters(job: Job, degrees: Degrees, stages: list[LoadedStage]) -> t
 
 
 def slowest_step(
-    job: Job, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float = 0.0
+    workload: Workload, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float = 0.0
 ) -> StepSeconds:
     """The step as the slowest stage lives it; each distinct stage is tried once."""
-    return max(_steps(job, degrees, layout, stages, filled_fraction), key=total_seconds)
+    return max(_steps(workload, degrees, layout, stages, filled_fraction), key=total_seconds)
 
 
 def _steps(
-    job: Job, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float
+    workload: Workload, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float
 ) -> list[StepSeconds]:
     """The step as each distinct stage lives it; all wait for the mean of the stages where the pipeline is empty."""
     distinct = {one.shape: one for one in stages}
-    each = ledger_seconds(job, degrees)
+    each = ledger_seconds(workload, degrees)
     micro = {
-        shape: micro_batch_seconds(job, degrees, one.stage, one.load, layout, each) for shape, one in distinct.items()
+        shape: micro_batch_seconds(workload, degrees, one.stage, one.load, layout, each)
+        for shape, one in distinct.items()
     }
     mean = reduce(add, [micro[one.shape].sent_seconds for one in stages]) / len(stages)
-    waits = Waits(stage_seconds=mean, filled_fraction=filled_fraction)
-    return [step_seconds(job, degrees, one.load, layout, micro[shape], waits) for shape, one in distinct.items()]
+    waits = StepOverhead(stage_seconds=mean, filled_fraction=filled_fraction)
+    return [step_seconds(workload, degrees, one.load, layout, micro[shape], waits) for shape, one in distinct.items()]
 
 
 def slowest_seconds(
-    job: Job, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float = 0.0
+    workload: Workload, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float = 0.0
 ) -> Amount:
     """Seconds of one step on the slowest stage, for one batch or a column of them.
 
@@ -145,7 +148,7 @@ def slowest_seconds(
         max over the stages of the sum of their parts
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout's degrees; accumulation may be a column
         layout: the layout
         stages: the stages, whose loads no batch changes
@@ -159,12 +162,12 @@ def slowest_seconds(
 
     >>> from service.estimator.samples import sample_resolved
     >>> first = sample_resolved()
-    >>> stages = stages_of(first.job, first.degrees, first.question.layout)
-    >>> step = slowest_step(first.job, first.degrees, first.question.layout, stages)
-    >>> slowest_seconds(first.job, first.degrees, first.question.layout, stages) == total_seconds(step)
+    >>> stages = stages_of(first.workload, first.degrees, first.question.layout)
+    >>> step = slowest_step(first.workload, first.degrees, first.question.layout, stages)
+    >>> slowest_seconds(first.workload, first.degrees, first.question.layout, stages) == total_seconds(step)
     True
     """
-    steps = _steps(job, degrees, layout, stages, filled_fraction)
+    steps = _steps(workload, degrees, layout, stages, filled_fraction)
     parts = ([getattr(step, field.name) for field in fields(StepSeconds)] for step in steps)
     slowest: Amount = reduce(maximum, (reduce(add, seconds) for seconds in parts))
     return slowest
@@ -191,15 +194,15 @@ def total_seconds(step: StepSeconds) -> float:
     return sum(float(getattr(step, field.name)) for field in fields(StepSeconds))
 
 
-def memory_of(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
+def memory_of(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Memory:
     """The memory part of an answer. `advised` adds what to change."""
-    job, layout = resolved.job, resolved.question.layout
-    answers = [stage_memory(job, resolved.degrees, layout, stage) for stage in stages]
+    workload, layout = resolved.workload, resolved.question.layout
+    answers = [stage_memory(workload, resolved.degrees, layout, stage) for stage in stages]
     fullest, _ = max(answers, key=lambda answer: answer[0].reserved_peak_bytes)
-    allocated = allocated_interval(job, fullest.allocated_peak_bytes)
-    reserved = reserved_interval(allocated, fullest.reserved_peak_bytes, reserved_shares(job))
-    device = device_interval(reserved, beside_allocator(job), memory_basis(job.gpu))
-    usable = usable_bytes(job.gpu)
+    allocated = allocated_interval(workload, fullest.allocated_peak_bytes)
+    reserved = reserved_interval(allocated, fullest.reserved_peak_bytes, reserved_shares(workload))
+    device = device_interval(reserved, beside_allocator(workload), memory_basis(workload.gpu))
+    usable = usable_bytes(workload.gpu)
     probability = oom_probability_fraction(device, usable)
     biggest = max(fullest.lines, key=lambda line: line.bytes).kind
     return Memory(
@@ -213,7 +216,7 @@ def memory_of(resolved: Resolved, stages: list[LoadedStage]) -> Memory:
         peak_stage=fullest.stage,
         peak_phase=fullest.peak_phase,
         biggest_line=biggest,
-        checkpoint_bytes=checkpoint_bytes(job),
+        checkpoint_bytes=checkpoint_bytes(workload),
         changes=(),
         suggestions=(),
         stages=tuple(stage for stage, _ in answers),
@@ -238,7 +241,7 @@ def filled_fraction(memory: Memory) -> float:
     >>> from service.estimator.samples import sample_resolved
     >>> from service.estimator.run.stages import stages_of
     >>> found = sample_resolved()
-    >>> filled_fraction(memory_of(found, stages_of(found.job, found.degrees, found.question.layout))) > 1
+    >>> filled_fraction(memory_of(found, stages_of(found.workload, found.degrees, found.question.layout))) > 1
     True
     """
     return memory.reserved_peak_bytes.value / memory.usable_bytes
@@ -297,14 +300,14 @@ class StageTimeline:
     """The moments of both steps, in order."""
 
 
-def timeline(resolved: Resolved) -> tuple[StageTimeline, ...]:
+def timeline(resolved: ResolvedQuestion) -> tuple[StageTimeline, ...]:
     """The timeline of every stage."""
-    job, degrees, layout = resolved.job, resolved.degrees, resolved.question.layout
-    return tuple(_stage_timeline(job, degrees, layout, one) for one in stages_of(job, degrees, layout))
+    workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
+    return tuple(_stage_timeline(workload, degrees, layout, one) for one in stages_of(workload, degrees, layout))
 
 
-def _stage_timeline(job: Job, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> StageTimeline:
-    held = stage_bytes(job, degrees, loaded.stage, loaded.load, layout)
+def _stage_timeline(workload: Workload, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> StageTimeline:
+    held = stage_bytes(workload, degrees, loaded.stage, loaded.load, layout)
     several = float(degrees.accumulation) > 1
     moments = [told for step in ("first", "later") for told in _step(held, step, several=several)]
     kinds = tuple(dict.fromkeys(kind for *_, live in moments for kind in live))

@@ -13,8 +13,8 @@ from service.estimator.memory.states import checkpoint_bytes
 from service.estimator.model.flop import PFLOP_DAY_FLOP, run_flop
 from service.estimator.numeric import ceil_div
 from service.estimator.question import Checkpointing, Cluster, OwnedPrice, Price, Question, filled
-from service.estimator.resolve import Resolved, with_price, with_run_of
-from service.estimator.run.cost import Used, charges_of, sum_of
+from service.estimator.resolve import ResolvedQuestion, with_price, with_run_of
+from service.estimator.run.cost import Usage, charges_of, sum_of
 from service.estimator.run.energy import carbon_kg_co2e, energy_kwh, gpu_watts
 from service.estimator.run.goodput import (
     checkpoint_waste_fraction,
@@ -28,7 +28,7 @@ from service.estimator.run.goodput import (
     write_seconds,
     young_interval_seconds,
 )
-from service.estimator.run.run import Configuration, Run, rising, run_of, worked_out
+from service.estimator.run.run import Configuration, Run, compute_configuration, rising, run_of
 from service.estimator.schedule import (
     at_peak_gpu_hours,
     billed_gpu_hours,
@@ -39,7 +39,7 @@ from service.estimator.schedule import (
     spare_gpus,
 )
 from service.estimator.time.kernels import limited_watts
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 INTERVALS = {"young": young_interval_seconds, "daly": daly_interval_seconds}
 """Formula of each rule."""
@@ -49,7 +49,7 @@ USUAL = Checkpointing()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Losses:
+class LostShares:
     """What interruptions and checkpoints take, each as a share of the useful time."""
 
     interruption_seconds: float
@@ -71,15 +71,15 @@ class Losses:
         return goodput_fraction(self.checkpoints_fraction, self.lost_work_fraction, self.restarts_fraction)
 
 
-def losses_of(resolved: Resolved, step_seconds: float) -> Losses:
+def lost_shares_of(resolved: ResolvedQuestion, step_seconds: float) -> LostShares:
     """What interruptions and checkpoints take."""
-    full, told = resolved.question, checkpointing_of(resolved.job)
-    between, written = interruption_seconds(**interruption_inputs(full)), written_bytes(resolved.job)
+    full, told = resolved.question, checkpointing_of(resolved.workload)
+    between, written = interruption_seconds(**interruption_inputs(full)), written_bytes(resolved.workload)
     stall = stall_seconds(told, written, full.cluster.gpus, full.gpu.host_bytes_per_s)
     interval = max(told.interval_seconds or INTERVALS[told.rule or "young"](stall, between), step_seconds)
     if told.asynchronous and told.write_bytes_per_s is not None:
         interval = max(interval, write_seconds(written, told.write_bytes_per_s))
-    return Losses(
+    return LostShares(
         interruption_seconds=between,
         checkpoint_seconds=stall,
         interval_seconds=interval,
@@ -89,14 +89,14 @@ def losses_of(resolved: Resolved, step_seconds: float) -> Losses:
     )
 
 
-def written_bytes(job: Job) -> float:
+def written_bytes(workload: Workload) -> float:
     """Bytes of a checkpoint where its time follows from them.
 
     Formula:
         checkpoint bytes of the job where write_bytes_per_s is told, else 0: nobody asks for them
 
     Args:
-        job: the job
+        workload: the workload
 
     Returns:
         bytes of the whole job [byte]
@@ -104,11 +104,11 @@ def written_bytes(job: Job) -> float:
     Source:
         checkpoint_bytes of checkpoint.py
 
-    >>> from service.estimator.samples import sample_job
-    >>> written_bytes(sample_job())
+    >>> from service.estimator.samples import sample_workload
+    >>> written_bytes(sample_workload())
     0.0
     """
-    return 0.0 if checkpointing_of(job).write_bytes_per_s is None else checkpoint_bytes(job)
+    return 0.0 if checkpointing_of(workload).write_bytes_per_s is None else checkpoint_bytes(workload)
 
 
 def stall_seconds(told: Checkpointing, written_bytes: float, gpus: int, host_bytes_per_s: float) -> float:
@@ -140,9 +140,9 @@ def stall_seconds(told: Checkpointing, written_bytes: float, gpus: int, host_byt
     return write_seconds(written_bytes, told.write_bytes_per_s)
 
 
-def checkpointing_of(job: Job) -> Checkpointing:
+def checkpointing_of(workload: Workload) -> Checkpointing:
     """How a job takes checkpoints, where it does not say so as usual."""
-    return job.recipe.checkpoint or USUAL
+    return workload.recipe.checkpoint or USUAL
 
 
 def interruption_inputs(question: Question) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def interruption_inputs(question: Question) -> dict[str, Any]:
     }
 
 
-def goodput_parts(losses: Losses, ideal_days: float) -> Goodput:
+def goodput_parts(losses: LostShares, ideal_days: float) -> Goodput:
     """How interruptions and checkpoints divide the time of a run."""
     shares = {
         "checkpoints": losses.checkpoints_fraction,
@@ -262,7 +262,7 @@ class Power:
     """Waiting."""
 
 
-def totals_of(resolved: Resolved, step: Step, flop: Flop, run: Run | None) -> Totals | None:
+def totals_of(resolved: ResolvedQuestion, step: Step, flop: Flop, run: Run | None) -> Totals | None:
     """The whole run, from its steps; none without `training_tokens`.
 
     Formula:
@@ -281,10 +281,10 @@ def totals_of(resolved: Resolved, step: Step, flop: Flop, run: Run | None) -> To
     if run is None or flop.total_flop is None:
         return None
     seconds = mean_step(run, step)
-    losses, power = losses_of(resolved, seconds.value), power_of(resolved)
+    losses, power = lost_shares_of(resolved, seconds.value), power_of(resolved)
     goodput = losses.goodput_fraction
     hours = run_interval(rising(seconds, lambda each: gpu_hours(run.steps, each, gpus, goodput)))
-    used = used_of(resolved, hours, losses, power)
+    used = usage_of(resolved, hours, losses, power)
     ideal = rising(used.days, lambda days: ideal_days(days, goodput))
     lines = tuple(charge.line() for charge in charges_of(resolved, used)) or None
     intensity = resolved.question.cluster.grid_kg_co2e_per_kwh
@@ -310,7 +310,7 @@ def totals_of(resolved: Resolved, step: Step, flop: Flop, run: Run | None) -> To
     )
 
 
-def used_of(resolved: Resolved, hours: Interval, losses: Losses, power: Power) -> Used:
+def usage_of(resolved: ResolvedQuestion, hours: Interval, losses: LostShares, power: Power) -> Usage:
     """What a run takes, as far as money and energy go by it."""
     cluster = resolved.question.cluster
     spares = spares_of(cluster)
@@ -318,10 +318,10 @@ def used_of(resolved: Resolved, hours: Interval, losses: Losses, power: Power) -
     spare = rising(days, lambda d: spare_gpu_hours(d, spares))
     waits = losses.restarts_fraction * losses.goodput_fraction
 
-    def drawn_kwh(job: float, idle: float) -> float:
-        return energy_kwh(job * (1 - waits), power.busy_watts, job * waits + idle, power.idle_watts)
+    def drawn_kwh(workload: float, idle: float) -> float:
+        return energy_kwh(workload * (1 - waits), power.busy_watts, workload * waits + idle, power.idle_watts)
 
-    return Used(
+    return Usage(
         gpu_hours=hours,
         spare_gpu_hours=spare,
         billed_gpu_hours=_together(hours, spare, billed_gpu_hours),
@@ -358,9 +358,13 @@ def spares_of(cluster: Cluster) -> int:
     return spare_gpus(cluster.gpus, cluster.gpus_per_node, filled(cluster.spare_fraction))
 
 
-def power_of(resolved: Resolved) -> Power:
+def power_of(resolved: ResolvedQuestion) -> Power:
     """Power at the meter of one GPU."""
-    cluster, board, most = resolved.question.cluster, resolved.job.gpu.board_watts, limited_watts(resolved.job)
+    cluster, board, most = (
+        resolved.question.cluster,
+        resolved.workload.gpu.board_watts,
+        limited_watts(resolved.workload),
+    )
     host, pue = filled(cluster.host_power_fraction), filled(cluster.pue)
     busy, idle = filled(cluster.busy_power_fraction), filled(cluster.idle_power_fraction)
     return Power(gpu_watts(board, most, host, busy, pue), gpu_watts(board, most, host, idle, pue))
@@ -370,7 +374,7 @@ def power_of(resolved: Resolved) -> Power:
 class Running:
     """A run of a configuration, as far as it is worked out before its money."""
 
-    resolved: Resolved
+    resolved: ResolvedQuestion
     """The question, every default filled."""
     known: Configuration
     """What its configuration holds, does and takes."""
@@ -380,9 +384,9 @@ class Running:
     """Operations, the run's too."""
 
 
-def running_of(question: Question, configuration: Resolved) -> Running:
+def running_of(question: Question, configuration: ResolvedQuestion) -> Running:
     """The run of a question."""
-    known = worked_out(configuration)
+    known = compute_configuration(configuration)
     resolved = with_run_of(question, configuration)
     run = run_of(resolved, known.loads, known.fullest.filled_fraction)
     return Running(resolved=resolved, known=known, run=run, flop=with_total(known.flop, run))

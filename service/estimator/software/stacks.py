@@ -312,7 +312,7 @@ _IN_PLACE_BEFORE = "2.18"
 _PLAIN_SOFTWARE: dict[StackName, Software] = {name: Software(name=name) for name in STACKS}
 
 
-def asked_of(recipe: Recipe) -> Software:
+def requested_software(recipe: Recipe) -> Software:
     """The training software as a recipe says it."""
     given: StackName | Software = filled(recipe.stack)
     return given if isinstance(given, Software) else _PLAIN_SOFTWARE[given]
@@ -320,7 +320,7 @@ def asked_of(recipe: Recipe) -> Software:
 
 def software_of(recipe: Recipe) -> Software:
     """The training software of a recipe in its full form, every choice filled but the versions."""
-    return _filled(asked_of(recipe))
+    return _filled(requested_software(recipe))
 
 
 @lru_cache(maxsize=64)

@@ -10,7 +10,7 @@ from service.estimator.time.links import (
     Curve,
     Group,
     InSwitch,
-    Wires,
+    Interconnect,
     group_of,
     ring_bytes,
     tree_bytes,
@@ -18,7 +18,7 @@ from service.estimator.time.links import (
 )
 
 
-def link_seconds(tensor_bytes: Amount, local: Amount, curve: Curve, wires: Wires) -> Amount:
+def link_seconds(tensor_bytes: Amount, local: Amount, curve: Curve, wires: Interconnect) -> Amount:
     """Seconds that a tensor takes over the fast links of one domain, once around, without latency.
 
     Formula:
@@ -36,7 +36,7 @@ def link_seconds(tensor_bytes: Amount, local: Amount, curve: Curve, wires: Wires
     Source:
         Thakur et al. 2005, doi:10.1177/1094342005051521; c and x: service/estimator/time/links.py
 
-    >>> w = Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
+    >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(link_seconds(8e9, 8, w.link.all_gather, w), 6)
     0.018085
     """
@@ -68,7 +68,9 @@ def fixed_seconds(tensor_bytes: Amount, curve: Curve | InSwitch) -> Amount:
     return curve.start_seconds + curve.root_seconds * square_root(tensor_bytes / ROOT_BYTES)
 
 
-def around_seconds(tensor_bytes: Amount, group: Group, curve: Curve, linked_seconds: Amount, wires: Wires) -> Amount:
+def around_seconds(
+    tensor_bytes: Amount, group: Group, curve: Curve, linked_seconds: Amount, wires: Interconnect
+) -> Amount:
     """Seconds that a tensor takes once around a ring through all ranks; links and adapters work at once.
 
     Formula:
@@ -87,7 +89,7 @@ def around_seconds(tensor_bytes: Amount, group: Group, curve: Curve, linked_seco
     Source:
         NVIDIA/nccl src/graph/tuning.cc (ring)
 
-    >>> w = Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
+    >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(around_seconds(8e9, Group(16, 8, 2), w.link.all_gather, 0.018, w), 6)
     0.019558
     """
@@ -96,7 +98,7 @@ def around_seconds(tensor_bytes: Amount, group: Group, curve: Curve, linked_seco
     return hops + maximum(linked_seconds, crossing)
 
 
-def ring_seconds(tensor_bytes: Amount, group: Group, curve: Curve, wires: Wires) -> Amount:
+def ring_seconds(tensor_bytes: Amount, group: Group, curve: Curve, wires: Interconnect) -> Amount:
     """Seconds of an all-gather or a reduce-scatter: once around.
 
     Formula:
@@ -114,7 +116,7 @@ def ring_seconds(tensor_bytes: Amount, group: Group, curve: Curve, wires: Wires)
     Source:
         Thakur et al. 2005, doi:10.1177/1094342005051521
 
-    >>> w = Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
+    >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(ring_seconds(8e9, Group(8, 8, 1), w.link.all_gather, w), 6)
     0.018662
     """
@@ -122,7 +124,9 @@ def ring_seconds(tensor_bytes: Amount, group: Group, curve: Curve, wires: Wires)
     return fixed_seconds(tensor_bytes, curve) + around_seconds(tensor_bytes, group, curve, linked, wires)
 
 
-def tree_seconds(tensor_bytes: Amount, group: Group, curve: Curve, inside_seconds: Amount, wires: Wires) -> Amount:
+def tree_seconds(
+    tensor_bytes: Amount, group: Group, curve: Curve, inside_seconds: Amount, wires: Interconnect
+) -> Amount:
     """Seconds of an all-reduce by trees between domains, without its fixed cost.
 
     Formula:
@@ -141,7 +145,7 @@ def tree_seconds(tensor_bytes: Amount, group: Group, curve: Curve, inside_second
     Source:
         NVIDIA/nccl src/graph/tuning.cc (tree); y: network.TREE_FRACTION
 
-    >>> w = Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
+    >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(tree_seconds(8e9, Group(16, 8, 2), w.link.all_reduce, 0.036, w), 6)
     0.040036
     """
@@ -151,7 +155,7 @@ def tree_seconds(tensor_bytes: Amount, group: Group, curve: Curve, inside_second
 
 
 def in_network_seconds(
-    tensor_bytes: Amount, group: Group, curve: Curve, inside_seconds: Amount, wires: Wires
+    tensor_bytes: Amount, group: Group, curve: Curve, inside_seconds: Amount, wires: Interconnect
 ) -> Amount:
     """Seconds of an all-reduce that switches between domains add, without its fixed cost.
 
@@ -171,7 +175,7 @@ def in_network_seconds(
     Source:
         Graham et al. 2016, doi:10.1109/COMHPC.2016.006 (SHARP): each byte goes up once and comes down once
 
-    >>> w = Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
+    >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(in_network_seconds(8e9, Group(64, 8, 8), w.link.all_reduce, 0.004, w), 6)
     0.02087
     """
@@ -180,7 +184,7 @@ def in_network_seconds(
     return hops + maximum(inside_seconds, crossing)
 
 
-def in_switch_seconds(tensor_bytes: Amount, local: Amount, curve: InSwitch, wires: Wires) -> Amount:
+def in_switch_seconds(tensor_bytes: Amount, local: Amount, curve: InSwitch, wires: Interconnect) -> Amount:
     """Seconds over the links of one domain whose switch adds: each rank sends all, and passes on its share.
 
     Formula:
@@ -198,7 +202,7 @@ def in_switch_seconds(tensor_bytes: Amount, local: Amount, curve: InSwitch, wire
     Source:
         bus bandwidths of 5 to 8 H200 and B200 follow (l-1)/(l+1): stas00/ml-engineering@744d01e network README
 
-    >>> w = Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
+    >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(in_switch_seconds(8e9, 8, InSwitch(12.71e-6, 11.59e-6, 0.727, 1.067), w), 6)
     0.029158
     """
@@ -206,7 +210,7 @@ def in_switch_seconds(tensor_bytes: Amount, local: Amount, curve: InSwitch, wire
     return maximum((local + 1) / curve.link_fraction, least) / local * tensor_bytes / wires.link_bytes_per_s
 
 
-def all_reduce_seconds(tensor_bytes: Amount, group: Group, wires: Wires) -> Amount:
+def all_reduce_seconds(tensor_bytes: Amount, group: Group, wires: Interconnect) -> Amount:
     """Seconds of an all-reduce: the fastest of rings, trees between domains, and switches that add.
 
     Formula:
@@ -223,7 +227,7 @@ def all_reduce_seconds(tensor_bytes: Amount, group: Group, wires: Wires) -> Amou
     Source:
         NVIDIA/nccl src/graph/tuning.cc (the fastest algorithm is taken)
 
-    >>> w = Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
+    >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(all_reduce_seconds(8e9, Group(8, 8, 1), w), 6)
     0.030183
     """
@@ -241,7 +245,7 @@ def all_reduce_seconds(tensor_bytes: Amount, group: Group, wires: Wires) -> Amou
     return minimum(ring, where(group.domains > 1, fixed + across, added))
 
 
-def exchange_seconds(held_bytes: Amount, group: Group, wires: Wires, crossing_share: Amount = 1.0) -> Amount:
+def exchange_seconds(held_bytes: Amount, group: Group, wires: Interconnect, crossing_share: Amount = 1.0) -> Amount:
     """Seconds of one all-to-all in two levels: sorted by adapter inside each domain, then sent; both wires at once.
 
     Formula:
@@ -259,7 +263,7 @@ def exchange_seconds(held_bytes: Amount, group: Group, wires: Wires, crossing_sh
     Source:
         definition; what leaves the domain does so on the adapter of the rank that it goes to (NCCL 2.12, PXN)
 
-    >>> w = Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
+    >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(exchange_seconds(8e9, Group(8, 8, 1), w), 6)
     0.022419
     """
@@ -292,7 +296,7 @@ def crossing_share(copies: Amount, domains: Amount) -> Amount:
     return domains * (1 - (1 - 1 / domains) ** copies) / copies
 
 
-def send_seconds(sent_bytes: Amount, group: Group, wires: Wires) -> Amount:
+def send_seconds(sent_bytes: Amount, group: Group, wires: Interconnect) -> Amount:
     """Seconds of a send to the neighbour; where a group spans domains, its slowest send is one between them.
 
     Formula:
@@ -310,7 +314,7 @@ def send_seconds(sent_bytes: Amount, group: Group, wires: Wires) -> Amount:
     Source:
         definition: NCCL sends and exchanges by the same kernel
 
-    >>> w = Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
+    >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(send_seconds(8e9, Group(2, 2, 1), w), 6), round(send_seconds(8e9, Group(2, 1, 2), w), 6)
     (0.025688, 0.167044)
     """
@@ -320,7 +324,7 @@ def send_seconds(sent_bytes: Amount, group: Group, wires: Wires) -> Amount:
     return fixed_seconds(2 * sent_bytes, curve) + where(group.domains > 1, crossing, linked)
 
 
-def transfer_seconds(transfer: Transfer, wires: Wires) -> Amount:
+def transfer_seconds(transfer: Transfer, wires: Interconnect) -> Amount:
     """Seconds of all occurrences of one transfer; 0 for a group of one.
 
     Formula:
@@ -337,7 +341,7 @@ def transfer_seconds(transfer: Transfer, wires: Wires) -> Amount:
         see all_reduce_seconds, ring_seconds, exchange_seconds, send_seconds
 
     >>> from service.estimator.degrees import Spacing
-    >>> w = Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
+    >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(transfer_seconds(Transfer("all_reduce", 8e9, 1, 8, Spacing(1)), w), 6)
     0.030183
     """
@@ -345,7 +349,7 @@ def transfer_seconds(transfer: Transfer, wires: Wires) -> Amount:
     return where_needed(is_sent, lambda: _once_seconds(transfer, wires), 0.0) * transfer.count
 
 
-def _once_seconds(transfer: Transfer, wires: Wires) -> Amount:
+def _once_seconds(transfer: Transfer, wires: Interconnect) -> Amount:
     """Seconds of one occurrence in a group of several."""
     tensor_bytes, group = transfer.bytes, group_of(transfer.ranks, transfer.spacing, wires)
     if transfer.collective == "all_reduce":

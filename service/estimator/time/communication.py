@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from service.estimator.degrees import Degrees, Transfer
 from service.estimator.memory.activations import repeated_forwards, trained_layers
 from service.estimator.memory.memory import OFFLOADED_ACTIVATIONS
-from service.estimator.memory.rank_load import StageLoad
+from service.estimator.memory.rank_load import RankLoad
 from service.estimator.model.build import MIXERS
 from service.estimator.model.ledger import LayerShape
 from service.estimator.names import RecomputeModule
@@ -16,9 +16,9 @@ from service.estimator.parallelism.stages import RankParameters, Stage
 from service.estimator.question import Layout, filled
 from service.estimator.time.collectives import transfer_seconds
 from service.estimator.time.kernels import ComputeSeconds
-from service.estimator.time.links import Wires, wires_of
+from service.estimator.time.links import Interconnect, interconnect_of
 from service.estimator.time.optimizer import HOST_LINK_FRACTION
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 
 @dataclass(slots=True)
@@ -53,48 +53,54 @@ class MicroBatchTransfers:
 
 
 def micro_batch_transfers(
-    job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout
+    workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: Layout
 ) -> MicroBatchTransfers:
     """What one rank of a stage sends for one micro-batch. Those of a group of one, or of no bytes, take no time.
 
     Source:
         each axis's own file
     """
-    attending, routing = (_passes(job, degrees, stage, (module,)) for module in ("core_attn", "moe"))
-    attends = _layers(job, stage, lambda shape: MIXERS[shape.mixer].attends)
-    sparse = _layers(job, stage, lambda shape: shape.is_sparse)
+    attending, routing = (_passes(workload, degrees, stage, (module,)) for module in ("core_attn", "moe"))
+    attends = _layers(workload, stage, lambda shape: MIXERS[shape.mixer].attends)
+    sparse = _layers(workload, stage, lambda shape: shape.is_sparse)
     return MicroBatchTransfers(
-        tensor=_tensor(job, degrees, stage),
-        context=Repeated(attends, context.layer_transfers(job, degrees, filled(layout.context_method), *attending)),
-        expert=Repeated(sparse, expert.layer_transfers(job, degrees, *routing) if job.model.num_experts else ()),
-        pipeline=Repeated(1, pipeline.micro_batch_transfers(job, degrees)),
-        data=Repeated(1, data.micro_batch_transfers(job, degrees, load.held, attending[1])),
+        tensor=_tensor(workload, degrees, stage),
+        context=Repeated(
+            attends, context.layer_transfers(workload, degrees, filled(layout.context_method), *attending)
+        ),
+        expert=Repeated(
+            sparse, expert.layer_transfers(workload, degrees, *routing) if workload.model.num_experts else ()
+        ),
+        pipeline=Repeated(1, pipeline.micro_batch_transfers(workload, degrees)),
+        data=Repeated(1, data.micro_batch_transfers(workload, degrees, load.held, attending[1])),
     )
 
 
-def _tensor(job: Job, degrees: Degrees, stage: Stage) -> tuple[Repeated, ...]:
-    forwards, backwards = _passes(job, degrees, stage, ())
+def _tensor(workload: Workload, degrees: Degrees, stage: Stage) -> tuple[Repeated, ...]:
+    forwards, backwards = _passes(workload, degrees, stage, ())
     grouped = expert.is_grouped(degrees)
     each: list[Repeated] = []
-    for count, shape in zip(stage.kind_counts, job.ledger.shapes, strict=True):
-        branches = tensor.layer_branches(job.model, shape, grouped=grouped)
-        each.append(Repeated(count, tensor.layer_transfers(job, degrees, forwards, backwards, branches)))
+    for count, shape in zip(stage.kind_counts, workload.ledger.shapes, strict=True):
+        branches = tensor.layer_branches(workload.model, shape, grouped=grouped)
+        each.append(Repeated(count, tensor.layer_transfers(workload, degrees, forwards, backwards, branches)))
     return tuple(each)
 
 
-def _layers(job: Job, stage: Stage, counts: Callable[[LayerShape], bool]) -> Amount:
+def _layers(workload: Workload, stage: Stage, counts: Callable[[LayerShape], bool]) -> Amount:
     """Layers of a stage whose shape is of some sort."""
     layers: Amount = 0
-    for count, shape in zip(stage.kind_counts, job.ledger.shapes, strict=True):
+    for count, shape in zip(stage.kind_counts, workload.ledger.shapes, strict=True):
         layers = layers + (count if counts(shape) else 0)
     return layers
 
 
-def _passes(job: Job, degrees: Degrees, stage: Stage, modules: tuple[RecomputeModule, ...]) -> tuple[Amount, Amount]:
+def _passes(
+    workload: Workload, degrees: Degrees, stage: Stage, modules: tuple[RecomputeModule, ...]
+) -> tuple[Amount, Amount]:
     """Forward passes, those that recompute repeats counted, and backward passes of the mean layer of a stage."""
-    trained = trained_layers(job, stage.kind_counts)
+    trained = trained_layers(workload, stage.kind_counts)
     backwards = trained / maximum(stage.layers, 1)
-    repeated = repeated_forwards(job.recompute, trained, degrees.virtual_pipeline, modules)
+    repeated = repeated_forwards(workload.recompute, trained, degrees.virtual_pipeline, modules)
     return 1 + repeated * backwards, backwards
 
 
@@ -104,19 +110,19 @@ Source: published pairs with and without: torchtitan's async TP on 64 and 256 H1
 is a quarter to a third."""
 
 
-def _wires(job: Job) -> Wires:
+def _wires(workload: Workload) -> Interconnect:
     """The wires of one GPU as they are inside a step."""
-    return wires_of(job.cluster, job.gpu, job.constants.network_scale)
+    return interconnect_of(workload.cluster, workload.gpu, workload.constants.network_scale)
 
 
-def _seconds(transfers: tuple[Transfer, ...], wires: Wires) -> Amount:
+def _seconds(transfers: tuple[Transfer, ...], wires: Interconnect) -> Amount:
     total: Amount = 0.0
     for transfer in transfers:
         total = total + transfer_seconds(transfer, wires)
     return total
 
 
-def _repeated_seconds(repeated: Repeated, wires: Wires) -> Amount:
+def _repeated_seconds(repeated: Repeated, wires: Interconnect) -> Amount:
     return repeated.layers * _seconds(repeated.transfers, wires)
 
 
@@ -142,23 +148,23 @@ class ExposedSeconds:
         return self.tensor + self.context + self.expert + self.data + self.pipeline + self.offload
 
 
-def _hidden_experts(job: Job, degrees: Degrees, layout: Layout, most: Amount) -> Amount:
+def _hidden_experts(workload: Workload, degrees: Degrees, layout: Layout, most: Amount) -> Amount:
     """Exchange of experts' tokens that runs beside another micro-batch, where there is one, less contention."""
     if layout.schedule == "dualpipe":
         return where(degrees.pipeline > 1, most, 0.0)
-    if not job.software.expert_overlap:
+    if not workload.software.expert_overlap:
         return 0.0
-    return where(degrees.accumulation > 1, (1 - job.constants.contention_fraction) * most, 0.0)
+    return where(degrees.accumulation > 1, (1 - workload.constants.contention_fraction) * most, 0.0)
 
 
-def offloaded_activation_seconds(job: Job, load: StageLoad) -> Amount:
+def offloaded_activation_seconds(workload: Workload, load: RankLoad) -> Amount:
     """Seconds that one micro-batch's activations take to host memory and back, beside compute.
 
     Formula:
         2 x bytes kept / W_host
 
     Args:
-        job: the job
+        workload: the workload
         load: the stage's load
 
     Returns:
@@ -167,22 +173,24 @@ def offloaded_activation_seconds(job: Job, load: StageLoad) -> Amount:
     Source:
         definition; update.HOST_LINK_FRACTION
 
-    >>> from service.estimator.samples import sample_job, sample_load
-    >>> round(offloaded_activation_seconds(sample_job(), sample_load()), 2)
+    >>> from service.estimator.samples import sample_workload, sample_rank_load
+    >>> round(offloaded_activation_seconds(sample_workload(), sample_rank_load()), 2)
     1.32
     """
     kept: Amount = 0.0
     for one in load.kept_bytes:
         kept = kept + one
-    return 2 * kept / (job.gpu.host_bytes_per_s * HOST_LINK_FRACTION)
+    return 2 * kept / (workload.gpu.host_bytes_per_s * HOST_LINK_FRACTION)
 
 
-def _overlapped_fraction(job: Job, degrees: Degrees) -> Amount:
+def _overlapped_fraction(workload: Workload, degrees: Degrees) -> Amount:
     """Share of the tensor ranks' exchange that runs in pieces beside products, which need the sequence split."""
-    return where(degrees.sequence_parallel == 1, TENSOR_OVERLAP_FRACTION if job.software.tensor_overlap else 0.0, 0.0)
+    return where(
+        degrees.sequence_parallel == 1, TENSOR_OVERLAP_FRACTION if workload.software.tensor_overlap else 0.0, 0.0
+    )
 
 
-def _tensor_seconds(tensors: tuple[Repeated, ...], wires: Wires) -> Amount:
+def _tensor_seconds(tensors: tuple[Repeated, ...], wires: Interconnect) -> Amount:
     """Seconds that tensor ranks exchange for one micro-batch, each kind of layer by its branches."""
     total: Amount = 0.0
     for repeated in tensors:
@@ -191,7 +199,7 @@ def _tensor_seconds(tensors: tuple[Repeated, ...], wires: Wires) -> Amount:
 
 
 def exposed_seconds(
-    job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout, compute: ComputeSeconds
+    workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: Layout, compute: ComputeSeconds
 ) -> ExposedSeconds:
     """Communication of one micro-batch that nothing hides.
 
@@ -203,27 +211,27 @@ def exposed_seconds(
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1
     """
-    wires, method = _wires(job), filled(layout.context_method)
-    sent = micro_batch_transfers(job, degrees, stage, load, layout)
+    wires, method = _wires(workload), filled(layout.context_method)
+    sent = micro_batch_transfers(workload, degrees, stage, load, layout)
     exchange, experts = _repeated_seconds(sent.context, wires), _repeated_seconds(sent.expert, wires)
     sends, sharded = _repeated_seconds(sent.pipeline, wires), _repeated_seconds(sent.data, wires)
     tensors = _tensor_seconds(sent.tensor, wires)
-    away = offloaded_activation_seconds(job, load) if layout.offload in OFFLOADED_ACTIVATIONS else 0.0
+    away = offloaded_activation_seconds(workload, load) if layout.offload in OFFLOADED_ACTIVATIONS else 0.0
     hidden_exchange = minimum(exchange, compute.attention + compute.host) if method == "ring" else 0.0
     computing = compute.total_seconds
     free = computing - hidden_exchange
-    hidden_tensors = minimum(_overlapped_fraction(job, degrees) * tensors, free)
+    hidden_tensors = minimum(_overlapped_fraction(workload, degrees) * tensors, free)
     free = free - hidden_tensors
-    hidden_experts = _hidden_experts(job, degrees, layout, minimum(experts, free))
+    hidden_experts = _hidden_experts(workload, degrees, layout, minimum(experts, free))
     free = free - hidden_experts
-    hides_sends = where(degrees.virtual_pipeline > 1, 1.0, 0.0) if job.overlap.hides_sends else 0.0
+    hides_sends = where(degrees.virtual_pipeline > 1, 1.0, 0.0) if workload.overlap.hides_sends else 0.0
     hidden_sends = hides_sends * minimum(sends, free)
     free = free - hidden_sends
     found = ExposedSeconds(
         tensor=tensors - hidden_tensors,
         context=exchange - hidden_exchange,
         expert=experts - hidden_experts,
-        data=maximum(0.0, sharded - free) + job.constants.contention_fraction * minimum(sharded, free),
+        data=maximum(0.0, sharded - free) + workload.constants.contention_fraction * minimum(sharded, free),
         pipeline=sends - hidden_sends,
         offload=0.0,
         hidden_pipeline=hidden_sends,
@@ -235,7 +243,7 @@ def exposed_seconds(
     return found
 
 
-def once_a_step_seconds(job: Job, degrees: Degrees, held: RankParameters, backward_seconds: Amount) -> Amount:
+def once_a_step_seconds(workload: Workload, degrees: Degrees, held: RankParameters, backward_seconds: Amount) -> Amount:
     """Gradients and weights that the data group exchanges once a step, as far as no backward pass hides them.
 
     Formula:
@@ -243,7 +251,7 @@ def once_a_step_seconds(job: Job, degrees: Degrees, held: RankParameters, backwa
         them after the last backward pass
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout's degrees
         held: parameters of the rank before sharding
         backward_seconds: the last micro-batch's backward pass, as far as nothing hides under it, t_backward [s]
@@ -254,10 +262,10 @@ def once_a_step_seconds(job: Job, degrees: Degrees, held: RankParameters, backwa
     Source:
         StepConstants.exposed_gradient_fraction
 
-    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
-    >>> once_a_step_seconds(sample_job(), sample_degrees(), sample_load().held, 1.0)
+    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
+    >>> once_a_step_seconds(sample_workload(), sample_degrees(), sample_rank_load().held, 1.0)
     0.0
     """
-    once = _seconds(data.step_transfers(job, degrees, held), _wires(job))
-    seen = job.constants.exposed_gradient_fraction if job.overlap.hides_gradients else 1.0
+    once = _seconds(data.step_transfers(workload, degrees, held), _wires(workload))
+    seen = workload.constants.exposed_gradient_fraction if workload.overlap.hides_gradients else 1.0
     return seen * once + maximum(0.0, (1 - seen) * once - backward_seconds)

@@ -21,21 +21,21 @@ from service.estimator.time.matrix_products import (
     rates_under,
     traffic_bytes_per_s,
 )
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 CAST_BYTES = 4.0
 """Traffic of turning one number into fp8 with one scale a tensor: read in two bytes, written row- and column-wise.
 Source: NVIDIA/TransformerEngine@v2.11 common/transpose/cast_transpose.cu."""
 
 
-def cast_bytes(job: Job) -> float:
+def cast_bytes(workload: Workload) -> float:
     """Memory traffic of turning one number into the format of the products.
 
     Formula:
         one scale a tensor: CAST_BYTES; one a block: what benchmarks of such products show, and no less
 
     Args:
-        job: the job
+        workload: the workload
 
     Returns:
         bytes of one number [byte]
@@ -43,24 +43,24 @@ def cast_bytes(job: Job) -> float:
     Source:
         CAST_BYTES; matrix_rates.MATRIX_RATES (quantise_bytes)
 
-    >>> from service.estimator.samples import sample_job
-    >>> cast_bytes(sample_job())
+    >>> from service.estimator.samples import sample_workload
+    >>> cast_bytes(sample_workload())
     4.0
     """
-    if job.recipe.precision == "fp8-tensorwise":
+    if workload.recipe.precision == "fp8-tensorwise":
         return CAST_BYTES
-    measured = format_rate(generation_rates(job.gpu), job.precision.matrix_format).quantise_bytes
+    measured = format_rate(generation_rates(workload.gpu), workload.precision.matrix_format).quantise_bytes
     return max(CAST_BYTES, measured)
 
 
-def weight_cast_seconds(job: Job, held: RankParameters) -> Amount:
+def weight_cast_seconds(workload: Workload, held: RankParameters) -> Amount:
     """Seconds that one rank takes each step to turn its weights into the format of the products.
 
     Formula:
         N c / W; none where products are not narrow, or weights are kept in fp8 with one scale a tensor
 
     Args:
-        job: the job, with c = cast_bytes
+        workload: the workload, with c = cast_bytes
         held: parameters of the rank, N of them trained
 
     Returns:
@@ -70,16 +70,16 @@ def weight_cast_seconds(job: Job, held: RankParameters) -> Amount:
         Transformer Engine user guide, FP8 primer (is_first_microbatch); Megatron-LM fp8-param-gather (MXFP8 is made of
         gathered bf16 weights)
 
-    >>> from service.estimator.samples import sample_job, sample_load
-    >>> weight_cast_seconds(sample_job(), sample_load().held)
+    >>> from service.estimator.samples import sample_workload, sample_rank_load
+    >>> weight_cast_seconds(sample_workload(), sample_rank_load().held)
     0.0
     """
-    is_narrow = job.precision.matrix_format in ("fp8", "fp4")
-    stands = job.recipe.fp8_weights and job.recipe.precision == "fp8-tensorwise"
+    is_narrow = workload.precision.matrix_format in ("fp8", "fp4")
+    stands = workload.recipe.fp8_weights and workload.recipe.precision == "fp8-tensorwise"
     if not is_narrow or stands:
         return 0.0
     numbers = held.dense_trained + held.expert_trained
-    return numbers * cast_bytes(job) / streaming_bytes_per_s(job.gpu, job.constants.memory_fraction)
+    return numbers * cast_bytes(workload) / streaming_bytes_per_s(workload.gpu, workload.constants.memory_fraction)
 
 
 CLOCK_EXPONENT = 0.5
@@ -110,14 +110,14 @@ def clock_fraction(power_limit_watts: float | None, board_watts: float) -> float
     return 1.0 if power_limit_watts is None else min(1.0, power_limit_watts / board_watts) ** CLOCK_EXPONENT
 
 
-def limited_watts(job: Job) -> float:
+def limited_watts(workload: Workload) -> float:
     """Power of one busy GPU board: its rated power, or the limit where that is lower.
 
     Formula:
         min(P, P_rated)
 
     Args:
-        job: the job
+        workload: the workload
 
     Returns:
         power [W]
@@ -125,12 +125,12 @@ def limited_watts(job: Job) -> float:
     Source:
         definition
 
-    >>> from service.estimator.samples import sample_job
-    >>> limited_watts(sample_job())
+    >>> from service.estimator.samples import sample_workload
+    >>> limited_watts(sample_workload())
     700.0
     """
-    limit = job.cluster.power_limit_watts
-    return job.gpu.board_watts if limit is None else min(limit, job.gpu.board_watts)
+    limit = workload.cluster.power_limit_watts
+    return workload.gpu.board_watts if limit is None else min(limit, workload.gpu.board_watts)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -254,14 +254,14 @@ def fused_kernel(kernel: AttentionName) -> FusedName:
     return SCANNED if kernel == "flash" else kernel
 
 
-def stack_scale(job: Job) -> float:
+def stack_scale(workload: Workload) -> float:
     """Seconds of a step over what all else says, on a job's stack.
 
     Formula:
         that of its stack and implementation; 1 where no published step has them
 
     Args:
-        job: the job
+        workload: the workload
 
     Returns:
         the scale [1]
@@ -269,36 +269,38 @@ def stack_scale(job: Job) -> float:
     Source:
         StepConstants.stack_scales
 
-    >>> from service.estimator.samples import sample_job
-    >>> 0.75 < stack_scale(sample_job()) < 1.35
+    >>> from service.estimator.samples import sample_workload
+    >>> 0.75 < stack_scale(sample_workload()) < 1.35
     True
     """
-    implementation: ImplementationName = filled(job.software.implementation)
-    return job.constants.stack_scales.get((job.software.name, implementation), 1.0)
+    implementation: ImplementationName = filled(workload.software.implementation)
+    return workload.constants.stack_scales.get((workload.software.name, implementation), 1.0)
 
 
-def rates_of(job: Job) -> Rates:
+def rates_of(workload: Workload) -> Rates:
     """The rates that a job's kernels reach on its GPU."""
-    constants, gpu, model = job.constants, job.gpu, job.model
-    wide, scales = job.precision.attention_format, job.constants.attention_scales
-    peak = filled(peak_flop_per_s(gpu, wide)) * _clock(job)
-    kernel = fused_kernel(job.kernel)
+    constants, gpu, model = workload.constants, workload.gpu, workload.model
+    wide, scales = workload.precision.attention_format, workload.constants.attention_scales
+    peak = filled(peak_flop_per_s(gpu, wide)) * _clock(workload)
+    kernel = fused_kernel(workload.kernel)
     widths = (model.head_width,) * 2 if model.kv_lora_rank is None else (model.query_width, model.value_width)
     attention = attention_rate(kernel, gpu, *widths)
-    most = MOST_FRACTION * min(1.0, stack_scale(job)) / max(attention.forward_fraction, attention.backward_fraction)
-    aligned = job.kernel != "eager" or widths[0] % ALIGNED_HEAD == 0
-    wide_products, narrow = _products(job, wide), job.precision.matrix_format
+    most = (
+        MOST_FRACTION * min(1.0, stack_scale(workload)) / max(attention.forward_fraction, attention.backward_fraction)
+    )
+    aligned = workload.kernel != "eager" or widths[0] % ALIGNED_HEAD == 0
+    wide_products, narrow = _products(workload, wide), workload.precision.matrix_format
     return Rates(
-        products=wide_products if narrow == wide else _products(job, narrow),
+        products=wide_products if narrow == wide else _products(workload, narrow),
         wide_products=wide_products,
-        is_narrow=job.precision.matrix_format in ("fp8", "fp4"),
+        is_narrow=workload.precision.matrix_format in ("fp8", "fp4"),
         attention=attention,
         attention_flop_per_s=peak * min(scales.get(kernel, scales[NEWEST_KERNEL]), most),
         eager_flop_per_s=peak
         * constants.eager_attention_fraction
         * (1.0 if aligned else constants.misaligned_head_fraction),
         bytes_per_s=streaming_bytes_per_s(gpu, constants.memory_fraction),
-        cast_bytes=cast_bytes(job),
+        cast_bytes=cast_bytes(workload),
     )
 
 
@@ -307,25 +309,25 @@ ALIGNED_HEAD = 8
 Source: NVIDIA, Matrix Multiplication Background User's Guide, section 2 (16 bytes of alignment)."""
 
 
-def _products(job: Job, number_format: Format) -> Products:
+def _products(workload: Workload, number_format: Format) -> Products:
     """Rates in one format, never above its peak."""
-    measured = generation_rates(job.gpu)
+    measured = generation_rates(workload.gpu)
     rate = format_rate(measured, number_format)
-    most = min(1.0, stack_scale(job)) / rate.peak_fraction
-    scale = min(product_scale(job.constants, job.gpu), most) * _clock(job)
+    most = min(1.0, stack_scale(workload)) / rate.peak_fraction
+    scale = min(product_scale(workload.constants, workload.gpu), most) * _clock(workload)
     plain, adding = (
         replace(
-            rates_under(measured, job.gpu, number_format, scale, adds=adds),
-            fill_numbers=job.constants.fill_numbers,
-            bytes_per_s=traffic_bytes_per_s(rate, job.gpu, job.constants.memory_fraction),
+            rates_under(measured, workload.gpu, number_format, scale, adds=adds),
+            fill_numbers=workload.constants.fill_numbers,
+            bytes_per_s=traffic_bytes_per_s(rate, workload.gpu, workload.constants.memory_fraction),
         )
-        for adds in (False, bool(job.software.gradient_fusion))
+        for adds in (False, bool(workload.software.gradient_fusion))
     )
     return Products(plain, adding)
 
 
-def _clock(job: Job) -> float:
-    return clock_fraction(job.cluster.power_limit_watts, job.gpu.board_watts)
+def _clock(workload: Workload) -> float:
+    return clock_fraction(workload.cluster.power_limit_watts, workload.gpu.board_watts)
 
 
 ProductName = Literal["forward", "input_gradient", "weight_gradient"]
@@ -354,7 +356,7 @@ class RankProduct:
         return 2 * shape.rows * shape.columns * shape.inner * shape.copies
 
 
-def rank_products(job: Job, degrees: Degrees) -> tuple[RankProduct, ...]:
+def rank_products(workload: Workload, degrees: Degrees) -> tuple[RankProduct, ...]:
     """The matrix products of one step on one rank of every pipeline stage, those that recompute repeats counted once.
 
     Equal ones of different operations stand side by side.
@@ -362,35 +364,35 @@ def rank_products(job: Job, degrees: Degrees) -> tuple[RankProduct, ...]:
     Source:
         the ledger; Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (a product for each gradient that is needed)
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
+    >>> from service.estimator.samples import sample_degrees, sample_workload
 
-    >>> first = rank_products(sample_job(), sample_degrees())[0]
+    >>> first = rank_products(sample_workload(), sample_degrees())[0]
 
     >>> first.name, first.product, first.count, first.flop == 2 * 8192 * 4096 * 6144
     ('attention.qkv', 'forward', 32, True)
     """
-    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     return tuple(
         found
-        for times, ops in job.ledger.groups()
+        for times, ops in workload.ledger.groups()
         for op in ops
         if times and op.kind == "gemm" and op.flop
         for found in _layer_products(
-            op, product_shape(op, job.model, degrees, split), job, times * degrees.accumulation
+            op, product_shape(op, workload.model, degrees, split), workload, times * degrees.accumulation
         )
     )
 
 
-def _layer_products(op: Op, shape: ProductShape, job: Job, times: Amount) -> Iterator[RankProduct]:
+def _layer_products(op: Op, shape: ProductShape, workload: Workload, times: Amount) -> Iterator[RankProduct]:
     """The products of one operation: its result, and each gradient that is needed."""
-    number_format = job.precision.attention_format if op.keeps_precision else job.precision.matrix_format
+    number_format = workload.precision.attention_format if op.keeps_precision else workload.precision.matrix_format
     shapes: dict[ProductName, ProductShape] = {"forward": shape}
     if op.gradients == 2 or (op.gradients and not _is_trained(op)):
         shapes["input_gradient"] = shape.input_gradient
     if op.gradients == 2 or (op.gradients and _is_trained(op)):
         shapes["weight_gradient"] = shape.weight_gradient
     for name, found in shapes.items():
-        one_by_one = op.holds_experts and not job.software.grouped_experts
+        one_by_one = op.holds_experts and not workload.software.grouped_experts
         count = times * (found.copies if one_by_one else 1)
         run = _alone(found) if one_by_one else found
         yield RankProduct(name=op.name, product=name, shape=run, format=number_format, count=count)
@@ -485,7 +487,7 @@ def kernel_seconds(flop: Amount, moved_bytes: Amount, flop_per_s: Amount, bytes_
     return maximum(flop / flop_per_s, moved_bytes / bytes_per_s) + LAUNCH_SECONDS
 
 
-def product_seconds(op: Op, shape: ProductShape, rates: Rates, job: Job) -> OpSeconds:
+def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workload) -> OpSeconds:
     """Seconds of the products of one operation with weights: its result, and the gradients of input and weights.
 
     Formula:
@@ -498,7 +500,7 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, job: Job) -> OpSe
         op: the operation
         shape: its shape on one rank
         rates: rates of the GPU
-        job: the job, with x and g
+        workload: the workload, with x and g
 
     Returns:
         the seconds [s]
@@ -507,11 +509,11 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, job: Job) -> OpSe
         matrix_product_seconds; backward products: Kaplan et al. 2020, arXiv:2001.08361, section 2.1
     """
     m, n, k, copies = shape.rows, shape.columns, shape.inner, shape.copies
-    products, constants = rates.of(op), job.constants
+    products, constants = rates.of(op), workload.constants
     aligned = where(n % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
     aligned = aligned * where(k % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
     slowed = 1 / (aligned * (constants.grouped_fraction if op.holds_experts else 1.0))
-    if op.holds_experts and not job.software.grouped_experts:
+    if op.holds_experts and not workload.software.grouped_experts:
         slowed, copies = slowed * copies, 1.0
     launches = copies if op.holds_experts else 1
     forward = slowed * matrix_product_seconds(m, n, k, products.plain, copies, launches)
@@ -528,7 +530,7 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, job: Job) -> OpSe
     return OpSeconds(forward, backward, inputs + gradients, inputs)
 
 
-def attention_seconds(op: Op, job: Job, divisor: Amount, scale: Amount, rates: Rates) -> OpSeconds:
+def attention_seconds(op: Op, workload: Workload, divisor: Amount, scale: Amount, rates: Rates) -> OpSeconds:
     """Seconds of attention, or of the scan of a recurrent layer, on one rank.
 
     Formula:
@@ -537,7 +539,7 @@ def attention_seconds(op: Op, job: Job, divisor: Amount, scale: Amount, rates: R
 
     Args:
         op: the operation
-        job: the job
+        workload: the workload
         divisor: ranks that share its work [1]
         scale: sequences of a micro-batch on one context rank [1]
         rates: rates of the GPU
@@ -550,30 +552,30 @@ def attention_seconds(op: Op, job: Job, divisor: Amount, scale: Amount, rates: R
     """
     flop, moved = op.flop / divisor * scale, op.moved_bytes / divisor * scale
     gradients = (op.backward_flop + op.kernel_rerun_flop) / divisor * scale
-    if job.kernel == "eager" and op.is_core:
+    if workload.kernel == "eager" and op.is_core:
         passing = moved / rates.bytes_per_s
         return OpSeconds(
             flop / rates.eager_flop_per_s + passing, gradients / rates.eager_flop_per_s + op.gradients * passing
         )
-    forward, backward = (rates.attention_flop_per_s * share for share in _shares(op, job, divisor, scale, rates))
+    forward, backward = (rates.attention_flop_per_s * share for share in _shares(op, workload, divisor, scale, rates))
     there = kernel_seconds(flop, moved, forward, rates.bytes_per_s)
     return OpSeconds(
         there, kernel_seconds(gradients, op.gradients * moved, backward, rates.bytes_per_s) if op.gradients else 0.0
     )
 
 
-def _shares(op: Op, job: Job, divisor: Amount, scale: Amount, rates: Rates) -> tuple[Amount, Amount]:
+def _shares(op: Op, workload: Workload, divisor: Amount, scale: Amount, rates: Rates) -> tuple[Amount, Amount]:
     """Shares of the peak of both passes: of attention by keys and queries, of a scan as over endless ones."""
     if not op.is_core:
         return rates.attention.forward_fraction, rates.attention.backward_fraction
-    tokens = job.recipe.sequence_length
-    queries = job.model.num_attention_heads * tokens / divisor * scale
+    tokens = workload.recipe.sequence_length
+    queries = workload.model.num_attention_heads * tokens / divisor * scale
     seen = op.flop / (2 * tokens * op.score_width)
     there, back = (attention_fraction(rates.attention, seen, queries, backward=way) for way in (False, True))
     return there, back
 
 
-def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], rates: Rates) -> OpSeconds:
+def op_seconds(op: Op, workload: Workload, degrees: Degrees, split: tuple[Amount, ...], rates: Rates) -> OpSeconds:
     """Seconds of one operation on one rank for one micro-batch.
 
     Formula:
@@ -582,7 +584,7 @@ def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], ra
 
     Args:
         op: the operation
-        job: the job
+        workload: the workload
         degrees: the layout
         split: divisor of each split [1]
         rates: rates of the GPU
@@ -594,17 +596,17 @@ def op_seconds(op: Op, job: Job, degrees: Degrees, split: tuple[Amount, ...], ra
         product_seconds, attention_seconds, kernel_seconds
     """
     if op.kind == "gemm":
-        return product_seconds(op, product_shape(op, job.model, degrees, split), rates, job)
+        return product_seconds(op, product_shape(op, workload.model, degrees, split), rates, workload)
     scale, divisor = degrees.micro_batch / degrees.context, split[op.split]
     if op.kind == "attention":
-        return attention_seconds(op, job, divisor, scale, rates)
+        return attention_seconds(op, workload, divisor, scale, rates)
     moved = (op.moved_bytes / divisor + op.whole_bytes) * scale / rates.bytes_per_s + LAUNCH_SECONDS
     return OpSeconds(moved, op.gradients * moved)
 
 
-def ops_compute(ops: Ops, job: Job, degrees: Degrees, rates: Rates) -> ComputeSeconds:
+def ops_compute(ops: Ops, workload: Workload, degrees: Degrees, rates: Rates) -> ComputeSeconds:
     """Seconds that one rank computes for some operations on one micro-batch, forward and backward."""
-    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     sums: dict[OpKind, Amount] = {"gemm": 0.0, "attention": 0.0, "elementwise": 0.0}
     again: Amount = 0.0
     ahead: Amount = 0.0
@@ -612,12 +614,14 @@ def ops_compute(ops: Ops, job: Job, degrees: Degrees, rates: Rates) -> ComputeSe
     for op in ops:
         if not (op.flop or op.moved_bytes):
             continue
-        one = op_seconds(op, job, degrees, split, rates)
+        one = op_seconds(op, workload, degrees, split, rates)
         sums[op.kind] = sums[op.kind] + one.forward + one.backward
         cast = cast + one.cast
         ahead = ahead + one.forward
-        if is_rerun(op, job.recompute):
-            again = again + (one.forward + one.recast) * (rerun_flop(op, job.recompute) / op.flop if op.flop else 1.0)
+        if is_rerun(op, workload.recompute):
+            again = again + (one.forward + one.recast) * (
+                rerun_flop(op, workload.recompute) / op.flop if op.flop else 1.0
+            )
     return ComputeSeconds(
         gemm=sums["gemm"],
         attention=sums["attention"],

@@ -272,7 +272,7 @@ def tree_hop_seconds(domains: Amount) -> Amount:
 
 
 @dataclass(slots=True, kw_only=True)
-class Wires:
+class Interconnect:
     """What one rank sends through."""
 
     link_bytes_per_s: float
@@ -306,7 +306,7 @@ SWITCHED_GPUS = 8
 Source: NVIDIA HGX; bridges join 2 or 4."""
 
 
-def wires_of(cluster: Cluster, gpu: Gpu, network_scale: float = 1.0) -> Wires:
+def interconnect_of(cluster: Cluster, gpu: Gpu, network_scale: float = 1.0) -> Interconnect:
     """The rates that collectives reach on a cluster.
 
     A domain larger than a bridge between few GPUs reaches talks over the host's bus; the switch of a whole node is one
@@ -316,7 +316,7 @@ def wires_of(cluster: Cluster, gpu: Gpu, network_scale: float = 1.0) -> Wires:
     linked = gpu.scale_up_gpus >= min(domain, cluster.gpus, SWITCHED_GPUS)
     rate = gpu.link_bytes_per_s if linked else min(gpu.link_bytes_per_s, gpu.host_bytes_per_s)
     network = filled(cluster.inter_node_bytes_per_s)
-    return Wires(
+    return Interconnect(
         link_bytes_per_s=rate,
         network_bytes_per_s=network * NETWORK_FRACTION * network_scale / cluster.network_oversubscription,
         domain=domain,
@@ -326,7 +326,7 @@ def wires_of(cluster: Cluster, gpu: Gpu, network_scale: float = 1.0) -> Wires:
     )
 
 
-def group_of(ranks: Amount, spacing: Spacing, wires: Wires) -> Group:
+def group_of(ranks: Amount, spacing: Spacing, wires: Interconnect) -> Group:
     """How the ranks of a group are spread over domains."""
     local = local_ranks(ranks, spacing, wires.domain)
     return Group(ranks, local, ceil_div(ranks, local))

@@ -7,7 +7,7 @@ from service.estimator.numeric import Amount, where
 from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS
 from service.estimator.parallelism.stages import RankParameters
 from service.estimator.software.optimizers import moment_bytes
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 HOST_LINK_FRACTION = 0.88
 """Share of the host link that copies reach: 55.4 of 63 GB/s to an H200 over PCIe 5.
@@ -18,10 +18,10 @@ HOST_MEMORY_BYTES_PER_S = 77e9
 Source: NVIDIA DGX H100 data sheet, two Xeon 8480C."""
 
 
-def _updated_bytes(job: Job, degrees: Degrees, updated: RankParameters) -> tuple[Amount, Amount]:
+def _updated_bytes(workload: Workload, degrees: Degrees, updated: RankParameters) -> tuple[Amount, Amount]:
     """Bytes that an optimizer step reads and writes back, and those that it reads or writes once."""
-    state = job.state
-    each = moment_bytes(job.optimizer, job.precision, job.recipe.moment_dtype)
+    state = workload.state
+    each = moment_bytes(workload.optimizer, workload.precision, workload.recipe.moment_dtype)
     states = sharded_bytes(updated.dense_states, updated.expert_states, degrees, each, OPTIMIZER_STATES)
     master = state.master_bytes or state.weight_bytes
     trained = (updated.dense_trained, updated.expert_trained)
@@ -30,14 +30,14 @@ def _updated_bytes(job: Job, degrees: Degrees, updated: RankParameters) -> tuple
     return both_ways, sharded_bytes(*trained, degrees, once, OPTIMIZER_STATES)
 
 
-def optimizer_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Amount:
+def optimizer_seconds(workload: Workload, degrees: Degrees, updated: RankParameters) -> Amount:
     """Seconds of the optimizer's update on one rank: it streams its shard through the GPU's memory.
 
     Formula:
         (2 (master + moments) + gradients + weights) bytes / W
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         updated: parameters that the rank updates, before sharding
 
@@ -47,22 +47,22 @@ def optimizer_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Am
     Source:
         definition; StepConstants.memory_fraction
 
-    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
-    >>> round(optimizer_seconds(sample_job(), sample_degrees(), sample_load().updated), 2)
+    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
+    >>> round(optimizer_seconds(sample_workload(), sample_degrees(), sample_rank_load().updated), 2)
     0.09
     """
-    both_ways, once = _updated_bytes(job, degrees, updated)
-    return (2 * both_ways + once) / streaming_bytes_per_s(job.gpu, job.constants.memory_fraction)
+    both_ways, once = _updated_bytes(workload, degrees, updated)
+    return (2 * both_ways + once) / streaming_bytes_per_s(workload.gpu, workload.constants.memory_fraction)
 
 
-def offloaded_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Amount:
+def offloaded_seconds(workload: Workload, degrees: Degrees, updated: RankParameters) -> Amount:
     """Seconds of an optimizer's update in host memory: gradients go down, weights come up, the host updates.
 
     Formula:
         (gradients + weights) bytes / W_link + 2 (master + moments) bytes / W_host
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
         updated: parameters that the rank updates, before sharding
 
@@ -72,15 +72,15 @@ def offloaded_seconds(job: Job, degrees: Degrees, updated: RankParameters) -> Am
     Source:
         Ren et al. 2021, arXiv:2101.06840, section 4; HOST_LINK_FRACTION, HOST_MEMORY_BYTES_PER_S
 
-    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
-    >>> round(offloaded_seconds(sample_job(), sample_degrees(), sample_load().updated), 3)
+    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
+    >>> round(offloaded_seconds(sample_workload(), sample_degrees(), sample_rank_load().updated), 3)
     3.372
     """
-    both_ways, once = _updated_bytes(job, degrees, updated)
-    return once / (job.gpu.host_bytes_per_s * HOST_LINK_FRACTION) + 2 * both_ways / HOST_MEMORY_BYTES_PER_S
+    both_ways, once = _updated_bytes(workload, degrees, updated)
+    return once / (workload.gpu.host_bytes_per_s * HOST_LINK_FRACTION) + 2 * both_ways / HOST_MEMORY_BYTES_PER_S
 
 
-def accumulation_seconds(job: Job, degrees: Degrees, held: RankParameters) -> Amount:
+def accumulation_seconds(workload: Workload, degrees: Degrees, held: RankParameters) -> Amount:
     """Seconds that one rank takes to add a micro-batch's gradients to those before it.
 
     Formula:
@@ -89,7 +89,7 @@ def accumulation_seconds(job: Job, degrees: Degrees, held: RankParameters) -> Am
         Overlap.sharded_copy_bytes instead
 
     Args:
-        job: the job, with e bytes an activation and g an accumulated gradient
+        workload: the workload, with e bytes an activation and g an accumulated gradient
         degrees: the layout
         held: parameters of the rank, N of them trained
 
@@ -99,13 +99,15 @@ def accumulation_seconds(job: Job, degrees: Degrees, held: RankParameters) -> Am
     Source:
         torch AccumulateGrad; NVIDIA/Megatron-LM@83b1e42f gradient accumulation fusion
 
-    >>> from service.estimator.samples import sample_degrees, sample_job, sample_load
-    >>> accumulation_seconds(sample_job(), sample_degrees(), sample_load().held)
+    >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
+    >>> accumulation_seconds(sample_workload(), sample_degrees(), sample_rank_load().held)
     0.0
     """
-    whole = 2 * (job.precision.element_bytes + min(4.0, job.state.gradient_bytes))
+    whole = 2 * (workload.precision.element_bytes + min(4.0, workload.state.gradient_bytes))
     each = where(
-        degrees.zero_stage == WEIGHTS, job.overlap.sharded_copy_bytes, 0.0 if job.software.gradient_fusion else whole
+        degrees.zero_stage == WEIGHTS,
+        workload.overlap.sharded_copy_bytes,
+        0.0 if workload.software.gradient_fusion else whole,
     )
     trained = held.dense_trained + held.expert_trained
-    return trained * each / streaming_bytes_per_s(job.gpu, job.constants.memory_fraction)
+    return trained * each / streaming_bytes_per_s(workload.gpu, workload.constants.memory_fraction)

@@ -10,7 +10,7 @@ from service.estimator.constants import calibration_of, measured_scale, own_spre
 from service.estimator.degrees import Degrees
 from service.estimator.memory.activations import rank_logits, repeated_forwards, trained_layers
 from service.estimator.memory.memory import OFF_DEVICE
-from service.estimator.memory.rank_load import StageLoad
+from service.estimator.memory.rank_load import RankLoad
 from service.estimator.names import ImplementationName, StackName
 from service.estimator.numeric import Amount, ceil_div, doublings, maximum, minimum, where
 from service.estimator.parallelism import pipeline
@@ -20,7 +20,7 @@ from service.estimator.software.versions import generation
 from service.estimator.time.communication import ExposedSeconds, exposed_seconds, once_a_step_seconds
 from service.estimator.time.kernels import ComputeSeconds, ops_compute, rates_of, stack_scale, weight_cast_seconds
 from service.estimator.time.optimizer import accumulation_seconds, offloaded_seconds, optimizer_seconds
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 
 StepClass = Literal["known stack", "other stack", "new GPU", "old GPU", "MoE"]
 """What the error of a step depends on most: do several sources run its stack, is its GPU's generation fitted, are
@@ -133,14 +133,14 @@ def spread_scale(waiting: float) -> float:
     return 1 + WAITING_WEIGHT * waiting
 
 
-def step_interval(job: Job, step_seconds: float, waiting: float) -> Interval:
+def step_interval(workload: Workload, step_seconds: float, waiting: float) -> Interval:
     """The 80 % interval of one step, with the spread of published steps of its class and of the caller's own.
 
     Formula:
         t exp(-s) to t exp(s), s = max(LEAST_RESIDUAL, own_spread_fraction(r (1 + 11 u)))
 
     Args:
-        job: the job
+        workload: the workload
         step_seconds: predicted seconds of one step, t [s]
         waiting: share of the step in which a device waits, u [1]
 
@@ -150,16 +150,16 @@ def step_interval(job: Job, step_seconds: float, waiting: float) -> Interval:
     Source:
         RESIDUALS; own_steps.own_spread_fraction
 
-    >>> from service.estimator.samples import sample_job
-    >>> step_interval(sample_job(), 10.0, 0.0).value
+    >>> from service.estimator.samples import sample_workload
+    >>> step_interval(sample_workload(), 10.0, 0.0).value
     10.0
     """
-    stack = (job.software.name, job.software.implementation)
-    usual = RESIDUALS[step_class_of(stack, job.gpu, is_sparse=bool(job.model.num_experts))]
-    measured = job.cluster.measured_steps
-    known = own_spread_fraction(job.calibrated_steps, usual * spread_scale(waiting))
+    stack = (workload.software.name, workload.software.implementation)
+    usual = RESIDUALS[step_class_of(stack, workload.gpu, is_sparse=bool(workload.model.num_experts))]
+    measured = workload.cluster.measured_steps
+    known = own_spread_fraction(workload.calibrated_steps, usual * spread_scale(waiting))
     spread = max(LEAST_RESIDUAL, own_spread_fraction(measured, known))
-    calibration = calibration_of(job.gpu)
+    calibration = calibration_of(workload.gpu)
     is_calibrated = bool(measured) or (calibration is not None and calibration.tells_seconds)
     basis: Basis = "calibrated" if is_calibrated else "analytic"
     return Interval(step_seconds * exp(-spread), step_seconds, step_seconds * exp(spread), basis)
@@ -171,7 +171,7 @@ Source: an assumption; a round figure."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Waits:
+class StepOverhead:
     """What a stage waits for beside its own work."""
 
     stage_seconds: Amount
@@ -180,14 +180,14 @@ class Waits:
     """Reserved memory of the fullest device over what it has."""
 
 
-def host_seconds(job: Job, stage: Stage) -> Amount:
+def host_seconds(workload: Workload, stage: Stage) -> Amount:
     """Seconds that the host takes to launch the kernels of one micro-batch on one rank of a stage.
 
     Formula:
         layers x t_layer + layers of experts x t_sparse; 0 where they are launched as one graph
 
     Args:
-        job: the job, with both times in its constants
+        workload: the workload, with both times in its constants
         stage: the stage
 
     Returns:
@@ -196,20 +196,20 @@ def host_seconds(job: Job, stage: Stage) -> Amount:
     Source:
         StepConstants.layer_host_seconds, sparse_layer_host_seconds
 
-    >>> from service.estimator.samples import sample_job
+    >>> from service.estimator.samples import sample_workload
     >>> stage = Stage(index=0, chunk_counts=((32,),), depths=0, is_first=True, is_last=True)
-    >>> host_seconds(sample_job(), stage) == 32 * sample_job().constants.layer_host_seconds
+    >>> host_seconds(sample_workload(), stage) == 32 * sample_workload().constants.layer_host_seconds
     True
     """
-    if job.software.cuda_graphs:
+    if workload.software.cuda_graphs:
         return 0.0
     sparse: Amount = 0
-    for count, shape in zip(stage.kind_counts, job.ledger.shapes, strict=True):
+    for count, shape in zip(stage.kind_counts, workload.ledger.shapes, strict=True):
         sparse = sparse + (count if shape.is_sparse else 0)
-    return stage.layers * job.constants.layer_host_seconds + sparse * job.constants.sparse_layer_host_seconds
+    return stage.layers * workload.constants.layer_host_seconds + sparse * workload.constants.sparse_layer_host_seconds
 
 
-def straggler_seconds(busy_seconds: Amount, job: Job, degrees: Degrees) -> Amount:
+def straggler_seconds(busy_seconds: Amount, workload: Workload, degrees: Degrees) -> Amount:
     """Seconds that a step waits for its slowest node.
 
     Formula:
@@ -217,7 +217,7 @@ def straggler_seconds(busy_seconds: Amount, job: Job, degrees: Degrees) -> Amoun
 
     Args:
         busy_seconds: seconds of the step on a usual node, T [s]
-        job: the job, with j = StepConstants.straggler_fraction
+        workload: the workload, with j = StepConstants.straggler_fraction
         degrees: the layout
 
     Returns:
@@ -226,12 +226,12 @@ def straggler_seconds(busy_seconds: Amount, job: Job, degrees: Degrees) -> Amoun
     Source:
         the largest of n draws of a normal spread grows about as log n; j is fitted
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> straggler_seconds(100.0, sample_job(), sample_degrees())
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> straggler_seconds(100.0, sample_workload(), sample_degrees())
     0.0
     """
-    nodes = ceil_div(degrees.gpus, job.cluster.gpus_per_node)
-    return job.constants.straggler_fraction * doublings(nodes) * busy_seconds
+    nodes = ceil_div(degrees.gpus, workload.cluster.gpus_per_node)
+    return workload.constants.straggler_fraction * doublings(nodes) * busy_seconds
 
 
 def other_seconds(busy_seconds: Amount) -> Amount:
@@ -333,14 +333,14 @@ class MicroBatchSeconds:
         return self.total_seconds + self.exposed.hidden_pipeline
 
 
-def loss_seconds(job: Job, degrees: Degrees) -> Amount:
+def loss_seconds(workload: Workload, degrees: Degrees) -> Amount:
     """Seconds that the loss of one micro-batch streams its logits, forward and backward.
 
     Formula:
         2 x logits x bytes a logit / W
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout
 
     Returns:
@@ -349,13 +349,13 @@ def loss_seconds(job: Job, degrees: Degrees) -> Amount:
     Source:
         the logits' bytes are written once and read once; StepConstants.memory_fraction
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> round(loss_seconds(sample_job(), sample_degrees()), 3)
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> round(loss_seconds(sample_workload(), sample_degrees()), 3)
     0.005
     """
-    live = job.cross_entropy.chunks * job.cross_entropy.logit_bytes(job.precision.element_bytes)
-    losses = (1 + job.ledger.depths) * rank_logits(job, degrees)
-    return 2 * losses * live / streaming_bytes_per_s(job.gpu, job.constants.memory_fraction)
+    live = workload.cross_entropy.chunks * workload.cross_entropy.logit_bytes(workload.precision.element_bytes)
+    losses = (1 + workload.ledger.depths) * rank_logits(workload, degrees)
+    return 2 * losses * live / streaming_bytes_per_s(workload.gpu, workload.constants.memory_fraction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,49 +369,49 @@ class LedgerSeconds:
     depth: ComputeSeconds
 
 
-def ledger_seconds(job: Job, degrees: Degrees) -> LedgerSeconds:
+def ledger_seconds(workload: Workload, degrees: Degrees) -> LedgerSeconds:
     """What one rank computes of each part of the ledger for one micro-batch; its stages only count how often."""
-    rates, ledger = rates_of(job), job.ledger
-    kinds = tuple(ops_compute(ops, job, degrees, rates) for ops in ledger.kinds)
-    ends = [ops_compute(ops, job, degrees, rates) for ops in (ledger.embedding, ledger.head, ledger.depth)]
+    rates, ledger = rates_of(workload), workload.ledger
+    kinds = tuple(ops_compute(ops, workload, degrees, rates) for ops in ledger.kinds)
+    ends = [ops_compute(ops, workload, degrees, rates) for ops in (ledger.embedding, ledger.head, ledger.depth)]
     for end in ends:
         end.recompute = 0.0
     embedding, head, depth = ends
-    head.loss = loss_seconds(job, degrees)
+    head.loss = loss_seconds(workload, degrees)
     return LedgerSeconds(kinds, embedding, head, depth)
 
 
-def _stage_compute(job: Job, degrees: Degrees, stage: Stage, each: LedgerSeconds) -> ComputeSeconds:
+def _stage_compute(workload: Workload, degrees: Degrees, stage: Stage, each: LedgerSeconds) -> ComputeSeconds:
     """Seconds that one rank of a stage computes for one micro-batch."""
     total = ComputeSeconds()
     for count, layer in zip(stage.kind_counts, each.kinds, strict=True):
         total = total.plus(layer, count)
-    if job.recompute.granularity == "full":
-        layers = trained_layers(job, stage.kind_counts)
-        total.recompute = total.recompute * repeated_forwards(job.recompute, layers, degrees.virtual_pipeline)
+    if workload.recompute.granularity == "full":
+        layers = trained_layers(workload, stage.kind_counts)
+        total.recompute = total.recompute * repeated_forwards(workload.recompute, layers, degrees.virtual_pipeline)
     total = total.plus(each.embedding, where(stage.is_first, 1, 0)).plus(each.head, where(stage.is_last, 1, 0))
     return total.plus(each.depth, stage.depths)
 
 
 def micro_batch_seconds(
-    job: Job, degrees: Degrees, stage: Stage, load: StageLoad, layout: Layout, each: LedgerSeconds
+    workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: Layout, each: LedgerSeconds
 ) -> MicroBatchSeconds:
     """What one rank of a stage does for one micro-batch.
 
     Source:
         each part's own function
     """
-    compute = _stage_compute(job, degrees, stage, each)
-    compute.host = maximum(0.0, host_seconds(job, stage) - compute.total_seconds)
+    compute = _stage_compute(workload, degrees, stage, each)
+    compute.host = maximum(0.0, host_seconds(workload, stage) - compute.total_seconds)
     return MicroBatchSeconds(
         compute=compute,
-        accumulation=accumulation_seconds(job, degrees, load.held),
-        exposed=exposed_seconds(job, degrees, stage, load, layout, compute),
+        accumulation=accumulation_seconds(workload, degrees, load.held),
+        exposed=exposed_seconds(workload, degrees, stage, load, layout, compute),
     )
 
 
 def step_seconds(
-    job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatchSeconds, waits: Waits
+    workload: Workload, degrees: Degrees, load: RankLoad, layout: Layout, micro: MicroBatchSeconds, waits: StepOverhead
 ) -> StepSeconds:
     """Seconds of one step as one stage lives it, were it the slowest.
 
@@ -420,7 +420,7 @@ def step_seconds(
         t one micro-batch, x the scales of the stack and of measured steps
 
     Args:
-        job: the job
+        workload: the workload
         degrees: the layout's degrees
         load: the stage's load
         layout: the layout's choices: schedule, offload
@@ -434,8 +434,8 @@ def step_seconds(
         Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
     """
     compute, exposed, m = micro.compute, micro.exposed, degrees.accumulation
-    found = busy_seconds(job, degrees, load, layout, micro, waits)
-    straggling, retries = _slowed(found.total, job, degrees, waits)
+    found = busy_seconds(workload, degrees, load, layout, micro, waits)
+    straggling, retries = _slowed(found.total, workload, degrees, waits)
     return StepSeconds(
         gemm=m * compute.gemm,
         attention=m * compute.attention,
@@ -456,7 +456,7 @@ def step_seconds(
         straggler=straggling,
         allocator=retries,
         other=other_seconds(found.total + straggling + retries),
-    ).scaled(_scale(job))
+    ).scaled(_scale(workload))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -475,22 +475,22 @@ class BusySeconds:
 
 
 def busy_seconds(
-    job: Job, degrees: Degrees, load: StageLoad, layout: Layout, micro: MicroBatchSeconds, waits: Waits
+    workload: Workload, degrees: Degrees, load: RankLoad, layout: Layout, micro: MicroBatchSeconds, waits: StepOverhead
 ) -> BusySeconds:
     """What one stage does in one step, beside its micro-batches and with them.
 
     Source:
         each part's own function
     """
-    once = once_a_step_seconds(job, degrees, load.held, maximum(0.0, micro.exposed.free - micro.compute.forward))
+    once = once_a_step_seconds(workload, degrees, load.held, maximum(0.0, micro.exposed.free - micro.compute.forward))
     bubble = pipeline.bubble_micro_batches(filled(layout.schedule), degrees) * waits.stage_seconds
-    update = (offloaded_seconds if OFF_DEVICE[layout.offload] else optimizer_seconds)(job, degrees, load.updated)
-    recast = weight_cast_seconds(job, load.held)
+    update = (offloaded_seconds if OFF_DEVICE[layout.offload] else optimizer_seconds)(workload, degrees, load.updated)
+    recast = weight_cast_seconds(workload, load.held)
     total = degrees.accumulation * micro.total_seconds + bubble + once + update + recast
     return BusySeconds(once=once, recast=recast, bubble=bubble, update=update, total=total)
 
 
-def whole_step_seconds(busy: Amount, job: Job, degrees: Degrees, waits: Waits) -> Amount:
+def whole_step_seconds(busy: Amount, workload: Workload, degrees: Degrees, waits: StepOverhead) -> Amount:
     """Seconds of one step, its parts left unsaid; of its stages it reads what the busiest one does.
 
     Formula:
@@ -498,7 +498,7 @@ def whole_step_seconds(busy: Amount, job: Job, degrees: Degrees, waits: Waits) -
 
     Args:
         busy: what the busiest stage does [s]
-        job: the job
+        workload: the workload
         degrees: the layout's degrees
         waits: what it waits for
 
@@ -508,21 +508,22 @@ def whole_step_seconds(busy: Amount, job: Job, degrees: Degrees, waits: Waits) -
     Source:
         step_seconds
 
-    >>> from service.estimator.samples import sample_degrees, sample_job
-    >>> job = sample_job()
-    >>> round(whole_step_seconds(98.0, job, sample_degrees(), Waits(stage_seconds=0.0)) / _scale(job), 9)
+    >>> from service.estimator.samples import sample_degrees, sample_workload
+    >>> workload = sample_workload()
+    >>> seconds = whole_step_seconds(98.0, workload, sample_degrees(), StepOverhead(stage_seconds=0.0))
+    >>> round(seconds / _scale(workload), 9)
     100.0
     """
-    straggling, retries = _slowed(busy, job, degrees, waits)
+    straggling, retries = _slowed(busy, workload, degrees, waits)
     lasting = busy + straggling + retries
-    return _scale(job) * (lasting + other_seconds(lasting))
+    return _scale(workload) * (lasting + other_seconds(lasting))
 
 
-def _slowed(busy: Amount, job: Job, degrees: Degrees, waits: Waits) -> tuple[Amount, Amount]:
+def _slowed(busy: Amount, workload: Workload, degrees: Degrees, waits: StepOverhead) -> tuple[Amount, Amount]:
     """Seconds that a busy stage waits for the slowest node, and for its allocator."""
-    pressure = pressure_fraction(waits.filled_fraction, job.constants.pressure_fraction)
-    return straggler_seconds(busy, job, degrees), pressure * busy
+    pressure = pressure_fraction(waits.filled_fraction, workload.constants.pressure_fraction)
+    return straggler_seconds(busy, workload, degrees), pressure * busy
 
 
-def _scale(job: Job) -> float:
-    return stack_scale(job) * measured_scale(job.cluster.measured_steps, job.calibrated_steps)
+def _scale(workload: Workload) -> float:
+    return stack_scale(workload) * measured_scale(workload.cluster.measured_steps, workload.calibrated_steps)

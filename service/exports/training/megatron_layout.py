@@ -5,7 +5,7 @@ Source: NVIDIA/Megatron-LM@d98e8a64 (core 0.20.0) megatron/training/arguments.py
 
 from typing import Any
 
-from service.estimator.parallelism.pipeline import dealt_layers
+from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import Question, filled
 from service.estimator.software.stacks import software_of
 from service.exports.said import NOTHING, Rule, Rules, Said, both, lacking, takes_only, writes
@@ -26,7 +26,7 @@ def _virtual(value: Any, question: Question) -> Said:
 def _is_listed(question: Question) -> bool:
     """Whether layers are dealt as no rule of Megatron-LM's own deals them."""
     layout = question.layout
-    return layout.stage_layers is not None and dealt_layers(layout, question.model) != layout.stage_layers
+    return layout.stage_layers is not None and partition_layers(layout, question.model) != layout.stage_layers
 
 
 def _stages(value: Any, question: Question) -> Said:

@@ -5,7 +5,7 @@ Source: huggingface/nanotron@2411b02 src/nanotron/config/config.py, parallelism_
 
 from typing import Any
 
-from service.estimator.parallelism.pipeline import layers_by_cost
+from service.estimator.parallelism.pipeline import partition_layers_by_cost
 from service.estimator.question import Question, filled
 from service.exports.common import COMMON, only_stack, steps_of, usually
 from service.exports.emitted import nested, yaml_text
@@ -93,7 +93,7 @@ def _norms(value: Any, question: Question) -> Said:
 
 def _stages(value: Any, question: Question) -> Said:
     layout = question.layout
-    if value is None or (layout.pipeline > 1 and value == layers_by_cost(layout.pipeline, question.model)):
+    if value is None or (layout.pipeline > 1 and value == partition_layers_by_cost(layout.pipeline, question.model)):
         return NOTHING
     return lacking("layers are dealt to stages by their cost", "leave stage_layers out")
 

@@ -5,7 +5,7 @@ Source: torchtitan 0.2.2 and 0.3.0, distributed/pipeline_parallel.py.
 
 from typing import Any
 
-from service.estimator.parallelism.pipeline import dealt_layers
+from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import Question
 from service.exports.said import NOTHING, Rule, Said
 
@@ -64,7 +64,7 @@ def is_listed(question: Question) -> bool:
         True where every chunk has to be spelled
     """
     layout = question.layout
-    return layout.stage_layers is not None and dealt_layers(layout, question.model) != layout.stage_layers
+    return layout.stage_layers is not None and partition_layers(layout, question.model) != layout.stage_layers
 
 
 def end(name: str) -> Rule:

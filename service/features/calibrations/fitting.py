@@ -15,8 +15,8 @@ from service.errors import Problem, Refused
 from service.estimator import FORMULAS_VERSION
 from service.estimator.constants import DeviceCalibration, StepCalibration, calibrated, calibration_of
 from service.estimator.question import Cluster, Gpu, Layout, MeasuredStep, Model, Question, Recipe
-from service.estimator.resolve import Resolved, configuration_of
-from service.estimator.run.run import worked_out
+from service.estimator.resolve import ResolvedQuestion, configuration_of
+from service.estimator.run.run import compute_configuration
 from service.estimator.software.stacks import software_of
 from service.features.calibrations.requests import chosen_of, read_chosen, values_of
 from service.features.measurements.measurements import now_text
@@ -50,17 +50,17 @@ class Steps:
         if observed.probe != STEP:
             return predicted_value(observed, gpu)
         found = self._resolved(observed, gpu)
-        return None if found is None else worked_out(found).step.step_seconds.value
+        return None if found is None else compute_configuration(found).step.step_seconds.value
 
     def on(self, observed: Iterable[Observed], gpu: Gpu) -> tuple[StepCalibration, ...]:
         """Measured steps, each beside what is predicted of it on a GPU."""
         told = ((one, self._resolved(one, gpu)) for one in observed)
         return tuple(
             StepCalibration(
-                stack=found.job.software.name,
-                implementation=found.job.software.implementation,
+                stack=found.workload.software.name,
+                implementation=found.workload.software.implementation,
                 step=MeasuredStep(
-                    predicted_seconds=worked_out(found).step.step_seconds.value,
+                    predicted_seconds=compute_configuration(found).step.step_seconds.value,
                     measured_seconds=one.measurement.value,
                 ),
             )
@@ -68,7 +68,7 @@ class Steps:
             if found is not None
         )
 
-    def _resolved(self, observed: Observed, gpu: Gpu) -> Resolved | None:
+    def _resolved(self, observed: Observed, gpu: Gpu) -> ResolvedQuestion | None:
         """The configuration of a timed step on a GPU; None for anything else, and for what formulas refuse."""
         trained = self.trained.get(observed.run)
         depth = observed.measurement.shape.get("depth")

@@ -206,7 +206,7 @@ def _diagnosed(asked: ReadQuestion, said: Said, catalogue: Catalogue) -> Diagnos
 def _suggestions(cause: Found, changes: tuple[Any, ...], ran: Supposed) -> tuple[str, ...]:
     own = () if ran.supposition is None else (f"see whether it ran as it is asked: {ran.supposition.message}",)
     first = () if cause.first is None else (cause.first,)
-    return (*first, *own, *map(memory_changes.in_words, changes))
+    return (*first, *own, *map(memory_changes.describe_change, changes))
 
 
 def _point(ran: Supposed, said: Said, needed: float | None) -> Point | None:

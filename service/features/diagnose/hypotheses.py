@@ -9,8 +9,8 @@ from service.answers.diagnoses import MatchedTensor, Said, Supposition
 from service.errors import Refused
 from service.estimator.memory.activations import rank_logits
 from service.estimator.question import Question, filled
-from service.estimator.resolve import Resolved, resolve
-from service.estimator.run.run import fullest_in
+from service.estimator.resolve import ResolvedQuestion, resolve
+from service.estimator.run.run import peak_stage_in
 from service.estimator.run.stages import LoadedStage, StageTimeline, stages_of, timeline
 
 SMALL_BYTES, MIDDLE_BYTES, LARGE_BYTES = 2.0**20, 2.0**21, 10 * 2.0**20
@@ -41,7 +41,7 @@ def segment_bytes(tensor_bytes: float) -> float:
 
 
 def matched_tensors(
-    resolved: Resolved, stages: list[LoadedStage], requested_bytes: float, precision_bytes: float
+    resolved: ResolvedQuestion, stages: list[LoadedStage], requested_bytes: float, precision_bytes: float
 ) -> tuple[MatchedTensor, ...]:
     """Tensors whose segment has the size that was asked for."""
     if requested_bytes < LEAST_TELLING_BYTES:
@@ -54,9 +54,9 @@ def matched_tensors(
     return tuple(found.values())
 
 
-def known_tensors(resolved: Resolved, stages: list[LoadedStage]) -> Iterator[MatchedTensor]:
+def known_tensors(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Iterator[MatchedTensor]:
     """Large tensors of one rank, in the formats in which they occur."""
-    job, degrees = resolved.job, resolved.degrees
+    job, degrees = resolved.workload, resolved.degrees
     element = job.precision.element_bytes
     tokens = job.recipe.sequence_length * float(degrees.micro_batch) / float(degrees.context)
     tensor, heads = float(degrees.tensor), job.model.num_attention_heads
@@ -76,9 +76,9 @@ def known_tensors(resolved: Resolved, stages: list[LoadedStage]) -> Iterator[Mat
                 yield MatchedTensor(tensor=f"{name}, in {format_name}", kind=kind, bytes=count * size)
 
 
-def _weights(resolved: Resolved, stages: list[LoadedStage]) -> Iterator[tuple[str, str, float]]:
+def _weights(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Iterator[tuple[str, str, float]]:
     """Parameters as they stand together: a matrix, what ZeRO gathers, a buffer of all."""
-    model, degrees = resolved.job.model, resolved.degrees
+    model, degrees = resolved.workload.model, resolved.degrees
     matrix = model.hidden_size * (model.intermediate_size or 0) / float(degrees.tensor)
     yield "one matrix of an MLP, its gradient or a moment of it", "weights", matrix
     yield "weights and first matrix of a gated MLP together", "weights", 2 * matrix
@@ -129,8 +129,8 @@ class Supposed:
 
 def supposed(asked: Question, said: Said, supposition: Supposition | None = None) -> Supposed:
     """The memory of a question."""
-    resolved = fullest_in(resolve(asked)).resolved
-    loaded = stages_of(resolved.job, resolved.degrees, resolved.question.layout)
+    resolved = peak_stage_in(resolve(asked)).resolved
+    loaded = stages_of(resolved.workload, resolved.degrees, resolved.question.layout)
     return Supposed(supposition, asked, timeline(resolved), _tensors(resolved, loaded, said))
 
 
@@ -150,9 +150,9 @@ def likeliest(asked: Question, said: Said, needed_bytes: float, own: Supposed) -
 def differences(asked: Question) -> Iterator[tuple[Supposition, Question]]:
     """Questions that somebody may have run who meant to run this one."""
     recipe, resolved = asked.recipe, resolve(asked)
-    if resolved.job.kernel != "eager":
+    if resolved.workload.kernel != "eager":
         yield eager_attention(asked)
-    if resolved.job.recompute.granularity != "none":
+    if resolved.workload.recompute.granularity != "none":
         yield _recipe(asked, {"recompute": "none"}, "activations were kept, not computed again")
     times = 2
     while times <= MOST_TIMES:
@@ -195,6 +195,6 @@ def _recipe(asked: Question, fields: dict[str, Any], message: str) -> tuple[Supp
     return supposition, replace(asked, recipe=replace(asked.recipe, **fields))
 
 
-def _tensors(resolved: Resolved, stages: list[LoadedStage], said: Said) -> tuple[MatchedTensor, ...]:
+def _tensors(resolved: ResolvedQuestion, stages: list[LoadedStage], said: Said) -> tuple[MatchedTensor, ...]:
     number = next((one for one in said.numbers if one.name == "requested_bytes"), None)
     return () if number is None else matched_tensors(resolved, stages, number.bytes, number.precision_bytes)

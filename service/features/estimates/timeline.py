@@ -7,7 +7,7 @@ from service.answers.estimates import TimelineAnswer
 from service.catalogue import Catalogue
 from service.estimator import estimate_memory
 from service.estimator.resolve import resolve
-from service.estimator.run.run import fullest_in
+from service.estimator.run.run import peak_stage_in
 from service.estimator.run.stages import timeline
 from service.features.estimates.answers import grounds_of
 from service.validation.questions import ReadQuestion, read_question
@@ -23,7 +23,7 @@ def timeline_answer(asked: ReadQuestion, catalogue: Catalogue) -> TimelineAnswer
     """The timeline of one configuration."""
     found = estimate_memory(asked.question)
     refuse_infinite(found.memory)
-    stages = timeline(fullest_in(resolve(asked.question)).resolved)
+    stages = timeline(peak_stage_in(resolve(asked.question)).resolved)
     fullest = max(stages, key=lambda stage: stage.peak.allocated_bytes)
     return TimelineAnswer(
         **grounds_of(found, asked, catalogue),

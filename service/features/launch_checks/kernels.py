@@ -11,11 +11,11 @@ from service.estimator.memory.activations import rank_logits
 from service.estimator.model.build import MIXERS
 from service.estimator.model.ledger import LayerShape, Op, Split
 from service.estimator.question import Gpu
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 from service.estimator.software.precision import Format
 from service.estimator.time.kernels import RankProduct, product_shape, rank_products
 from service.estimator.time.matrix_products import OPERAND_BYTES
-from service.estimator.workload import Job
+from service.estimator.workload import Workload
 from service.features.launch_checks.items import (
     CPU_DTYPE,
     DTYPES,
@@ -39,11 +39,11 @@ class _Key:
     copies: int
 
 
-def product_items(resolved: Resolved, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+def product_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
     """The products of one step, equal ones together."""
     groups: dict[_Key, list[RankProduct]] = {}
     left_out: set[str] = set()
-    for product in rank_products(resolved.job, resolved.degrees):
+    for product in rank_products(resolved.workload, resolved.degrees):
         dtype = DTYPES.get(product.format) if target.is_gpu else CPU_DTYPE
         if dtype is None:
             left_out.add(f"products in {product.format}: no probe has kernels for them")
@@ -88,10 +88,10 @@ def _format(dtype: str) -> Format:
     return next(name for name, told in DTYPES.items() if told == dtype)
 
 
-def attention_items(resolved: Resolved, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+def attention_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
     """The attention kernels of one step, equal ones together."""
-    ledger = resolved.job.ledger
-    refusals = [_unmeasured(resolved.job, shape) for shape in ledger.shapes]
+    ledger = resolved.workload.ledger
+    refusals = [_unmeasured(resolved.workload, shape) for shape in ledger.shapes]
     layers = sum(
         count
         for count, shape, refusal in zip(ledger.kind_counts(), ledger.shapes, refusals, strict=True)
@@ -103,7 +103,7 @@ def attention_items(resolved: Resolved, target: Target) -> tuple[tuple[Item, ...
     return items, tuple(sorted({refusal for refusal in refusals if refusal is not None}))
 
 
-def _unmeasured(job: Job, shape: LayerShape) -> str | None:
+def _unmeasured(job: Workload, shape: LayerShape) -> str | None:
     """Why the attention of a layer cannot be measured; None where it can, or where the layer has none."""
     if not MIXERS[shape.mixer].attends:
         return f"layers of {shape.mixer}: no probe runs their scan" if MIXERS[shape.mixer].carries_state else None
@@ -117,9 +117,9 @@ def _unmeasured(job: Job, shape: LayerShape) -> str | None:
     return None
 
 
-def _entries(resolved: Resolved, target: Target) -> list[dict[str, Any]]:
+def _entries(resolved: ResolvedQuestion, target: Target) -> list[dict[str, Any]]:
     """The kernels that a probe is told, the job's own first."""
-    job, layout = resolved.job, resolved.question.layout
+    job, layout = resolved.workload, resolved.question.layout
     ranks = layout.tensor * (layout.context if layout.context_method == "ulysses" else 1)
     heads, key_heads = (max(1, heads // ranks) for heads in (job.model.num_attention_heads, job.model.key_value_heads))
     own = "eager" if job.kernel == "eager" else "cudnn" if job.kernel == "cudnn" and target.is_gpu else "flash"
@@ -195,7 +195,7 @@ WIDTHS: Mapping[str, float] = {"fp32": 4, "fp16": 2, "bf16": 2}
 """Bytes of a number."""
 
 
-def elementwise_items(resolved: Resolved, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+def elementwise_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
     """The element-wise kernels of one step, equal ones together."""
     counts: dict[tuple[str, int, int, str], float] = {}
     for operation, rows, width, dtype, times in (*_of_ledger(resolved, target), *_ends(resolved, target)):
@@ -215,9 +215,9 @@ Kernel = tuple[str, int, int, str, float]
 """Operation, rows, width, number format, and how often one step has it."""
 
 
-def _of_ledger(resolved: Resolved, target: Target) -> Iterator[Kernel]:
+def _of_ledger(resolved: ResolvedQuestion, target: Target) -> Iterator[Kernel]:
     """Norms and activations of the ledger's operations."""
-    job, degrees = resolved.job, resolved.degrees
+    job, degrees = resolved.workload, resolved.degrees
     split = divisors(degrees, job.model, job.vocabulary_multiple)
     dtype = DTYPES.get(job.precision.attention_format, "bf16") if target.is_gpu else CPU_DTYPE
     tokens = job.recipe.sequence_length * float(degrees.micro_batch) / float(degrees.context)
@@ -235,9 +235,9 @@ def _of_ledger(resolved: Resolved, target: Target) -> Iterator[Kernel]:
                 yield "silu_mul" if job.model.gated_mlp else "gelu", max(1, round(rows)), width, dtype, count
 
 
-def _ends(resolved: Resolved, target: Target) -> Iterator[Kernel]:
+def _ends(resolved: ResolvedQuestion, target: Target) -> Iterator[Kernel]:
     """The loss and the optimizer."""
-    job, degrees = resolved.job, resolved.degrees
+    job, degrees = resolved.workload, resolved.degrees
     tokens = max(1, job.recipe.sequence_length * int(degrees.micro_batch) // int(degrees.context))
     vocabulary = max(1, round(float(rank_logits(job, degrees)) / tokens))
     yield "cross_entropy", tokens, vocabulary, "fp32", (1 + job.ledger.depths) * float(degrees.accumulation)

@@ -9,7 +9,7 @@ from service.estimator.model.build import layer_shapes
 from service.estimator.model.flop import backward_flop, forward_flop
 from service.estimator.names import AttentionName
 from service.estimator.question import Cluster, Layout, Model, Question, Recipe, Software
-from service.estimator.resolve import Resolved, configuration_of
+from service.estimator.resolve import ResolvedQuestion, configuration_of
 from service.features.launch_checks.items import CPU_DTYPE, reached_flop_per_s
 from service.features.launch_checks.targets import Target
 
@@ -70,11 +70,11 @@ ONE_REPLICA = Software(name="transformers", implementation="eager")
 class Sized:
     """What the probes are about."""
 
-    resolved: Resolved
+    resolved: ResolvedQuestion
     """The question whose shapes are measured."""
-    steps: tuple[Resolved, ...]
+    steps: tuple[ResolvedQuestion, ...]
     """What the step probe runs, at the smaller and the larger depth; none where it does not fit."""
-    whole: Resolved | None
+    whole: ResolvedQuestion | None
     """The same of all layers, which is only predicted; None where no step is run."""
     judges_memory: bool
     """Whether its attention keeps what the job's keeps, so that its memory says something of the job's."""
@@ -109,7 +109,7 @@ def _writes_scores(question: Question) -> bool:
     return question.recipe.attention == "eager"
 
 
-def _steps_said(steps: tuple[Resolved, ...], question: Question) -> Iterator[str]:
+def _steps_said(steps: tuple[ResolvedQuestion, ...], question: Question) -> Iterator[str]:
     recipe = steps[0].question.recipe
     layers = " and ".join(str(one.question.model.num_hidden_layers) for one in steps)
     yield (
@@ -124,10 +124,10 @@ def _steps_said(steps: tuple[Resolved, ...], question: Question) -> Iterator[str
         )
 
 
-def _tokens(resolved: Resolved, target: Target, budget_seconds: float) -> int:
+def _tokens(resolved: ResolvedQuestion, target: Target, budget_seconds: float) -> int:
     """Tokens of a sequence whose training steps fit into their share of the time: a power of two."""
     smaller, _ = depths_of(resolved.question.model)
-    ledger, tokens = resolved.job.ledger, resolved.question.recipe.sequence_length
+    ledger, tokens = resolved.workload.ledger, resolved.question.recipe.sequence_length
     groups = ((1, ledger.embedding), (smaller, ledger.kinds[-1]), (1, ledger.head))
     each = sum(times * (forward_flop(ops) + backward_flop(ops)) for times, ops in groups) / tokens
     most = STEP_SHARE * budget_seconds * reached_flop_per_s(target, CPU_DTYPE) / (STEPS * each)
@@ -135,7 +135,7 @@ def _tokens(resolved: Resolved, target: Target, budget_seconds: float) -> int:
     return min(tokens, CPU_TOKENS, max(LEAST_TOKENS, power))
 
 
-def _shorter(question: Question, tokens: int) -> Resolved | None:
+def _shorter(question: Question, tokens: int) -> ResolvedQuestion | None:
     """The same question with shorter sequences, as short as its layout lets them be; None where it lets none."""
     while tokens < question.recipe.sequence_length:
         try:
@@ -153,13 +153,13 @@ def _plain(recipe: Recipe, tokens: int) -> Recipe:
     )  # fmt: skip
 
 
-def _steps(question: Question, target: Target) -> tuple[Resolved, ...]:
+def _steps(question: Question, target: Target) -> tuple[ResolvedQuestion, ...]:
     """Training steps under the job's kernel, or under the one that runs everywhere."""
     kernels: tuple[AttentionName, ...] = (_kernel(question), "eager") if target.is_gpu else ("eager",)
     return next((steps for kernel in dict.fromkeys(kernels) if (steps := _steps_of(question, target, kernel))), ())
 
 
-def _steps_of(question: Question, target: Target, kernel: AttentionName) -> tuple[Resolved, ...]:
+def _steps_of(question: Question, target: Target, kernel: AttentionName) -> tuple[ResolvedQuestion, ...]:
     """Training steps of one replica at both depths; shorter on a GPU until they fit; none where they never do."""
     asked = _with_attention(question, kernel)
     tokens, least = question.recipe.sequence_length, GPU_LEAST_TOKENS if target.is_gpu else LEAST_TOKENS
@@ -175,14 +175,14 @@ def _steps_of(question: Question, target: Target, kernel: AttentionName) -> tupl
         tokens //= 2
 
 
-def _whole(question: Question, steps: tuple[Resolved, ...], target: Target) -> Resolved:
+def _whole(question: Question, steps: tuple[ResolvedQuestion, ...], target: Target) -> ResolvedQuestion:
     """The step of the whole model, as long as those that are measured."""
     recipe = steps[0].question.recipe
     question, tokens = _with_attention(question, recipe.attention), recipe.sequence_length
     return _step(question, question.model.num_hidden_layers, tokens, target)
 
 
-def _step(question: Question, depth: int, tokens: int, target: Target) -> Resolved:
+def _step(question: Question, depth: int, tokens: int, target: Target) -> ResolvedQuestion:
     model = replace(question.model, num_hidden_layers=depth, num_nextn_predict_layers=0)
     recipe = replace(_plain(question.recipe, tokens), micro_batch=question.recipe.micro_batch, stack=ONE_REPLICA)
     recipe = replace(recipe, gradient_dtype=None, vocabulary_multiple=None, checkpoint=None)
@@ -208,7 +208,7 @@ def _kernel(question: Question) -> AttentionName:
     return "flash" if is_masked and asked != "eager" else asked
 
 
-def _fits(step: Resolved, target: Target) -> bool:
+def _fits(step: ResolvedQuestion, target: Target) -> bool:
     memory = estimate_memory(step.question).memory
     peak = memory.device_peak_bytes if target.is_gpu else memory.allocated_peak_bytes
     return peak.high < MEMORY_SHARE * target.memory_bytes

@@ -12,7 +12,7 @@ from service.estimator.answer import Basis, Interval
 from service.estimator.constants import calibration_of
 from service.estimator.estimate import estimate
 from service.estimator.question import Gpu
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 from service.features.launch_checks.items import Expected, Item
 from service.features.launch_checks.kernels import attention_items, elementwise_items, predicted_seconds, product_items
 from service.features.launch_checks.sizing import Sized
@@ -81,7 +81,7 @@ CPU_TIMED_STEPS = 3
 """The same on a processor. Source: a choice."""
 
 
-def step_parameters(steps: Sequence[Resolved], *, timed_steps: int) -> dict[str, Any]:
+def step_parameters(steps: Sequence[ResolvedQuestion], *, timed_steps: int) -> dict[str, Any]:
     """What the step probe is told."""
     return {
         **_noun(steps[0]),
@@ -91,26 +91,26 @@ def step_parameters(steps: Sequence[Resolved], *, timed_steps: int) -> dict[str,
     }
 
 
-def profile_parameters(step: Resolved) -> dict[str, Any]:
+def profile_parameters(step: ResolvedQuestion) -> dict[str, Any]:
     """What the profile probe is told."""
     return {**_noun(step), "depth": step.question.model.num_hidden_layers}
 
 
-def _noun(step: Resolved) -> dict[str, Any]:
+def _noun(step: ResolvedQuestion) -> dict[str, Any]:
     return {"model": to_wire(step.question.model), "recipe": to_wire(step.question.recipe)}
 
 
-def step_expected(steps: Sequence[Resolved], target: Target) -> tuple[Expected, ...]:
+def step_expected(steps: Sequence[ResolvedQuestion], target: Target) -> tuple[Expected, ...]:
     """What the step probe is to bring."""
     return tuple(expected for one in steps for expected in (_on_gpu(one, target) if target.is_gpu else _live(one)))
 
 
-def whole_expected(whole: Resolved, target: Target) -> tuple[Expected, ...]:
+def whole_expected(whole: ResolvedQuestion, target: Target) -> tuple[Expected, ...]:
     """What formulas say of the last step of the whole model, in the step probe's own configuration."""
     return tuple(one for one in step_expected((whole,), target) if one.shape.get("step", STEPS) == STEPS)
 
 
-def _live(step: Resolved) -> Iterator[Expected]:
+def _live(step: ResolvedQuestion) -> Iterator[Expected]:
     """Live tensors, which are predicted whatever they live on."""
     depth = step.question.model.num_hidden_layers
     allocated, live = estimate(step.question).memory.allocated_peak_bytes, live_step_bytes(step)
@@ -125,7 +125,7 @@ def _live(step: Resolved) -> Iterator[Expected]:
     yield Expected(probe="step", operation="step", shape={"depth": depth}, quantity="seconds")
 
 
-def _on_gpu(step: Resolved, target: Target) -> Iterator[Expected]:
+def _on_gpu(step: ResolvedQuestion, target: Target) -> Iterator[Expected]:
     """Peaks as the driver and the allocator tell them, and time."""
     depth = step.question.model.num_hidden_layers
     found = estimate(step.question)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from service.estimator.degrees import Transfer
 from service.estimator.parallelism.data import step_transfers
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.stages import stages_of
 from service.estimator.time.communication import micro_batch_transfers
 from service.features.launch_checks.items import Expected, Item, moved_bytes_per_s
@@ -28,7 +28,7 @@ SIZES = 3
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
 
 
-def collective_items(resolved: Resolved, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+def collective_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
     """The collectives of one step."""
     if target.ranks < 2:
         return (), (f"collectives: the worker has one {target.device}, and one rank sends nothing",)
@@ -48,7 +48,7 @@ def collective_items(resolved: Resolved, target: Target) -> tuple[tuple[Item, ..
     return tuple({(item.name): item for item in items}.values()), tuple(told)
 
 
-def _counted(resolved: Resolved) -> dict[tuple[str, float], float]:
+def _counted(resolved: ResolvedQuestion) -> dict[tuple[str, float], float]:
     """How often one rank sends each message in one step, over the stages."""
     found: dict[tuple[str, float], float] = {}
     for transfer, times in _sent(resolved):
@@ -59,8 +59,8 @@ def _counted(resolved: Resolved) -> dict[tuple[str, float], float]:
     return found
 
 
-def _sent(resolved: Resolved) -> Iterator[tuple[Transfer, float]]:
-    job, degrees, layout = resolved.job, resolved.degrees, resolved.question.layout
+def _sent(resolved: ResolvedQuestion) -> Iterator[tuple[Transfer, float]]:
+    job, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
     micro_batches = float(degrees.accumulation)
     for loaded in {one.shape: one for one in stages_of(job, degrees, layout)}.values():
         for repeated in micro_batch_transfers(job, degrees, loaded.stage, loaded.load, layout).each():

@@ -12,7 +12,7 @@ from typing import Protocol
 from service.errors import Problem, Refused
 from service.estimator.answer import Estimate
 from service.estimator.question import Price, Question, Recompute
-from service.estimator.resolve import Resolved, configuration_of, run_problems
+from service.estimator.resolve import ResolvedQuestion, configuration_of, run_problems
 from service.estimator.run import totals
 from service.estimator.run.totals import Running, at_price, running_of
 from service.features.compare.compare import ANSWERED, REFUSED
@@ -153,7 +153,7 @@ class Estimating:
         self._axes = axes
         self._at: Combination | None = None
         """Positions of the row before, its price left out."""
-        self._configuration: Resolved | None = None
+        self._configuration: ResolvedQuestion | None = None
         self._problems: tuple[Problem, ...] = ()
         """What is wrong with it at any price."""
         self._running: dict[int, Running] = {}

@@ -29,8 +29,8 @@ def held(layout: Layout, gpus: int, **recipe: Any) -> list[StageBytes]:
         gpu=H100,
     )
     found = resolve(asked)
-    stages = stages_of(found.job, found.degrees, found.question.layout)
-    return [stage_bytes(found.job, found.degrees, one.stage, one.load, found.question.layout) for one in stages]
+    stages = stages_of(found.workload, found.degrees, found.question.layout)
+    return [stage_bytes(found.workload, found.degrees, one.stage, one.load, found.question.layout) for one in stages]
 
 
 def test_gpipe_keeps_what_each_loss_keeps_and_one_peak() -> None:
@@ -93,4 +93,4 @@ def test_a_checkpoint_holds_copied_parts_as_they_are_held() -> None:
         gpu=H100,
     )
     copied, adapters = 2 * TABLE, 32 * 8 * (HIDDEN + HIDDEN)
-    assert checkpoint_bytes(resolve(asked).job) == pytest.approx(3 * (2 * copied + 4 * adapters))
+    assert checkpoint_bytes(resolve(asked).workload) == pytest.approx(3 * (2 * copied + 4 * adapters))

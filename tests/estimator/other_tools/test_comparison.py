@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from service.errors import Problem, Refused
 from service.estimator import Cluster, Layout, Question, Recipe, estimate
 from service.estimator.names import ToolName
-from service.estimator.other_tools.comparison import TOOLS, compare, unread
+from service.estimator.other_tools.comparison import TOOLS, compare, unsupported
 from service.estimator.other_tools.tool import Comparison
 from service.estimator.resolve import resolve
 from service.estimator.samples import H100, LLAMA_3_8B
@@ -82,7 +82,7 @@ def test_a_limit_says_the_same_of_every_tool_and_stands_once_with_each() -> None
 def test_any_question_is_refused_or_answered_with_finite_bytes(question: Question) -> None:
     resolved = resolve(question)
     for tool in TOOLS.values():
-        problems = unread(tool, resolved)
+        problems = unsupported(tool, resolved)
         if not problems:
             found = tool.says(resolved)
             numbers = [found.peak_bytes, *(term.bytes for term in found.terms), *(line.bytes for line in found.totals)]
@@ -144,6 +144,6 @@ def test_offload_chooses_the_row_of_the_table() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_megatron_and_the_models_of_transformers_read_every_family_or_name_what_they_do_not(family: str) -> None:
     resolved = resolve(ask_of(FAMILIES[family]))
-    assert not unread(TOOLS["accelerate"], resolved)
-    assert not unread(TOOLS["zero3-estimator"], resolved)
-    assert bool(unread(TOOLS["megatron-theoretical"], resolved)) is (family == "hybrid")
+    assert not unsupported(TOOLS["accelerate"], resolved)
+    assert not unsupported(TOOLS["zero3-estimator"], resolved)
+    assert bool(unsupported(TOOLS["megatron-theoretical"], resolved)) is (family == "hybrid")

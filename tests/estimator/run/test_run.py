@@ -8,7 +8,7 @@ from service.errors import Refused
 from service.estimator import Cluster, Price, Question, estimate
 from service.estimator.question import Checkpointing, OwnedPrice, RunStage
 from service.estimator.resolve import configuration_of
-from service.estimator.run.run import worked_out
+from service.estimator.run.run import compute_configuration
 from service.estimator.samples import sample_resolved
 
 ASKED = replace(sample_resolved().question, price=None)
@@ -42,9 +42,9 @@ def test_runs_of_one_configuration_share_what_is_worked_out() -> None:
 
 @pytest.mark.parametrize("run", RUNS)
 def test_an_answer_is_the_same_after_another_run_of_its_configuration(run: Question) -> None:
-    worked_out.cache_clear()
+    compute_configuration.cache_clear()
     alone = estimate(run)
-    worked_out.cache_clear()
+    compute_configuration.cache_clear()
     for other in RUNS:
         estimate(other)
     assert estimate(run) == alone

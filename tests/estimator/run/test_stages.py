@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from service.estimator import Layout, Question, Recipe, estimate
 from service.estimator.question import Software
 from service.estimator.resolve import resolve
-from service.estimator.run.run import fullest_in
+from service.estimator.run.run import peak_stage_in
 from service.estimator.run.stages import StageTimeline, timeline
 from service.estimator.samples import H100, LLAMA_3_8B
 from tests.ask import question
@@ -18,7 +18,7 @@ from tests.estimator.small_models import FAMILIES
 
 
 def stages(asked: Question) -> tuple[StageTimeline, ...]:
-    return timeline(fullest_in(resolve(asked)).resolved)
+    return timeline(peak_stage_in(resolve(asked)).resolved)
 
 
 @settings(max_examples=60)

@@ -12,7 +12,7 @@ import pytest
 from service.estimator.degrees import CollectiveName, Spacing, Transfer
 from service.estimator.parallelism.data import micro_batch_transfers
 from service.estimator.question import Cluster
-from service.estimator.samples import H100, sample_degrees, sample_job, sample_load
+from service.estimator.samples import H100, sample_degrees, sample_rank_load, sample_workload
 from service.estimator.time.collectives import transfer_seconds
 from service.estimator.time.links import (
     HOST_BUS,
@@ -21,9 +21,9 @@ from service.estimator.time.links import (
     NVLINK_4,
     NVLINK_5,
     UNMEASURED,
+    Interconnect,
     Link,
-    Wires,
-    wires_of,
+    interconnect_of,
 )
 
 KINDS: tuple[CollectiveName, ...] = get_args(CollectiveName)
@@ -35,18 +35,18 @@ DOMAINS = (1, 8, 72)
 MIB = float(1 << 20)
 
 
-def wires(link: Link = NVLINK_4, domain: int = 8, **changes: Any) -> Wires:
+def wires(link: Link = NVLINK_4, domain: int = 8, **changes: Any) -> Interconnect:
     return replace(
-        Wires(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=domain, link=link, linked=max(2, domain)),
+        Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=domain, link=link, linked=max(2, domain)),
         **changes,
     )
 
 
-def seconds(kind: CollectiveName, size_bytes: float, ranks: int, through: Wires, stride: int = 1) -> float:
+def seconds(kind: CollectiveName, size_bytes: float, ranks: int, through: Interconnect, stride: int = 1) -> float:
     return float(transfer_seconds(Transfer(kind, size_bytes, 1, ranks, Spacing(stride)), through))
 
 
-def cases() -> Iterator[tuple[CollectiveName, float, int, int, Wires]]:
+def cases() -> Iterator[tuple[CollectiveName, float, int, int, Interconnect]]:
     for link, domain, reduces in product(ALL_LINKS, DOMAINS, (False, True)):
         through = wires(link, domain, adds_in_network=reduces)
         for kind, size, ranks, stride in product(KINDS, SIZES, RANKS, STRIDES):
@@ -138,12 +138,12 @@ def test_every_rank_of_a_domain_brings_its_adapter() -> None:
 
 def test_sharded_weights_travel_layer_by_layer_and_each_pays_for_its_hops() -> None:
     """Sums over a stage's layers are those of all its weights; the latency of a ring is paid once a layer."""
-    job, held = sample_job(), sample_load().held
+    workload, held = sample_workload(), sample_rank_load().held
     degrees = sample_degrees(data=512, zero_stage=3, reshard_after_forward=1)
-    gather = micro_batch_transfers(job, degrees, held, 1)[0]
-    layers = job.model.num_hidden_layers
+    gather = micro_batch_transfers(workload, degrees, held, 1)[0]
+    layers = workload.model.num_hidden_layers
     assert (gather.collective, gather.count) == ("all_gather", 2 * layers)
-    assert gather.bytes * layers == held.dense * job.state.gathered_bytes
+    assert gather.bytes * layers == held.dense * workload.state.gathered_bytes
     at_once = replace(gather, bytes=gather.bytes * layers, count=2)
     ring = 511 * NVLINK_4.all_gather.hop_seconds
     assert transfer_seconds(gather, wires()) - transfer_seconds(at_once, wires()) > 2 * (layers - 1) * ring
@@ -166,7 +166,7 @@ def test_switches_between_domains_that_add_halve_an_all_reduce_and_nothing_else(
 
 def test_a_network_that_carries_less_than_its_adapters_slows_what_leaves_a_domain() -> None:
     cluster = Cluster(gpu="h100", gpus=64, scale_up_gpus=8, inter_node_bytes_per_s=50e9)
-    full, thin = (wires_of(replace(cluster, network_oversubscription=times), H100) for times in (1.0, 7.0))
+    full, thin = (interconnect_of(replace(cluster, network_oversubscription=times), H100) for times in (1.0, 7.0))
     assert full.network_bytes_per_s == 50e9 * NETWORK_FRACTION
     for kind in KINDS:
         assert seconds(kind, 1e12, 64, thin) == pytest.approx(7 * seconds(kind, 1e12, 64, full), rel=0.02)
@@ -175,10 +175,17 @@ def test_a_network_that_carries_less_than_its_adapters_slows_what_leaves_a_domai
 
 def test_gpus_that_no_link_joins_talk_over_the_bus() -> None:
     lone = replace(H100, scale_up_gpus=1)
-    assert wires_of(Cluster(gpu="h", gpus=8, scale_up_gpus=8, inter_node_bytes_per_s=50e9), lone).link is HOST_BUS
-    assert wires_of(Cluster(gpu="h", gpus=8, scale_up_gpus=8, inter_node_bytes_per_s=50e9), H100).link is NVLINK_4
+    assert (
+        interconnect_of(Cluster(gpu="h", gpus=8, scale_up_gpus=8, inter_node_bytes_per_s=50e9), lone).link is HOST_BUS
+    )
+    assert (
+        interconnect_of(Cluster(gpu="h", gpus=8, scale_up_gpus=8, inter_node_bytes_per_s=50e9), H100).link is NVLINK_4
+    )
     unknown = replace(H100, architecture="Next")
-    assert wires_of(Cluster(gpu="h", gpus=8, scale_up_gpus=8, inter_node_bytes_per_s=50e9), unknown).link is UNMEASURED
+    assert (
+        interconnect_of(Cluster(gpu="h", gpus=8, scale_up_gpus=8, inter_node_bytes_per_s=50e9), unknown).link
+        is UNMEASURED
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 from service.calibration.records import ProbeName
 from service.catalogue import shipped_catalogue
 from service.estimator.question import Question
-from service.estimator.resolve import Resolved, configuration_of, resolve
+from service.estimator.resolve import ResolvedQuestion, configuration_of, resolve
 from service.features.launch_checks.launch_checks import ALL_PROBES
 from service.features.launch_checks.sizing import sized_question
 from service.features.launch_checks.targets import Target
@@ -31,7 +31,7 @@ def asked(model: Any, gpus: int = 8, length: int = 2048, recipe: Any = None, **l
     return resolve(read_question(body, shipped_catalogue()).question).question
 
 
-def worked_out(question: Question) -> Resolved:
+def worked_out(question: Question) -> ResolvedQuestion:
     """Its rows and ledger."""
     return configuration_of(question)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.estimator.resolve import Resolved
+from service.estimator.resolve import ResolvedQuestion
 from service.features.launch_checks.kernels import product_items
 from tests.workflows.launch_checks.sizing import NODE, asked, worked_out
 
@@ -39,24 +39,24 @@ CASES: Mapping[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-def resolved_case(name: str) -> Resolved:
+def resolved_case(name: str) -> ResolvedQuestion:
     model, said = CASES[name]
     return worked_out(asked(model, **said))
 
 
-def step_product_flop(resolved: Resolved) -> int:
+def step_product_flop(resolved: ResolvedQuestion) -> int:
     """FLOP of all matrix products of one step, by the ledger."""
     batch = resolved.question.recipe.global_batch or 0
     each = sum(
         times * (op.flop + op.backward_flop)
-        for times, ops in resolved.job.ledger.groups()
+        for times, ops in resolved.workload.ledger.groups()
         for op in ops
         if op.kind == "gemm"
     )
     return each * batch
 
 
-def ranks(resolved: Resolved) -> int:
+def ranks(resolved: ResolvedQuestion) -> int:
     """Ranks that divide a micro-batch of one stage, and replicas."""
     layout = resolved.question.layout
     return (layout.data or 1) * layout.context * layout.tensor
