@@ -26,6 +26,6 @@ def test_jobs_are_told_as_the_page_shows(tmp_path: Path) -> None:
 
 def test_commands_have_the_options_that_the_page_names() -> None:
     words = " ".join(block.text for block in blocks_of(PAGE) if block.kind == "shell")
-    command = (SERVICE / "commands" / "reconcile.py").read_text(encoding="utf-8")
+    command = (SERVICE / "cli" / "data.py").read_text(encoding="utf-8")
     assert {word for word in words.split() if word in {"--since", "--csv"}} == {"--since", "--csv"}
     assert "since: Since" in command

@@ -26,7 +26,7 @@ from anyio import from_thread
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
-from service.api.compute_process import ComputeProcess, ProcessLost, fork_server, packed_catalogue, packed_job
+from service.api.compute_process import ComputeProcess, Large, ProcessLost, fork_server, packed_catalogue, packed_job
 from service.api.errors import LEAVING, CallerGone
 from service.api.metrics import Metrics
 from service.api.rate_limits import charge_questions, network_of
@@ -232,7 +232,10 @@ class Compute:
 
     async def _computed(self, computation: _Computation) -> Any:
         job = computation.job
-        content = packed_job(job.function, job.arguments)
+        if any(isinstance(argument, Large) for argument in job.arguments):
+            content = await run_in_threadpool(packed_job, job.function, job.arguments)
+        else:
+            content = packed_job(job.function, job.arguments)
         asked = monotonic()
         try:
             async with asyncio.timeout(job.turn_seconds):

@@ -25,11 +25,14 @@ from atexit import register
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import count
 from select import select
 from threading import Lock
 from typing import Any, NoReturn
+
+from starlette.concurrency import run_in_threadpool
 
 from service.catalogue import Catalogue, shipped_catalogue
 from service.errors import TraincostError
@@ -41,6 +44,8 @@ PRELOADED = (
     "service.features.sensitivity.tables",
     "service.features.batch.batch",
     "service.features.checks.bodies",
+    "service.features.calibrations.fitting",
+    "service.features.catalogue.price_import",
     "service.workflows.accuracy.accuracy",
     "service.workflows.accuracy.totals",
     "service.openapi.places",
@@ -59,6 +64,8 @@ LENGTH = struct.Struct(">I")
 COMMAND = struct.Struct(">cI")
 FORK, KILL = b"F", b"K"
 CHUNK_BYTES = 1 << 18
+MOST_BYTES_AT_ONCE = 1 << 18
+"""Bytes of an answer that the event loop unpickles; a thread does more."""
 REAP_SECONDS = 1.0
 STOP_SECONDS = 3.0
 """Longest wait for the server's end, which waits for its imports at most."""
@@ -83,9 +90,17 @@ class _Missing:
         self.token = token
 
 
+@dataclass(frozen=True, slots=True)
+class Large:
+    """An argument of a job that a thread pickles: thousands of rows would hold the event loop up."""
+
+    value: Any
+
+
 def packed_job(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
     """A job as it is sent: each catalogue among its arguments is named, not sent."""
-    named = [_Missing(one.token) if isinstance(one, Catalogue) else one for one in arguments]
+    given = [one.value if isinstance(one, Large) else one for one in arguments]
+    named = [_Missing(one.token) if isinstance(one, Catalogue) else one for one in given]
     return pickle.dumps((function, named), pickle.HIGHEST_PROTOCOL)
 
 
@@ -123,7 +138,7 @@ class ComputeProcess:
         try:
             await self._send(job)
             while True:
-                kind, value = pickle.loads(await self._receive())  # noqa: S301 - from a process of our own
+                kind, value = await _unpickled(await self._receive())
                 if kind == "missing":
                     await self._send(await catalogue(value))
                 elif kind == "item":
@@ -158,6 +173,12 @@ class ComputeProcess:
                 raise ConnectionResetError("the computing process has ended")
             found += more
         return found
+
+
+async def _unpickled(content: bytearray) -> Any:
+    if len(content) <= MOST_BYTES_AT_ONCE:
+        return pickle.loads(content)  # noqa: S301 - from a process of our own
+    return await run_in_threadpool(pickle.loads, content)
 
 
 class ForkServer:

@@ -68,28 +68,42 @@ def page_of(held: Listed, parameters: Parameters) -> Page:
     return Page(tuple(as_record(held.columns, row) for row in shown), more)
 
 
-def csv_of(held: Listed, parameters: Parameters) -> str:
-    """A list as CSV: every row that passes the filters, unless the caller limits them."""
-    rows = _table(held, parameters)
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of a list that a file holds."""
+
+    columns: Sequence[Column]
+    """Its columns, the key first."""
+    rows: Sequence[Any]
+    """Its rows, in order."""
+
+
+def table_of(held: Listed, parameters: Parameters) -> Table:
+    """Every row of a list that passes the filters, unless the caller limits them."""
+    query = _query(held, parameters)
+    return Table(held.columns, _found(held, query, query.limit))
+
+
+def csv_of(table: Table) -> str:
+    """A table as CSV."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(column.name for column in held.columns)
-    writer.writerows([cell_text(column.value(row)) for column in held.columns] for row in rows)
+    writer.writerow(column.name for column in table.columns)
+    writer.writerows([cell_text(column.value(row)) for column in table.columns] for row in table.rows)
     return text.getvalue()
 
 
-def workbook_of(held: Listed, parameters: Parameters) -> bytes:
-    """A list as a workbook of one sheet: the same rows as its CSV."""
-    rows = _table(held, parameters)
+def workbook_of(table: Table) -> bytes:
+    """A table as a workbook of one sheet."""
     return workbook(
-        [column.name for column in held.columns],
-        [[typed_cell(column.value(row)) for column in held.columns] for row in rows],
+        [column.name for column in table.columns],
+        [[typed_cell(column.value(row)) for column in table.columns] for row in table.rows],
     )
 
 
-def parquet_of(held: Listed, parameters: Parameters) -> bytes:
-    """A list as Parquet: the same rows as its CSV."""
-    return parquet(held.columns, _table(held, parameters))
+def parquet_of(table: Table) -> bytes:
+    """A table as Parquet."""
+    return parquet(table.columns, table.rows)
 
 
 def as_record(columns: Sequence[Column], row: object) -> Record:
@@ -130,11 +144,6 @@ def typed_cell(value: object) -> str | int | float | None:
 
 def _query(held: Listed, parameters: Parameters) -> ListQuery:
     return read_list_query(parameters, held.columns, held.meanings, held.sort)
-
-
-def _table(held: Listed, parameters: Parameters) -> list[Any]:
-    query = _query(held, parameters)
-    return _found(held, query, query.limit)
 
 
 def _found(held: Listed, query: ListQuery, most: int | None) -> list[Any]:

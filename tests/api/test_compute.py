@@ -61,10 +61,11 @@ class Served:
         self.thread = Thread(target=self.server.run, kwargs={"sockets": [listener]})
 
     def send(self, caller: str, path: str, body: Any = None) -> http.client.HTTPConnection:
-        """A connection on which something was asked."""
+        """A connection on which something was asked; a text is a table."""
         connection = http.client.HTTPConnection(*self.address, timeout=60)
-        headers = {"Authorization": f"Bearer {self.keys[caller]}", "Content-Type": "application/json"}
-        connection.request("GET" if body is None else "POST", path, body and json.dumps(body), headers)
+        media_type, content = ("text/csv", body) if isinstance(body, str) else ("application/json", json.dumps(body))
+        headers = {"Authorization": f"Bearer {self.keys[caller]}", "Content-Type": media_type}
+        connection.request("GET" if body is None else "POST", path, body and content, headers)
         return connection
 
     def asked(self, caller: str, path: str, body: Any = None) -> tuple[http.client.HTTPResponse, bytes]:
@@ -348,3 +349,22 @@ def test_packed_catalogues_that_are_kept_are_few_bytes(monkeypatch: pytest.Monke
 
     assert asyncio.run(ask()) == [40] * 6
     assert made == [*"abcab"]
+
+
+def test_long_tables_are_read_and_written_in_a_process(served: Served) -> None:
+    rows = [f"p{number},h100,all,on-demand,{1 + number / 1e4}" for number in range(1_500)]
+    table = "\n".join(["provider,gpu,region,price_model,usd_per_gpu_hour", *rows])
+    before = _done(served)
+    report = json.loads(served.asked("b", "/v1/prices/import", table)[1])
+    assert (report["is_written"], report["created"], report["failed"]) == (True, 1_500, 0)
+    assert _done(served) == before + 1
+    again = json.loads(served.asked("b", "/v1/prices/import?dry_run=true", table)[1])
+    assert (again["is_written"], again["unchanged"]) == (False, 1_500)
+    assert _done(served) == before + 2
+    answer, written = served.asked("b", "/v1/prices.csv?owner=team")
+    assert (answer.status, written.count(b"\n"), _done(served)) == (200, 1_501, before + 3)
+    few, first = served.asked("b", "/v1/prices.csv?owner=team&limit=3")
+    assert (few.status, _done(served)) == (200, before + 3)
+    assert written.startswith(first)
+    wrong, refusal = served.asked("b", "/v1/prices/import", f"{table}\np1,no such gpu,all,on-demand,1")
+    assert (wrong.status, json.loads(refusal)["report"]["failed"]) == (422, 1)

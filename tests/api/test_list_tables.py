@@ -13,7 +13,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 
 from service.catalogue import Catalogue
 from service.features.catalogue.lists import LISTINGS, listed
-from service.tabular.lists import csv_of, workbook_of
+from service.tabular.lists import csv_of, table_of, workbook_of
 from service.tabular.workbooks import LONGEST_CELL, workbook
 from tests.api.asking import KEYS, Ask
 
@@ -120,7 +120,7 @@ def test_the_same_workbook_is_the_same_bytes_and_is_not_sent_again(ask: Ask, pat
 
 @pytest.mark.parametrize("start", STARTS)
 def test_no_text_of_a_csv_runs_as_a_formula(catalogue: Catalogue, start: str) -> None:
-    (row,) = _table(csv_of(listed(LISTINGS["gpus"], _hostile(catalogue, f"{start}1+1")), ()))
+    (row,) = _table(csv_of(table_of(listed(LISTINGS["gpus"], _hostile(catalogue, f"{start}1+1")), ())))
     assert row["vendor"] == f"'{start}1+1"
     assert row["aliases"] == f"'{start}1+1;b"
 
@@ -134,7 +134,7 @@ def test_no_text_of_a_csv_runs_as_a_formula(catalogue: Catalogue, start: str) ->
     ],
 )  # fmt: skip
 def test_every_text_of_a_workbook_stays_a_text(catalogue: Catalogue, text: str) -> None:
-    file = workbook_of(listed(LISTINGS["gpus"], _hostile(catalogue, text)), ())
+    file = workbook_of(table_of(listed(LISTINGS["gpus"], _hostile(catalogue, text)), ()))
     sheet = _sheet(file)
     cells = dict(zip([cell.value for cell in sheet[1]], sheet[2], strict=True))
     cell = cells["vendor"]

@@ -13,7 +13,7 @@ from service.features.accounts.audit import COLUMNS, NEWEST_FIRST, listed_audit
 from service.store import AuditPart, Engine, KeptEntry, read_audit
 from service.store.engine import writing
 from service.store.tables import AUDIT_LOG
-from service.tabular.lists import Listed, Page, csv_of, page_of
+from service.tabular.lists import Listed, Page, csv_of, page_of, table_of
 from service.tabular.queries import ListQuery, read_order
 from tests.store.filled import filled
 
@@ -81,7 +81,7 @@ def test_pages_are_those_of_a_list_in_memory(
 
 def test_tables_are_those_of_a_list_in_memory(log: Engine, in_memory: Listed) -> None:
     for asked in ([], [("owner", "team")], [("sort", "at"), ("limit", "5")], [("limit", "3")]):
-        assert csv_of(listed_audit(log), asked) == csv_of(in_memory, asked)
+        assert csv_of(table_of(listed_audit(log), asked)) == csv_of(table_of(in_memory, asked))
 
 
 def test_a_page_reads_no_more_than_it_shows(log: Engine) -> None:

@@ -5,7 +5,6 @@ Runs where atheris can be imported: fuzzing.py TARGET FOLDER SECONDS, in which t
 
 import json
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ with atheris.instrument_imports(include=["service"]):
     from service.estimator.model.parameters import count_parameters
     from service.exports.back.formats import FORMATS
     from service.exports.table import TARGETS
-    from service.features.catalogue.price_import import ImportOptions, import_prices
+    from service.features.catalogue.price_import import ImportOptions, draft_import
     from service.features.diagnose.diagnose import diagnose
     from service.features.diagnose.messages import read_message
     from service.features.exports.exports import export, import_file
@@ -28,7 +27,6 @@ with atheris.instrument_imports(include=["service"]):
     from service.features.reconcile.jobs import finished_jobs
     from service.features.reconcile.sending import read_sacct
     from service.openapi.document import COMMITTED
-    from service.store import History, load_catalogue, prepare_database
     from service.store.keys import ANYBODY
     from service.validation.json_text import parse
     from service.validation.models import read_config
@@ -98,14 +96,11 @@ def exported_files(content: bytes) -> None:
 
 
 def priced_tables() -> Target:
-    """The import of prices on a database of its own, which it only tries."""
-    folder = tempfile.mkdtemp(prefix="traincost-fuzz-")
-    engine = prepare_database(f"sqlite:///{folder}/prices.db", CATALOGUE)
-    history = History(engine, load_catalogue(engine))
+    """The import of prices, which it only tries."""
 
     def target(content: bytes) -> None:
         for mark in (".", ","):
-            import_prices(history, content, ImportOptions(mark=mark, is_trial=True, skips=True, caller=ANYBODY))
+            draft_import(content, ImportOptions(mark=mark, is_trial=True, skips=True, caller=ANYBODY), CATALOGUE)
 
     return target
 

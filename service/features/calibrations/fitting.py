@@ -162,14 +162,36 @@ def _beside(fitted: DeviceCalibration, known: DeviceCalibration) -> DeviceCalibr
     )
 
 
-def create_calibration(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> Calibration:
-    """Fit a calibration on chosen measurements."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitData:
+    """What a calibration is fitted on."""
+
+    rows: Sequence[Measured]
+    """The measurements that are chosen."""
+    steps: Steps
+    """What their step probes trained."""
+    seen: frozenset[str]
+    """Ids of the measurements that the calibration in effect was fitted on."""
+    note: str
+    owner: str
+
+
+def read_fit_data(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> FitData:
+    """The measurements that a request body chooses, and what the database holds of them."""
     chosen = read_chosen(body)
     whose = caller.whose if chosen.measurements else caller.own
     held = store.read_measurements(engine, chosen.measurements or None, whose, values_of(chosen))
-    rows = _possible(chosen_of(held, chosen), catalogue)
-    fitted = calibration_on(rows, catalogue, _seen_by(engine), steps_of(engine, rows))
-    return store.create_calibration(engine, replace(fitted, note=chosen.note, owner=caller.owner))
+    rows = chosen_of(held, chosen)
+    before = _held_by(rows[0], catalogue)
+    known = None if before is None else store.read_calibration(engine, before)
+    seen = frozenset[str]() if known is None else frozenset(known.fitted_on)
+    return FitData(rows=rows, steps=steps_of(engine, rows), seen=seen, note=chosen.note, owner=caller.owner)
+
+
+def fit_calibration(data: FitData, catalogue: Catalogue) -> Calibration:
+    """The calibration that fits the possible ones of some measurements; a thousand of them take seconds."""
+    fitted = calibration_on(_possible(data.rows, catalogue), catalogue, data.seen, data.steps)
+    return replace(fitted, note=data.note, owner=data.owner)
 
 
 def _possible(rows: Sequence[Measured], catalogue: Catalogue) -> list[Measured]:
@@ -183,10 +205,8 @@ def _possible(rows: Sequence[Measured], catalogue: Catalogue) -> list[Measured]:
     return found
 
 
-def calibration_on(
-    rows: Sequence[Measured], catalogue: Catalogue, seen_by: Callable[[str], frozenset[str]], steps: Steps
-) -> Calibration:
-    """The calibration that fits some measurements of one device."""
+def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozenset[str], steps: Steps) -> Calibration:
+    """The calibration that fits some measurements of one device, beside the one that was fitted on `seen`."""
     gpu = device_of(rows[0], catalogue)
     observed = [observed_of(row) for row in rows]
     constants = fitted_device(observed, gpu, "", steps.on)
@@ -194,7 +214,7 @@ def calibration_on(
         message = "formulas speak of none of these measurements alone, so nothing can be fitted on them"
         fix = "choose measurements of gemm, attention, bandwidth, collective, context, or a launch check's step"
         raise Refused(Problem(field="probes", code="nothing_to_fit", message=message, fix=fix))
-    before = before_with(rows[0], catalogue, seen_by, steps)
+    before = before_with(rows[0], catalogue, seen, steps)
     judgement = judged(observed, gpu, before, Manner(predict=steps.predict, steps_on=steps.on))
     told = {name: value for name, value in asdict(constants).items() if name != "id"}
     ids = tuple(sorted(row.id for row in rows))
@@ -239,13 +259,11 @@ def device_of(row: Measured, catalogue: Catalogue) -> Gpu:
 
 
 def before_with(
-    row: Measured, catalogue: Catalogue, seen_by: Callable[[str], frozenset[str]], steps: Steps
+    row: Measured, catalogue: Catalogue, seen: frozenset[str], steps: Steps
 ) -> Callable[[Observed], float | None]:
     """What is predicted of a device's measurements now, by constants that never saw them."""
     plain, slug = device_of(row, catalogue), slug_of(row, catalogue)
     now = plain if slug is None else calibrated_gpu(slug, catalogue)
-    known = calibration_of(now)
-    seen = frozenset() if known is None else seen_by(known.id)
     return lambda observed: steps.predict(observed, plain if observed.id in seen else now)
 
 
@@ -254,11 +272,3 @@ def constants_of(calibration: Calibration) -> DeviceCalibration:
     told = {**calibration.constants, "id": calibration.id}
     found: DeviceCalibration = adapter_of(DeviceCalibration).validate_python(told)
     return found
-
-
-def _seen_by(engine: Engine) -> Callable[[str], frozenset[str]]:
-    def seen(calibration_id: str) -> frozenset[str]:
-        found = store.read_calibration(engine, calibration_id)
-        return frozenset() if found is None else frozenset(found.fitted_on)
-
-    return seen

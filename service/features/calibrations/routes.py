@@ -1,18 +1,22 @@
 """/v1/calibrations: fits of constants to measurements, their errors, and which of them is in effect for a GPU."""
 
-from fastapi import APIRouter, Request
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON, Routes, add_list, json_answer
 from service.api.bodies import JsonObject, OptionalObject
 from service.api.caching import idempotent
-from service.api.catalogues import Database, database_of, view_of
+from service.api.catalogues import Database, catalogue_of, database_of, view_of
+from service.api.compute import compute
+from service.api.compute_process import Large
 from service.api.queries import takes_only
 from service.api.security import Asker, caller_of
-from service.api.write_queue import queued
+from service.api.write_queue import on_compute_threads, queued
 from service.features.calibrations import lists
 from service.features.calibrations.drift import drift_of
-from service.features.calibrations.fitting import create_calibration
+from service.features.calibrations.fitting import fit_calibration, read_fit_data
 from service.features.calibrations.promotion import promote, retire, roll_back
 from service.features.calibrations.requests import read_promotion
 from service.features.measurements.openapi import (
@@ -21,6 +25,7 @@ from service.features.measurements.openapi import (
     fit_operation,
     promote_operation,
 )
+from service.store import Calibration, create_calibration
 from service.validation.serialization import to_bytes
 
 router = APIRouter(tags=["calibrations"])
@@ -40,6 +45,18 @@ add_list(
 )
 
 
+async def _fit(request: Request, database: Database, body: JsonObject) -> Calibration:
+    """A calibration is fitted before its turn to be written comes: a thousand measurements take a second."""
+    catalogue = await catalogue_of(request)
+    data = await on_compute_threads(request, read_fit_data, database, catalogue, caller_of(request), body)
+    fitted: Calibration = await compute(request, fit_calibration, Large(data), catalogue)
+    return fitted
+
+
+Fitted = Annotated[Calibration, Depends(_fit)]
+"""Argument of a route: the calibration that fits the measurements chosen in the body."""
+
+
 @router.post(
     "/v1/calibrations",
     status_code=201,
@@ -50,9 +67,9 @@ add_list(
 )
 @queued
 @idempotent
-def create(request: Request, database: Database, body: JsonObject) -> Response:
+def create(request: Request, database: Database, body: JsonObject, fitted: Fitted) -> Response:  # noqa: ARG001 - the body names the request
     """It changes no answer until somebody promotes it."""
-    found = create_calibration(database, view_of(request), caller_of(request), body)
+    found = create_calibration(database, fitted)
     location = {"Location": f"{lists.PATH}/{found.id}"}
     return Response(to_bytes(lists.shown(found)), status_code=201, headers=location, media_type=JSON)
 

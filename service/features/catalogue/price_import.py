@@ -3,8 +3,8 @@
 What `GET /v1/prices.csv?owner=team` gives can be imported back: a row that says what the catalogue holds is unchanged,
 another one of its id takes its place, and one that gives a revision is refused where that is no longer the newest.
 
-A table is judged before anybody is kept out of the database, and judged again only if somebody else was first: a trial
-or a table that is refused holds nobody up.
+A table is read and judged before its turn to be written comes, and judged again only if the catalogue has changed
+meanwhile: a trial or a table that is refused delays no other change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -105,47 +105,64 @@ class _Judged:
         return (*self.created, *self.updated)
 
 
-def import_prices(history: History, content: bytes, manner: ImportOptions) -> ImportReport:
-    """Import a table of prices as a team's own rows."""
-    prices, wrong = _read(content, manner)
-    history.refresh()
-    before = history.holdings
-    found = [_wanted(prices, wrong, before, manner)]
-    if manner.is_trial or not found[0].put:
-        return _report(found[0], before.view(manner.caller.owner), is_written=False)
+@dataclass(frozen=True, slots=True)
+class ImportDraft:
+    """A table of which something is to be written, as its reader judged it."""
+
+    prices: Sequence[_Price]
+    wrong: Sequence[Finding]
+    judged: _Judged
+
+
+def draft_import(content: bytes, options: ImportOptions, catalogue: Catalogue) -> ImportDraft | ImportReport:
+    """Read a table beside what its owner sees of the catalogue; a report where nothing of it is to be written."""
+    prices, wrong = _read(content, options)
+    judged = _judge(prices, wrong, catalogue, options.caller)
+    if options.is_trial or not judged.put or (judged.findings and not options.skips):
+        return _report(judged, catalogue, is_written=False)
+    return ImportDraft(prices, wrong, judged)
+
+
+def write_import(history: History, before: Holdings, draft: ImportDraft, options: ImportOptions) -> ImportReport:
+    """Write the prices of a table as a team's own rows, judged again unless the catalogue is still the one before."""
+    found = [draft.judged]
 
     def decide(holdings: Holdings) -> Rows:
         if holdings is not before:
-            found.append(_wanted(prices, wrong, holdings, manner))
+            found.append(_judge_again(draft, holdings, options))
         if not found[-1].put:
             raise Stale("somebody else has just written the same prices")
         return Rows(put=found[-1].put)
 
     try:
-        after = history.change(manner.caller.owner, decide).catalogue
+        after = history.change(options.caller.owner, decide).catalogue
     except Stale:
-        return import_prices(history, content, manner)
+        return _report(found[-1], history.view(options.caller.owner), is_written=False)
     return _report(found[-1], after, is_written=True)
 
 
-def _wanted(prices: Sequence[_Price], wrong: Sequence[Finding], holdings: Holdings, manner: ImportOptions) -> _Judged:
-    """What the rows are to what their owner sees, unless some are wrong and are not to be skipped."""
-    catalogue = holdings.view(manner.caller.owner)
-    judged = _judge(prices, wrong, catalogue, manner.caller)
-    if judged.findings and not (manner.skips or manner.is_trial):
-        raise ImportRefused(_report(judged, catalogue, is_written=False))
+def refuse_wrong(report: ImportReport, options: ImportOptions) -> None:
+    """Refuse a table with wrong rows that are not to be skipped."""
+    if report.findings and not (options.skips or options.is_trial):
+        raise ImportRefused(report)
+
+
+def _judge_again(draft: ImportDraft, holdings: Holdings, options: ImportOptions) -> _Judged:
+    catalogue = holdings.view(options.caller.owner)
+    judged = _judge(draft.prices, draft.wrong, catalogue, options.caller)
+    refuse_wrong(_report(judged, catalogue, is_written=False), options)
     return judged
 
 
-def _read(content: bytes, manner: ImportOptions) -> tuple[list[_Price], list[Finding]]:
+def _read(content: bytes, options: ImportOptions) -> tuple[list[_Price], list[Finding]]:
     """The prices that a table spells, and what is wrong with its other rows."""
     table = read_table(content, tuple(COLUMNS), REQUIRED)
     prices: list[_Price] = []
     findings = list(table.findings)
     for line in table.lines:
         try:
-            body = _body(line, manner.mark)
-            price = own_row(PRICES, body, manner.caller)
+            body = _body(line, options.mark)
+            price = own_row(PRICES, body, options.caller)
         except Refused as refused:
             findings += [finding_of(line.row, problem) for problem in refused.problems]
         else:

@@ -9,15 +9,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from service.api.answers import JSON, json_answer
-from service.api.bodies import JsonObject, MergePatch, read_table_text
+from service.api.bodies import JsonObject, MergePatch, is_long, read_apart, read_table_text
 from service.api.caching import IfMatch, idempotent, row_etag
 from service.api.errors import WrongParameter, problem_response
 from service.api.openapi import CSV_BODY, Schema, json_response, query_parameter, ref
 from service.api.queries import choice_of, one_of, takes_only
 from service.api.security import SINGULAR, caller_of
-from service.api.write_queue import queued
+from service.api.write_queue import on_compute_threads, queued
+from service.catalogue import Holdings
 from service.errors import Conflict, Refused
 from service.features.catalogue.custom_rows import (
     RowChange,
@@ -36,7 +38,16 @@ from service.features.catalogue.openapi import (
     patch_operation,
     replace_operation,
 )
-from service.features.catalogue.price_import import ImportOptions, ImportRefused, ImportReport, import_prices
+from service.features.catalogue.price_import import (
+    ImportDraft,
+    ImportOptions,
+    ImportRefused,
+    ImportReport,
+    draft_import,
+    refuse_wrong,
+    write_import,
+)
+from service.store import History
 from service.tabular.lists import Record
 from service.validation.serialization import to_bytes
 
@@ -158,6 +169,30 @@ OPERATION: dict[str, Any] = {
 }
 
 
+async def _read_import(
+    request: Request, content: Annotated[bytes, Depends(read_table_text)]
+) -> tuple[ImportOptions, Holdings, ImportDraft | ImportReport]:
+    """A table is read before its turn to be written comes: ten thousand rows take a second."""
+    given = {name: choice_of(request, name, choices) for name, choices in CHOICES.items()}
+    options = ImportOptions(
+        mark="," if given["dec"] == "," else ".",
+        skips=given["on_error"] == "skip",
+        is_trial=given["dry_run"] == "true",
+        caller=caller_of(request),
+    )
+    history: History = request.app.state.history
+    await run_in_threadpool(history.refresh)
+    before = history.holdings
+    catalogue = await run_in_threadpool(before.view, options.caller.owner)
+    if is_long(content):
+        return options, before, await read_apart(request, draft_import, content, options, catalogue)
+    return options, before, await on_compute_threads(request, draft_import, content, options, catalogue)
+
+
+ReadImport = Annotated[tuple[ImportOptions, Holdings, ImportDraft | ImportReport], Depends(_read_import)]
+"""Argument of a route: how to import the table in the body, the rows beside which it was read, and what was read."""
+
+
 @router.post(
     "/v1/prices/import",
     operation_id="importPrices",
@@ -166,17 +201,14 @@ OPERATION: dict[str, Any] = {
     openapi_extra=OPERATION,
 )
 @queued
-def import_table(request: Request, content: Annotated[bytes, Depends(read_table_text)]) -> Response:
+def import_table(request: Request, read: ReadImport) -> Response:
     """All rows or none, unless wrong ones are to be skipped; what the list gives as CSV can be imported back."""
-    given = {name: choice_of(request, name, choices) for name, choices in CHOICES.items()}
-    manner = ImportOptions(
-        mark="," if given["dec"] == "," else ".",
-        skips=given["on_error"] == "skip",
-        is_trial=given["dry_run"] == "true",
-        caller=caller_of(request),
-    )
+    options, before, draft = read
     try:
-        return json_answer(import_prices(request.app.state.history, content, manner))
+        if isinstance(draft, ImportReport):
+            refuse_wrong(draft, options)
+            return json_answer(draft)
+        return json_answer(write_import(request.app.state.history, before, draft, options))
     except ImportRefused as refused:
         return _refusal(request, refused.report)
 
