@@ -22,7 +22,7 @@ LONGEST = (
 """Files and folders, what takes longest first. The others, of which none takes long, follow."""
 
 TOGETHER = (
-    ("tests/accuracy/", "tests/api/test_accuracy"),  # the accuracy of all shipped rows, which takes seconds
+    ("tests/evaluation/", "tests/api/test_accuracy"),  # the accuracy of all shipped rows, which takes seconds
     ("tests/api/test_audit.py", "tests/api/test_authorisation.py"),  # a service that every caller has asked everything
     tuple(f"tests/house/test_{name}.py" for name in ("docstrings", "imports", "names", "sources")),  # syntax trees
 )

@@ -8,13 +8,12 @@ import pytest
 
 from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
+from service.evaluation.accuracy import accuracy_of
+from service.evaluation.sources import read_file
+from service.evaluation.tables import PUBLISHED, accuracy_text
 from service.validation.serialization import to_wire
-from service.workflows.accuracy.accuracy import accuracy_of
-from service.workflows.accuracy.files import read_file
-from service.workflows.accuracy.tables import accuracy_text
-from service.workflows.accuracy.written import PUBLISHED
-from tests.accuracy.few import STEP, ship_few
 from tests.commands import Command, Ran
+from tests.evaluation.few import STEP, ship_few
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ from service.calibration.tables import MeasuredRow, shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator.memory import device, memory
 from service.estimator.software import implementations, stacks
-from service.workflows.accuracy.accuracy import LARGE_FROM_BYTES, accuracy_of_judged
-from service.workflows.accuracy.files import read_file
-from service.workflows.accuracy.judged import Judged
-from service.workflows.accuracy.judging import judge_all
+from service.evaluation.accuracy import LARGE_FROM_BYTES, accuracy_of_judged
+from service.evaluation.judging import Judged, judge_all
+from service.evaluation.sources import read_file
 
 GIB, GB = float(1 << 30), 1e9
 MEGATRON = "megatron_functional"

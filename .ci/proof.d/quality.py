@@ -16,10 +16,9 @@ from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator import Estimate
 from service.estimator.question import Layout, Question
+from service.evaluation.judging import Judged, judge_all
 from service.planner.search import search
 from service.planner.space import WITHIN_DOMAIN, Freedom, axes_of, pipelines_of, plain_job
-from service.workflows.accuracy.judged import Judged
-from service.workflows.accuracy.judging import judge_all
 
 LISTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 """Which rows are layouts that somebody chose, from what, and why some are not among the best."""

@@ -22,12 +22,10 @@ from service.calibration.steps import (
 from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator.constants import STEP_CONSTANTS
-from service.workflows.accuracy.accuracy import shipped_accuracy
-from service.workflows.accuracy.answers import Group
-from service.workflows.accuracy.judged import Judged
-from service.workflows.accuracy.judging import judge_all
-from service.workflows.accuracy.steps import APART, step_row_of, step_rows_of
-from service.workflows.accuracy.totals import totals_accuracy
+from service.evaluation.accuracy import shipped_accuracy
+from service.evaluation.answers import Group
+from service.evaluation.judging import APART, Judged, judge_all, step_row_of, step_rows_of
+from service.evaluation.totals import totals_accuracy
 from tests.published.test_steps import MOST_WITHOUT_SCALAR, TABLES, mean_error
 
 DIGITS = 4

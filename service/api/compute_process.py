@@ -46,8 +46,8 @@ PRELOADED = (
     "service.features.checks.bodies",
     "service.features.calibrations.fitting",
     "service.features.catalogue.price_import",
-    "service.workflows.accuracy.accuracy",
-    "service.workflows.accuracy.totals",
+    "service.evaluation.accuracy",
+    "service.evaluation.totals",
     "service.openapi.places",
 )
 """Modules that the server imports once for all processes; others are imported where they are first needed."""

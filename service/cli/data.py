@@ -46,8 +46,8 @@ def _content(file: Path) -> bytes:
 
 
 if TYPE_CHECKING:
-    from service.workflows.accuracy.answers import Accuracy
-    from service.workflows.accuracy.judged import Judged
+    from service.evaluation.answers import Accuracy
+    from service.evaluation.judging import Judged
 
 
 @app.command()
@@ -66,11 +66,10 @@ def accuracy(
         _totals_accuracy(file, rows, as_json=as_json)
         return
     from service.catalogue import shipped_catalogue
+    from service.evaluation.accuracy import accuracy_of_judged, shipped_accuracy
+    from service.evaluation.sources import refuse_same_file, write_file
+    from service.evaluation.tables import PUBLISHED, accuracy_text, rows_csv
     from service.validation.serialization import to_bytes
-    from service.workflows.accuracy.accuracy import accuracy_of_judged, shipped_accuracy
-    from service.workflows.accuracy.files import refuse_same_file, write_file
-    from service.workflows.accuracy.tables import accuracy_text, rows_csv
-    from service.workflows.accuracy.written import PUBLISHED
 
     if rows is not None:
         refuse_same_file(PUBLISHED if file is None else file, rows)
@@ -90,8 +89,8 @@ def _judged(file: str | None) -> "tuple[Judged, ...]":
     """Predictions beside the rows of a table, or beside those that the package ships."""
     from service.calibration.tables import shipped_rows
     from service.catalogue import shipped_catalogue
-    from service.workflows.accuracy.files import read_file
-    from service.workflows.accuracy.judging import judge_all
+    from service.evaluation.judging import judge_all
+    from service.evaluation.sources import read_file
 
     rows = (*shipped_rows(), *shipped_rows("throughput")) if file is None else read_file(file)
     return judge_all(rows, shipped_catalogue())
@@ -99,9 +98,9 @@ def _judged(file: str | None) -> "tuple[Judged, ...]":
 
 def _with_own(found: "Accuracy") -> "Accuracy":
     """The figures with those of own measurements."""
+    from service.evaluation.measured import own_groups
     from service.store import load_catalogue
     from service.store.keys import ANYBODY, TEAM
-    from service.workflows.accuracy.measured import own_groups
 
     with database() as engine:
         own = own_groups(engine, ANYBODY, load_catalogue(engine).view(TEAM))
@@ -109,9 +108,8 @@ def _with_own(found: "Accuracy") -> "Accuracy":
 
 
 def _totals_accuracy(file: str | None, rows: str | None, *, as_json: bool) -> None:
+    from service.evaluation.totals import totals_accuracy, totals_text
     from service.validation.serialization import to_bytes
-    from service.workflows.accuracy.totals import totals_accuracy
-    from service.workflows.accuracy.totals_tables import totals_text
 
     if file is not None or rows is not None:
         message = "--totals compares the published runs that ship with the package, and takes no table and no --rows"

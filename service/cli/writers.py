@@ -12,28 +12,28 @@ PANEL = "To work on traincost itself, in its source"
 @app.command(rich_help_panel=PANEL)
 def write_accuracy() -> None:
     """Write the figures of the shipped measurements into service/calibration/README.md."""
-    from service.workflows.accuracy import written
-    from service.workflows.accuracy.accuracy import shipped_accuracy
+    from service.evaluation import tables
+    from service.evaluation.accuracy import shipped_accuracy
 
-    typer.echo(written.write_accuracy(shipped_accuracy()))
+    typer.echo(tables.write_accuracy(shipped_accuracy()))
 
 
 @app.command(rich_help_panel=PANEL)
 def write_measurements(file: Annotated[str, typer.Argument(help="Table of measurements.")]) -> None:
     """Trim a table of measurements to the columns used and ship it (service/calibration/published)."""
-    from service.workflows.accuracy import written
-    from service.workflows.accuracy.files import content_of
+    from service.evaluation import tables
+    from service.evaluation.sources import content_of
 
-    typer.echo(written.write_measurements(content_of(file)))
+    typer.echo(tables.write_measurements(content_of(file)))
 
 
 @app.command(rich_help_panel=PANEL)
 def write_held_out() -> None:
     """Fit step times without each source in turn and ship what is then predicted of it."""
     from service.catalogue import shipped_catalogue
-    from service.workflows.accuracy import written
+    from service.evaluation import tables
 
-    file, spreads = written.write_held_out(shipped_catalogue())
+    file, spreads = tables.write_held_out(shipped_catalogue())
     typer.echo(file)
     for name, spread in sorted(spreads.items()):
         typer.echo(f"step_residuals.RESIDUALS: {name} {spread}")

@@ -28,6 +28,16 @@ from service.api.openapi import Schema, described, object_schema, ref, request_s
 from service.estimator import choices
 from service.estimator.model.parameters import ParameterCounts
 from service.estimator.other_tools.tool import Comparison
+from service.evaluation.answers import (
+    Accuracy,
+    Figures,
+    Group,
+    RelativeErrors,
+    Sized,
+    VerdictCounts,
+    Verdicts,
+)
+from service.evaluation.totals import TotalsAccuracy
 from service.exports.back.entries import LONGEST_FILE_BYTES
 from service.exports.back.slurm_job import SlurmJob
 from service.features.batch.openapi import batch_schemas
@@ -40,16 +50,6 @@ from service.features.sensitivity.openapi import partial_schemas, questions_insi
 from service.features.solve.openapi import solve_schemas
 from service.openapi.places import PLACES
 from service.text_bounds import FIELD
-from service.workflows.accuracy.answers import (
-    Accuracy,
-    Figures,
-    Group,
-    RelativeErrors,
-    Sized,
-    VerdictCounts,
-    Verdicts,
-)
-from service.workflows.accuracy.totals import TotalsAccuracy
 
 ANSWERED = (
     Grounds,

@@ -9,6 +9,7 @@ begins so.
 """
 
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Literal
 
@@ -88,3 +89,13 @@ def unmarked(text: str) -> str:
 def begins_formula(text: str) -> bool:
     """Whether a spreadsheet would run a text that someone enters into a cell."""
     return FORMULA.match(text) is not None
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells as lines in which columns are aligned.
+
+    >>> aligned([("a", "bc"), ("def", "g")])
+    ['a    bc', 'def  g']
+    """
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -8,9 +8,9 @@ from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
 from service.api.write_queue import COMPUTING_AT_ONCE
+from service.evaluation.accuracy import shipped_accuracy
 from service.features.accuracy import routes
 from service.validation.serialization import to_wire
-from service.workflows.accuracy.accuracy import shipped_accuracy
 from tests.api.asking import Ask
 from tests.api.conftest import asking
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from openapi_schema_validator import OAS31Validator
 
+from service.evaluation.totals import totals_accuracy
 from service.validation.serialization import to_wire
-from service.workflows.accuracy.totals import totals_accuracy
 from tests.api.asking import Ask
 
 

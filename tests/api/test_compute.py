@@ -23,6 +23,7 @@ from service.api.server import configured
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.errors import Problem, Refused, TraincostError
+from service.evaluation.totals import totals_accuracy_json
 from service.features.cells.tables import table_csv
 from service.features.checks import check
 from service.features.compare.tables import comparison_sent, flat_comparison_sent
@@ -37,7 +38,6 @@ from service.features.solve.solve import solution_sent
 from service.settings import Settings
 from service.store import Scope
 from service.validation.serialization import to_bytes
-from service.workflows.accuracy.totals import totals_accuracy_json
 from tests.api import computations
 from tests.api.asking import QUESTION, Ask
 from tests.databases import prepared

@@ -126,7 +126,7 @@ from service.catalogue import shipped_catalogue
 from service.settings import Settings
 contract_bytes(create_app(Settings(), shipped_catalogue()))
 print(*sys.modules)
-for room in ("service.api", "service.workflows", "service.jobs", "service.store"):
+for room in ("service.api", "service.evaluation", "service.jobs", "service.store"):
     for found in walk_packages(import_module(room).__path__, room + "."):
         if not found.name.endswith("_process"):
             import_module(found.name)

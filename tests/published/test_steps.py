@@ -11,9 +11,8 @@ from service.calibration.steps import StepRow, shipped_held_out
 from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator import Estimate, estimate
+from service.evaluation.judging import judge_all, step_rows_of
 from service.validation.questions import read_question
-from service.workflows.accuracy.judging import judge_all
-from service.workflows.accuracy.steps import step_rows_of
 from tests.published.cases import Case, cases
 
 CHUNKS = [0] + [1] * 126 + [0]

@@ -8,12 +8,12 @@ from sqlalchemy import Engine
 
 from service.calibration.records import ProbeRecord
 from service.catalogue import shipped_catalogue
+from service.evaluation.measured import own_groups
 from service.features.measurements import measurements
 from service.features.measurements.measurements import Origin, measurements_in, quarantined
 from service.store import Measured, keep_measurements_in, measurements_like, read_measurements
 from service.store.engine import writing
 from service.store.keys import ANYBODY, TEAM
-from service.workflows.accuracy.measured import own_groups
 from tests.calibration.observations import ENVIRONMENT, products, records_of
 from tests.store.conftest import Prepare
 

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 
 from service.store import Scope
+from service.tabular.cell_text import aligned
 from service.tabular.lists import Record
-from service.workflows.accuracy.table_cells import aligned
 
 HEADS = (
     "id", "standing", "scopes", "owner", "name", "created_at", "expires_at", "last_used_at", "requests_per_minute",

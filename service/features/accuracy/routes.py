@@ -10,8 +10,8 @@ from service.api.openapi import json_response, ref
 from service.api.queries import takes_only
 from service.api.security import caller_of
 from service.api.write_queue import on_compute_threads
-from service.workflows.accuracy.accuracy import shipped_accuracy_json, with_own_measurements
-from service.workflows.accuracy.totals import totals_accuracy_json
+from service.evaluation.accuracy import shipped_accuracy_json, with_own_measurements
+from service.evaluation.totals import totals_accuracy_json
 
 router = APIRouter(tags=["accuracy"], dependencies=[takes_only()])
 

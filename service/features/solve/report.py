@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from service.answers.solutions import KeyNumbers, OptimalSize, Solution
 from service.estimator.answer import Interval
+from service.tabular.cell_text import aligned
 from service.units import dimension_of, readable, said
 from service.validation.serialization import to_bytes
-from service.workflows.accuracy.table_cells import aligned
 
 NUMBERS = tuple(field.name for field in fields(KeyNumbers))
 """What stands beside each value, one line a number."""

@@ -1,0 +1,431 @@
+"""How near do predictions come to a table of measurements? Groups by source and class, verdicts, the worst rows."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from functools import cache
+from math import expm1
+from statistics import fmean, median
+from typing import Any, NamedTuple, get_args
+
+from service.answers.estimates import Versions
+from service.calibration.scores import Comparison, Errors, constants_read_off, errors_of, left_out_fraction, score
+from service.calibration.steps import (
+    HeldOutStep,
+    StepRow,
+    Worked,
+    constant_utilisation_seconds,
+    held_out_steps,
+    shipped_held_out,
+)
+from service.calibration.tables import IMAGE_HOST, THROUGHPUT, MeasuredRow, NotExpressible, shipped_rows
+from service.catalogue import Catalogue, shipped_catalogue
+from service.errors import Unreachable
+from service.estimator import FORMULAS_VERSION
+from service.estimator.answer import StageMemory
+from service.estimator.memory.device import class_of
+from service.estimator.time.step import StepClass
+from service.evaluation.answers import (
+    Accuracy,
+    Figures,
+    Group,
+    Quantity,
+    RelativeErrors,
+    Sized,
+    StepScores,
+    WorstRow,
+    WorstStep,
+)
+from service.evaluation.judging import APART, Judged, figure_of, judge_all, step_row_of, verdicts_of
+from service.evaluation.measured import own_groups, shipped_measured
+from service.store import Engine
+from service.store.keys import ANYBODY, Caller
+from service.units import BYTES, said
+from service.validation.serialization import to_bytes
+
+MOST = 20
+"""Rows that are told."""
+
+LARGEST_LINES = 3
+"""Lines of a prediction that are told."""
+
+SMALLEST_SCALE_BYTES = 4.0 * (1 << 30)
+"""An error in bytes is set against this where less was measured, or tiny models would fill the list."""
+
+
+class _Compared(NamedTuple):
+    judged: Judged
+    comparison: Comparison
+    stage: StageMemory
+
+
+def worst_rows(judged: Sequence[Judged]) -> tuple[WorstRow, ...]:
+    """The rows whose predictions are farthest off.
+
+    Args:
+        judged: what became of each row
+
+    Returns:
+        at most MOST of them, the farthest first
+    """
+    compared = [
+        _Compared(one, comparison, one.stage)
+        for one in judged
+        if (comparison := one.comparison) is not None and one.stage is not None
+    ]
+    ordered = sorted(compared, key=lambda one: (-_distance(one.comparison), one.judged.row.text("id")))
+    return tuple(_worst(*one) for one in ordered[:MOST])
+
+
+def worst_steps(judged: Sequence[Judged]) -> tuple[WorstStep, ...]:
+    """The steps told in full whose predictions are farthest off.
+
+    Args:
+        judged: what became of each row
+
+    Returns:
+        at most MOST of them, the farthest first
+    """
+    compared = [(one, comparison) for one in judged if one.is_told and (comparison := one.comparison) is not None]
+    steps = [(one, comparison) for one, comparison in compared if one.quantity == "step"]
+    ordered = sorted(steps, key=lambda pair: (-abs(pair[1].residual_fraction), pair[0].row.text("id")))
+    return tuple(_worst_step(*pair) for pair in ordered[:MOST])
+
+
+def _worst_step(judged: Judged, comparison: Comparison) -> WorstStep:
+    row, parts = judged.row, judged.predicted.found.step.parts if judged.predicted else ()
+    told = [f"measured: {figure_of(row)}", *(judged.predicted.nearly if judged.predicted else ())]
+    return WorstStep(
+        id=row.text("id"),
+        source_key=row.text("source_key"),
+        source=row.text("source"),
+        step_class=judged.figure_class,
+        measured_seconds=comparison.measured,
+        low_seconds=comparison.low,
+        value_seconds=comparison.value,
+        high_seconds=comparison.high,
+        error_fraction=comparison.error_fraction,
+        parts=tuple(sorted(parts, key=lambda part: -part.seconds)[:LARGEST_LINES]),
+        reason="; ".join([*told, *((f"the source: {quality}",) if (quality := row.text("quality")) else ())]),
+    )
+
+
+def _distance(comparison: Comparison) -> float:
+    return abs(comparison.distance) / max(comparison.measured, SMALLEST_SCALE_BYTES)
+
+
+def _worst(judged: Judged, comparison: Comparison, stage: StageMemory) -> WorstRow:
+    row = judged.row
+    lines = sorted(stage.lines, key=lambda line: -line.bytes)[:LARGEST_LINES]
+    return WorstRow(
+        id=row.text("id"),
+        source_key=row.text("source_key"),
+        source=row.text("source"),
+        quantity=judged.quantity,
+        memory_class=judged.figure_class,
+        measured_bytes=comparison.measured,
+        low_bytes=comparison.low,
+        value_bytes=comparison.value,
+        high_bytes=comparison.high,
+        error_fraction=comparison.error_fraction,
+        lines=tuple(lines),
+        reason=reason_of(judged, comparison, stage),
+    )
+
+
+def reason_of(judged: Judged, comparison: Comparison, stage: StageMemory) -> str:
+    """What stands behind a prediction that is off: by how much, its largest lines, what the question does not say.
+
+    Args:
+        judged: what became of the row
+        comparison: prediction beside figure
+        stage: the stage that was measured
+
+    Returns:
+        one line
+    """
+    distance = said(abs(comparison.distance), BYTES)
+    lines = sorted(stage.lines, key=lambda line: -line.bytes)[:LARGEST_LINES]
+    largest = ", ".join(f"{line.kind.replace('_', ' ')} {said(line.bytes, BYTES)}" for line in lines)
+    parts = [
+        f"{distance} too {'much' if comparison.distance > 0 else 'little'}",
+        f"stage {stage.stage} of {len(judged.predicted.memory.stages) if judged.predicted else 1}: {largest}",
+        *(judged.predicted.nearly if judged.predicted else ()),
+        *((f"not told: {missing}",) if (missing := judged.row.text("config_missing")) else ()),
+        *((f"the source: {quality}",) if (quality := judged.row.text("quality")) else ()),
+    ]
+    return "; ".join(parts)
+
+
+class StepJudge:
+    """Held-out predictions and baselines of some judged steps, looked up by row."""
+
+    def __init__(self, judged: Sequence[Judged]) -> None:
+        told = [(one, row) for one in judged if (row := step_row_of(one)) is not None]
+        shipped = {row.id for one, row in told if _is_shipped(one.row)}
+        known = {name: found for name, found in shipped_held_out().predicted_seconds.items() if name in shipped}
+        self._held_out = {one.row.id: one for one in held_out_steps([row for _, row in told], known)}
+        self._constant_mfu = _baseline(told, counts_attention=True)
+        self._six_pd = _baseline(told, counts_attention=False)
+
+    def scores_of(self, group: Sequence[Judged]) -> StepScores | None:
+        """Scores of a group's rows told in full.
+
+        Args:
+            group: some of the judged rows
+
+        Returns:
+            the scores; None where the group has no step to score
+        """
+        ids = [row.id for one in group if (row := step_row_of(one)) is not None]
+        if not ids:
+            return None
+        held_out = [self._held_out[name] for name in ids if name in self._held_out]
+        spreads = [one.spread_fraction for one in held_out if one.spread_fraction is not None]
+        return StepScores(
+            held_out=_held_out_errors(held_out),
+            half_width_fraction=expm1(median(spreads)) if spreads else None,
+            held_out_classes=tuple(sorted({one.step_class for one in held_out})),
+            constant_mfu=_wire(errors_of([self._constant_mfu[name] for name in ids]), coverage=None),
+            six_pd=_wire(errors_of([self._six_pd[name] for name in ids]), coverage=None),
+        )
+
+
+def _is_shipped(row: MeasuredRow) -> bool:
+    """Whether a row is one that the package ships, in every cell that is read: held-out predictions are of those."""
+    found = _shipped().get(row.text("id"))
+    return found is not None and all(
+        IMAGE_HOST.sub("", row.text(column)) == found.text(column) for column in THROUGHPUT.used
+    )
+
+
+@cache
+def _shipped() -> dict[str, MeasuredRow]:
+    return {row.text("id"): row for row in shipped_rows("throughput")}
+
+
+def _held_out_errors(held_out: Sequence[HeldOutStep]) -> RelativeErrors:
+    inside = [float(one.comparison.is_covered) for one in held_out if one.spread_fraction is not None]
+    return _wire(errors_of([one.comparison for one in held_out]), coverage=fmean(inside) if inside else None)
+
+
+def _wire(errors: Errors, coverage: float | None) -> RelativeErrors:
+    return RelativeErrors(**{**asdict(errors), "coverage80_fraction": coverage})
+
+
+def _baseline(told: Sequence[tuple[Judged, StepRow]], *, counts_attention: bool) -> dict[str, Comparison]:
+    """Steps at one utilisation of each GPU, by row: of the FLOP of the causal convention, or of 6 N D."""
+    works = [_worked(one, row, counts_attention=counts_attention) for one, row in told]
+    return {
+        row.id: Comparison(row.measured_seconds, seconds, seconds, seconds)
+        for (_, row), seconds in zip(told, constant_utilisation_seconds(works), strict=True)
+    }
+
+
+def _worked(one: Judged, row: StepRow, *, counts_attention: bool) -> Worked:
+    if one.predicted is None:
+        raise NotExpressible("a step is compared that was never predicted")
+    found = one.predicted.found
+    six_n = found.flop.conventions.six_n * found.flop.per_step_tokens
+    return Worked(
+        left_out_with=row.left_out_with,
+        gpu=row.question.gpu.slug,
+        work_flop=float(found.flop.per_step_flop if counts_attention else six_n),
+        peak_flop_per_s=found.step.peak_flop_per_s * found.resolved.cluster.gpus,
+        measured_seconds=row.measured_seconds,
+        is_apart=row.is_apart,
+        is_moe=one.is_moe,
+    )
+
+
+NO_OWN = b'"own":null}}'
+"""End of the JSON of an answer without own measurements, the last field of its last field."""
+
+LARGE_FROM_BYTES: dict[Quantity, float] = {"peak": 4.0 * (1 << 30), "static": 1e9}
+"""From where on a value is large: below, workspaces of fixed size weigh more than what formulas are about."""
+
+EVERY = "all"
+"""Source and class of the groups that hold every peak, and every step."""
+
+DENSE = "dense, fitted GPU"
+"""Class of the steps of dense models on GPUs of fitted generations, whatever the stack."""
+
+STEP_CLASSES: dict[str, tuple[StepClass, ...]] = {
+    DENSE: ("known stack", "other stack"),
+    "new GPU": ("new GPU",),
+    "old GPU": ("old GPU",),
+    "MoE": ("MoE",),
+    EVERY: get_args(StepClass),
+}
+"""Classes that are told together over all sources; what is counted apart is in none."""
+
+
+def accuracy_of(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> Accuracy:
+    """How near predictions come to some measurements.
+
+    Args:
+        rows: the measurements
+        catalogue: the GPUs
+
+    Returns:
+        figures by group, verdicts and worst rows
+    """
+    return accuracy_of_judged(judge_all(rows, catalogue), catalogue)
+
+
+def accuracy_of_judged(judged: Sequence[Judged], catalogue: Catalogue) -> Accuracy:
+    """How near predictions came to some measurements.
+
+    Args:
+        judged: what became of each row
+        catalogue: the GPUs that were read with
+
+    Returns:
+        figures by group, verdicts and worst rows
+    """
+    groups: dict[Key, list[Judged]] = {}
+    for one in judged:
+        groups.setdefault(_key(one), []).append(one)
+    peaks = [one for one in judged if one.quantity == "peak"]
+    residuals = _residuals_by_kind(judged)
+    steps = StepJudge(judged)
+    return Accuracy(
+        versions=Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None),
+        groups=tuple(
+            _group(own, key, steps, _left_out_fraction(residuals, own)) for key, own in sorted(groups.items())
+        ),
+        all=_group(peaks, ("peak", EVERY, EVERY, None), steps, None),
+        verdicts=verdicts_of(peaks),
+        rows_worst=worst_rows(judged),
+        steps=tuple(
+            _group(own, ("step", EVERY, name, _moe_of(name)), steps, None)
+            for name, classes in {**STEP_CLASSES, APART: (APART,)}.items()
+            if (own := [one for one in judged if one.quantity == "step" and one.figure_class in classes])
+        ),
+        steps_worst=worst_steps(judged),
+        measured=shipped_measured(),
+    )
+
+
+@cache
+def shipped_accuracy() -> Accuracy:
+    """How near predictions come to the measurements that the package ships.
+
+    Returns:
+        the answer, computed once a process
+    """
+    return accuracy_of([*shipped_rows(), *shipped_rows("throughput")], shipped_catalogue())
+
+
+def shipped_accuracy_json() -> bytes:
+    """The same as JSON.
+
+    Returns:
+        the answer, in which own measurements are null
+    """
+    return to_bytes(shipped_accuracy())
+
+
+def with_own_measurements(
+    shipped: bytes, engine: Engine | None, catalogue: Catalogue, caller: Caller = ANYBODY
+) -> bytes:
+    """How near predictions come to what ships, and to a caller's own measurements.
+
+    Args:
+        shipped: the first of them as JSON
+        engine: the database; None where there is none
+        catalogue: the facts that the caller sees
+        caller: who asks
+
+    Returns:
+        the answer as JSON; own measurements are null where the database does not answer
+    """
+    try:
+        own = None if engine is None else own_groups(engine, caller, catalogue)
+    except Unreachable:
+        own = None
+    return shipped.removesuffix(NO_OWN) + NO_OWN.replace(b"null", to_bytes(own))
+
+
+Key = tuple[Quantity, str, str, bool | None]
+
+
+def _key(one: Judged) -> Key:
+    return one.quantity, one.row.text("source_key"), one.figure_class, one.is_moe
+
+
+def _moe_of(step_class: str) -> bool | None:
+    return None if step_class == EVERY else step_class == "MoE"
+
+
+def _group(judged: Sequence[Judged], key: Key, steps: StepJudge, left_out: float | None) -> Group:
+    quantity, source_key, figure_class, moe = key
+    sources = {one.row.text("source_key") for one in judged if one.comparison is not None}
+    constants = sorted({name for source in sources for name in constants_read_off(source, quantity, figure_class)})
+    return Group(
+        **_sized(judged, quantity),
+        quantity=quantity,
+        source_key=source_key,
+        memory_class=figure_class,
+        moe=moe,
+        in_sample=bool(constants),
+        constants=tuple(constants),
+        coverage80_left_out_fraction=left_out,
+        full_config=Sized(**_sized([one for one in judged if one.is_told], quantity)),
+        step=steps.scores_of(judged),
+    )
+
+
+Kind = tuple[str, str, str]
+"""What errors of different sources are compared by: the quantity, and the class of stack and model."""
+
+ResidualsByKind = dict[Kind, dict[str, list[float]]]
+"""Residuals by kind, and by source within it."""
+
+
+def _kind(one: Judged) -> Kind:
+    return one.quantity, *class_of(one.stack, is_sparse=one.is_moe)
+
+
+def _residuals_by_kind(judged: Sequence[Judged]) -> ResidualsByKind:
+    """Residuals of bytes by kind and source; those of steps are in no kind."""
+    found: ResidualsByKind = {}
+    for one in judged:
+        if one.quantity != "step" and (comparison := one.comparison) is not None:
+            sources = found.setdefault(_kind(one), {})
+            sources.setdefault(one.row.text("source_key"), []).append(comparison.residual_fraction)
+    return found
+
+
+def _left_out_fraction(residuals: ResidualsByKind, own: Sequence[Judged]) -> float | None:
+    """Share of a group's bytes inside the interval that the other sources of its kind ask for; None for steps."""
+    pooled: dict[str, list[float]] = {}
+    for kind in {_kind(one) for one in own if one.comparison is not None}:
+        for source, found in residuals.get(kind, {}).items():
+            pooled.setdefault(source, []).extend(found)
+    return left_out_fraction(pooled, own[0].row.text("source_key"))
+
+
+def _sized(judged: Sequence[Judged], quantity: Quantity) -> dict[str, Any]:
+    border = LARGE_FROM_BYTES.get(quantity)
+    small = [one for one in judged if border and one.measured is not None and one.measured < border]
+    large = [one for one in judged if not border or one.measured is None or one.measured >= border]
+    return {
+        **_figures(judged),
+        "large_from_bytes": border,
+        "large": Figures(**_figures(large)),
+        "small": Figures(**_figures(small)),
+    }
+
+
+def _figures(judged: Sequence[Judged]) -> dict[str, Any]:
+    compared = [comparison for one in judged if (comparison := one.comparison) is not None]
+    are_steps = any(one.quantity == "step" for one in judged)
+    no_bytes = {"median_bytes": None, "p95_bytes": None}
+    reasons = Counter(one.reason for one in judged if one.reason and not one.ran_out)
+    return {
+        "rows": len(judged),
+        **(asdict(errors_of(compared)) | no_bytes if are_steps else asdict(score(compared))),
+        "ran_out": sum(one.ran_out for one in judged),
+        "not_expressible": dict(sorted(reasons.items())),
+    }

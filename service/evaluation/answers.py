@@ -1,0 +1,260 @@
+"""What does the accuracy answer say? Figures by group, by size, for rows told in full; verdicts; the worst rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from service.answers.estimates import Versions
+from service.estimator.answer import MemoryLine, StepPart, Verdict
+from service.estimator.names import SPOKEN
+from service.evaluation.measured import MeasuredAccuracy
+
+Quantity = Literal["peak", "static", "step"]
+"""The largest bytes of a step, what stays allocated between steps, or the time of a step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelativeErrors:
+    """How far predictions of some rows lie off. An error is predicted / measured - 1; null where nothing was scored."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    scored: int
+    """Rows whose prediction was compared."""
+    mape_fraction: float | None
+    """Mean of the absolute errors."""
+    median_fraction: float | None
+    """Median of the absolute errors."""
+    bias_fraction: float | None
+    """Mean of the signed errors: positive where too much is predicted."""
+    p90_fraction: float | None
+    """90th percentile of the absolute errors."""
+    p95_fraction: float | None
+    """95th percentile of the absolute errors."""
+    coverage80_fraction: float | None
+    """Share of measured values inside the predicted 80 % interval; null where there is no interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures(RelativeErrors):
+    """What predictions of some rows amount to, and what became of the rows that have none."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    rows: int
+    """Rows in all: scored, not expressible, and those that ran out of memory and so have no peak."""
+    ran_out: int
+    """Rows that ran out of memory; the verdicts judge them."""
+    not_expressible: Mapping[str, int]
+    """Rows that were not compared, by reason."""
+    median_bytes: float | None
+    """Median of the absolute errors in bytes; null for steps."""
+    p95_bytes: float | None
+    """95th percentile of the absolute errors in bytes; null for steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepScores:
+    """How steps told in full are predicted by what never saw them, and by a single number."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    held_out: RelativeErrors
+    """By constants and intervals from all other sources (of mixtures of experts: all other models); of the rows that
+    ship with the service."""
+    half_width_fraction: float | None
+    """Median of how far the upper end of those intervals lies above the prediction."""
+    held_out_classes: tuple[str, ...]
+    """Classes of those rows while their source was left out: a stack that no other source runs is another stack."""
+    constant_mfu: RelativeErrors
+    """By the MFU that all other sources reach on the same GPU."""
+    six_pd: RelativeErrors
+    """By 6 x parameters x tokens at the utilisation that all other sources reach on the same GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sized(Figures):
+    """Figures, and the same for large and for small values, whose relative errors mean different things."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    large_from_bytes: float | None
+    """Measured value from which a row is large: 4 GiB for peaks, 1 GB for what stays between steps; null for steps,
+    all of which are large."""
+    large: Figures
+    """Rows at least as large; those without a measured value are here too."""
+    small: Figures
+    """Rows below it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group(Sized):
+    """The rows of one source that measured the same thing."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    quantity: Quantity
+    """Peak, what stays between steps, or the time of a step."""
+    source_key: str
+    """The source; all for every one."""
+    memory_class: str
+    """allocated, reserved or device; of steps: known stack, other stack, new GPU, old GPU, MoE, or apart; not asked for
+    steps that cannot be asked about; all for every one."""
+    moe: bool | None
+    """Mixtures of experts, or dense models; null for both."""
+    in_sample: bool
+    """A constant was read off rows of this source, so they judge their own constant."""
+    constants: tuple[str, ...]
+    """Those constants; without them every prediction is of a source that the estimator's constants never saw."""
+    coverage80_left_out_fraction: float | None
+    """Share of measured values inside an 80 % interval as wide as the errors of all other sources of the same kind of
+    stack and model ask for; null where there is no other."""
+    full_config: Sized
+    """The rows whose configuration is told in full; of steps those of class A with recompute told, every parameter
+    trained, and nothing newer from the same source."""
+    step: StepScores | None
+    """What constants that never saw these rows, and single numbers, say of the steps among them; null for memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongVerdict:
+    """A row whose verdict was wrong."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """Its name in the table."""
+    outcome: str
+    """What happened, as the table says."""
+    verdict: Verdict
+    """What was said."""
+    reason: str
+    """Predicted peak and usable memory, and what the source says of the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictCounts:
+    """How the verdict met what happened."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    ran: int
+    """Rows that ran and have a verdict."""
+    ran_fits: int
+    """Those that were said to fit."""
+    ran_at_risk: int
+    """Those that were said to be at risk."""
+    ran_out_of_memory: int
+    """Those that were said to run out of memory."""
+    ran_beyond_margin: int
+    """Those whose predicted device peak exceeds the usable memory by more than 2 %."""
+    roomy: int
+    """Rows that ran and measured less than 85 % of the usable memory."""
+    roomy_at_risk: int
+    """Those of them that were said to be at risk."""
+    roomy_at_risk_fraction: float | None
+    """Their share."""
+    ran_out: int
+    """Rows that ran out of memory."""
+    ran_out_told: int
+    """Those that were said to run out of memory or to be at risk."""
+    ran_out_not_expressible: Mapping[str, int]
+    """Those without a verdict, by reason."""
+    wrong: tuple[WrongVerdict, ...]
+    """Rows that ran out and were said to fit, or ran and were said to exceed the memory by more than 2 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdicts(VerdictCounts):
+    """How verdicts met what happened, of all rows and of those told in full."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    full_config: VerdictCounts
+    """The rows whose configuration is told in full."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstRow:
+    """One of the rows whose prediction is farthest off."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """Its name in the table."""
+    source_key: str
+    """Its source."""
+    source: str
+    """Where it was published."""
+    quantity: Quantity
+    """Peak, or what stays between steps."""
+    memory_class: str
+    """allocated, reserved or device."""
+    measured_bytes: float
+    """What was measured."""
+    low_bytes: float
+    """Lower end of the predicted interval."""
+    value_bytes: float
+    """The prediction."""
+    high_bytes: float
+    """Upper end of the predicted interval."""
+    error_fraction: float
+    """Signed error."""
+    lines: tuple[MemoryLine, ...]
+    """Largest lines of the prediction."""
+    reason: str
+    """What of the row the question does not say, and where the prediction's bytes lie."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstStep:
+    """One of the steps told in full whose prediction is farthest off."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    id: str
+    """Its name in the table."""
+    source_key: str
+    """Its source."""
+    source: str
+    """Where it was published."""
+    step_class: str
+    """Its class of models, GPUs and stacks."""
+    measured_seconds: float
+    """What was measured."""
+    low_seconds: float
+    """Lower end of the predicted interval."""
+    value_seconds: float
+    """The prediction."""
+    high_seconds: float
+    """Upper end of the predicted interval."""
+    error_fraction: float
+    """Signed error."""
+    parts: tuple[StepPart, ...]
+    """Largest parts of the prediction."""
+    reason: str
+    """What of the row the question does not say, and which of its figures was compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """How near predictions come to what was measured."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    versions: Versions
+    """What the predictions rest on."""
+    groups: tuple[Group, ...]
+    """Figures by quantity, source, class and kind of model."""
+    all: Group
+    """The peaks of all rows together."""
+    verdicts: Verdicts
+    """How often the verdict was right."""
+    rows_worst: tuple[WorstRow, ...]
+    """Rows whose prediction is farthest off, the farthest first."""
+    steps: tuple[Group, ...]
+    """The steps of all sources together, by class."""
+    steps_worst: tuple[WorstStep, ...]
+    """Steps whose prediction is farthest off, the farthest first."""
+    measured: MeasuredAccuracy
+    """What workers measured: live tensors, matrix products, and own measurements."""

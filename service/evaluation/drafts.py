@@ -1,0 +1,278 @@
+"""What does one row ask? A question's body while it is put together, part by part."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isqrt
+from typing import Any
+
+from service.calibration.tables import MeasuredRow, NotExpressible
+from service.evaluation.frameworks import GPT_2, Framework
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The body of a question, and what it only comes near to."""
+
+    model: dict[str, Any] = field(default_factory=dict)
+    """The architecture, in the fields of Model."""
+    recipe: dict[str, Any] = field(default_factory=dict)
+    """The recipe."""
+    layout: dict[str, Any] = field(default_factory=dict)
+    """The layout."""
+    cluster: dict[str, Any] = field(default_factory=dict)
+    """The cluster."""
+    stack: dict[str, Any] = field(default_factory=dict)
+    """The training software with its choices."""
+    nearly: list[str] = field(default_factory=list)
+    """What the row says that changes bytes and that the question cannot say: it is asked without."""
+
+    def put(self, path: str, value: Any) -> None:
+        """Set a field of the question, e.g. `layout.zero_stage`; `stack.` stands for `recipe.stack.`."""
+        part, _, name = path.partition(".")
+        getattr(self, part)[name] = value
+
+    def body(self) -> dict[str, Any]:
+        """The body, as a caller would send it."""
+        recipe = {**self.recipe, "stack": self.stack}
+        return {"model": self.model, "recipe": recipe, "layout": self.layout, "cluster": self.cluster}
+
+
+def layers_spread(layers: int, parts: int, *, rest_last: bool) -> tuple[int, ...]:
+    """Layers of each part of a pipeline that they do not fill evenly.
+
+    Args:
+        layers: layers of the model
+        parts: stages, or stages x chunks
+        rest_last: every part is full but the last; else the first parts have one layer more
+
+    Returns:
+        the number of layers of each
+
+    >>> layers_spread(61, 16, rest_last=True)
+    (4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1)
+    >>> layers_spread(10, 4, rest_last=False), layers_spread(9, 8, rest_last=True)
+    ((3, 3, 2, 2), (2, 1, 1, 1, 1, 1, 1, 1))
+    """
+    full = -(-layers // parts)
+    if rest_last and full * (parts - 1) < layers:
+        return (*(full,) * (parts - 1), layers - full * (parts - 1))
+    return tuple(layers // parts + (part < layers % parts) for part in range(parts))
+
+
+def layers_by_cost(layers: int, stages: int, layer_cost: float, head_cost: float) -> tuple[int, ...]:
+    """Layers of each stage where blocks go on to the next stage once their cost reaches its share (nanotron).
+
+    Args:
+        layers: layers of the model
+        stages: stages of the pipeline
+        layer_cost: cost of one layer
+        head_cost: cost of the head; the embedding costs nothing
+
+    Returns:
+        the number of layers of each
+
+    >>> layers_by_cost(16, 2, 1.0, 5.0)
+    (11, 5)
+    """
+    share = (layers * layer_cost + head_cost) / stages
+    counts, stage, reached = [0] * stages, 0, 0.0
+    for _ in range(layers):
+        counts[stage] += 1
+        reached += layer_cost
+        if reached > share * (stage + 1) and stage < stages - 1:
+            stage += 1
+    return tuple(counts)
+
+
+def virtual_group(micro_batches: int, stages: int) -> int | None:
+    """Micro-batches that a stage runs through one chunk before the next, where they do not fill whole rounds.
+
+    Args:
+        micro_batches: micro-batches of one step
+        stages: stages of the pipeline
+
+    Returns:
+        the smallest divisor that is at least the number of stages; None where rounds are whole, or there is none
+
+    >>> virtual_group(5, 4), virtual_group(8, 4), virtual_group(2, 4)
+    (5, None, None)
+    """
+    if micro_batches % stages == 0:
+        return None
+    lower = [size for size in range(1, isqrt(micro_batches) + 1) if micro_batches % size == 0]
+    sizes = [*lower, *(micro_batches // size for size in lower)]
+    return min((size for size in sizes if size >= stages), default=None)
+
+
+FAMILIES: Mapping[str, Mapping[str, Any]] = {
+    r"qwen-": {"attention_bias": True, "attention_out_bias": False},
+    r"qwen2": {"attention_bias": True, "attention_out_bias": False},
+    r"qwen3": {"qk_norm": "per_head_dim"},
+    r"gpt-oss": {"attention_bias": True, "mlp_bias": True, "router_bias": True, "attention_sinks": True},
+    r"phi-1|phi-2": {**GPT_2, "parallel_attention": True, "norms_per_layer": 1, "lm_head_bias": True},
+    r"stablelm-alpha|pythia|gpt-neox": {**GPT_2, "parallel_attention": True},
+    r"falcon-7b": {"normalization": "layernorm", "parallel_attention": True, "norms_per_layer": 1},
+    r"falcon-40b": {"normalization": "layernorm", "parallel_attention": True},
+    r"gemma-2-|gemma-3": {"norms_per_layer": 4},
+}
+"""What models have beside their columns, by how their name begins; taken from their published configs."""
+
+WITHOUT_DEPTHS = "w/o MTP"
+"""What a row says of a model that is trained without its multi-token-prediction depths."""
+
+LATENT = re.compile(
+    r"mla(?:_q(?P<q>\d+)|_noq)?\((?:q_lora(?P<q_lora>\d+),)?"
+    r"kv_lora(?P<kv>\d+),nope(?P<nope>\d+),rope(?P<rope>\d+),v(?P<v>\d+)\)"
+)
+WINDOWED = re.compile(r"alternating sliding window (\d+)")
+CHUNKED = re.compile(r"chunked attention (\d+)")
+
+
+def put_architecture(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
+    """Put a row's architecture into the question.
+
+    Args:
+        row: the row
+        framework: its framework, which has kinds of models of its own
+        draft: the question
+
+    Raises:
+        NotExpressible: a column that is needed is empty or unreadable, or the attention has no noun
+    """
+    heads, experts = row.count("heads"), row.count("moe_experts", 0)
+    draft.model.update(
+        vocab_size=row.count("vocab"),
+        hidden_size=row.count("hidden"),
+        num_hidden_layers=row.count("layers"),
+        num_attention_heads=heads,
+        num_key_value_heads=row.count("kv_heads", heads),
+        gated_mlp=row.is_on("gated_mlp"),
+        tie_word_embeddings=row.is_on("tied_embeddings"),
+        **{field: given for field, given in _widths(row).items() if given},
+    )
+    if experts:
+        draft.model.update(_experts(row, experts))
+    draft.model.update(framework.model)
+    draft.model.update(_traits(framework.models, row.text("model")))
+    if WITHOUT_DEPTHS in row.text("other_features"):
+        draft.model.pop("num_nextn_predict_layers", None)
+    draft.model.update(_traits(FAMILIES, row.text("model")))
+    if framework.learned_positions:
+        draft.model["position_embedding_rows"] = row.count("seq_len")
+    _put_attention(row, draft)
+    draft.recipe["vocabulary_multiple"] = 1  # tables give the padded vocabulary
+
+
+def _widths(row: MeasuredRow) -> dict[str, int | None]:
+    return {"intermediate_size": row.whole("ffn_hidden"), "head_dim": row.whole("head_dim")}
+
+
+def _experts(row: MeasuredRow, experts: int) -> dict[str, Any]:
+    return {
+        "num_experts": experts,
+        "num_experts_per_tok": row.count("moe_top_k"),
+        "moe_intermediate_size": row.count("moe_ffn_hidden"),
+        "shared_expert_intermediate_size": row.count("moe_shared_ffn_hidden", 0),
+        "first_k_dense_replace": row.count("moe_dense_ffn_layers", 0),
+    }
+
+
+def _traits(table: Mapping[str, Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    return next((traits for pattern, traits in table.items() if re.match(pattern, name.lower())), {})
+
+
+def _put_attention(row: MeasuredRow, draft: Draft) -> None:
+    said = row.text("attention_kind")
+    if latent := LATENT.search(said):
+        put_latent(
+            draft, {name.removesuffix("_lora"): int(width) for name, width in latent.groupdict().items() if width}
+        )
+    elif window := WINDOWED.search(said):
+        draft.model.update(layer_types=["sliding_attention", "full_attention"], sliding_window=int(window[1]))
+    elif (chunk := CHUNKED.search(said)) and int(chunk[1]) < row.count("seq_len"):
+        raise NotExpressible("attention_kind: chunked attention in some of the layers")
+
+
+def put_latent(draft: Draft, widths: Mapping[str, int]) -> None:
+    """Make the attention of a question latent.
+
+    Args:
+        draft: the question
+        widths: latent width of queries (q, absent for none) and of keys and values (kv), widths of a head without
+            (nope) and with (rope) rotary positions, and of a value head (v)
+    """
+    draft.model.pop("head_dim", None)
+    draft.model.update(
+        num_key_value_heads=draft.model["num_attention_heads"],
+        kv_lora_rank=widths["kv"],
+        qk_nope_head_dim=widths["nope"],
+        qk_rope_head_dim=widths["rope"],
+        v_head_dim=widths["v"],
+        **({"q_lora_rank": widths["q"]} if "q" in widths else {}),
+    )
+
+
+SHARDED_BETWEEN = re.compile(r"SHARD_GRAD_OP|not resharded after forward")
+"""Weights are shared out between steps and stay gathered from the forward pass to the backward pass."""
+
+SHARD_GROUP = re.compile(r"(?:ZeRO-1|FSDP) group (\d+)|FSDP (\d+) in node")
+"""Ranks over which sharded tensors are spread."""
+
+SETS: tuple[tuple[str, str, Any], ...] = (
+    (r"tokendrop", "recipe.expert_capacity_factor", 1.0),
+    (r"Muon", "recipe.optimizer", "muon"),
+    (r"(?i)\basync ?tp", "stack.tensor_overlap", True),
+)
+"""Fields by words of other_features. Token drop is a capacity of 1 (NVIDIA-NeMo/Megatron-Bridge, moe_token_drop.py)."""
+
+NEARLY: tuple[tuple[str, str, str], ...] = (
+    ("other_features", r"(?i)\bcuda ?graph", "kernels are launched in graphs"),
+    ("other_features", r"EP overlap on", "experts' exchange runs beside other micro-batches"),
+    ("other_features", r"sequence_packing", "documents share sequences"),
+    ("sharding", r"mixed_precision=PURE", "gradients are sent in bf16"),
+    ("sharding", r"float8 all-gather", "weights are gathered in fp8"),
+    ("notes", r"pack_sample_into_one=True", "the samples of a micro-batch are one sequence, which attention may span"),
+    ("notes", r"compile state not told", "compiled or not is not told"),
+    (
+        "notes",
+        r"TP/PP split of model-parallel size .* assumed",
+        "how tensor and pipeline ranks split the model",
+    ),
+    ("recompute", r"see perf_recipes", "that of the model's recipes of other releases"),
+)
+"""What changes time and has no noun, by column and words."""
+
+
+def put_sharding(row: MeasuredRow, draft: Draft) -> None:
+    """Put what a row says of sharding into the question, whose degrees stand already.
+
+    Args:
+        row: the row
+        draft: the question
+    """
+    said, layout = row.text("sharding"), draft.layout
+    if SHARDED_BETWEEN.search(said):
+        layout.update(zero_stage=3, reshard_after_forward=False)
+    if group := SHARD_GROUP.search(said):
+        ranks = int(group[1] or group[2])
+        if 1 <= ranks < layout["data"] * layout["context"]:
+            layout["shard_group"] = ranks
+
+
+def put_features(row: MeasuredRow, draft: Draft) -> None:
+    """Put what a row says in words into the question, or beside it.
+
+    Args:
+        row: the row
+        draft: the question
+    """
+    said = row.text("other_features")
+    for pattern, path, value in SETS:
+        if re.search(pattern, said):
+            draft.put(path, value)
+    if "Ulysses" in said and draft.layout["context"] > 1:
+        draft.layout["context_method"] = "ulysses"
+    for column, pattern, why in NEARLY:
+        if re.search(pattern, row.text(column)):
+            draft.nearly.append(f"{column}: {why}")

@@ -1,0 +1,500 @@
+"""What becomes of one row? Its prediction beside its figure, or the reason why there is none."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+
+from service.calibration.scores import Comparison
+from service.calibration.steps import StepRow
+from service.calibration.tables import FIGURES_OF_A_STEP, MeasuredRow, NotExpressible
+from service.catalogue import Catalogue
+from service.errors import Refused
+from service.estimator import estimate
+from service.estimator.answer import Estimate, Interval, Memory, StageMemory, Verdict
+from service.estimator.names import StackName
+from service.estimator.question import Question
+from service.estimator.software.stacks import software_of
+from service.estimator.time.step import Operations, step_class_of, waiting_fraction
+from service.evaluation.answers import Quantity, VerdictCounts, Verdicts, WrongVerdict
+from service.evaluation.rows import question_of, reason_of
+from service.evaluation.sources import (
+    MFU_CONVENTIONS,
+    MemoryClass,
+    Place,
+    gives_constants,
+    is_apart,
+    measured_peak_bytes,
+    measured_static_bytes,
+    memory_class_of,
+    place_of,
+    ran_out,
+    refuse_unknown_words,
+)
+from service.units import BYTES, said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """An estimate of one row's job."""
+
+    question: Question
+    """What was asked."""
+    found: Estimate
+    """The answer."""
+    nearly: tuple[str, ...]
+    """What of the row the question does not say."""
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes of every stage."""
+        return self.found.memory
+
+    @property
+    def verdict(self) -> Verdict:
+        """Does it fit?"""
+        return self.found.verdict
+
+    @property
+    def stack(self) -> StackName:
+        """The training stack that it was asked about."""
+        return self.operations[0]
+
+    @property
+    def operations(self) -> Operations:
+        """That stack, and whose operations it runs."""
+        software = software_of(self.found.resolved.recipe)
+        return software.name, software.implementation
+
+
+def predict(row: MeasuredRow, catalogue: Catalogue) -> Predicted:
+    """The estimate of a row's job.
+
+    Args:
+        row: the row
+        catalogue: the GPUs
+
+    Returns:
+        the answer
+
+    Raises:
+        NotExpressible: the row cannot be put as a question, or the estimator's rules refuse it
+    """
+    question, nearly = question_of(row, catalogue)
+    try:
+        found = estimate(question)
+    except Refused as refused:
+        raise NotExpressible(reason_of(refused)) from None
+    return Predicted(question=question, found=found, nearly=nearly)
+
+
+def stage_of(memory: Memory, place: Place) -> StageMemory:
+    """The stage whose rank was measured.
+
+    Args:
+        memory: the estimate's memory
+        place: whose figure was reported
+
+    Returns:
+        the stage
+
+    """
+    first, last = memory.stages[0], memory.stages[-1]
+    if place == "ends":
+        return max((first, last), key=lambda stage: stage.allocated_peak_bytes)
+    return {"first": first, "last": last, "fullest": memory.stages[memory.peak_stage]}[place]
+
+
+def peak_interval(memory: Memory, stage: StageMemory, memory_class: MemoryClass) -> Interval:
+    """The predicted peak of a stage's rank: its own value, with the ends as far away as those of the fullest's.
+
+    Args:
+        memory: the estimate's memory
+        stage: the stage
+        memory_class: which peak
+
+    Returns:
+        the interval [byte]
+    """
+    allocated, reserved, device = memory.allocated_peak_bytes, memory.reserved_peak_bytes, memory.device_peak_bytes
+    if memory_class == "allocated":
+        return _scaled(allocated, stage.allocated_peak_bytes / allocated.value)
+    own = _scaled(reserved, stage.reserved_peak_bytes / reserved.value)
+    if memory_class == "reserved":
+        return own
+    beside = (device.low - reserved.low, device.value - reserved.value, device.high - reserved.high)
+    return Interval(own.low + beside[0], own.value + beside[1], own.high + beside[2], device.basis)
+
+
+def static_interval(memory: Memory, stage: StageMemory) -> Interval:
+    """What a stage's rank keeps between steps, with the spread of its peak.
+
+    Args:
+        memory: the estimate's memory
+        stage: the stage
+
+    Returns:
+        the interval [byte]
+    """
+    return _scaled(memory.allocated_peak_bytes, stage.idle_bytes / memory.allocated_peak_bytes.value)
+
+
+def _scaled(interval: Interval, share: float) -> Interval:
+    return Interval(interval.low * share, interval.value * share, interval.high * share, interval.basis)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One figure of one row, and what the estimator says of it: bytes, or seconds of a step."""
+
+    row: MeasuredRow
+    """The row."""
+    quantity: Quantity
+    """Peak, what stays between steps, or the time of a step."""
+    figure_class: str
+    """Which peak; for a step, its class of models, GPUs and stacks."""
+    is_moe: bool
+    """A mixture of experts."""
+    is_told: bool
+    """Its configuration is told in full."""
+    ran_out: bool = False
+    """It ran out of memory."""
+    measured: float | None
+    """The figure; None where the row has none."""
+    predicted: Predicted | None = None
+    """The estimate; None where the row cannot be asked."""
+    stage: StageMemory | None = None
+    """The stage whose memory was measured."""
+    interval: Interval | None = None
+    """What is predicted of the figure."""
+    reason: str = ""
+    """Why there is no comparison; empty where there is one, or the row ran out of memory."""
+
+    @property
+    def stack(self) -> str:
+        """The training stack that stands for the row's framework; empty where the row cannot be asked."""
+        return "" if self.predicted is None else self.predicted.stack
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """Prediction beside figure; None where one of them is missing, or the job never ran."""
+        if self.interval is None or self.measured is None or self.ran_out:
+            return None
+        return Comparison(self.measured, self.interval.low, self.interval.value, self.interval.high)
+
+
+APART = "apart"
+"""Class of rows that are counted apart."""
+
+NOT_ASKED = "not asked"
+"""Class of rows that cannot be asked about."""
+
+UNTOLD_RECOMPUTE = ("", "unknown", "not told")
+"""Cells of recompute that leave a configuration untold; one that points to published recipes tells it."""
+
+TRAINED_WHOLE = ("", "pretrain", "sft")
+"""Kinds of training whose every parameter is trained."""
+
+
+def judge_step(row: MeasuredRow, catalogue: Catalogue) -> Judged:
+    """What becomes of a row of a throughput table.
+
+    Args:
+        row: the row
+        catalogue: the GPUs
+
+    Returns:
+        the entry, whatever is wrong with the row
+    """
+    is_sparse = row.text("moe_experts") not in ("", "0")
+    entry = Judged(
+        row=row, quantity="step", figure_class=NOT_ASKED, is_moe=is_sparse, is_told=is_told(row), measured=None
+    )
+    try:
+        predicted = predict(row, catalogue)
+        measured = measured_step_seconds(row, predicted)
+    except NotExpressible as why:
+        return replace(entry, reason=str(why))
+    known = step_class_of(predicted.operations, predicted.found.resolved.gpu, is_sparse=is_sparse)
+    return replace(
+        entry,
+        figure_class=APART if is_apart(row) else known,
+        measured=measured,
+        predicted=predicted,
+        interval=predicted.found.step.step_seconds,
+    )
+
+
+def is_told(row: MeasuredRow) -> bool:
+    """Whether a row is one that predictions are judged by.
+
+    Args:
+        row: the row
+
+    Returns:
+        it was measured with everything told that a step needs (class A), every parameter trained and recompute told,
+        and no later release of its source says the same again; what a table does not say of this is not held against
+        its rows
+    """
+    return (
+        row.text("score_class") in ("", "A")
+        and row.text("training_kind") in TRAINED_WHOLE
+        and row.text("superseded") in ("", "0")
+        and row.text("recompute") not in UNTOLD_RECOMPUTE
+    )
+
+
+def figure_of(row: MeasuredRow) -> str:
+    """Which of a row's figures gives the seconds of its step.
+
+    Args:
+        row: the row
+
+    Returns:
+        its column
+
+    Raises:
+        NotExpressible: it has none
+    """
+    for column in FIGURES_OF_A_STEP:
+        if row.text(column):
+            return column
+    if row.text("mfu_pct") and row.text("source_key") in MFU_CONVENTIONS:
+        return "mfu_pct"
+    raise NotExpressible("missing: derived_step_time_s")
+
+
+def measured_step_seconds(row: MeasuredRow, predicted: Predicted) -> float:
+    """Seconds of a row's step.
+
+    Formula:
+        as the row says; of a source that gives nothing but MFU: F / (MFU x peak x GPUs), F by its own convention
+
+    Args:
+        row: the row
+        predicted: its estimate, whose FLOP count where MFU is all that the row has
+
+    Returns:
+        seconds of one step [s]
+
+    Raises:
+        NotExpressible: the row has no such figure
+    """
+    column = figure_of(row)
+    said = row.number_of(column)
+    if not said:
+        raise NotExpressible(f"unreadable: {column}")
+    if column != "mfu_pct":
+        return said
+    found, peak = predicted.found, row.number_of("peak_tflops_denominator")
+    if not peak:
+        raise NotExpressible("missing: peak_tflops_denominator")
+    flop = getattr(found.flop.conventions, MFU_CONVENTIONS[row.text("source_key")]) * found.flop.per_step_tokens
+    return float(flop / (said / 100 * peak * 1e12 * found.resolved.cluster.gpus))
+
+
+def step_rows_of(judged: Iterable[Judged]) -> list[StepRow]:
+    """The rows of some judged steps that a fit may use.
+
+    Args:
+        judged: what became of each row
+
+    Returns:
+        the rows that have a comparison and are told in full
+    """
+    return [row for one in judged if (row := step_row_of(one)) is not None]
+
+
+def shipped_seconds(judged: Iterable[Judged]) -> dict[str, float]:
+    """What the shipped constants predict of those rows.
+
+    Args:
+        judged: what became of each row
+
+    Returns:
+        seconds of a step by the row's name [s]
+    """
+    return {
+        one.row.text("id"): one.comparison.value
+        for one in judged
+        if step_row_of(one) is not None and one.comparison is not None
+    }
+
+
+def step_row_of(one: Judged) -> StepRow | None:
+    """A judged step as a row that a fit may use.
+
+    Args:
+        one: what became of a row
+
+    Returns:
+        the row; None where there is no comparison, or its configuration is not told
+    """
+    if one.quantity != "step" or one.comparison is None or one.predicted is None or not one.is_told:
+        return None
+    return StepRow(
+        id=one.row.text("id"),
+        source_key=one.row.text("source_key"),
+        left_out_with=one.row.text("model" if one.is_moe else "source_key"),
+        question=one.predicted.question,
+        stack=one.predicted.operations,
+        measured_seconds=one.comparison.measured,
+        waiting_fraction=waiting_fraction({part.kind: part.seconds for part in one.predicted.found.step.parts}),
+        is_apart=one.figure_class == APART,
+        gives_constants=gives_constants(one.row),
+    )
+
+
+MARGIN_FRACTION = 0.02
+"""By how much a predicted peak may exceed the usable memory of a job that ran."""
+
+ROOMY_FRACTION = 0.85
+"""Share of the usable memory below which a job that ran had room to spare."""
+
+
+def verdicts_of(judged: Sequence[Judged]) -> Verdicts:
+    """How verdicts met what happened.
+
+    Args:
+        judged: what became of each row, one entry a row
+
+    Returns:
+        the counts, of all rows and of those told in full
+    """
+    told = _counts([one for one in judged if one.is_told])
+    every = _counts(judged)
+    return Verdicts(**{field.name: getattr(every, field.name) for field in fields(every)}, full_config=told)
+
+
+def _counts(judged: Sequence[Judged]) -> VerdictCounts:
+    ran = [one for one in judged if not one.ran_out and one.predicted is not None]
+    roomy = [one for one in ran if _is_roomy(one)]
+    out = [one for one in judged if one.ran_out]
+    words = Counter(_verdict(one) for one in ran)
+    roomy_at_risk = sum(_verdict(one) == "at_risk" for one in roomy)
+    beyond = [one for one in ran if _exceeds(one)]
+    missed = [one for one in out if _verdict(one) == "fits"]
+    return VerdictCounts(
+        ran=len(ran),
+        ran_fits=words["fits"],
+        ran_at_risk=words["at_risk"],
+        ran_out_of_memory=words["out_of_memory"],
+        ran_beyond_margin=len(beyond),
+        roomy=len(roomy),
+        roomy_at_risk=roomy_at_risk,
+        roomy_at_risk_fraction=roomy_at_risk / len(roomy) if roomy else None,
+        ran_out=len(out),
+        ran_out_told=sum(_verdict(one) in ("at_risk", "out_of_memory") for one in out),
+        ran_out_not_expressible=dict(sorted(Counter(one.reason for one in out if one.reason).items())),
+        wrong=tuple(_wrong(one.row, one.predicted) for one in (*missed, *beyond) if one.predicted is not None),
+    )
+
+
+def _wrong(row: MeasuredRow, predicted: Predicted) -> WrongVerdict:
+    memory = predicted.memory
+    amount = f"{said(memory.device_peak_bytes.value, BYTES)} predicted of {said(memory.usable_bytes, BYTES)} usable"
+    told = (*predicted.nearly, row.text("quality"), row.text("notes"))
+    reason = "; ".join([amount, *(text for text in told if text)])
+    return WrongVerdict(id=row.text("id"), outcome=row.text("outcome"), verdict=predicted.verdict, reason=reason)
+
+
+def _verdict(one: Judged) -> str:
+    return one.predicted.verdict if one.predicted is not None else ""
+
+
+def _exceeds(one: Judged) -> bool:
+    if one.predicted is None:
+        return False
+    memory = one.predicted.memory
+    return memory.device_peak_bytes.value > memory.usable_bytes * (1 + MARGIN_FRACTION)
+
+
+def _is_roomy(one: Judged) -> bool:
+    if one.predicted is None or one.measured is None:
+        return False
+    return one.measured < ROOMY_FRACTION * one.predicted.memory.usable_bytes
+
+
+def judge(row: MeasuredRow, catalogue: Catalogue) -> tuple[Judged, ...]:
+    """What becomes of a row: one entry for its step, or for its peak and what stays between steps if it reports that.
+
+    Args:
+        row: the row
+        catalogue: the GPUs
+
+    Returns:
+        the entries, none of them left out whatever is wrong with the row
+    """
+    if row.form == "throughput":
+        return (judge_step(row, catalogue),)
+    said = _Said(row)
+    try:
+        refuse_unknown_words(row)
+        predicted = predict(row, catalogue)
+        stage = stage_of(predicted.memory, place_of(row))
+    except NotExpressible as why:
+        return tuple(said.judged(quantity, reason=_with_all_missing(row, str(why))) for quantity in said.quantities())
+    return tuple(said.judged(quantity, predicted, stage) for quantity in said.quantities())
+
+
+def judge_all(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> tuple[Judged, ...]:
+    """What becomes of every row of a table.
+
+    Args:
+        rows: the rows
+        catalogue: the GPUs
+
+    Returns:
+        the entries, in the order of the rows
+    """
+    return tuple(judged for row in rows for judged in judge(row, catalogue))
+
+
+class _Said:
+    """What a row says of itself, whatever can be asked about it."""
+
+    def __init__(self, row: MeasuredRow) -> None:
+        self.row = row
+
+    def quantities(self) -> tuple[Quantity, ...]:
+        return ("peak", "static") if self._measured("static")[0] is not None else ("peak",)
+
+    def judged(
+        self, quantity: Quantity, predicted: Predicted | None = None, stage: StageMemory | None = None, reason: str = ""
+    ) -> Judged:
+        measured, unreadable = self._measured(quantity)
+        interval = None
+        memory_class: MemoryClass = "allocated" if quantity == "static" else memory_class_of(self.row)
+        if predicted is not None and stage is not None:
+            memory = predicted.memory
+            peak = quantity == "peak"
+            interval = peak_interval(memory, stage, memory_class) if peak else static_interval(memory, stage)
+            if measured is None and not ran_out(self.row):
+                reason = unreadable or "missing: peak_mem_reported"
+        return Judged(
+            row=self.row,
+            quantity=quantity,
+            figure_class=memory_class,
+            is_moe=self.row.text("moe_experts") not in ("", "0"),
+            is_told=not self.row.text("config_missing"),
+            ran_out=ran_out(self.row),
+            measured=measured,
+            predicted=predicted,
+            stage=stage,
+            interval=interval,
+            reason=reason,
+        )
+
+    def _measured(self, quantity: Quantity) -> tuple[float | None, str]:
+        """The figure, or why it cannot be read."""
+        try:
+            found = measured_peak_bytes(self.row) if quantity == "peak" else measured_static_bytes(self.row)
+        except NotExpressible as why:
+            return None, str(why)
+        return found, ""
+
+
+def _with_all_missing(row: MeasuredRow, reason: str) -> str:
+    """A reason that names one missing column, with all the others that the row lists."""
+    listed = row.text("config_missing")
+    first = reason.removeprefix("missing: ")
+    return f"missing: {listed}" if reason != first and first in listed.split() else reason

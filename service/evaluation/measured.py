@@ -1,0 +1,257 @@
+"""How near do predictions come to what workers measured? Live tensors and products that ship, and a team's own."""
+
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
+from statistics import fmean
+from typing import Any, ClassVar
+
+from service.calibration.live_bytes import CountedPeak, counted_peaks, live_step_bytes
+from service.calibration.products import judged_products, shipped_products
+from service.calibration.scores import Comparison, errors_of
+from service.catalogue import Catalogue, shipped_catalogue
+from service.estimator.names import SPOKEN
+from service.estimator.question import Cluster, Gpu, Layout, Question, Recipe, Software, filled
+from service.estimator.resolve import resolve
+from service.store import Engine, Measured, each_measurement
+from service.store.keys import Caller
+from service.validation.devices import is_possible, slug_of
+
+GPU = "h100-sxm5-80gb"
+"""The GPU of the questions; live tensors are the same on any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedPeak:
+    """A counted peak beside its prediction."""
+
+    counted: CountedPeak
+    """What was counted."""
+    predicted_bytes: float
+    """What the estimator says."""
+    error_fraction: float
+    """predicted / counted - 1."""
+
+
+@cache
+def judged_peaks() -> tuple[JudgedPeak, ...]:
+    """Every counted peak that ships with the package, beside its prediction.
+
+    Returns:
+        one row a peak
+    """
+    return tuple(_judged(one) for one in counted_peaks())
+
+
+def _judged(counted: CountedPeak) -> JudgedPeak:
+    catalogue = shipped_catalogue()
+    told: dict[str, Any] = {
+        name: getattr(counted, name)
+        for name in ("sequence_length", "micro_batch", "precision", "attention", "optimizer")
+    }
+    question = Question(
+        model=replace(filled(catalogue.models[counted.model].model), num_hidden_layers=counted.layers),
+        recipe=Recipe(**told, stack=Software(name="transformers", implementation="eager", cross_entropy="eager")),
+        layout=Layout(),
+        cluster=Cluster(gpu=GPU, gpus=1),
+        gpu=catalogue.gpus[GPU].gpu,
+    )
+    predicted = live_step_bytes(resolve(question)).of_step(counted.step)
+    return JudgedPeak(
+        counted=counted, predicted_bytes=predicted, error_fraction=predicted / counted.live_bytes_peak - 1
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakRow:
+    """The counted peak of one step beside its prediction."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    model: str
+    """Preset, at full width."""
+    layers: int
+    """Layers that it was cut to."""
+    step: int
+    """Step, from 1."""
+    counted_bytes: float
+    """Most bytes of live tensors at once."""
+    predicted_bytes: float
+    """What was predicted."""
+    error_fraction: float
+    """predicted / counted - 1."""
+    source: str
+    """Who counted, with what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedPeaks:
+    """How near predictions come to live tensors that were counted while real steps ran."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    rows: tuple[PeakRow, ...]
+    """One a model, depth and step."""
+    mape_fraction: float | None
+    """Mean of the absolute errors; null where there are none."""
+    largest_fraction: float | None
+    """The largest of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredProducts:
+    """How near predictions of matrix products come on a processor, once half of the shapes were measured."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    device: str
+    """The processor."""
+    threads: int
+    """Threads that computed."""
+    products: int
+    """Products of at least 0.5 GFLOP, each measured in every run."""
+    runs: int
+    """Runs."""
+    least_repeats: int
+    """Repeats of which the median was taken, at least."""
+    held_out_fraction: float
+    """Mean error: shapes of one half predicted by constants of the other."""
+    before_fraction: float
+    """The same before anything was measured, by the number of threads alone."""
+    noise_fraction: float
+    """Mean distance of the medians of two runs of a product."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnGroup:
+    """A team's own measurements of one device and probe, beside what was predicted when they came in."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    device: str
+    """Name of the device."""
+    gpu: str | None
+    """Its catalogue name; null where the catalogue does not hold it."""
+    probe: str
+    """Which probe."""
+    quantity: str
+    """What was measured, by the suffix of its unit."""
+    calibration: str | None
+    """Calibration that predicted; null where none did."""
+    measurements: int
+    """Measurements that count."""
+    quarantined: int
+    """Measurements in quarantine, which are not scored."""
+    scored: int
+    """Measurements that had a prediction."""
+    mape_fraction: float | None
+    """Mean of the absolute errors, predicted / measured - 1; null where nothing was predicted."""
+    median_fraction: float | None
+    """Median of the absolute errors."""
+    bias_fraction: float | None
+    """Mean of the signed errors: positive where too much was predicted."""
+    p90_fraction: float | None
+    """90th percentile of the absolute errors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredAccuracy:
+    """How near predictions come to what workers measured."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+
+    counted_peaks: CountedPeaks
+    """Live tensors of real steps, which ship with the service."""
+    products: MeasuredProducts | None
+    """Matrix products of a processor, which ship with the service; null where none do."""
+    own: tuple[OwnGroup, ...] | None
+    """Own measurements, by device and probe; null where no database was asked, or it does not answer."""
+
+
+@cache
+def shipped_measured() -> MeasuredAccuracy:
+    """How near predictions come to what ships with the service.
+
+    Returns:
+        the figures, computed once a process; own measurements are left open
+    """
+    rows = tuple(
+        PeakRow(
+            model=one.counted.model,
+            layers=one.counted.layers,
+            step=one.counted.step,
+            counted_bytes=one.counted.live_bytes_peak,
+            predicted_bytes=one.predicted_bytes,
+            error_fraction=one.error_fraction,
+            source=one.counted.source,
+        )
+        for one in judged_peaks()
+    )
+    errors = [abs(row.error_fraction) for row in rows]
+    judged = judged_products(shipped_products())
+    return MeasuredAccuracy(
+        counted_peaks=CountedPeaks(
+            rows=rows,
+            mape_fraction=fmean(errors) if errors else None,
+            largest_fraction=max(errors, default=None),
+        ),
+        products=None if judged is None else MeasuredProducts(**asdict(judged)),
+        own=None,
+    )
+
+
+def own_groups(engine: Engine, caller: Caller, catalogue: Catalogue) -> tuple[OwnGroup, ...]:
+    """How near predictions came to a caller's own measurements.
+
+    Args:
+        engine: the database
+        caller: who asks
+        catalogue: the facts that the caller sees, which tell what a device can do
+
+    Returns:
+        one group a device, probe and calibration
+
+    Raises:
+        Unreachable: the database does not answer
+    """
+    found: dict[tuple[Any, ...], _Tally] = {}
+    for row in each_measurement(engine, caller.whose):
+        key = tuple(getattr(row, name) for name in _KEY)
+        if key not in found:
+            slug = slug_of(row, catalogue)
+            found[key] = _Tally(gpu=None if slug is None else catalogue.gpus[slug].gpu)
+        found[key].add(row)
+    return tuple(tally.group(key) for key, tally in sorted(found.items(), key=lambda item: str(item[0])))
+
+
+_KEY = ("device", "gpu", "probe", "quantity", "calibration")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Tally:
+    """Counts and errors of one group of measurements, without the measurements themselves."""
+
+    gpu: Gpu | None
+    """Their device; None where the catalogue does not hold it."""
+    measurements: int = 0
+    quarantined: int = 0
+    compared: list[Comparison] = field(default_factory=list)
+
+    def add(self, row: Measured) -> None:
+        """Count a measurement."""
+        if row.quarantined_at is not None or not is_possible(row, self.gpu):
+            self.quarantined += 1
+            return
+        self.measurements += 1
+        if row.predicted_value:
+            predicted = row.predicted_value
+            self.compared.append(Comparison(measured=row.value, low=predicted, value=predicted, high=predicted))
+
+    def group(self, key: tuple[Any, ...]) -> OwnGroup:
+        """The figures of the group."""
+        errors, told = asdict(errors_of(self.compared)), {one.name for one in fields(OwnGroup)}
+        return OwnGroup(
+            **dict(zip(_KEY, key, strict=True)),
+            measurements=self.measurements,
+            quarantined=self.quarantined,
+            **{name: value for name, value in errors.items() if name in told},
+        )

@@ -1,0 +1,299 @@
+"""What does a run of Megatron-LM ask? The defaults of its command line, and then its options one by one."""
+
+import json
+import re
+from typing import Any
+
+from service.calibration.tables import MeasuredRow, NotExpressible
+from service.evaluation.drafts import Draft, put_latent
+from service.evaluation.frameworks import GPT_2
+from service.evaluation.megatron_flags import DESCRIBES, FLAGS, flag_of, whole_of
+from service.exports.back.pipeline_layout import even_chunks, layers_of_layout, layers_with_ends
+
+KINDS = {
+    "M": ("mamba2", "none"),
+    "*": ("full_attention", "none"),
+    "-": ("none", "dense"),
+    "E": ("none", "sparse"),
+}
+"""What each letter mixes tokens by, and its MLP."""
+
+HEAD_WIDTH, STATE_WIDTH, GROUPS, TAPS = 64, 128, 8, 4
+"""Megatron-LM's defaults of mamba-head-dim, mamba-state-dim and mamba-num-groups, and the taps of its convolution."""
+
+
+def hybrid_fields(pattern: str, hidden: int, flags: dict[str, Any]) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """The fields of a hybrid model, and the layers of each of its stages.
+
+    Args:
+        pattern: one letter a layer, stages parted by |
+        hidden: width of the residual stream
+        flags: what the run was told, for the sizes of the state space
+
+    Returns:
+        fields of Model; layers of each stage, one number where the pattern names no stages
+
+    Raises:
+        NotExpressible: a letter is unknown, or the pattern has layers of multi-token-prediction depths
+
+    >>> fields, stages = hybrid_fields("M-*-|M-M-", 256, {})
+    >>> fields["layer_types"][:3], fields["mamba_n_heads"], stages
+    (['mamba2', 'none', 'full_attention'], 8, (4, 4))
+    """
+    if "/" in pattern:
+        raise NotExpressible("flag hybrid-layer-pattern: depths with layers of their own")
+    stages = pattern.split("|")
+    letters = "".join(stages)
+    if not letters or set(letters) - KINDS.keys():
+        raise NotExpressible("flag hybrid-layer-pattern: not understood")
+    width = whole_of(flags, "mamba-head-dim", HEAD_WIDTH)
+    heads = whole_of(flags, "mamba-num-heads", 2 * hidden // width)
+    fields = {
+        "num_hidden_layers": len(letters),
+        "layer_types": [KINDS[letter][0] for letter in letters],
+        "mlp_layer_types": [KINDS[letter][1] for letter in letters],
+        "mamba_d_ssm": heads * width,
+        "mamba_n_heads": heads,
+        "mamba_d_state": whole_of(flags, "mamba-state-dim", STATE_WIDTH),
+        "mamba_n_groups": whole_of(flags, "mamba-num-groups", GROUPS),
+        "conv_kernel": TAPS,
+        "conv_bias": True,
+        "mixer_norm": True,
+    }
+    return fields, tuple(map(len, stages))
+
+
+Flags = dict[str, Any]
+
+LONGEST_OPTIONS = 32_768
+"""Characters of all options of a run."""
+
+LONGEST_PERIOD = 2048
+"""Layers after which a pattern of layers begins again."""
+
+PATTERNS = ("hybrid-layer-pattern", "hybrid-override-pattern")
+
+FP8_RECIPES = {
+    "delayed": "fp8-tensorwise", "tensorwise": "fp8-tensorwise", "blockwise": "fp8-blockwise", "mxfp8": "mxfp8",
+}  # fmt: skip
+
+FUSED_LOSSES = {"native": "fused", "te": "transformer-engine"}
+
+OTHER_RUNS = {
+    "distill": "a teacher model is held beside the trained one",
+    "flextron": "a model of many widths is trained at once",
+}
+"""What a run's name tells that its options do not, and why it is refused."""
+
+LARGE_WORKSPACES = (
+    "hybrid_mr_mcore_te_", "gpt3_mcore_cp2_pp2_ep2_te_4experts2parallel_nondeterministic", "_fine_grained_offloading",
+)  # fmt: skip
+"""Runs that set CUBLAS_WORKSPACE_CONFIG=:4096:8 though no option asks for determinism.
+Source: NVIDIA/Megatron-LM@d98e8a64 tests/functional_tests/test_cases, ENV_VARS of each model_config.yaml."""
+
+_FREQUENCY = re.compile(r"\[([01])\]\*(\d{1,4})")
+
+
+def flags_of(row: MeasuredRow) -> Flags:
+    """The options of a run, those left out that are switched off.
+
+    Args:
+        row: the row
+
+    Returns:
+        values by name
+
+    Raises:
+        NotExpressible: the cell holds no JSON object
+    """
+    text = row.text("extra_config_json") or "{}"
+    try:
+        flags = json.loads(text) if len(text) <= LONGEST_OPTIONS else None
+    except (ValueError, RecursionError):
+        flags = None
+    if not isinstance(flags, dict):
+        raise NotExpressible("unreadable: extra_config_json")
+    return {name: value for name, value in flags.items() if value is not False}
+
+
+def refuse_other_runs(name: str) -> None:
+    """Refuse a run whose name says that more is in memory than its options say.
+
+    Args:
+        name: name of the run
+
+    Raises:
+        NotExpressible: it is one of OTHER_RUNS
+    """
+    for mark, why in OTHER_RUNS.items():
+        if mark in name:
+            raise NotExpressible(f"flag {mark}: {why}")
+
+
+def put_environment(name: str, draft: Draft) -> None:
+    """Put what a run's environment sets, which its options do not say, into the question.
+
+    Args:
+        name: name of the run
+        draft: the question
+    """
+    if any(mark in name for mark in LARGE_WORKSPACES):
+        draft.stack["deterministic"] = True
+
+
+def put_flags(flags: Flags, draft: Draft) -> None:
+    """Put the options of a run into the question, whose model and layout stand already.
+
+    Args:
+        flags: the options
+        draft: the question
+
+    Raises:
+        NotExpressible: an option is unknown, refused, or has a value that no field takes
+    """
+    _refuse(flags)
+    _put_defaults(flags, draft)
+    for name, value in flags.items():
+        flag = FLAGS.get(name, DESCRIBES)
+        if flag.does == "nearly":
+            draft.nearly.append(f"{name}: {flag.why}")
+        if flag.does == "sets":
+            draft.put(flag.path, _value(name, value))
+    if not draft.model.get("num_experts"):
+        draft.stack.pop("dispatcher", None)
+    _put_attention(flags, draft)
+    _put_layers(flags, draft)
+    _put_software(flags, draft)
+    _put_stages(flags, draft)
+
+
+def _refuse(flags: Flags) -> None:
+    for name in flags:
+        flag = flag_of(name)
+        if flag is None:
+            raise NotExpressible(f"flag {ascii(name[:60])[1:-1]}: not known")
+        if flag.does == "refuses":
+            raise NotExpressible(f"flag {name}: {flag.why}")
+    spec = str(flags.get("spec", ""))
+    if spec and "hybrid" not in spec and "mamba" not in spec:
+        raise NotExpressible("flag spec: layers of another kind")
+    if float(flags.get("optimizer-offload-fraction", 1)) != 1:
+        raise NotExpressible("flag optimizer-offload-fraction: part of the optimizer is offloaded")
+
+
+def _value(name: str, value: Any) -> Any:
+    try:
+        return FLAGS[name].to(str(value))
+    except (KeyError, ValueError):
+        raise NotExpressible(f"flag {name}: no field takes its value") from None
+
+
+def _put_defaults(flags: Flags, draft: Draft) -> None:
+    """What Megatron-LM does without any option: GPT-2's layers, learned positions, dropout."""
+    if not {"bf16", "fp16"} & flags.keys() and "fp8-format" in flags:
+        raise NotExpressible("flag fp8-format: activations of 32 bits around products of 8")
+    draft.model.update(GPT_2)
+    draft.stack.update(attention_mask=True, grouped_experts=False, dispatcher="allgather")
+    if "disable-bias-linear" in flags:
+        draft.model.update(attention_bias=False, attention_out_bias=False, mlp_bias=False)
+    learned = flags.get("position-embedding-type", "learned_absolute") == "learned_absolute"
+    if learned and "use-rotary-position-embeddings" not in flags:
+        rows = whole_of(flags, "max-position-embeddings", draft.recipe["sequence_length"])
+        draft.model["position_embedding_rows"] = rows
+    dropouts = [float(flags.get(name, 0.1)) for name in ("hidden-dropout", "attention-dropout")]
+    draft.recipe["dropout_fraction"] = max(dropouts)
+    if draft.model.get("num_experts"):
+        draft.layout.setdefault("expert_tensor", draft.layout["tensor"])
+
+
+def _put_attention(flags: Flags, draft: Draft) -> None:
+    if "multi-latent-attention" in flags:
+        names = {"q": "q-lora-rank", "kv": "kv-lora-rank", "nope": "qk-head-dim", "rope": "qk-pos-emb-head-dim"}
+        widths = {short: whole_of(flags, name) for short, name in {**names, "v": "v-head-dim"}.items() if name in flags}
+        put_latent(draft, widths)
+    elif "qk-layernorm" in flags:
+        is_plain = draft.model["normalization"] == "rmsnorm"
+        draft.model["qk_norm"] = "per_head_dim" if is_plain else "per_head_dim_biased"
+    if "attention-backend" not in flags:
+        own = flags.get("transformer-impl") == "local" and "use-flash-attn" not in flags
+        draft.recipe["attention"] = "eager" if own else "flash"
+    if "window-size" in flags:
+        keys = int(str(flags["window-size"]).strip("()").split(",")[0]) + 1
+        skipped = _period(flags, "window-attn-skip-freq") if "window-attn-skip-freq" in flags else 1
+        kinds = ["sliding_attention"] * max(1, skipped - 1) + ["full_attention"] * (skipped > 1)
+        draft.model.update(sliding_window=keys, layer_types=kinds)
+
+
+def _put_layers(flags: Flags, draft: Draft) -> None:
+    for name in PATTERNS:
+        if name in flags:
+            fields, stages = hybrid_fields(str(flags[name]), draft.model["hidden_size"], flags)
+            draft.model.update(fields)
+            if len(stages) > 1:
+                draft.layout["stage_layers"] = list(stages)
+    if flags.get("experimental-attention-variant") == "gated_delta_net":
+        _put_delta_nets(flags, draft)
+    elif "experimental-attention-variant" in flags:
+        raise NotExpressible("flag experimental-attention-variant: attention over chosen keys")
+    if "moe-layer-freq" in flags and draft.model.get("num_experts"):
+        draft.model["mlp_layer_types"] = _mlps(str(flags["moe-layer-freq"]))
+
+
+def _period(flags: Flags, name: str) -> int:
+    """The number of layers after which a pattern begins again."""
+    period = whole_of(flags, name)
+    if period > LONGEST_PERIOD:
+        raise NotExpressible(f"flag {name}: no field takes its value")
+    return period
+
+
+def _put_delta_nets(flags: Flags, draft: Draft) -> None:
+    every = _period(flags, "linear-attention-freq")
+    draft.model.update(
+        layer_types=["gated_delta_net"] * (every - 1) + ["full_attention"],
+        conv_kernel=whole_of(flags, "linear-conv-kernel-dim"),
+        linear_num_key_heads=whole_of(flags, "linear-num-key-heads"),
+        linear_num_value_heads=whole_of(flags, "linear-num-value-heads"),
+        linear_key_head_dim=whole_of(flags, "linear-key-head-dim"),
+        linear_value_head_dim=whole_of(flags, "linear-value-head-dim"),
+    )
+
+
+def _mlps(frequency: str) -> list[str]:
+    """Kinds of MLP by a moe-layer-freq: a number N for every N-th layer, or a list such as ([0]*3+[1]*12).
+
+    >>> _mlps("2"), _mlps("([0]*1+[1]*2)")
+    (['sparse', 'dense'], ['dense', 'sparse', 'sparse'])
+    """
+    if frequency.isdecimal():
+        return ["sparse"] + ["dense"] * (_period({"moe-layer-freq": frequency}, "moe-layer-freq") - 1)
+    kinds = [kind for kind, times in _FREQUENCY.findall(frequency) for _ in range(int(times))]
+    if not kinds:
+        raise NotExpressible("flag moe-layer-freq: not understood")
+    return ["sparse" if kind == "1" else "dense" for kind in kinds]
+
+
+def _put_software(flags: Flags, draft: Draft) -> None:
+    if "fp8-format" in flags:
+        draft.recipe["precision"] = FP8_RECIPES.get(str(flags.get("fp8-recipe", "delayed")))
+    if "cross-entropy-loss-fusion" in flags:
+        draft.stack["cross_entropy"] = FUSED_LOSSES[str(flags.get("cross-entropy-fusion-impl", "native"))]
+    instances = whole_of(flags, "num-distributed-optimizer-instances", 1)
+    replicas = draft.layout["data"] * draft.layout["context"]
+    if instances > 1 and replicas % instances == 0:
+        draft.layout["shard_group"] = replicas // instances
+
+
+def _put_stages(flags: Flags, draft: Draft) -> None:
+    stages, layers = draft.layout["pipeline"], draft.model["num_hidden_layers"]
+    if "num-layers-per-virtual-pipeline-stage" in flags:
+        each = whole_of(flags, "num-layers-per-virtual-pipeline-stage")
+        draft.layout["virtual_pipeline"] = max(1, layers // (stages * each))
+    if "pipeline-model-parallel-layout" in flags:
+        parts = layers_of_layout(str(flags["pipeline-model-parallel-layout"]))
+        draft.layout.update(stage_layers=list(parts), virtual_pipeline=even_chunks(parts, stages))
+    ends = [f"decoder-{end}-pipeline-num-layers" for end in ("first", "last")]
+    if any(end in flags for end in ends):
+        first, last = (whole_of(flags, end) if end in flags else None for end in ends)
+        parts = layers_with_ends(layers, stages * draft.layout.get("virtual_pipeline", 1), first, last)
+        draft.layout["stage_layers"] = list(parts)

@@ -1,0 +1,441 @@
+"""How do people read the accuracy answer? A table for a terminal, one for the README, one row a measurement as CSV."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from service import calibration
+from service.calibration import steps
+from service.calibration.steps import FittedSteps, step_spreads
+from service.calibration.tables import FORMS, NotExpressible, read_measured_rows, shipped_rows, trimmed_table
+from service.catalogue import Catalogue
+from service.errors import StartupError
+from service.estimator.time.step import StepClass
+from service.evaluation.answers import Accuracy, Figures, Group, StepScores, VerdictCounts, WorstRow, WorstStep
+from service.evaluation.judging import Judged, figure_of, judge_all, shipped_seconds, step_rows_of
+from service.evaluation.measured import MeasuredAccuracy, OwnGroup
+from service.source_tree import write_generated
+from service.tabular.cell_text import aligned, marked
+from service.units import BYTES, said
+
+MEASURED_HEADER = ("device", "probe", "quantity", "calibration", "counted", "quarantined", "MAPE", "median", "bias")
+
+
+def percent(share: float | None, *, digits: int = 1, signed: bool = False) -> str:
+    """A share as a percentage.
+
+    >>> percent(0.123), percent(-0.5, signed=True), percent(None)
+    ('12.3 %', '-50.0 %', '-')
+    """
+    return "-" if share is None else f"{100 * share:{'+' if signed else ''}.{digits}f} %"
+
+
+def measured_lines(found: MeasuredAccuracy) -> list[str]:
+    """Figures of what workers measured, as text.
+
+    Args:
+        found: the figures
+
+    Returns:
+        a line for each thing that ships, and a table of a team's own
+    """
+    peaks, products = found.counted_peaks, found.products
+    said = []
+    if peaks.mape_fraction is not None and peaks.largest_fraction is not None:
+        said.append(
+            f"  live tensors of {len(peaks.rows)} counted steps: {peaks.mape_fraction:.1%} off on average, "
+            f"{peaks.largest_fraction:.1%} at most"
+        )
+    if products is not None:
+        said.append(
+            f"  {products.products} matrix products on {products.device} ({products.threads} threads): "
+            f"{products.held_out_fraction:.1%} off where the other half of the shapes was measured, "
+            f"{products.before_fraction:.1%} before; two runs are {products.noise_fraction:.1%} apart"
+        )
+    return [*said, *(aligned([MEASURED_HEADER, *map(_measured_cells, found.own)]) if found.own else [])]
+
+
+def _measured_cells(group: OwnGroup) -> tuple[str, ...]:
+    errors = (group.mape_fraction, group.median_fraction, group.bias_fraction)
+    return (
+        group.device,
+        group.probe,
+        group.quantity,
+        group.calibration or "-",
+        str(group.measurements),
+        str(group.quarantined),
+        *("-" if error is None else f"{error:.1%}" for error in errors),
+    )
+
+
+STEP_HEADER = (
+    "source", "class", "rows", "told", "scored", "MAPE", "median", "bias", "held out: MAPE", "median", "bias", "p90",
+    "in 80 %", "half-width", "class held out", "constant MFU", "6PD",
+)  # fmt: skip
+"""Columns of the table of steps told in full."""
+
+NOTE = (
+    "held out: by constants and intervals that never saw the source (of MoE: the model); constant MFU, 6PD: mean error "
+    "of one utilisation of each GPU, held out likewise"
+)
+"""What stands below the table."""
+
+
+def step_blocks(found: Accuracy) -> dict[str, list[str]]:
+    """The figures of steps for a terminal.
+
+    Args:
+        found: the answer
+
+    Returns:
+        lines by the title of their block; none where no step was judged
+    """
+    groups = _groups(found)
+    if not groups:
+        return {}
+    reasons: dict[str, int] = {}
+    for group in groups[: len(groups) - len(found.steps)]:
+        for reason, count in group.not_expressible.items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    told = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    return {
+        "Steps told in full": [*aligned([STEP_HEADER, *map(_cells_of, groups)]), "", NOTE],
+        "Steps not scored, by reason": [f"  {count:5d}  {reason}" for reason, count in told],
+        "Steps farthest off": [_worst_steps(row) for row in found.steps_worst],
+    }
+
+
+def step_markdown(found: Accuracy) -> str:
+    """The figures of steps for the README.
+
+    Args:
+        found: the answer
+
+    Returns:
+        Markdown, ending in a line break
+    """
+    rows = [f"| {' | '.join(_cells_of(group))} |\n" for group in _groups(found) if group.full_config.rows]
+    return f"| {' | '.join(STEP_HEADER)} |\n|{'---|' * len(STEP_HEADER)}\n{''.join(rows)}"
+
+
+def step_cells(one: Judged) -> Sequence[object]:
+    """The cells of one step in the file of rows, in the order of its columns.
+
+    Args:
+        one: what became of the row
+
+    Returns:
+        the cells
+    """
+    row, compared, interval = one.row, one.comparison, one.interval
+    try:
+        figure = figure_of(row)
+    except NotExpressible:
+        figure = ""
+    ends = () if interval is None else (interval.low, interval.value, interval.high)
+    return (
+        marked(row.text("id")),
+        marked(row.text("source_key")),
+        one.quantity,
+        one.figure_class,
+        *("",) * 4,
+        "" if compared is None else f"{compared.error_fraction:.6f}",
+        "" if one.predicted is None else one.predicted.verdict,
+        "",
+        marked(one.reason),
+        "" if one.measured is None else f"{one.measured:.6g}",
+        *([f"{end:.6g}" for end in ends] or [""] * 3),
+        figure,
+        "yes" if one.is_told else "no",
+        "; ".join(one.predicted.nearly) if one.predicted else "",
+    )
+
+
+def _groups(found: Accuracy) -> list[Group]:
+    return [*(group for group in found.groups if group.quantity == "step"), *found.steps]
+
+
+def _cells_of(group: Group) -> tuple[str, ...]:
+    told, scores = group.full_config, group.step
+    own = (percent(told.mape_fraction), percent(told.median_fraction), percent(told.bias_fraction, signed=True))
+    source = f"{group.source_key}{' *' if group.in_sample else ''}"
+    counts = (str(group.rows), str(told.rows), str(told.scored))
+    return (source, group.memory_class, *counts, *own, *_held_out(scores))
+
+
+def _held_out(scores: StepScores | None) -> tuple[str, ...]:
+    if scores is None:
+        return ("-",) * 9
+    errors = scores.held_out
+    return (
+        percent(errors.mape_fraction),
+        percent(errors.median_fraction),
+        percent(errors.bias_fraction, signed=True),
+        percent(errors.p90_fraction),
+        percent(errors.coverage80_fraction, digits=0),
+        percent(scores.half_width_fraction, digits=0),
+        ", ".join(scores.held_out_classes) or "-",
+        percent(scores.constant_mfu.mape_fraction),
+        percent(scores.six_pd.mape_fraction),
+    )
+
+
+def _worst_steps(row: WorstStep) -> str:
+    parts = ", ".join(f"{part.kind} {part.seconds:.4g} s" for part in row.parts)
+    measured = f"{row.measured_seconds:.4g} s measured, {100 * row.error_fraction:+.1f} %"
+    return f"  {row.id} ({row.step_class}): {measured}; {parts}; {row.reason}"
+
+
+ROW_COLUMNS = (
+    "id", "source_key", "quantity", "class", "measured_bytes", "low_bytes", "value_bytes", "high_bytes",
+    "error_fraction", "verdict", "outcome", "reason",
+    "measured_seconds", "low_seconds", "value_seconds", "high_seconds", "figure", "told", "nearly",
+)  # fmt: skip
+"""Columns of the file with one row a figure."""
+
+NO_SECONDS = ("",) * 7
+"""Cells of a row of memory in the columns of steps."""
+
+HEADER = (
+    "quantity",
+    "source",
+    "class",
+    "model",
+    "rows",
+    "scored",
+    "MAPE",
+    "median",
+    "bias",
+    "p95",
+    "in 80 %",
+    "GiB off",
+)
+
+STARRED = "* gave constants to the estimator; GiB off: median and 95th percentile of the errors of small values"
+"""What stands below the table."""
+
+GIB = float(1 << 30)
+
+
+def accuracy_text(found: Accuracy) -> str:
+    """The answer as a person reads it in a terminal.
+
+    Args:
+        found: the answer
+
+    Returns:
+        lines of text, the last one without a line break
+    """
+    memory = [group for group in found.groups if group.quantity != "step"]
+    groups = [line for group in (*memory, found.all) for line in _lines_of(group)]
+    reasons = sorted(found.all.not_expressible.items(), key=lambda item: (-item[1], item[0]))
+    verdicts = {"all rows": found.verdicts, "told in full": found.verdicts.full_config}
+    blocks = {
+        "": [*aligned([HEADER, *groups]), "", STARRED],
+        "Not scored, by reason": [f"  {count:5d}  {reason}" for reason, count in reasons],
+        "Verdicts": [f"  {name}: {_verdicts(counts)}" for name, counts in verdicts.items()],
+        "Wrong verdicts": [
+            f"  {row.id} ({row.outcome}, said {row.verdict}): {row.reason}" for row in found.verdicts.wrong
+        ],
+        "Farthest off": [_worst(row) for row in found.rows_worst],
+        **step_blocks(found),
+        "Measured by workers": measured_lines(found.measured),
+        f"formulas {found.versions.formulas}, catalogue {found.versions.catalogue}": [],
+    }
+    return "\n\n".join("\n".join([title, *lines] if title else lines) for title, lines in blocks.items())
+
+
+def _worst(row: WorstRow) -> str:
+    measured, error = said(row.measured_bytes, BYTES), f"{100 * row.error_fraction:+.1f} %"
+    return f"  {row.id} ({row.quantity}, {row.memory_class}): {measured} measured, {error}; {row.reason}"
+
+
+def accuracy_markdown(found: Accuracy) -> str:
+    """The short table of the README: rows told in full.
+
+    Args:
+        found: the answer
+
+    Returns:
+        Markdown, ending in a line break
+    """
+    rows = []
+    for group in (*(group for group in found.groups if group.quantity != "step"), found.all):
+        told = group.full_config
+        if told.rows:
+            cells = (*_names(group), *_figures(told), _gib(told.small))
+            rows.append(f"| {' | '.join(cells)} |\n")
+    head = f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}\n"
+    return f"{head}{''.join(rows)}\n{step_markdown(found)}"
+
+
+def rows_csv(judged: Iterable[Judged]) -> str:
+    """One row a figure: what was measured, what is predicted, the verdict, or why there is no comparison.
+
+    Args:
+        judged: what became of each row
+
+    Returns:
+        CSV
+    """
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(ROW_COLUMNS)
+    writer.writerows(map(_cells, judged))
+    return written.getvalue()
+
+
+def _cells(one: Judged) -> Sequence[object]:
+    if one.quantity == "step":
+        return step_cells(one)
+    found, compared = one.interval, one.comparison
+    predicted = ("", "", "") if found is None else (round(found.low), round(found.value), round(found.high))
+    return (
+        marked(one.row.text("id")),
+        marked(one.row.text("source_key")),
+        one.quantity,
+        one.figure_class,
+        "" if one.measured is None else round(one.measured),
+        *predicted,
+        "" if compared is None else f"{compared.error_fraction:.6f}",
+        "" if one.predicted is None else one.predicted.verdict,
+        marked(one.row.text("outcome")),
+        marked(one.reason),
+        *NO_SECONDS,
+    )
+
+
+def _lines_of(group: Group) -> list[tuple[str, ...]]:
+    """The line of a group, and below it those of its rows told in full where they are not all or not of one size."""
+    told = group.full_config
+    parts: list[tuple[str, Figures]] = []
+    if told.small.scored:
+        parts = [("told in full, large", told.large), ("told in full, small", told.small)]
+    elif 0 < told.rows < group.rows:
+        parts = [("told in full", told)]
+    below = [
+        ("", "", "", name, *_figures(part), _gib(told.small) if part is told.small else "") for name, part in parts
+    ]
+    return [(*_names(group), *_figures(group), _gib(group.small)), *below]
+
+
+def _figures(figures: Figures) -> tuple[str, ...]:
+    return (str(figures.rows), str(figures.scored), *_fractions(figures))
+
+
+def _names(group: Group) -> tuple[str, str, str, str]:
+    kind = {None: "all", True: "MoE", False: "dense"}[group.moe]
+    return group.quantity, f"{group.source_key}{' *' if group.in_sample else ''}", group.memory_class, kind
+
+
+def _fractions(figures: Figures) -> tuple[str, ...]:
+    return (
+        percent(figures.mape_fraction),
+        percent(figures.median_fraction),
+        percent(figures.bias_fraction, signed=True),
+        percent(figures.p95_fraction),
+        percent(figures.coverage80_fraction, digits=0),
+    )
+
+
+def _gib(figures: Figures) -> str:
+    if figures.median_bytes is None or figures.p95_bytes is None:
+        return "-"
+    return f"{figures.median_bytes / GIB:.3f}, {figures.p95_bytes / GIB:.3f}"
+
+
+def _verdicts(counts: VerdictCounts) -> str:
+    kinds = f"{counts.ran_fits} fit, {counts.ran_at_risk} at risk, {counts.ran_out_of_memory} out of memory"
+    beyond = f"{counts.ran_beyond_margin} by more than 2 %"
+    roomy = f"{counts.roomy_at_risk} of {counts.roomy} below 85 % of the memory at risk"
+    untold = sum(counts.ran_out_not_expressible.values())
+    out = f"{counts.ran_out} ran out: {counts.ran_out_told} told, {untold} not expressible"
+    return f"{counts.ran} ran: {kinds} ({beyond}), {roomy}; {out}"
+
+
+README = Path(calibration.__file__).with_name("README.md")
+"""Where the table stands."""
+
+PUBLISHED = Path(calibration.__file__).parent / "published" / "memory.csv"
+"""The shipped rows of memory; those of other kinds of tables stand beside them, by their form's name."""
+
+HELD_OUT = Path(calibration.__file__).parent / steps.FILE
+"""What is predicted of the shipped steps by constants that never saw their sources."""
+
+BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+"""What stands around the table."""
+
+
+def readme_with(text: str, found: Accuracy) -> str:
+    """The README with the figures of an answer.
+
+    Args:
+        text: the README
+        found: the answer
+
+    Returns:
+        the README
+
+    Raises:
+        StartupError: the marks around the table are gone
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise StartupError(f"{README.name} has no place for the table: {BEGIN.strip()} and {END.strip()} are gone")
+    return f"{before}{BEGIN}\n{accuracy_markdown(found)}\n{END}{after}"
+
+
+def write_accuracy(found: Accuracy) -> Path:
+    """Write the figures into the README.
+
+    Args:
+        found: the answer
+
+    Returns:
+        the file
+
+    Raises:
+        StartupError: the package is installed, so there is no source tree around it
+    """
+    return write_generated(README, lambda: readme_with(README.read_text(encoding="utf-8"), found).encode())
+
+
+def write_measurements(content: bytes) -> Path:
+    """Write a table's rows, trimmed to the columns used, as those that the package ships.
+
+    Args:
+        content: CSV of measurements
+
+    Returns:
+        the file
+
+    Raises:
+        Refused: it is no such table
+        StartupError: the package is installed, so there is no source tree around it
+    """
+    rows = read_measured_rows(content)
+    form = next(form for form in FORMS if not rows or form.name == rows[0].form)
+    return write_generated(PUBLISHED.with_name(f"{form.name}.csv"), lambda: trimmed_table(rows, form).encode())
+
+
+def write_held_out(catalogue: Catalogue) -> tuple[Path, dict[StepClass, float]]:
+    """Fit without each source in turn, predict its steps, and ship what comes of it.
+
+    Args:
+        catalogue: the GPUs
+
+    Returns:
+        the file; the spread that each class of steps then has, which step_residuals.RESIDUALS holds
+
+    Raises:
+        StartupError: the package is installed, so there is no source tree around it
+    """
+    judged = judge_all(shipped_rows("throughput"), catalogue)
+    rows = step_rows_of(judged)
+    model = FittedSteps()
+    model.fit(rows)
+    predicted = steps.held_out_seconds(rows, model)
+    text = steps.held_out_text(predicted, shipped_seconds(judged))
+    return write_generated(HELD_OUT, text.encode), step_spreads(rows, steps.rounded(predicted))

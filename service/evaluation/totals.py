@@ -1,0 +1,323 @@
+"""How near do predicted GPU-hours come to those of published runs, and how many lie inside the predicted interval?"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import log
+from statistics import fmean
+from typing import ClassVar
+
+from service.calibration.scores import Residuals, run_spread
+from service.calibration.tables import MeasuredRow, NotExpressible, describes_main_run, shipped_totals
+from service.catalogue import Catalogue, shipped_catalogue
+from service.errors import Refused
+from service.estimator import estimate
+from service.estimator.answer import Interval
+from service.estimator.names import SPOKEN
+from service.estimator.run.totals import run_interval, scaled
+from service.evaluation.rows import reason_of
+from service.evaluation.totals_asking import AskedRun, run_question
+from service.units import readable
+from service.validation.serialization import to_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedRun:
+    """One published run, and what is predicted of it."""
+
+    row: MeasuredRow
+    """The row."""
+    published_gpu_hours: float | None
+    """GPU-hours as published; None where they are not told."""
+    asked: AskedRun | None = None
+    """The question; None where the row cannot be put as one."""
+    gpu_hours: Interval | None = None
+    """GPU-hours as predicted; None where the row cannot be asked."""
+    by_steps_gpu_hours: Interval | None = None
+    """The same, as wide as its steps alone."""
+    reason: str = ""
+    """Why there is no prediction; empty where there is one."""
+
+    @property
+    def source(self) -> str:
+        """Where it was published."""
+        return self.row.text("source")
+
+
+def judged_run(row: MeasuredRow, catalogue: Catalogue) -> JudgedRun:
+    """What is predicted of a published run.
+
+    Args:
+        row: the run
+        catalogue: models and GPUs
+
+    Returns:
+        the prediction, or why there is none
+    """
+    published, asked = row.number_of("gpu_hours"), None
+    try:
+        asked = run_question(row, catalogue)
+        found = estimate(asked.question)
+    except NotExpressible as why:
+        return JudgedRun(row=row, published_gpu_hours=published, reason=str(why))
+    except Refused as refused:
+        return JudgedRun(row=row, published_gpu_hours=published, asked=asked, reason=reason_of(refused))
+    hours = None if found.totals is None else found.totals.gpu_hours
+    step = found.step.step_seconds
+    return JudgedRun(
+        row=row,
+        published_gpu_hours=published,
+        asked=asked,
+        gpu_hours=hours,
+        by_steps_gpu_hours=None if hours is None else scaled(step, hours.value / step.value),
+    )
+
+
+def run_residuals(runs: Sequence[JudgedRun]) -> Residuals:
+    """How far published main runs lie from what is predicted of them.
+
+    Args:
+        runs: the runs
+
+    Returns:
+        ln(published / predicted) by source
+    """
+    found: dict[str, list[float]] = {}
+    for run in runs:
+        if describes_main_run(run.row) and run.gpu_hours and run.published_gpu_hours:
+            found.setdefault(run.source, []).append(log(run.published_gpu_hours / run.gpu_hours.value))
+    return found
+
+
+def held_out_interval(run: JudgedRun, residuals: Residuals) -> Interval | None:
+    """The interval of a run by what all other sources say of whole runs.
+
+    Args:
+        run: the run
+        residuals: those of every source
+
+    Returns:
+        the interval; None where nothing is predicted, or nobody else says anything
+    """
+    ends = run_spread({source: own for source, own in residuals.items() if source != run.source})
+    return None if run.by_steps_gpu_hours is None or ends is None else run_interval(run.by_steps_gpu_hours, ends)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalsRow:
+    """One published run beside its prediction."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = SPOKEN
+
+    id: str
+    """Its name in the table."""
+    model: str
+    """The model that it trained."""
+    source: str
+    """Where it was published."""
+    describes_main_run: bool
+    """Whether its GPU-hours are those of one pre-training run."""
+    decided: str
+    """Why that was decided, before anything was predicted."""
+    published_gpu_hours: float | None
+    """GPU-hours as published; null where they are not told."""
+    gpu_hours: Interval | None
+    """GPU-hours as predicted, goodput counted; null where the row cannot be asked."""
+    held_out_gpu_hours: Interval | None
+    """The same prediction, as wide as all other sources ask for; null where there is no other."""
+    error_fraction: float | None
+    """Signed error, predicted / published - 1; null where there is nothing to compare."""
+    is_inside: bool | None
+    """Whether the published GPU-hours lie inside the predicted interval; null where there is nothing to compare."""
+    is_inside_held_out: bool | None
+    """Whether they lie inside the interval that never saw their source; null where there is nothing to compare."""
+    assumed: tuple[str, ...]
+    """Columns that the row leaves empty, which a rule filled."""
+    layout: str
+    """The layout that was asked about; empty where none was."""
+    reason: str
+    """Why there is no comparison; empty where there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalsGroup:
+    """What predictions of some published runs amount to."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = SPOKEN
+
+    name: str
+    """main runs, or beside them: rows whose hours are not known to be those of one run."""
+    rows: int
+    """Rows in all."""
+    scored: int
+    """Rows whose prediction was compared."""
+    inside: int
+    """Rows whose published GPU-hours lie inside the predicted interval."""
+    inside_fraction: float | None
+    """Their share of those compared; null where nothing was."""
+    held_out_inside: int
+    """Rows whose published GPU-hours lie inside the interval that never saw their source."""
+    held_out_inside_fraction: float | None
+    """Their share of those compared; null where nothing was."""
+    mape_fraction: float | None
+    """Mean of the absolute errors; null where nothing was compared."""
+    bias_fraction: float | None
+    """Mean of the signed errors: positive where too many hours are predicted."""
+    not_expressible: Mapping[str, int]
+    """Rows that were not compared, by reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalsAccuracy:
+    """How near predicted GPU-hours come to those of published runs."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = SPOKEN
+
+    main_runs: TotalsGroup
+    """Rows that describe one main run: the ones that count."""
+    beside: TotalsGroup
+    """All other rows, printed beside and counted apart."""
+    rows: tuple[TotalsRow, ...]
+    """Every row, main runs first."""
+
+
+def totals_accuracy_of(rows: Sequence[MeasuredRow], catalogue: Catalogue) -> TotalsAccuracy:
+    """How near predictions come to some published runs.
+
+    Args:
+        rows: the runs
+        catalogue: models and GPUs
+
+    Returns:
+        figures of main runs and of the others, and every row
+    """
+    runs = [judged_run(row, catalogue) for row in rows]
+    residuals = run_residuals(runs)
+    judged = [_row(run, held_out_interval(run, residuals)) for run in runs]
+    main = [one for one in judged if one.describes_main_run]
+    others = [one for one in judged if not one.describes_main_run]
+    return TotalsAccuracy(main_runs=_group("main runs", main), beside=_group("beside", others), rows=(*main, *others))
+
+
+@cache
+def totals_accuracy() -> TotalsAccuracy:
+    """How near predictions come to the whole runs that the package ships.
+
+    Returns:
+        the answer, computed once a process
+    """
+    return totals_accuracy_of(shipped_totals(), shipped_catalogue())
+
+
+def totals_accuracy_json() -> bytes:
+    """The same as JSON.
+
+    Returns:
+        the answer
+    """
+    return to_bytes(totals_accuracy())
+
+
+def _row(run: JudgedRun, held_out: Interval | None) -> TotalsRow:
+    published, found = run.published_gpu_hours, run.gpu_hours
+    return TotalsRow(
+        id=run.row.text("id"),
+        model=run.row.text("model"),
+        source=run.source,
+        describes_main_run=describes_main_run(run.row),
+        decided=run.row.text("reason"),
+        published_gpu_hours=published,
+        gpu_hours=found,
+        held_out_gpu_hours=held_out,
+        error_fraction=found.value / published - 1 if found and published else None,
+        is_inside=_is_inside(published, found),
+        is_inside_held_out=_is_inside(published, held_out),
+        assumed=() if run.asked is None else run.asked.assumed,
+        layout="" if run.asked is None else _layout_said(run.asked),
+        reason=run.reason,
+    )
+
+
+def _is_inside(published: float | None, interval: Interval | None) -> bool | None:
+    return interval.low <= published <= interval.high if interval and published else None
+
+
+def _layout_said(asked: AskedRun) -> str:
+    """The layout in words: GPUs, the degrees above one, micro-batch, recompute."""
+    layout, recipe = asked.question.layout, asked.question.recipe
+    degrees = [f"{name} {degree}" for name in ("tensor", "pipeline", "context", "expert")
+               if (degree := getattr(layout, name)) > 1]  # fmt: skip
+    again = recipe.recompute if isinstance(recipe.recompute, str) else recipe.recompute.granularity
+    named = [f"micro-batch {recipe.micro_batch}", f"recompute {again}"]
+    return ", ".join([f"{asked.question.cluster.gpus} x {asked.question.gpu.slug}", *degrees, *named])
+
+
+def _group(name: str, rows: Sequence[TotalsRow]) -> TotalsGroup:
+    errors = [one.error_fraction for one in rows if one.error_fraction is not None]
+    inside = sum(one.is_inside is True for one in rows)
+    held_out = sum(one.is_inside_held_out is True for one in rows)
+    return TotalsGroup(
+        name=name,
+        rows=len(rows),
+        scored=len(errors),
+        inside=inside,
+        inside_fraction=inside / len(errors) if errors else None,
+        held_out_inside=held_out,
+        held_out_inside_fraction=held_out / len(errors) if errors else None,
+        mape_fraction=fmean(map(abs, errors)) if errors else None,
+        bias_fraction=fmean(errors) if errors else None,
+        not_expressible=dict(sorted(Counter(one.reason for one in rows if one.reason).items())),
+    )
+
+
+HEADER = ("id", "model", "published", "low", "predicted", "high", "error", "inside", "asked as")
+
+
+def totals_text(found: TotalsAccuracy) -> str:
+    """The answer as a person reads it in a terminal.
+
+    Args:
+        found: the answer
+
+    Returns:
+        lines of text, the last one without a line break
+    """
+    main = [row for row in found.rows if row.describes_main_run]
+    others = [row for row in found.rows if not row.describes_main_run]
+    blocks = {
+        "GPU-hours of main runs": _aligned(main),
+        "Beside them, counted apart": _aligned([row for row in others if row.is_inside is not None]),
+        "Not compared": [
+            f"  {row.id} {row.model}: {row.reason}; {row.decided}" for row in found.rows if row.is_inside is None
+        ],
+        "Sum": [_group_said(group) for group in (found.main_runs, found.beside)],
+    }
+    return "\n\n".join("\n".join([title, *lines]) for title, lines in blocks.items())
+
+
+def _aligned(rows: Sequence[TotalsRow]) -> list[str]:
+    cells = [HEADER, *(_cells(row) for row in rows)]
+    widths = [max(len(line[place]) for line in cells) for place in range(len(HEADER))]
+    return ["  " + "  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
+
+
+def _cells(row: TotalsRow) -> tuple[str, ...]:
+    hours, published = row.gpu_hours, row.published_gpu_hours
+    predicted = ("-", "-", "-") if hours is None else (readable(hours.low), readable(hours.value), readable(hours.high))
+    error = "-" if row.error_fraction is None else f"{100 * row.error_fraction:+.0f} %"
+    inside = {None: "-", True: "yes", False: "no"}[row.is_inside]
+    open_cells = f"; told by no column: {', '.join(row.assumed)}" if row.assumed else ""
+    told = "-" if published is None else readable(published)
+    return row.id, row.model, told, *predicted, error, inside, f"{row.layout or row.reason}{open_cells}"
+
+
+def _group_said(group: TotalsGroup) -> str:
+    if group.inside_fraction is None or group.mape_fraction is None or group.bias_fraction is None:
+        return f"  {group.name}: {group.rows} rows, none compared"
+    return (
+        f"  {group.name}: {group.inside} of {group.scored} compared inside the interval "
+        f"({100 * group.inside_fraction:.0f} %; {group.held_out_inside} inside one that never saw their source), "
+        f"{group.rows} rows in all, MAPE {100 * group.mape_fraction:.0f} %, "
+        f"bias {100 * group.bias_fraction:+.0f} %"
+    )

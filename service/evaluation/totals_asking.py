@@ -1,0 +1,482 @@
+"""Which question does a published run ask? Its row as a body, and what it leaves open by one rule for all rows."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import log2
+from typing import Any
+
+from service.calibration.tables import MeasuredRow, NotExpressible
+from service.catalogue import Catalogue
+from service.errors import Refused
+from service.estimator import estimate_memory
+from service.estimator.model.parameters import count_parameters
+from service.estimator.question import Model, Question
+from service.estimator.software.stacks import STACKS
+from service.evaluation.frameworks import GPT_2
+from service.evaluation.gpus import gpu_slug
+from service.evaluation.rows import reason_of
+from service.validation.questions import read_question
+
+SAME_SIZE_FRACTION = 0.05
+"""By how much the parameters of a row and of its model may differ: rows are rounded, and count embeddings or not."""
+
+PRESETS: Mapping[str, str] = {
+    r"LLaMA-1 (\S+)": r"llama-\1",
+    r"Llama2-7B replica": "llama-2-7b",
+    r"DeepSeek-V3": "deepseek-v3",
+    r"Amber": "llama-7b",
+    r"OLMoE": "olmoe-1b-7b",
+    r"phi-3.5-mini": "phi-3-mini",
+    r"Megatron-Turing NLG 530B": "mt-nlg-530b",
+    r"GPT-3 175B": "gpt3-175b",
+    r"GPT 1T on A100": "megatron-gpt-1008b",
+    r"GPT-2 \(1.5B": "gpt2-1.5b",
+}
+"""Presets of models that rows call by another name, by how the name begins; others are named as the catalogue does."""
+
+SHAPES: Mapping[str, Mapping[str, Any]] = {
+    "BloombergGPT 50B": {
+        **GPT_2, "vocab_size": 131072, "hidden_size": 7680, "num_hidden_layers": 70, "num_attention_heads": 40,
+        "intermediate_size": 30720, "gated_mlp": False, "tie_word_embeddings": True,
+    },
+    "StarCoderBase 15.5B": {
+        **GPT_2, "vocab_size": 49152, "hidden_size": 6144, "num_hidden_layers": 40, "num_attention_heads": 48,
+        "num_key_value_heads": 1, "intermediate_size": 24576, "gated_mlp": False, "tie_word_embeddings": True,
+        "position_embedding_rows": 8192,
+    },
+}  # fmt: skip
+"""Shapes of models that the catalogue does not have.
+Source: BloombergGPT, arXiv:2303.17564, section 3.1; StarCoder, arXiv:2305.06161, section 5; their parameters, 50.6 and
+15.5 billion, are those that these give."""
+
+
+def model_body(row: MeasuredRow, catalogue: Catalogue) -> Any:
+    """The model of a row, as a question names it.
+
+    Args:
+        row: the row
+        catalogue: the models
+
+    Returns:
+        a preset's name, or the fields of a model
+
+    Raises:
+        NotExpressible: nobody has told its shape, or the catalogue's model of that name has another size
+    """
+    shape = SHAPES.get(row.text("model"))
+    model = _preset(row, catalogue) if shape is None else Model(**shape)
+    if model is None:
+        raise NotExpressible("model: no shape of it is known")
+    told, counted = row.number_of("n_params_b"), count_parameters(model).total
+    if not told or abs(counted / (told * 1e9) - 1) > SAME_SIZE_FRACTION:
+        raise NotExpressible("model: the catalogue's has another size")
+    return _slug(row.text("model")) if shape is None else dict(shape)
+
+
+def is_sparse(row: MeasuredRow, catalogue: Catalogue) -> bool:
+    """Whether the model of a row is a mixture of experts.
+
+    Args:
+        row: the row
+        catalogue: the models
+
+    Returns:
+        False for a shape of our own: both are dense
+    """
+    model = _preset(row, catalogue)
+    return model is not None and model.num_experts > 0
+
+
+def longest_sequence(row: MeasuredRow, catalogue: Catalogue) -> int | None:
+    """The longest sequence that the model of a row was built for.
+
+    Args:
+        row: the row
+        catalogue: the models
+
+    Returns:
+        its length; None where nobody tells it [token]
+    """
+    model = _preset(row, catalogue)
+    return None if model is None else model.max_position_embeddings
+
+
+def _preset(row: MeasuredRow, catalogue: Catalogue) -> Model | None:
+    found = catalogue.models.get(_slug(row.text("model")))
+    return None if found is None else found.model
+
+
+def _slug(name: str) -> str:
+    for pattern, slug in PRESETS.items():
+        if found := re.match(pattern, name):
+            return found.expand(slug).lower()
+    return name.lower().replace(" ", "-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """What a lab's runs have in common."""
+
+    name: str
+    """How the model's cell begins, as a regular expression."""
+    stack: Mapping[str, Any]
+    """The stack that stands for the lab's software."""
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    """What its recipes do."""
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    """What its layouts do beside the degrees that rows tell."""
+    why: str
+    """Why this is believed."""
+
+
+MEGATRON: Mapping[str, Any] = {"name": "megatron-core"}
+LOCAL_DEEPSPEED: Mapping[str, Any] = {"name": "deepspeed", "implementation": "local"}
+
+DEEPSEEK_STAGES = ({"until_tokens": 469e9, "global_batch": 4096, "final_global_batch": 15360},)
+"""DeepSeek-V3's batch, from the least on that fills both directions of DualPipe on 128 replicas; it began with 3,072.
+Source: arXiv:2412.19437, section 4.2."""
+
+HABITS = (
+    Habits(
+        name=r"DeepSeek-V3",
+        stack=MEGATRON,
+        recipe={
+            "precision": "fp8-deepseek",
+            "recompute": {"granularity": "selective", "modules": ["layernorm", "mla_up_proj"]},
+            "moment_dtype": "bf16",
+            "stages": DEEPSEEK_STAGES,
+        },
+        layout={"schedule": "dualpipe", "stage_layers": [4] * 15 + [1]},
+        why="arXiv:2412.19437, sections 3.2, 3.3 and 4.2: DualPipe, fp8, what is computed again, the rising batch; a "
+        "software of its own",
+    ),
+    Habits(
+        name=r"Pythia|GPT-NeoX",
+        stack=LOCAL_DEEPSPEED,
+        recipe={"attention": "flash"},
+        why="GPT-NeoX is Megatron's layers inside DeepSpeed, ZeRO-1; arXiv:2304.01373, section 2: FlashAttention",
+    ),
+    Habits(
+        name=r"BLOOM",
+        stack=LOCAL_DEEPSPEED,
+        recipe={"attention": "eager", "recompute": "full"},
+        layout={"embedding_in_split": True, "loss_in_split": True},
+        why="Megatron-DeepSpeed, as its rows of memory; the row's rate counts recompute; 70 layers on 12 stages",
+    ),
+    Habits(
+        name=r"BloombergGPT",
+        stack={"name": "deepspeed"},
+        recipe={"recompute": "full"},
+        layout={"zero_stage": 3, "shard_group": 128},
+        why="the row says ZeRO-3 with recompute; arXiv:2303.17564, section 3.3: four copies on 512 GPUs",
+    ),
+    Habits(
+        name=r"Llama 3.1 405B",
+        stack=MEGATRON,
+        layout={"embedding_in_split": True, "loss_in_split": True},
+        why="arXiv:2407.21783, section 3.3.2: the first and the last of 16 stages have a layer fewer",
+    ),
+    Habits(
+        name=r"OPT",
+        stack=MEGATRON,
+        layout={"zero_stage": 3},
+        why="arXiv:2205.01068, section 2.4: FSDP beside tensor parallelism",
+    ),
+    Habits(name=r"SmolLM3", stack={"name": "nanotron"}, why="the row names nanotron"),
+    Habits(name=r"MPT", stack={"name": "fsdp1"}, why="llm-foundry, of the lab that trained it, shards by FSDP"),
+    Habits(name=r"Llama2-7B replica", stack={"name": "fsdp1"}, why="fms-fsdp, as the row's source is called"),
+    Habits(
+        name=r"",
+        stack=MEGATRON,
+        why="no software is told: the one most used for training at this scale stands for it",
+    ),
+)
+"""Every lab whose runs are asked, the last for those whose software nobody tells."""
+
+
+def habits_of(row: MeasuredRow) -> Habits:
+    """How the runs of a row's lab are trained.
+
+    Args:
+        row: the row
+
+    Returns:
+        the first of the table that fits
+    """
+    return next(habits for habits in HABITS if re.match(habits.name, row.text("model")))
+
+
+USUAL_BATCH_TOKENS = 1 << 22
+"""Tokens in one step where a row tells none. Source: LLaMA, arXiv:2302.13971, table 2; most rows that tell theirs."""
+
+USUAL_SEQUENCE = 4096
+"""Tokens in one sequence where a row tells none, at most what its model was built for.
+Source: most rows from 2023 on."""
+
+ROUNDED_FRACTION = 0.05
+"""How far a batch told in round millions may lie from the power of two of sequences that it means.
+Source: 4 million tokens for 2,048 sequences of 2,048 (LLaMA), 4.9 %."""
+
+USUAL_DAYS = 30.0
+USUAL_UTILISATION = 0.4
+"""What sizes a cluster where a row does not: 6 N D at this share of the peak takes about so many days.
+Source: a choice; GPU-hours hardly depend on the number of GPUs."""
+
+
+def gpu_of(row: MeasuredRow, catalogue: Catalogue) -> str:
+    """The catalogue's name of a row's GPU: of the largest memory and on the fastest link where it does not say.
+
+    Args:
+        row: the row
+        catalogue: the GPUs
+
+    Returns:
+        its slug
+
+    Raises:
+        NotExpressible: the catalogue has none of that family
+    """
+    said = row.text("gpu").replace(" GB", "GB").split(",")[-1]
+    size = next((word.removesuffix("GB") for word in said.split() if word.endswith("GB")), "80")
+    form = "" if "PCIe" in said else " SXM"
+    return gpu_slug(MeasuredRow(row.number, {"gpu": f"{said}{form}", "gpu_mem_gb": size}), catalogue)
+
+
+def sequence_of(row: MeasuredRow, catalogue: Catalogue) -> int:
+    """Tokens in one sequence of a row's run.
+
+    Args:
+        row: the row
+        catalogue: the models
+
+    Returns:
+        as the row says, else the usual length [token]
+    """
+    return row.whole("seq_len") or min(USUAL_SEQUENCE, longest_sequence(row, catalogue) or USUAL_SEQUENCE)
+
+
+def sequences_of(row: MeasuredRow, tokens: int, replicas: int) -> int:
+    """Sequences in one step of a row's run: the multiple of its replicas that comes nearest to its batch.
+
+    Args:
+        row: the row
+        tokens: tokens in one sequence [token]
+        replicas: data-parallel replicas [1]
+
+    Returns:
+        as the row says, else the usual batch [1]
+    """
+    sequences = (row.number_of("batch_tokens") or USUAL_BATCH_TOKENS) / tokens
+    meant = 2.0 ** round(log2(sequences))
+    near = meant if abs(meant / sequences - 1) <= ROUNDED_FRACTION else sequences
+    return max(1, round(near / replicas)) * replicas
+
+
+def gpus_of(row: MeasuredRow, tokens: int, catalogue: Catalogue) -> int:
+    """GPUs of a row's run: as it says, else the power of two at which it takes about a month.
+
+    Args:
+        row: the row
+        tokens: tokens in one sequence, of which every replica has one [token]
+        catalogue: the GPUs
+
+    Returns:
+        GPUs, at least one node, and at most one for each sequence of a step [1]
+
+    Raises:
+        NotExpressible: the row tells neither GPUs, nor parameters and tokens
+    """
+    told = row.whole("n_gpus")
+    if told:
+        return told
+    parameters, trained = row.number_of("n_params_b"), row.number_of("tokens_t")
+    if not parameters or not trained:
+        raise NotExpressible("missing: n_gpus")
+    peak = catalogue.gpus[gpu_of(row, catalogue)].gpu.bf16_flop_per_s or 0.0
+    needed = 6 * parameters * 1e9 * trained * 1e12 / (USUAL_UTILISATION * peak * USUAL_DAYS * 24 * 3600)
+    most = (row.number_of("batch_tokens") or USUAL_BATCH_TOKENS) / tokens
+    return int(2 ** min(round(log2(max(needed, 8.0))), int(log2(max(most, 8.0)))))
+
+
+TENSOR = (1, 2, 4, 8)
+"""Degrees of tensor parallelism within a node of eight."""
+
+PIPELINE = (1, 2, 4, 8, 16)
+"""Degrees of pipeline parallelism, beside a whole node of tensor parallelism."""
+
+MOST_MICRO_BATCH = 16
+"""Sequences that a replica runs through the model at once, at most. Source: a choice; more is hardly faster."""
+
+MICRO_BATCHES_A_STAGE = 4
+"""Micro-batches for each pipeline stage that a step keeps, so that bubbles stay small. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What of a run a layout leaves to be decided."""
+
+    row: MeasuredRow
+    """The row."""
+    habits: Habits
+    """How its lab trains."""
+    body: dict[str, Any]
+    """The question without layout and batch."""
+    gpus: int
+    """GPUs of the run."""
+    is_sparse: bool
+    """A mixture of experts."""
+
+    def bodies(self) -> Iterator[dict[str, Any]]:
+        """The question with each layout, that of the fewest GPUs a replica first, without recompute before with it."""
+        kinds = [("none", "selective"), ("full",)]
+        told = self.habits.recipe.get("recompute")
+        for recomputes in [(told,)] if told else kinds:
+            for tensor, pipeline in self._degrees():
+                for recompute in recomputes:
+                    if body := self.body_of(tensor, pipeline, recompute, 1):
+                        yield body
+
+    def body_of(self, tensor: int, pipeline: int, recompute: Any, micro_batch: int) -> dict[str, Any] | None:
+        """The question with one layout; None where its GPUs or its batch are no multiple."""
+        context, expert = self.row.count("cp", 1), self.row.whole("ep") or 1
+        replica = tensor * context * pipeline
+        if self.gpus % replica:
+            return None
+        data = self.gpus // replica
+        recipe = self.body["recipe"]
+        batch = sequences_of(self.row, recipe["sequence_length"], data)
+        if batch % (data * micro_batch):
+            return None
+        if self.is_sparse and not self.row.text("ep"):
+            expert = 8 if data % 8 == 0 else 1
+        layout = {"tensor": tensor, "pipeline": pipeline, "context": context, "expert": expert, **self.habits.layout}
+        more = {"global_batch": batch, "micro_batch": micro_batch, "recompute": recompute}
+        return {**self.body, "layout": layout, "recipe": {**recipe, **more}}
+
+    def _degrees(self) -> Iterator[tuple[int, int]]:
+        """Tensor and pipeline degrees, those that the row tells as they are."""
+        axes = STACKS[self.habits.stack["name"]].axes
+        tensor, pipeline = self.row.whole("tp"), self.row.whole("pp")
+        if pipeline and not tensor:
+            tensor = 1
+        if tensor and not pipeline and self.row.text("dp"):
+            pipeline = max(1, self.gpus // (tensor * self.row.count("dp")))
+        tensors = (tensor,) if tensor else TENSOR if "tensor" in axes else (1,)
+        pipelines = (pipeline,) if pipeline else PIPELINE if "pipeline" in axes else (1,)
+        for stages in pipelines:
+            for ranks in tensors:
+                if stages == 1 or ranks == tensors[-1]:
+                    yield ranks, stages
+
+
+def laid_out(plan: Plan, catalogue: Catalogue) -> tuple[Question, bool]:
+    """The question of a run: the first layout that fits, with the largest micro-batch that still does.
+
+    Args:
+        plan: the run
+        catalogue: models and GPUs
+
+    Returns:
+        the question, and whether it fits; the last layout that is legal where none does
+
+    Raises:
+        NotExpressible: no layout is legal
+    """
+    found: tuple[dict[str, Any], Question] | None = None
+    reason = "layout: the GPUs are no multiple of any replica"
+    for body in plan.bodies():
+        try:
+            question = read_question(body, catalogue).question
+            verdict = estimate_memory(question).verdict
+        except Refused as refused:
+            reason = reason_of(refused)
+            continue
+        found = (body, question)
+        if verdict == "fits":
+            return _with_micro_batch(plan, body, catalogue) or question, True
+    if found is None:
+        raise NotExpressible(reason)
+    return found[1], False
+
+
+def _with_micro_batch(plan: Plan, body: dict[str, Any], catalogue: Catalogue) -> Question | None:
+    """The question with the largest micro-batch that fits and leaves a pipeline enough of them; None for one."""
+    layout, recipe = body["layout"], body["recipe"]
+    data = plan.gpus // (layout["tensor"] * layout["context"] * layout["pipeline"])
+    each = recipe["global_batch"] // data
+    fewest = 1 if layout["pipeline"] == 1 else MICRO_BATCHES_A_STAGE * layout["pipeline"]
+    for micro_batch in range(min(each, MOST_MICRO_BATCH), 1, -1):
+        if each % micro_batch or each // micro_batch < fewest:
+            continue
+        larger = {**body, "recipe": {**recipe, "micro_batch": micro_batch}}
+        try:
+            question = read_question(larger, catalogue).question
+            if estimate_memory(question).verdict == "fits":
+                return question
+        except Refused:
+            continue
+    return None
+
+
+PRECISIONS = {"": None, "bf16": "bf16-mixed", "fp16": "fp16-mixed", "fp8": "fp8-tensorwise"}
+"""Precision recipes by the cell of a row; the default of recipe and GPU where it is empty."""
+
+OPEN = ("n_gpus", "seq_len", "batch_tokens", "tp", "pp", "precision")
+"""Cells that a rule fills where they are empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedRun:
+    """A published run as a question."""
+
+    question: Question
+    """The question."""
+    assumed: tuple[str, ...]
+    """Cells of the row that are empty, which a rule filled, and whether no layout fits."""
+
+
+def run_question(row: MeasuredRow, catalogue: Catalogue) -> AskedRun:
+    """The question that a published run asks.
+
+    Args:
+        row: the row
+        catalogue: models and GPUs
+
+    Returns:
+        the question, and what had to be assumed
+
+    Raises:
+        NotExpressible: the row cannot be put as one, with the reason
+    """
+    if not row.number_of("gpu_hours"):
+        raise NotExpressible("missing: gpu_hours")
+    trained = row.number_of("tokens_t")
+    if not trained:
+        raise NotExpressible("missing: tokens_t")
+    model, habits, tokens = model_body(row, catalogue), habits_of(row), sequence_of(row, catalogue)
+    gpus = gpus_of(row, tokens, catalogue)
+    recipe: dict[str, Any] = {
+        "sequence_length": tokens,
+        "training_tokens": trained * 1e12,
+        "stack": dict(habits.stack),
+        "precision": _precision(row),
+        **habits.recipe,
+    }
+    plan = Plan(
+        row=row,
+        habits=habits,
+        body={"model": model, "recipe": recipe, "cluster": {"gpu": gpu_of(row, catalogue), "gpus": gpus}},
+        gpus=gpus,
+        is_sparse=is_sparse(row, catalogue),
+    )
+    question, fits = laid_out(plan, catalogue)
+    empty = tuple(name for name in OPEN if not row.text(name))
+    return AskedRun(question=question, assumed=empty if fits else (*empty, "no layout fits"))
+
+
+def _precision(row: MeasuredRow) -> str | None:
+    said = row.text("precision")
+    if said not in PRECISIONS:
+        raise NotExpressible("precision: not understood")
+    return PRECISIONS[said]

@@ -1,0 +1,171 @@
+"""Do the figures count every row once, and say what they are said to say?"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.calibration.scores import FITTED_SOURCES, READ_OFF, score
+from service.calibration.tables import MEMORY, shipped_rows
+from service.catalogue import shipped_catalogue
+from service.evaluation.accuracy import MOST, accuracy_of
+from service.evaluation.answers import Accuracy, Figures
+from service.evaluation.judging import Judged, judge
+from service.validation.serialization import to_wire
+from tests.amounts import amount
+from tests.evaluation.rows import ROWS, row_of
+
+CATALOGUE = shipped_catalogue()
+CELLS = sorted(
+    {text for row in ROWS.values() for name, text in row.cells.items() if name not in ("id", "notes", "source")}
+)
+"""Every text that a cell of the shipped rows holds, to put it where it does not belong."""
+
+NAMES = {
+    "quantity", "source_key", "class", "moe", "rows", "scored", "not_expressible", "mape_fraction", "median_fraction",
+    "bias_fraction", "p95_fraction", "coverage80_fraction", "in_sample",
+}  # fmt: skip
+
+
+def every_set(found: Accuracy) -> Iterator[Figures]:
+    for group in (*found.groups, found.all):
+        for sized in (group, group.full_config):
+            yield from (sized, sized.large, sized.small)
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"mem_class": "torch alocated"}, "mem_class: not known"),
+        ({"outcome": "crashed"}, "outcome: not known"),
+        ({"outcome": "oom"}, "outcome: not known"),
+    ],
+)
+def test_an_unknown_class_or_outcome_costs_its_row(cells: dict[str, str], reason: str) -> None:
+    for one in judge(row_of(**cells), CATALOGUE):
+        assert (one.comparison, one.reason) == (None, reason)
+
+
+@pytest.mark.parametrize("said", ["", "ok", "OOM", "OOM (fragmentation)"])
+def test_known_outcomes_cost_nothing(said: str) -> None:
+    assert not any(one.reason for one in judge(row_of(outcome=said), CATALOGUE))
+
+
+def test_no_shipped_row_has_an_unknown_class_or_outcome(judged: tuple[Judged, ...]) -> None:
+    assert not [one.row.text("id") for one in judged if one.reason == "mem_class: not known"]
+    assert not [one.row.text("id") for one in judged if one.reason == "outcome: not known"]
+
+
+def test_every_row_is_counted_once(found: Accuracy) -> None:
+    for figures in every_set(found):
+        assert figures.rows == figures.scored + figures.ran_out + sum(figures.not_expressible.values())
+
+
+def test_groups_hold_every_row(found: Accuracy) -> None:
+    peaks = [group for group in found.groups if group.quantity == "peak"]
+    assert sum(group.rows for group in peaks) == found.all.rows == len(shipped_rows())
+    statics = [group for group in found.groups if group.quantity == "static"]
+    assert sum(group.rows for group in statics) == sum(bool(row.text("static_mem_gib")) for row in shipped_rows())
+
+
+def test_sizes_and_told_rows_are_parts(found: Accuracy) -> None:
+    for group in (*found.groups, found.all):
+        assert group.rows == group.large.rows + group.small.rows
+        assert group.full_config.rows <= group.rows
+        assert group.full_config.rows == group.full_config.large.rows + group.full_config.small.rows
+
+
+def test_figures_are_those_of_the_comparisons(found: Accuracy, judged: tuple[Judged, ...]) -> None:
+    (group,) = [group for group in found.groups if (group.quantity, group.source_key) == ("peak", "nanotron")]
+    compared = [one.comparison for one in judged if one.row.text("source_key") == "nanotron"]
+    said = score([one for one in compared if one is not None])
+    assert (group.mape_fraction, group.p95_bytes) == (said.mape_fraction, said.p95_bytes)
+
+
+def test_only_sources_that_gave_a_constant_are_in_sample(found: Accuracy) -> None:
+    in_sample = [group for group in found.groups if group.in_sample]
+    assert {group.source_key for group in in_sample if group.quantity != "step"} == READ_OFF.keys()
+    assert {group.source_key for group in in_sample if group.quantity == "step"} == set(FITTED_SOURCES)
+    assert all(bool(group.constants) is group.in_sample for group in found.groups)
+
+
+def test_the_wire_has_the_promised_names(found: Accuracy) -> None:
+    wire = to_wire(found)
+    assert wire.keys() == {"versions", "groups", "all", "verdicts", "rows_worst", "steps", "steps_worst", "measured"}
+    assert all(wire["groups"][place].keys() >= NAMES for place in range(len(wire["groups"])))
+    assert wire["all"].keys() >= NAMES
+    assert len(wire["rows_worst"]) == MOST
+    assert all(row["reason"] and row["lines"] and row["source"] for row in wire["rows_worst"])
+
+
+def test_the_worst_come_first(found: Accuracy) -> None:
+    distances = [
+        abs(row.value_bytes - row.measured_bytes) / max(row.measured_bytes, 4 << 30) for row in found.rows_worst
+    ]
+    assert distances == sorted(distances, reverse=True)
+
+
+def test_verdicts_count_every_row_that_has_one(found: Accuracy, judged: tuple[Judged, ...]) -> None:
+    peaks = [one for one in judged if one.quantity == "peak"]
+    counts = found.verdicts
+    assert counts.ran == counts.ran_fits + counts.ran_at_risk + counts.ran_out_of_memory
+    assert counts.ran == sum(one.predicted is not None and not one.ran_out for one in peaks)
+    assert counts.ran_out == Counter(one.ran_out for one in peaks)[True]
+    assert counts.ran_out >= counts.ran_out_told + sum(counts.ran_out_not_expressible.values())
+    assert counts.roomy_at_risk_fraction == counts.roomy_at_risk / counts.roomy
+    assert counts.full_config.ran <= counts.ran
+
+
+def test_a_row_that_ran_out_is_judged_by_its_verdict_alone() -> None:
+    ran_out = next(row for row in ROWS.values() if row.text("outcome") == "OOM" and not row.text("config_missing"))
+    found = accuracy_of([ran_out], CATALOGUE)
+    assert (found.all.rows, found.all.scored, found.all.ran_out, found.verdicts.ran_out) == (1, 0, 1, 1)
+    assert found.all.mape_fraction is None
+
+
+def test_a_table_without_rows_has_no_figures() -> None:
+    found = accuracy_of([], CATALOGUE)
+    assert (found.groups, found.all.rows, found.rows_worst) == ((), 0, ())
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ({"layers": "", "config_missing": "layers recompute"}, "missing: layers recompute"),
+        ({"peak_mem_reported": ""}, "missing: peak_mem_reported"),
+        ({"peak_mem_unit": "cup"}, "unit: not known"),
+        ({"framework": "?"}, "framework: no stack stands for it"),
+        ({"mbs": "x"}, "unreadable: mbs"),
+    ],
+)
+def test_a_row_that_cannot_be_scored_is_listed_with_its_reason(cells: dict[str, str], reason: str) -> None:
+    found = accuracy_of([row_of("M-torchtitan-0001", **cells)], CATALOGUE)
+    assert dict(found.all.not_expressible) == {reason: 1}
+
+
+def test_static_and_peak_of_a_row_are_two_figures() -> None:
+    peak, static = judge(ROWS["M-megatron_functional-0012"], CATALOGUE)
+    assert (peak.quantity, static.quantity) == ("peak", "static")
+    assert peak.comparison is not None
+    assert static.comparison is not None
+    assert peak.comparison.value > static.comparison.value
+
+
+def test_the_last_rank_is_of_the_last_stage() -> None:
+    (peak, *_) = judge(ROWS["M-megatron_functional-0009"], CATALOGUE)
+    (other, *_) = judge(row_of("M-megatron_functional-0009", mem_rank="rank 0"), CATALOGUE)
+    assert peak.stage is not None
+    assert other.stage is not None
+    assert (peak.stage.stage, other.stage.stage) == (3, 0)
+
+
+@settings(max_examples=amount(40, 300))
+@given(
+    st.sampled_from(sorted(ROWS)),
+    st.dictionaries(st.sampled_from(MEMORY.used), st.one_of(st.sampled_from(CELLS), st.text(max_size=12)), max_size=3),
+)
+def test_no_row_breaks_the_rest(name: str, cells: dict[str, str]) -> None:
+    for one in judge(row_of(name, **cells), CATALOGUE):
+        assert one.reason or one.comparison is not None or one.ran_out
