@@ -11,13 +11,13 @@ import pytest
 LONGEST = (
     "tests/house/test_linters.py", "tests/test_outages.py", "tests/worker/test_faults.py",
     "tests/worker/test_ray.py", "tests/test_libreoffice.py", "tests/api/test_contract.py",
-    "tests/exports/test_launchers.py", "tests/planner/test_search.py", "tests/test_reconcile.py",
-    "tests/exports/test_real_tools.py", "tests/worker/test_probe_process.py", "tests/worker/test_live_bytes.py",
+    "tests/formats/launchers/test_launchers.py", "tests/planner/test_search.py", "tests/test_reconcile.py",
+    "tests/formats/test_real_tools.py", "tests/worker/test_probe_process.py", "tests/worker/test_live_bytes.py",
     "tests/contract", "tests/page", "tests/worker/test_launch_check.py", "tests/test_slurm_hooks.py",
     "tests/test_replicas.py", "tests/test_capacity.py", "tests/api/test_calibrations.py",
     "tests/store/test_backups.py", "tests/api/test_hostile", "tests/api/test_audit.py", "tests/worker",
     "tests/test_serve.py", "tests/test_stopping.py", "tests/test_accuracy_command.py", "tests/test_",
-    "tests/exports", "tests/planner", "tests/house", "tests/store", "tests/estimator", "tests/workflows",
+    "tests/formats", "tests/planner", "tests/house", "tests/store", "tests/estimator", "tests/workflows",
 )  # fmt: skip
 """Files and folders, what takes longest first. The others, of which none takes long, follow."""
 

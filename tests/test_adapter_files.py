@@ -14,8 +14,8 @@ import httpx
 import pytest
 import yaml
 
-from service.exports.program import nodes_of
-from tests.exports.tools import read_by, written
+from service.formats.program import nodes_of
+from tests.formats.tools import read_by, written
 from tests.house.source import SERVICE
 from tests.kubernetes_api import FAILING, ApiServer
 from tests.live import bearer, serving

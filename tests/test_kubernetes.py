@@ -19,7 +19,7 @@ from service.cli.serve import END_SECONDS
 from service.settings import PREFIX
 from service.worker.command import _parsed
 from tests.containers import OF_WORKERS, SETTINGS, arguments
-from tests.exports.tools import read_by
+from tests.formats.tools import read_by
 from tests.guide_pages import blocks_of
 from tests.house.source import ROOT
 

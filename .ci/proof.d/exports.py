@@ -1,7 +1,7 @@
 """Exported files read by the tools' own parsers, 500 of each; some tools from copies of their repositories.
 
 MEGATRON_LM, NANOTRON, TORCHTITAN and MEGATRON_BRIDGE name clones: the first two read files, all but nanotron tell
-whether the lists of fields in tests/exports/fields are those of their commits.
+whether the lists of fields in tests/formats/fields are those of their commits.
 """
 
 import os
@@ -15,11 +15,11 @@ os.environ.setdefault("TRAINCOST_EXPORTS", "500")
 
 from service.estimator.question import Question
 from service.estimator.workload import recompute_of
-from service.exports.target import Written
-from service.exports.training.megatron_lm import environment_of
-from tests.exports.declared import declared_fields, listed
-from tests.exports.test_real_tools import differences
-from tests.exports.tools import COUNT, read_by, written
+from service.formats.frameworks.megatron import environment_of
+from service.formats.rules import Written
+from tests.formats.test_known_fields import declared_fields, listed
+from tests.formats.test_real_tools import differences
+from tests.formats.tools import COUNT, read_by, written
 
 ROOT = Path(__file__).parents[2]
 
@@ -119,7 +119,7 @@ def lists() -> int:
 
 
 def main() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--timeout=0", "tests/exports"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "auto", "--timeout=0", "tests/formats"]
     failed = subprocess.run(command, cwd=ROOT, check=False).returncode
     print(f"{COUNT} random questions for each tool: {'failed' if failed else 'passed'}")
     wrong = lists()

@@ -8,7 +8,7 @@ from service.calibration.tables import MeasuredRow, NotExpressible
 from service.evaluation.drafts import Draft, put_latent
 from service.evaluation.frameworks import GPT_2
 from service.evaluation.megatron_flags import DESCRIBES, FLAGS, flag_of, whole_of
-from service.exports.back.pipeline_layout import even_chunks, layers_of_layout, layers_with_ends
+from service.formats.frameworks.megatron_model import even_chunks, layers_of_layout, layers_with_ends
 
 KINDS = {
     "M": ("mamba2", "none"),

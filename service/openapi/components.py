@@ -38,8 +38,6 @@ from service.evaluation.answers import (
     Verdicts,
 )
 from service.evaluation.totals import TotalsAccuracy
-from service.exports.back.entries import LONGEST_FILE_BYTES
-from service.exports.back.slurm_job import SlurmJob
 from service.features.batch.openapi import batch_schemas
 from service.features.catalogue.price_import import ImportReport
 from service.features.checks.requests import Waiting
@@ -48,6 +46,8 @@ from service.features.compare.openapi import comparison_schemas
 from service.features.plans.openapi import plan_schemas
 from service.features.sensitivity.openapi import partial_schemas, questions_inside, sensitivity_schemas
 from service.features.solve.openapi import solve_schemas
+from service.formats.launchers.slurm import SlurmJob
+from service.formats.text import LONGEST_FILE_BYTES
 from service.openapi.places import PLACES
 from service.text_bounds import FIELD
 

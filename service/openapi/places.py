@@ -5,7 +5,6 @@ from dataclasses import is_dataclass
 from typing import get_args, get_type_hints
 
 from service.catalogue import Row
-from service.exports.back.slurm_job import SlurmJob
 from service.features.checks.requests import BESIDE, Launch, Limits
 from service.features.compare.requests import COMPARED
 from service.features.plans.requests import CLUSTERS, WHY_NOT, PlanLimits, PlanOptions
@@ -13,6 +12,7 @@ from service.features.scenarios.scenarios import FIELDS
 from service.features.sensitivity.requests import VARIED_BY
 from service.features.solve.requests import SERVING, SOLVED_FROM, Serving
 from service.features.sweeps.axes import LISTS, ROWS, SweepOptions, SweepPlan
+from service.formats.launchers.slurm import SlurmJob
 from service.planner.feasibility import SolveLimits
 from service.tabular.columns import columns_of
 from service.validation.json_text import FIELD_NAMES

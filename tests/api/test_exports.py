@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from service.exports.back.entries import LONGEST_FILE_BYTES
-from service.exports.back.formats import FORMATS
-from service.exports.table import TARGETS
+from service.formats.targets import FORMATS, TARGETS
+from service.formats.text import LONGEST_FILE_BYTES
 from tests.api.asking import QUESTION, Ask
 
 

@@ -12,7 +12,6 @@ from service.answers import checks, estimates, exports, plans, rows, solutions
 from service.catalogue import Catalogue, shipped_catalogue
 from service.client import Layout, Price, Recipe, Recompute, Unreadable
 from service.client.reading import from_json, to_json
-from service.exports.table import TARGETS
 from service.features.checks.check import check
 from service.features.checks.requests import read_launch
 from service.features.checks.routes import LAUNCHED
@@ -30,6 +29,7 @@ from service.features.sensitivity.tables import whole_table
 from service.features.sensitivity.vary import vary
 from service.features.solve.openapi import SOLUTIONS
 from service.features.solve.solve import solve
+from service.formats.targets import TARGETS
 from service.validation.questions import read_question
 from service.validation.serialization import to_bytes
 from tests.api.asking import QUESTION

@@ -18,7 +18,7 @@ from service.evaluation.sources import (
     memory_class_of,
     place_of,
 )
-from service.exports.back.pipeline_layout import layers_of_layout, layers_with_ends
+from service.formats.frameworks.megatron_model import layers_of_layout, layers_with_ends
 from tests.evaluation.rows import row_of
 
 CATALOGUE = shipped_catalogue()

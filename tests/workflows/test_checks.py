@@ -7,11 +7,11 @@ import pytest
 from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.exports.back.formats import FORMATS
 from service.features.checks.check import check
 from service.features.checks.requests import BESIDE
 from service.features.estimates.answers import answer
 from service.features.exports.exports import import_file
+from service.formats.targets import FORMATS
 from service.validation.merge_patch import merged
 from service.validation.questions import read_question
 

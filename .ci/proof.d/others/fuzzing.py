@@ -16,8 +16,6 @@ with atheris.instrument_imports(include=["service"]):
     from service.catalogue import shipped_catalogue
     from service.errors import TraincostError
     from service.estimator.model.parameters import count_parameters
-    from service.exports.back.formats import FORMATS
-    from service.exports.table import TARGETS
     from service.features.catalogue.price_import import ImportOptions, draft_import
     from service.features.diagnose.diagnose import diagnose
     from service.features.diagnose.messages import read_message
@@ -26,6 +24,7 @@ with atheris.instrument_imports(include=["service"]):
     from service.features.measurements.file_formats import Beside, text_of
     from service.features.reconcile.jobs import finished_jobs
     from service.features.reconcile.sending import read_sacct
+    from service.formats.targets import FORMATS, TARGETS
     from service.openapi.document import COMMITTED
     from service.store.keys import ANYBODY
     from service.validation.json_text import parse

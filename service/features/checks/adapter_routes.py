@@ -20,7 +20,6 @@ from service.api.queries import takes_only, with_address
 from service.api.security import caller_of
 from service.catalogue import Catalogue
 from service.errors import NotFound
-from service.exports.back.kubernetes_job import ANNOTATION
 from service.features.checks.bodies import manifest_check_of, review_of, slurm_check_of
 from service.features.checks.check import Keep
 from service.features.checks.schedulers import (
@@ -32,6 +31,7 @@ from service.features.checks.schedulers import (
     judge_slurm_job,
     reviewed,
 )
+from service.formats.launchers.kubernetes import ANNOTATION
 from service.validation.flat import body_of_flat
 from service.validation.json_text import parse_object
 from service.validation.serialization import to_bytes

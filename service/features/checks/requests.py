@@ -11,9 +11,9 @@ from service.answers.exports import Imported
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.names import STRICT
-from service.exports.back.entries import LONGEST_FILE_BYTES
-from service.exports.back.scripts import SCRIPT, found_in
 from service.features.exports.exports import format_named, import_file
+from service.formats.scripts import SCRIPT, found_in
+from service.formats.text import LONGEST_FILE_BYTES
 from service.validation.clusters import read_cluster
 from service.validation.merge_patch import merged
 from service.validation.specs import field_names, read_spec

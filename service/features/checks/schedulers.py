@@ -8,12 +8,12 @@ from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.names import SPOKEN
-from service.exports.back.kubernetes_job import scheduled_by_kubernetes
-from service.exports.back.scheduled import Scheduled
-from service.exports.back.scripts import SCRIPT
-from service.exports.back.slurm_job import SECONDS_PER_MINUTE, SlurmJob, scheduled_by_slurm
 from service.features.checks.check import Keep, check
 from service.features.checks.requests import read_launch, with_launch
+from service.formats.launchers.common import Scheduled
+from service.formats.launchers.kubernetes import scheduled_by_kubernetes
+from service.formats.launchers.slurm import SECONDS_PER_MINUTE, SlurmJob, scheduled_by_slurm
+from service.formats.scripts import SCRIPT
 from service.units import SECONDS_PER_DAY
 from service.validation.merge_patch import merged
 from service.validation.problems import not_an_object

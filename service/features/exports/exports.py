@@ -9,12 +9,10 @@ from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused
 from service.estimator.question import Layout, Model, Recipe
 from service.estimator.resolve import resolve
-from service.exports.back.draft import Draft
-from service.exports.back.entries import LONGEST_FILE_BYTES
-from service.exports.back.formats import FORMATS, Format
-from service.exports.said import Unsaid
-from service.exports.table import TARGETS
-from service.exports.target import Job, Target
+from service.formats.draft import Draft
+from service.formats.rules import Job, Target, Unsaid
+from service.formats.targets import FORMATS, TARGETS, Format
+from service.formats.text import LONGEST_FILE_BYTES
 from service.text_bounds import FIELD
 from service.validation.questions import read_question
 from service.validation.serialization import to_bytes

@@ -27,9 +27,6 @@ from service.api.openapi import (
 )
 from service.api.queries import REV, choice_of, one_of, takes_only
 from service.errors import Problem, Refused
-from service.exports.back.entries import LONGEST_FILE_BYTES
-from service.exports.back.formats import FORMATS
-from service.exports.table import TARGETS
 from service.features.catalogue.list_openapi import one_example
 from service.features.estimates.openapi import EXAMPLES
 from service.features.exports.exports import (
@@ -41,6 +38,8 @@ from service.features.exports.exports import (
     listed_targets,
     target_named,
 )
+from service.formats.targets import FORMATS, TARGETS
+from service.formats.text import LONGEST_FILE_BYTES
 from service.text_bounds import FIELD
 
 router = APIRouter(tags=["exports"])

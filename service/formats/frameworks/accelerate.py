@@ -1,0 +1,313 @@
+"""How does accelerate want a question written? As the YAML of accelerate launch, with FSDP or plain replicas.
+
+Source: accelerate 1.15.0 commands/config/config_args.py, commands/launch.py (names of the options that the inner keys
+become), utils/dataclasses.py.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from service.estimator.question import Question, filled
+from service.estimator.software.stacks import software_of
+from service.formats.draft import Draft, Form, drafted, text, truth, whole
+from service.formats.rules import (
+    LEFT,
+    NOTHING,
+    SCRIPT,
+    Job,
+    Rules,
+    Said,
+    Target,
+    Version,
+    Written,
+    both,
+    chooses,
+    lacking,
+    only_stack,
+    said_of,
+    takes_only,
+    values_of,
+)
+from service.formats.text import Entry, nested, yaml_text
+
+_WRAP = (("fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),)
+
+_AT = "parallelism_config.parallelism_config"
+
+
+def _is_old(question: Question) -> bool:
+    """Whether FSDP's first version is what the question is about."""
+    return software_of(question.recipe).name == "fsdp1"
+
+
+def _is_plain(question: Question) -> bool:
+    """Whether every rank is a whole replica."""
+    layout = question.layout
+    return layout.zero_stage == 0 and layout.tensor == layout.context == 1
+
+
+def _distributed(value: Any, question: Question) -> Said:
+    """Replicas, and the ranks that each is sharded over."""
+    layout = question.layout
+    fewer = NOTHING
+    if layout.pipeline > 1:
+        fewer = lacking("without a pipeline every process is part of a replica", "set pipeline to 1")
+    if _is_plain(question):
+        return both(Said((("distributed_type", "MULTI_GPU"),)), fewer)
+    kind = ("distributed_type", "FSDP")
+    if _is_old(question):
+        return both(Said((kind, ("fsdp_config.fsdp_version", 1), *_WRAP)), fewer)
+    shards = 1 if layout.zero_stage == 0 else filled(layout.shard_group) // layout.context
+    whole = bool(shards) and value % shards == 0 and filled(layout.shard_group) % layout.context == 0
+    shards = shards if whole else value
+    degrees = ((f"{_AT}_dp_replicate_size", value // shards), (f"{_AT}_dp_shard_size", shards))
+    settings = Said((kind, ("fsdp_config.fsdp_version", 2), *_WRAP, *degrees))
+    if whole:
+        return settings
+    return both(settings, lacking("groups that shard hold whole context groups", "make shard_group a multiple of it"))
+
+
+def _stage(value: Any, question: Question) -> Said:
+    if value == 0 and question.layout.context > 1:
+        return lacking("context ranks shard weights whatever is said", "use zero_stage 3")
+    if value in (0, 3):
+        return NOTHING
+    return lacking(f"ZeRO stage {value} is not FSDP's; the file shards weights too", "use zero_stage 3 or 0")
+
+
+def _groups(value: Any, question: Question) -> Said:
+    layout = question.layout
+    if not _is_old(question) or layout.zero_stage != 3:
+        return NOTHING
+    hybrid = value != filled(layout.data) * layout.context
+    kept = {(True, False): "FULL_SHARD", (False, False): "SHARD_GRAD_OP", (True, True): "HYBRID_SHARD"}
+    strategy = kept.get((bool(layout.reshard_after_forward), hybrid), "_HYBRID_SHARD_ZERO2")
+    if strategy.startswith("_"):
+        return lacking("no strategy of the launcher shards so in groups", "set reshard_after_forward to true")
+    named = Said((("fsdp_config.fsdp_sharding_strategy", strategy),))
+    if hybrid and value != question.cluster.gpus_per_node:
+        return both(named, lacking("groups are the nodes", f"set shard_group to {question.cluster.gpus_per_node}"))
+    return named
+
+
+def _reshard(value: Any, question: Question) -> Said:
+    if _is_old(question) or question.layout.zero_stage != 3:
+        return NOTHING
+    return Said((("fsdp_config.fsdp_reshard_after_forward", bool(value)),))
+
+
+def _recompute(value: Any, question: Question) -> Said:
+    if value.granularity == "none":
+        return NOTHING
+    whole = value.granularity == "full" and value.method == "uniform" and (value.layers or 1) == 1
+    if not whole or _is_plain(question):
+        return lacking("the file can have every wrapped layer recompute, with FSDP alone", SCRIPT)
+    return Said((("fsdp_config.fsdp_activation_checkpointing", True),))
+
+
+def _tensor(value: Any, question: Question) -> Said:
+    return NOTHING if value == 1 else Said(((f"{_AT}_tp_size", value),))
+
+
+def _context(value: Any, question: Question) -> Said:
+    name = "sp_size" if question.layout.context_method == "ulysses" else "cp_size"
+    return NOTHING if value == 1 else Said(((f"{_AT}_{name}", value),))
+
+
+def _context_method(value: Any, question: Question) -> Said:
+    if question.layout.context == 1:
+        return NOTHING
+    names = {"ring": ("cp_comm_strategy", "alltoall"), "all-gather": ("cp_comm_strategy", "allgather")}
+    name, chosen = names.get(value, ("sp_backend", "deepspeed"))
+    return Said(((f"{_AT}_{name}", chosen),))
+
+
+def _offload(value: Any, question: Question) -> Said:
+    if value == "none":
+        return NOTHING
+    if value == "model" and not _is_plain(question):
+        return Said((("fsdp_config.fsdp_offload_params", True),))
+    return lacking(f"FSDP offloads weights and all that belongs to them, and not {value}", "use offload model, or none")
+
+
+def _gradients(value: Any, question: Question) -> Said:
+    if value == "fp32" or question.recipe.precision in ("bf16", "fp16"):
+        return NOTHING
+    return lacking(f"gradients in {value} are made by the script", SCRIPT)
+
+
+_CODE = "the script has its own way"
+
+RULES: Rules = {
+    **LEFT,
+    "recipe.micro_batch": lambda value, _: lacking(
+        "sequences that a rank works on at once are the script's", f"give the script a batch of {value} for each device"
+    ),
+    "recipe.global_batch": lambda value, q: lacking(
+        "steps of accumulation are the script's",
+        f"give it {value // (q.recipe.micro_batch * filled(q.layout.data))} gradient accumulation steps",
+    ),
+    "recipe.precision": chooses(
+        {
+            "fp32": {"mixed_precision": "no"},
+            "bf16-mixed": {"mixed_precision": "bf16"},
+            "fp16-mixed": {"mixed_precision": "fp16"},
+        },
+        "a model that is {value} throughout, or holds fp8, is made by the script",
+        SCRIPT,
+    ),
+    "recipe.gradient_dtype": _gradients,
+    "recipe.optimizer": lambda value, _: lacking(f"the optimizer, {value}, is made by the script", SCRIPT),
+    "recipe.recompute": _recompute,
+    "recipe.moment_dtype": takes_only((None,), _CODE, SCRIPT),
+    "recipe.master_dtype": takes_only((None,), _CODE, SCRIPT),
+    "recipe.stack.name": only_stack("accelerate", "transformers", "fsdp1"),
+    "recipe.stack.implementation": chooses(
+        {"eager": {}, "compiled": {"dynamo_config.dynamo_backend": "INDUCTOR"}}, "operations are torch's", SCRIPT
+    ),
+    "layout.data": _distributed,
+    "layout.tensor": _tensor,
+    "layout.context": _context,
+    "layout.pipeline": takes_only((1,), "the launcher makes no pipeline", "set pipeline to 1"),
+    "layout.expert": takes_only((1,), "experts are not split", "set expert to 1"),
+    "layout.expert_tensor": lambda value, q: (
+        NOTHING
+        if not q.model.num_experts or value == q.layout.tensor
+        else lacking("experts are split as every matrix", "leave expert_tensor out")
+    ),
+    "layout.zero_stage": _stage,
+    "layout.shard_group": _groups,
+    "layout.reshard_after_forward": _reshard,
+    "layout.sequence_parallel": lambda value, q: (
+        lacking("whether norms are split is the model's plan", SCRIPT) if value and q.layout.tensor > 1 else NOTHING
+    ),
+    "layout.context_method": _context_method,
+    "layout.schedule": takes_only(("1f1b", "interleaved-1f1b"), "there is no pipeline", "leave schedule out"),
+    "layout.offload": _offload,
+}
+"""How each field is written."""
+
+
+def _write(job: Job) -> Written:
+    cluster = job.question.cluster
+    said, unsaid = said_of(RULES, values_of(job.question), job.question)
+    machines = -(-cluster.gpus // cluster.gpus_per_node)
+    setup = (
+        ("compute_environment", "LOCAL_MACHINE"),
+        ("machine_rank", 0),
+        ("num_machines", machines),
+        ("num_processes", cluster.gpus),
+    )
+    told = (
+        "machine_rank, main_process_ip and main_process_port differ from node to node: give them to accelerate launch"
+    )
+    assumptions = (*said.assumptions, *((told,) if machines > 1 else ()))
+    content = yaml_text(nested((*setup, *said.settings)))
+    return Written(content=content, not_expressible=unsaid, assumptions=assumptions)
+
+
+ACCELERATE = Target(
+    name="accelerate",
+    tool="Hugging Face accelerate",
+    kind="training",
+    versions={
+        "1.15": Version(
+            covers="1.15.0: a file for accelerate launch --config_file",
+            file_name="accelerate.yaml",
+            media_type="application/yaml",
+            rules=RULES,
+        )
+    },
+    write=_write,
+    source="accelerate 1.15.0 commands/config/config_args.py",
+)
+"""A configuration of accelerate."""
+
+
+_FSDP = "fsdp_config.fsdp_"
+_READ_AT = "parallelism_config.parallelism_config_"
+
+FORMS: dict[str, Form] = {
+    "distributed_type": text,
+    "mixed_precision": text,
+    "num_processes": whole,
+    f"{_FSDP}version": whole,
+    **dict.fromkeys((f"{_FSDP}activation_checkpointing", f"{_FSDP}offload_params"), truth),
+    f"{_FSDP}sharding_strategy": text,
+    f"{_FSDP}reshard_after_forward": truth,
+    **dict.fromkeys((f"{_READ_AT}{name}_size" for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")), whole),
+    **dict.fromkeys((f"{_READ_AT}cp_comm_strategy", f"{_READ_AT}sp_backend", "dynamo_config.dynamo_backend"), text),
+}
+"""Settings that are read."""
+
+UNREAD = (
+    "commands", "compute_environment", "debug", "downcast_bf16", "dynamo_config.", "enable_cpu_affinity", "gpu_ids",
+    "machine_rank", "main_", "num_machines", "rdzv_backend", "same_network", "tpu_", "use_cpu",
+    *(f"{_FSDP}{name}" for name in (
+        "auto_wrap_policy", "backward_prefetch", "cpu_ram", "forward_prefetch", "min_num_params", "state_dict",
+        "sync_module_states", "transformer_layer", "use_orig_params",
+    )),
+)  # fmt: skip
+"""How settings begin that say nothing of a recipe or a layout."""
+
+
+def read_accelerate(entries: Sequence[Entry]) -> Draft:
+    """What a file of accelerate says.
+
+    Args:
+        entries: its settings
+
+    Returns:
+        recipe and layout
+
+    Raises:
+        Refused: a value is none that is understood
+    """
+    draft = drafted(entries, FORMS, UNREAD)
+    layout, recipe = draft.layout, draft.recipe
+    kinds = {"FSDP": True, "MULTI_GPU": False, "NO": False}
+    sharded = draft.chosen("distributed_type", kinds, "NO")
+    layout["tensor"] = draft.get(f"{_READ_AT}tp_size", 1)
+    whole_context, heads = draft.get(f"{_READ_AT}cp_size", 1), draft.get(f"{_READ_AT}sp_size", 1)
+    layout["context"] = max(whole_context, heads, 1)
+    if heads > 1:
+        layout["context_method"] = "ulysses"
+    elif whole_context > 1:
+        methods = {"allgather": "all-gather", "alltoall": "ring"}
+        layout["context_method"] = draft.chosen(f"{_READ_AT}cp_comm_strategy", methods, "allgather")
+    _put_replicas(draft, sharded=sharded)
+    layout["offload"] = "model" if draft.get(f"{_FSDP}offload_params") else "none"
+    formats = {"no": "fp32", "bf16": "bf16-mixed", "fp16": "fp16-mixed"}
+    if "mixed_precision" in draft.settings:
+        recipe["precision"] = draft.chosen("mixed_precision", formats, "no")
+    recipe["recompute"] = "full" if draft.get(f"{_FSDP}activation_checkpointing") else "none"
+    old = sharded and draft.get(f"{_FSDP}version", 1) == 1
+    compiled = draft.get("dynamo_config.dynamo_backend", "NO").upper() == "INDUCTOR"
+    own = {"implementation": "compiled"} if compiled and not old else {}
+    recipe["stack"] = {"name": "fsdp1" if old else "transformers", **own}
+    if compiled and not own:
+        draft.assumptions.append("operations are compiled, which the estimate of this stack does not know")
+    told = "model, sequence length, batches and optimizer are the script's: give model, sequence_length and the batches"
+    draft.assumptions.append(told)
+    return draft
+
+
+def _put_replicas(draft: Draft, *, sharded: bool) -> None:
+    layout = draft.layout
+    replicas, shards = draft.get(f"{_READ_AT}dp_replicate_size", 1), draft.get(f"{_READ_AT}dp_shard_size")
+    processes = draft.get("num_processes", -1)
+    model_ranks = layout["tensor"] * layout["context"]
+    if shards:
+        layout["data"] = replicas * shards
+    elif processes > 0 and processes % model_ranks == 0:
+        layout["data"] = processes // model_ranks
+    else:
+        draft.assumptions.append("the number of processes is not in the file: data follows from the cluster's gpus")
+    layout["zero_stage"] = 3 if sharded and (shards is None or shards > 1 or layout["context"] > 1) else 0
+    if layout["zero_stage"] == 3 and shards and replicas > 1:
+        layout["shard_group"] = shards * layout["context"]
+    if layout["zero_stage"] == 3:
+        keeps = draft.get(f"{_FSDP}sharding_strategy", "FULL_SHARD") in ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2")
+        layout["reshard_after_forward"] = draft.get(f"{_FSDP}reshard_after_forward", not keeps)
+    if "HYBRID" in draft.get(f"{_FSDP}sharding_strategy", ""):
+        draft.assumptions.append("groups are the nodes: set shard_group to the GPUs of a node")

@@ -1,0 +1,593 @@
+"""How does Megatron-LM want a question written? As the arguments of pretrain_gpt.py.
+
+Source: NVIDIA/Megatron-LM@d98e8a64 (core 0.20.0) megatron/training/arguments.py and the configurations that its groups
+of options are made of: transformer_config.py, model_parallel_config.py, optimizer_config.py, training_config.py.
+"""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any
+
+from service.calibration.tables import NotExpressible
+from service.estimator.parallelism.pipeline import partition_layers
+from service.estimator.question import Question, filled
+from service.estimator.software.stacks import software_of
+from service.formats.draft import Draft, Form, drafted, number, text, truth, whole, words
+from service.formats.frameworks.megatron_model import (
+    MODEL_FORMS,
+    MODEL_RULES,
+    chunk_layers,
+    even_chunks,
+    layers_of_layout,
+    put_model,
+)
+from service.formats.rules import (
+    COMMON,
+    NOTHING,
+    Job,
+    Rule,
+    Rules,
+    Said,
+    Target,
+    Version,
+    Written,
+    both,
+    chooses,
+    lacking,
+    only_stack,
+    said_of,
+    takes_only,
+    usually,
+    values_of,
+    writes,
+)
+from service.formats.text import Entry, command_text, words_of
+
+_STRATEGIES = {2: "optim_grads", 3: "optim_grads_params"}
+
+_STAGES_FIRST = "tp-cp-ep-pp-dp"
+
+_OFFLOADED = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm")
+
+
+def _virtual(value: Any, question: Question) -> Said:
+    if value == 1 or _is_listed(question):
+        return NOTHING
+    return Said((("--num-virtual-stages-per-pipeline-rank", value),))
+
+
+def _is_listed(question: Question) -> bool:
+    """Whether layers are dealt as no rule of Megatron-LM's own deals them."""
+    layout = question.layout
+    return layout.stage_layers is not None and partition_layers(layout, question.model) != layout.stage_layers
+
+
+def _stages(value: Any, question: Question) -> Said:
+    """E, the layers of each chunk as t, further depths as m, L: the chunks parted by bars."""
+    if not _is_listed(question):
+        return NOTHING
+    chunks = [f"t*{layers}" if layers else "" for layers in value]
+    chunks[0] = f"E,{chunks[0]}".rstrip(",")
+    depths = question.model.num_nextn_predict_layers
+    chunks[-1] = f"{chunks[-1]},{f'm*{depths},' if depths else ''}L".lstrip(",")
+    return Said((("--pipeline-model-parallel-layout", "|".join(chunks)),))
+
+
+def _zero(value: Any, question: Question) -> Said:
+    if value == 0:
+        return NOTHING
+    if value == 1:
+        return Said((("--use-distributed-optimizer", True),))
+    fsdp = (("--use-megatron-fsdp", True), ("--data-parallel-sharding-strategy", _STRATEGIES[value]))
+    return Said((*fsdp, ("--use-distributed-optimizer", True), ("--ckpt-format", "fsdp_dtensor")))
+
+
+def _groups(value: Any, question: Question) -> Said:
+    layout = question.layout
+    replicas = filled(layout.data) * layout.context
+    if layout.zero_stage == 0 or value == replicas:
+        return NOTHING
+    return Said((("--num-distributed-optimizer-instances", replicas // value),))
+
+
+def _reshard(value: Any, question: Question) -> Said:
+    if question.layout.zero_stage != 3 or value:
+        return NOTHING
+    return lacking("Megatron-FSDP frees gathered weights after the forward pass", "leave reshard_after_forward out")
+
+
+def _offload(value: Any, question: Question) -> Said:
+    optimizer = Said((("--optimizer-cpu-offload", True), ("--use-precision-aware-optimizer", True)))
+    modules = ("--offload-modules", _OFFLOADED)
+    waits = (("--fine-grained-offloading-max-inflight-offloads", 1),)
+    in_a_graph = waits if software_of(question.recipe).cuda_graphs else ()
+    activations = Said((("--fine-grained-activation-offloading", True), modules, *in_a_graph))
+    found = {"none": NOTHING, "optimizer": optimizer, "activations": activations}
+    if value == "optimizer-and-activations":
+        return both(optimizer, activations)
+    return found.get(value) or lacking("weights stay on the GPU, sharded or not", "offload the optimizer alone")
+
+
+def _split(option: str) -> Rule:
+    return writes(option, lambda value, q: True if value and not _is_listed(q) else None)
+
+
+def _context_method(value: Any, question: Question) -> Said:
+    names = {"ring": "p2p", "all-gather": "allgather", "ulysses": "a2a"}
+    return NOTHING if question.layout.context == 1 else Said((("--cp-comm-type", names[value]),))
+
+
+def _world(value: Any, question: Question) -> Said:
+    told = f"start it as {question.cluster.gpus} processes: the data degree {value} follows from their number"
+    return Said(assumptions=(told,))
+
+
+def _expert_tensor(value: Any, question: Question) -> int | None:
+    """Where stages come before replicas, experts have to fill one stage of a replica, though there be none."""
+    layout = question.layout
+    if question.model.num_experts:
+        return int(value)
+    is_asked = layout.rank_order == _STAGES_FIRST and layout.pipeline > 1 and layout.context > 1
+    return layout.tensor * layout.context if is_asked else None
+
+
+LAYOUT_RULES: Rules = {
+    "layout.data": _world,
+    "layout.tensor": writes("--tensor-model-parallel-size"),
+    "layout.context": writes("--context-parallel-size"),
+    "layout.pipeline": writes("--pipeline-model-parallel-size"),
+    "layout.virtual_pipeline": _virtual,
+    "layout.expert": writes("--expert-model-parallel-size"),
+    "layout.expert_tensor": writes("--expert-tensor-parallel-size", _expert_tensor),
+    "layout.zero_stage": _zero,
+    "layout.shard_group": _groups,
+    "layout.reshard_after_forward": _reshard,
+    "layout.sequence_parallel": writes("--sequence-parallel", lambda value, _: True if value else None),
+    "layout.context_method": _context_method,
+    "layout.virtual_group": writes(
+        "--microbatch-group-size-per-virtual-pipeline-stage",
+        lambda value, q: None if value == q.layout.pipeline else value,
+    ),
+    "layout.schedule": takes_only(
+        ("1f1b", "interleaved-1f1b"), "Megatron-LM runs 1f1b, interleaved or not, and not {value}", "use one of these"
+    ),
+    "layout.stage_layers": _stages,
+    "layout.embedding_in_split": _split("--account-for-embedding-in-pipeline-split"),
+    "layout.loss_in_split": _split("--account-for-loss-in-pipeline-split"),
+    "layout.rank_order": writes("--use-tp-pp-dp-mapping", lambda value, _: True if value == _STAGES_FIRST else None),
+    "layout.offload": _offload,
+}
+"""How each field of the layout is written."""
+
+
+_WHOLE = (
+    "seq-length", "micro-batch-size", "global-batch-size", "train-samples", "train-iters",
+    "tensor-model-parallel-size", "context-parallel-size", "pipeline-model-parallel-size",
+    "expert-model-parallel-size", "expert-tensor-parallel-size", "num-virtual-stages-per-pipeline-rank",
+    "num-layers-per-virtual-pipeline-stage", "microbatch-group-size-per-virtual-pipeline-stage",
+    "num-distributed-optimizer-instances", "recompute-num-layers", "make-vocab-size-divisible-by",
+    "flash-attention-version",
+)  # fmt: skip
+_TRUTHS = (
+    "bf16", "fp16", "sequence-parallel", "use-distributed-optimizer", "use-megatron-fsdp", "recompute-activations",
+    "accumulate-allreduce-grads-in-fp32", "grad-reduce-in-bf16", "use-precision-aware-optimizer", "fp8-param-gather",
+    "deterministic-mode", "moe-grouped-gemm", "tp-comm-overlap", "overlap-moe-expert-parallel-comm",
+    "no-create-attention-mask-in-dataloader", "no-gradient-accumulation-fusion", "cross-entropy-loss-fusion",
+    "optimizer-cpu-offload", "fine-grained-activation-offloading", "account-for-embedding-in-pipeline-split",
+    "account-for-loss-in-pipeline-split", "use-flash-attn", "use-tp-pp-dp-mapping",
+)  # fmt: skip
+_TEXTS = (
+    "recompute-granularity", "recompute-method", "data-parallel-sharding-strategy", "optimizer", "attention-backend",
+    "transformer-impl", "cross-entropy-fusion-impl", "cuda-graph-impl", "moe-token-dispatcher-type", "cp-comm-type",
+    "exp-avg-dtype", "exp-avg-sq-dtype", "main-params-dtype", "fp8-format", "fp8-recipe", "fp4-format", "fp4-recipe",
+    "pipeline-model-parallel-layout",
+)  # fmt: skip
+
+FORMS: dict[str, Form] = {
+    **dict.fromkeys(_WHOLE, whole),
+    **dict.fromkeys(_TRUTHS, truth),
+    **dict.fromkeys(_TEXTS, text),
+    **dict.fromkeys(("attention-dropout", "hidden-dropout", "moe-expert-capacity-factor"), number),
+    "recompute-modules": words,
+    "offload-modules": words,
+    **MODEL_FORMS,
+}
+"""Options that are read."""
+
+UNREAD = (
+    "adam-", "attention-softmax", "ckpt-", "clip-grad", "data-", "dataloader-", "decoupled-", "dist-ckpt",
+    "distributed-", "eval-", "exit-", "fine-grained-offloading-max", "init-method-std", "load", "log-", "lr",
+    "manual-gc", "merge-file", "min-lr", "mock-data", "no-check-for-nan", "no-load", "no-save", "norm-epsilon",
+    "num-workers", "overlap-grad-reduce", "overlap-param-gather", "profile", "rotary-", "save", "seed", "split",
+    "start-weight-decay", "tensorboard-", "timing-", "tokenizer-", "train-data-path", "use-mcore-models",
+    "vocab-file", "wandb-", "weight-decay",
+)  # fmt: skip
+"""How options begin that are about data, files, logs and learning rates."""
+
+_DTYPES = {name: name for name in ("fp32", "bf16", "fp16", "fp8")}
+_FP8 = {
+    "delayed": "fp8-tensorwise",
+    "tensorwise": "fp8-tensorwise",
+    "blockwise": "fp8-blockwise",
+    "mxfp8": "mxfp8",
+}
+
+
+def read_megatron(entries: Sequence[Entry]) -> Draft:
+    """What the arguments of Megatron-LM say.
+
+    Args:
+        entries: the options
+
+    Returns:
+        recipe, layout and model
+
+    Raises:
+        Refused: an option's value is none that is understood
+    """
+    draft = drafted(entries, FORMS, UNREAD)
+    sparse = put_model(draft)
+    _put_layout(draft, sparse=sparse)
+    _put_stages(draft)
+    _put_batch(draft)
+    _put_numbers(draft)
+    _put_recompute(draft)
+    _put_software(draft, sparse=sparse)
+    draft.assumptions.append("the number of processes is not in the arguments: data follows from the cluster's gpus")
+    return draft
+
+
+def _put_layout(draft: Draft, *, sparse: bool) -> None:
+    layout = draft.layout
+    layout["tensor"] = draft.get("tensor-model-parallel-size", 1)
+    layout["context"] = draft.get("context-parallel-size", 1)
+    layout["pipeline"] = draft.get("pipeline-model-parallel-size", 1)
+    layout["expert"] = draft.get("expert-model-parallel-size", 1)
+    if sparse:
+        layout["expert_tensor"] = draft.get("expert-tensor-parallel-size", layout["tensor"])
+    strategies = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+    stage = draft.chosen("data-parallel-sharding-strategy", strategies, "optim_grads_params")
+    sharded = int(draft.get("use-distributed-optimizer", False))
+    layout["zero_stage"] = stage if draft.get("use-megatron-fsdp") else sharded
+    layout["rank_order"] = "tp-cp-ep-pp-dp" if draft.get("use-tp-pp-dp-mapping") else "tp-cp-ep-dp-pp"
+    layout["sequence_parallel"] = bool(draft.get("sequence-parallel")) and layout["tensor"] > 1
+    if layout["context"] > 1:
+        methods = {"p2p": "ring", "a2a": "ulysses", "allgather": "all-gather", "all_gather": "all-gather"}
+        layout["context_method"] = draft.chosen("cp-comm-type", methods, "p2p")
+    optimizer, activations = draft.get("optimizer-cpu-offload"), draft.get("fine-grained-activation-offloading")
+    both = "optimizer-and-activations" if optimizer and activations else "activations"
+    layout["offload"] = both if activations else "optimizer" if optimizer else "none"
+    if draft.get("num-distributed-optimizer-instances", 1) > 1:
+        told = "num-distributed-optimizer-instances divides the replicas: set shard_group to replicas over it"
+        draft.assumptions.append(told)
+
+
+def _put_stages(draft: Draft) -> None:
+    layout, stages = draft.layout, draft.layout["pipeline"]
+    layout["embedding_in_split"] = bool(draft.get("account-for-embedding-in-pipeline-split"))
+    layout["loss_in_split"] = bool(draft.get("account-for-loss-in-pipeline-split"))
+    layout["virtual_pipeline"] = draft.get("num-virtual-stages-per-pipeline-rank", 1)
+    each, layers = draft.get("num-layers-per-virtual-pipeline-stage"), draft.get("num-layers")
+    if each and layers:
+        layout["virtual_pipeline"] = max(1, layers // (stages * each))
+    written = "pipeline-model-parallel-layout"
+    if draft.get(written):
+        try:
+            parts = layers_of_layout(draft.get(written))
+            layout.update(stage_layers=list(parts), virtual_pipeline=even_chunks(parts, max(1, stages)))
+        except NotExpressible:
+            fix = "write E, t, m, L and bars, as many parts as stages times chunks"
+            raise draft.wrong(written, "not_a_layout", "is no layout of the stages", fix) from None
+    group = draft.get("microbatch-group-size-per-virtual-pipeline-stage")
+    if group and layout["virtual_pipeline"] > 1:
+        layout["virtual_group"] = group
+
+
+def _put_batch(draft: Draft) -> None:
+    recipe = draft.recipe
+    for name, option in (("sequence_length", "seq-length"), ("global_batch", "global-batch-size")):
+        if option in draft.settings:
+            recipe[name] = draft.get(option)
+    recipe["micro_batch"] = draft.get("micro-batch-size", 1)
+    length, batch = recipe.get("sequence_length"), recipe.get("global_batch")
+    if length and "train-samples" in draft.settings:
+        recipe["training_tokens"] = float(draft.get("train-samples") * length)
+    elif length and batch and "train-iters" in draft.settings:
+        recipe["training_tokens"] = float(draft.get("train-iters") * batch * length)
+    recipe["dropout_fraction"] = max(draft.get("attention-dropout", 0.1), draft.get("hidden-dropout", 0.1))
+    recipe["vocabulary_multiple"] = draft.get("make-vocab-size-divisible-by", 128)
+    if "moe-expert-capacity-factor" in draft.settings:
+        recipe["expert_capacity_factor"] = draft.get("moe-expert-capacity-factor")
+
+
+def _put_numbers(draft: Draft) -> None:
+    recipe = draft.recipe
+    half = "fp16-mixed" if draft.get("fp16") else "bf16-mixed" if draft.get("bf16") else "fp32"
+    if "fp8-format" in draft.settings:
+        half = draft.chosen("fp8-recipe", _FP8, "delayed")
+    if "fp4-format" in draft.settings:
+        half = draft.chosen("fp4-recipe", {"nvfp4": "nvfp4"}, "nvfp4")
+    recipe["precision"] = half
+    in_fp16 = half == "fp16-mixed" and not draft.get("accumulate-allreduce-grads-in-fp32")
+    recipe["gradient_dtype"] = "bf16" if draft.get("grad-reduce-in-bf16") else "fp16" if in_fp16 else "fp32"
+    recipe["fp8_weights"] = bool(draft.get("fp8-param-gather"))
+    optimizers = {"adam": "adamw", "sgd": "sgd-momentum", "muon": "muon", "dist_muon": "muon", "lion": "lion"}
+    recipe["optimizer"] = draft.chosen("optimizer", optimizers, "adam")
+    if draft.get("use-precision-aware-optimizer"):
+        for name, option in (("moment_dtype", "exp-avg-dtype"), ("master_dtype", "main-params-dtype")):
+            if option in draft.settings:
+                recipe[name] = draft.chosen(option, _DTYPES, "fp32")
+
+
+def _put_recompute(draft: Draft) -> None:
+    granularity = draft.get("recompute-granularity", "selective" if draft.get("recompute-activations") else "none")
+    found: dict[str, Any] = {"granularity": granularity}
+    if granularity == "full":
+        found["method"] = draft.get("recompute-method", "uniform")
+        found["layers"] = draft.get("recompute-num-layers", 1)
+    elif granularity == "selective":
+        found["modules"] = list(draft.get("recompute-modules", ("core_attn",)))
+    draft.recipe["recompute"] = found if granularity != "none" else "none"
+
+
+def _put_software(draft: Draft, *, sparse: bool) -> None:
+    implementations = {"transformer_engine": "transformer-engine", "local": "local"}
+    implementation = draft.chosen("transformer-impl", implementations, "transformer_engine")
+    losses = {"native": "fused", "te": "transformer-engine"}
+    fused = draft.chosen("cross-entropy-fusion-impl", losses, "native")
+    stack = {
+        "name": "megatron-core",
+        "implementation": implementation,
+        "cross_entropy": fused if draft.get("cross-entropy-loss-fusion") else "vocab-parallel",
+        "gradient_fusion": not draft.get("no-gradient-accumulation-fusion"),
+        "deterministic": bool(draft.get("deterministic-mode")),
+        "tensor_overlap": bool(draft.get("tp-comm-overlap")),
+        "cuda_graphs": draft.get("cuda-graph-impl", "none") == "full_iteration",
+        "expert_overlap": bool(draft.get("overlap-moe-expert-parallel-comm")),
+        "attention_mask": not draft.get("no-create-attention-mask-in-dataloader"),
+        "grouped_experts": bool(draft.get("moe-grouped-gemm")),
+    }
+    if sparse:
+        kinds = {"alltoall": "alltoall", "allgather": "allgather", "flex": "flex"}
+        stack["dispatcher"] = draft.chosen("moe-token-dispatcher-type", kinds, "allgather")
+    draft.recipe["stack"] = stack
+    version = draft.get("flash-attention-version")
+    flash = f"flash-{version}" if version in (2, 3, 4) else "flash"
+    kernels = {"auto": "flash", "flash": flash, "fused": "cudnn", "unfused": "eager", "local": "eager"}
+    own = implementation == "local" and not draft.get("use-flash-attn")
+    draft.recipe["attention"] = draft.chosen("attention-backend", kernels, "local" if own else "auto")
+
+
+_OWN = "choose a value that Megatron-LM has, or extend its training script"
+
+_PRECISIONS: dict[str, dict[str, Any]] = {
+    "fp32": {},
+    "bf16-mixed": {"--bf16": True},
+    "fp16-mixed": {"--fp16": True},
+    "fp8-tensorwise": {"--bf16": True, "--fp8-format": "hybrid", "--fp8-recipe": "tensorwise"},
+    "fp8-blockwise": {"--bf16": True, "--fp8-format": "e4m3", "--fp8-recipe": "blockwise"},
+    "mxfp8": {"--bf16": True, "--fp8-format": "e4m3", "--fp8-recipe": "mxfp8"},
+    "nvfp4": {"--bf16": True, "--fp4-format": "e2m1", "--fp4-recipe": "nvfp4"},
+}
+
+_ATTENTION: dict[str, dict[str, Any]] = {
+    "flash": {},
+    "eager": {"--attention-backend": "unfused"},
+    "cudnn": {"--attention-backend": "fused"},
+    **{
+        f"flash-{version}": {"--attention-backend": "flash", "--flash-attention-version": version}
+        for version in (2, 3, 4)
+    },
+}
+
+_LOSSES: dict[str, dict[str, Any]] = {"vocab-parallel": {}, "fused": {"--cross-entropy-loss-fusion": True}}
+
+
+def _samples(value: Any, question: Question) -> Said:
+    if value is None:
+        told = "the question names no training_tokens, so add --train-iters or --train-samples"
+        return Said(assumptions=(told,))
+    return Said((("--train-samples", ceil(value / question.recipe.sequence_length)),))
+
+
+def _gradients(value: Any, question: Question) -> Said:
+    if value == "bf16":
+        return Said((("--grad-reduce-in-bf16", True),))
+    if value == "fp16":
+        told = "gradients are in fp16 as --fp16 does without --accumulate-allreduce-grads-in-fp32"
+        return Said(assumptions=(told,))
+    return Said((("--accumulate-allreduce-grads-in-fp32", True),))
+
+
+def _recompute(value: Any, question: Question) -> Said:
+    if value.granularity == "none":
+        return NOTHING
+    if value.granularity == "selective":
+        if "op" in value.modules:
+            return lacking("recompute by operation is another stack's", "name modules, such as core_attn")
+        modules = (("--recompute-modules", value.modules),) if value.modules else ()
+        return Said((("--recompute-granularity", "selective"), *modules))
+    layers = value.layers or (1 if value.method == "uniform" else max(chunk_layers(question)))
+    settings = (
+        ("--recompute-granularity", "full"),
+        ("--recompute-method", value.method),
+        ("--recompute-num-layers", layers),
+    )
+    return Said(settings)
+
+
+def _implementation(value: Any, question: Question) -> Said:
+    if value == "transformer-engine":
+        return Said((("--transformer-impl", "transformer_engine"),))
+    if value == "local":
+        return Said((("--transformer-impl", "local"),))
+    return lacking("Megatron-LM runs Transformer Engine's layers or its own", _OWN)
+
+
+def _dispatcher(value: Any, question: Question) -> Any:
+    return (value or "alltoall") if question.model.num_experts else None
+
+
+def _moments(value: Any, question: Question) -> Said:
+    if value is None:
+        return NOTHING
+    formats = (("--exp-avg-dtype", value), ("--exp-avg-sq-dtype", value))
+    return Said((("--use-precision-aware-optimizer", True), *formats))
+
+
+def _master(value: Any, question: Question) -> Said:
+    if value is None:
+        return NOTHING
+    if value == "bf16":
+        return lacking("the master copy is in fp32 or fp16", "leave master_dtype out")
+    return Said((("--use-precision-aware-optimizer", True), ("--main-params-dtype", value)))
+
+
+def _dropout(value: Any, question: Question) -> Said:
+    return Said((("--attention-dropout", value), ("--hidden-dropout", value)))
+
+
+def _tensor_overlap(value: Any, question: Question) -> Any:
+    return True if value and question.layout.tensor > 1 and question.layout.sequence_parallel else None
+
+
+def _expert_overlap(value: Any, question: Question) -> Said:
+    if not value:
+        return NOTHING
+    if question.layout.pipeline > 1 and question.layout.virtual_pipeline == 1:
+        return lacking(
+            "Megatron-LM runs one micro-batch beside another in a pipeline only where stages have several chunks",
+            "set virtual_pipeline above 1, or leave expert_overlap out",
+        )
+    return Said((("--overlap-moe-expert-parallel-comm", True),))
+
+
+def _kernel(value: Any, question: Question) -> Said:
+    if software_of(question.recipe).implementation == "local" and value.startswith("flash"):
+        return Said((("--use-flash-attn", True),))
+    return chooses(_ATTENTION, "Megatron-LM cannot be told to run the kernel {value}", _OWN)(value, question)
+
+
+def _loss(value: Any, question: Question) -> Said:
+    if value == "transformer-engine":
+        return lacking(
+            "Megatron-LM turned Transformer Engine's cross entropy off in Megatron-Core 0.19",
+            "use vocab-parallel or fused, or leave cross_entropy out",
+        )
+    return chooses(_LOSSES, "Megatron-LM has no loss of the kind {value}", _OWN)(value, question)
+
+
+def environment_of(question: Question) -> dict[str, str]:
+    """Variables that Megatron-LM wants in its environment.
+
+    Args:
+        question: the question, every default filled
+
+    Returns:
+        values by name
+
+    Source:
+        NVIDIA/Megatron-LM@d98e8a64 megatron/training/arguments.py validate_args
+    """
+    found = {} if filled(question.layout.zero_stage) >= 2 else {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    if question.layout.offload in ("activations", "optimizer-and-activations"):
+        found["NVTE_CPU_OFFLOAD_V1"] = "1"
+    return found
+
+
+def told_of_environment(question: Question) -> list[str]:
+    """What whoever starts Megatron-LM has to know of its environment.
+
+    Args:
+        question: the question, every default filled
+
+    Returns:
+        a sentence, or none where nothing is wanted
+    """
+    variables = " ".join(f"{name}={value}" for name, value in environment_of(question).items())
+    return [f"it runs with {variables} in its environment"] if variables else []
+
+
+def _is_on(value: Any, question: Question) -> Any:
+    return True if value else None
+
+
+SOFTWARE_RULES: Rules = {
+    "recipe.stack.name": only_stack("Megatron-LM", "megatron-core"),
+    "recipe.stack.implementation": _implementation,
+    "recipe.stack.cross_entropy": _loss,
+    "recipe.stack.gradient_fusion": writes(
+        "--no-gradient-accumulation-fusion", lambda value, _: None if value else True
+    ),
+    "recipe.stack.fused_update": usually("fused_update", "the optimizer's kernel cannot be chosen", _OWN),
+    "recipe.stack.deterministic": writes("--deterministic-mode", _is_on),
+    "recipe.stack.grouped_experts": writes(
+        "--moe-grouped-gemm", lambda value, q: True if value and q.model.num_experts else None
+    ),
+    "recipe.stack.tensor_overlap": writes("--tp-comm-overlap", _tensor_overlap),
+    "recipe.stack.cuda_graphs": chooses(
+        {False: {}, True: {"--cuda-graph-impl": "full_iteration", "--no-check-for-nan-in-loss-and-grad": True}}, "", ""
+    ),
+    "recipe.stack.expert_overlap": _expert_overlap,
+    "recipe.stack.dispatcher": writes("--moe-token-dispatcher-type", _dispatcher),
+    "recipe.stack.attention_mask": writes(
+        "--no-create-attention-mask-in-dataloader", lambda value, _: None if value else True
+    ),
+}
+"""How each choice of the software is written."""
+
+RECIPE_RULES: Rules = {
+    "recipe.sequence_length": writes("--seq-length"),
+    "recipe.micro_batch": writes("--micro-batch-size"),
+    "recipe.global_batch": writes("--global-batch-size"),
+    "recipe.training_tokens": _samples,
+    "recipe.precision": chooses(_PRECISIONS, "Megatron-LM does not train in {value}", _OWN),
+    "recipe.gradient_dtype": _gradients,
+    "recipe.optimizer": chooses(
+        {
+            "adamw": {"--optimizer": "adam"},
+            "sgd-momentum": {"--optimizer": "sgd"},
+            "muon": {"--optimizer": "muon"},
+            "lion": {"--optimizer": "lion"},
+        },
+        "Megatron-LM has no optimizer {value}",
+        _OWN,
+    ),
+    "recipe.recompute": _recompute,
+    "recipe.attention": _kernel,
+    "recipe.dropout_fraction": _dropout,
+    "recipe.moment_dtype": _moments,
+    "recipe.master_dtype": _master,
+    "recipe.fp8_weights": writes("--fp8-param-gather", _is_on),
+    "recipe.expert_capacity_factor": writes("--moe-expert-capacity-factor"),
+    "recipe.vocabulary_multiple": writes("--make-vocab-size-divisible-by"),
+}
+"""How each other field of the recipe is written."""
+
+
+RULES: Rules = {**MODEL_RULES, **COMMON, **RECIPE_RULES, **SOFTWARE_RULES, **LAYOUT_RULES}
+
+
+def _write(job: Job) -> Written:
+    said, unsaid = said_of(RULES, values_of(job.question), job.question)
+    content = command_text(words_of(said.settings)) + "\n"
+    told = "paths of data, tokenizer and checkpoints, and the learning rate, are yours to add"
+    told_too = told_of_environment(job.question)
+    return Written(content=content, not_expressible=unsaid, assumptions=(*said.assumptions, told, *told_too))
+
+
+MEGATRON_LM = Target(
+    name="megatron-lm",
+    tool="Megatron-LM",
+    kind="training",
+    versions={
+        "core-0.20": Version(
+            covers="main at d98e8a64, Megatron-Core 0.20.0: arguments of pretrain_gpt.py",
+            file_name="megatron.args",
+            rules=RULES,
+        )
+    },
+    write=_write,
+    source="NVIDIA/Megatron-LM@d98e8a64 megatron/training/arguments.py",
+)
+"""Arguments of pretrain_gpt.py."""

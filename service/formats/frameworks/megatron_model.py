@@ -1,0 +1,474 @@
+"""Which options of Megatron-LM spell a model? One rule for each field of Model.
+
+Source: NVIDIA/Megatron-LM@d98e8a64 (core 0.20.0) megatron/training/arguments.py,
+megatron/core/transformer/transformer_config.py, megatron/training/config/training_config.py.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import fields
+from itertools import groupby
+from typing import Any
+
+from service.calibration.tables import NotExpressible
+from service.estimator.question import Model, Question, filled
+from service.formats.draft import Draft, Form, number, text, truth, whole
+from service.formats.rules import NOTHING, Rule, Rules, Said, Silent, chooses, lacking, takes_only, writes
+
+_OWN_LAYER = "write the layer in a spec of your own and name it by --spec"
+
+
+def lists_layers(kinds: list[int]) -> str:
+    """A list of 0 and 1, one a layer, as --moe-layer-freq takes it.
+
+    Args:
+        kinds: 1 for a layer with experts
+
+    Returns:
+        the expression
+
+    >>> lists_layers([0, 1, 1])
+    '([0]*1+[1]*2)'
+    """
+    return f"({'+'.join(f'[{kind}]*{len(list(run))}' for kind, run in groupby(kinds))})"
+
+
+def _switch(option: str) -> Rule:
+    """An option that is given where the field is true."""
+    return writes(option, lambda value, _: True if value else None)
+
+
+def _unwritten(name: str) -> Rule:
+    """A field that no option says: only what a model has where it says nothing of it can be had."""
+    default = next(field.default for field in fields(Model) if field.name == name)
+    return takes_only((default,), "Megatron-LM has no option for this part of the model", _OWN_LAYER)
+
+
+def _of_attention(option: str) -> Rule:
+    """An option of latent attention."""
+    return writes(option, lambda value, q: value if q.model.kv_lora_rank is not None else None)
+
+
+def _groups(value: Any, question: Question) -> Said:
+    if value is None or question.model.kv_lora_rank is not None or value == question.model.num_attention_heads:
+        return NOTHING
+    return Said((("--group-query-attention", True), ("--num-query-groups", value)))
+
+
+def _head_width(value: Any, question: Question) -> Said:
+    model = question.model
+    usual = model.num_attention_heads and model.num_attention_heads * (value or 0) == model.hidden_size
+    return NOTHING if value is None or usual or model.kv_lora_rank is not None else Said((("--kv-channels", value),))
+
+
+def _feed_forward(value: Any, question: Question) -> int:
+    return int(value or question.model.expert_width)
+
+
+def _biases(value: Any, question: Question) -> Said:
+    """Biases of the MLP and of the attention's output come together; those of queries, keys and values may be alone."""
+    model = question.model
+    attends = model.num_attention_heads > 0
+    if attends and model.out_bias != value:
+        why = "biases of the MLP and of the attention's output are one option, and the model has one of them"
+        return lacking(why, _OWN_LAYER)
+    if not value:
+        alone: tuple[tuple[str, Any], ...] = (("--add-qkv-bias", True),) if model.attention_bias else ()
+        return Said((("--disable-bias-linear", True), *alone))
+    if attends and not model.attention_bias:
+        return lacking("biases of all products are one option, and the model has none on queries", _OWN_LAYER)
+    return NOTHING
+
+
+def _positions(value: Any, question: Question) -> Said:
+    longest = max(question.recipe.sequence_length, question.model.max_position_embeddings or 0)
+    if value:
+        return Said((("--position-embedding-type", "learned_absolute"), ("--max-position-embeddings", value)))
+    told = "the model's positions are taken to be rotary; say --position-embedding-type none where it has none"
+    settings = (("--position-embedding-type", "rope"), ("--max-position-embeddings", longest))
+    return Said(settings, assumptions=(told,))
+
+
+def _layer_types(value: Any, question: Question) -> Said:
+    """Windows that come again, gated delta nets between full attention, or nothing but full attention."""
+    model = question.model
+    kinds = value or (("sliding_attention",) if model.sliding_window else ("full_attention",))
+    alike = {*kinds}
+    every = len(kinds)
+    ends_full = kinds[-1] == "full_attention" and len({*kinds[:-1]}) == 1
+    if alike == {"full_attention"}:
+        return NOTHING
+    if alike == {"sliding_attention"}:
+        return Said((("--window-size", f"{(model.sliding_window or 1) - 1},0"),))
+    if alike == {"sliding_attention", "full_attention"} and ends_full:
+        window = ("--window-size", f"{(model.sliding_window or 1) - 1},0")
+        return Said((window, ("--window-attn-skip-freq", every)))
+    if alike == {"gated_delta_net", "full_attention"} and ends_full:
+        return Said((("--experimental-attention-variant", "gated_delta_net"), ("--linear-attention-freq", every)))
+    return lacking("options give such layers no place; they are written as a pattern or as a spec", _OWN_LAYER)
+
+
+def _of_delta_net(option: str) -> Rule:
+    def rule(value: Any, question: Question) -> Said:
+        if value is None or "gated_delta_net" in question.model.layer_types:
+            return NOTHING if value is None else Said(((option, value),))
+        return lacking("options give such layers no place; they are written as a pattern or as a spec", _OWN_LAYER)
+
+    return rule
+
+
+def _experts(option: str) -> Rule:
+    return writes(option, lambda value, q: value if value and q.model.num_experts else None)
+
+
+def sparse_layers(model: Model) -> list[int]:
+    """Which layers have experts.
+
+    Args:
+        model: the model
+
+    Returns:
+        1 or 0 for each layer
+    """
+    types = model.mlp_layer_types or ("sparse",)
+    named = [types[layer % len(types)] for layer in range(model.num_hidden_layers)]
+    return [int(kind == "sparse" and layer >= model.first_k_dense_replace) for layer, kind in enumerate(named)]
+
+
+def _sparse(value: Any, question: Question) -> Said:
+    model = question.model
+    if not model.num_experts:
+        odd = [kind for kind in model.mlp_layer_types if kind != "dense"]
+        return lacking("layers without an MLP are written as a pattern", _OWN_LAYER) if odd else NOTHING
+    if {*model.mlp_layer_types} - {"dense", "sparse"}:
+        return lacking("a layer has experts or a dense MLP, not both and not neither", _OWN_LAYER)
+    kinds = sparse_layers(model)
+    return NOTHING if all(kinds) else Said((("--moe-layer-freq", lists_layers(kinds)),))
+
+
+def _tied(value: Any, question: Question) -> Said:
+    return NOTHING if value else Said((("--untie-embeddings-and-output-weights", True),))
+
+
+_UNWRITTEN = (
+    "lm_head_bias", "norms_per_layer", "final_norm", "embedding_norm", "parallel_attention", "attention_chunk_size",
+    "word_embed_proj_dim", "router_bias", "zero_expert_num", "activation_parameters", "conv_bias", "mixer_bias",
+    "mixer_norm", "mamba_d_ssm", "mamba_d_state", "mamba_dt_rank", "mamba_n_heads", "mamba_n_groups", "lru_width",
+    "num_mem_blocks", "adapter_rank", "shared_attention_adapter",
+)  # fmt: skip
+"""Fields without an option, or with one that goes with a pattern of layers."""
+
+MODEL_RULES: Rules = {
+    "model.num_hidden_layers": writes("--num-layers"),
+    "model.hidden_size": writes("--hidden-size"),
+    "model.intermediate_size": writes("--ffn-hidden-size", _feed_forward),
+    "model.num_attention_heads": writes("--num-attention-heads", lambda value, _: max(1, value)),
+    "model.num_key_value_heads": _groups,
+    "model.head_dim": _head_width,
+    "model.vocab_size": writes("--vocab-size"),
+    "model.gated_mlp": _switch("--swiglu"),
+    "model.tie_word_embeddings": _tied,
+    "model.attention_bias": Silent("said with mlp_bias: biases are one option"),
+    "model.attention_out_bias": Silent("said with mlp_bias: biases are one option"),
+    "model.mlp_bias": _biases,
+    "model.normalization": chooses(
+        {"rmsnorm": {"--normalization": "RMSNorm"}, "layernorm": {"--normalization": "LayerNorm"}},
+        "Megatron-LM has no norm of the kind {value}",
+        _OWN_LAYER,
+    ),
+    "model.position_embedding_rows": _positions,
+    "model.max_position_embeddings": Silent("said with the positions"),
+    "model.qk_norm": chooses(
+        {
+            "none": {},
+            "per_head_dim": {"--qk-layernorm": True},
+            "per_head_dim_biased": {"--qk-layernorm": True},
+            "l2": {"--qk-l2-norm": True},
+        },
+        "Megatron-LM has no norm of the kind {value} on queries and keys",
+        _OWN_LAYER,
+    ),
+    "model.attention_gate": chooses(
+        {"none": {}, "elementwise": {"--attention-output-gate": True}},
+        "Megatron-LM has no gate of the kind {value} on attention",
+        _OWN_LAYER,
+    ),
+    "model.attention_sinks": chooses({False: {}, True: {"--softmax-type": "learnable"}}, "", ""),
+    "model.layer_types": _layer_types,
+    "model.sliding_window": Silent("said with the layers' types"),
+    "model.conv_kernel": _of_delta_net("--linear-conv-kernel-dim"),
+    **{f"model.{name}": _unwritten(name) for name in _UNWRITTEN},
+    "model.linear_num_key_heads": _of_delta_net("--linear-num-key-heads"),
+    "model.linear_num_value_heads": _of_delta_net("--linear-num-value-heads"),
+    "model.linear_key_head_dim": _of_delta_net("--linear-key-head-dim"),
+    "model.linear_value_head_dim": _of_delta_net("--linear-value-head-dim"),
+    "model.kv_lora_rank": lambda value, _: (
+        NOTHING if value is None else Said((("--multi-latent-attention", True), ("--kv-lora-rank", value)))
+    ),
+    "model.q_lora_rank": _of_attention("--q-lora-rank"),
+    "model.qk_nope_head_dim": _of_attention("--qk-head-dim"),
+    "model.qk_rope_head_dim": _of_attention("--qk-pos-emb-head-dim"),
+    "model.v_head_dim": _of_attention("--v-head-dim"),
+    "model.num_experts": _experts("--num-experts"),
+    "model.num_experts_per_tok": _experts("--moe-router-topk"),
+    "model.moe_intermediate_size": _experts("--moe-ffn-hidden-size"),
+    "model.shared_expert_intermediate_size": _experts("--moe-shared-expert-intermediate-size"),
+    "model.shared_expert_gate": _switch("--moe-shared-expert-gate"),
+    "model.first_k_dense_replace": Silent("said with the layers' MLPs"),
+    "model.mlp_layer_types": _sparse,
+    "model.moe_latent_size": writes("--moe-latent-size"),
+    "model.num_nextn_predict_layers": writes("--mtp-num-layers", lambda value, _: value or None),
+}
+"""How each field of the model is written."""
+
+
+def chunk_layers(question: Question) -> tuple[int, ...]:
+    """Layers of each chunk, in the order of the model.
+
+    Args:
+        question: the question, every default filled
+
+    Returns:
+        as the layout says, or all alike
+    """
+    layout = question.layout
+    chunks = layout.pipeline * layout.virtual_pipeline
+    return layout.stage_layers or (filled(question.model.num_hidden_layers) // chunks,) * chunks
+
+
+_SIZES = {
+    "num-layers": "num_hidden_layers",
+    "hidden-size": "hidden_size",
+    "num-attention-heads": "num_attention_heads",
+    "vocab-size": "vocab_size",
+}
+"""Options without which there is no model, each with its field."""
+
+_OPTIONAL = {
+    "kv-channels": "head_dim",
+    "kv-lora-rank": "kv_lora_rank",
+    "q-lora-rank": "q_lora_rank",
+    "qk-head-dim": "qk_nope_head_dim",
+    "qk-pos-emb-head-dim": "qk_rope_head_dim",
+    "v-head-dim": "v_head_dim",
+    "num-experts": "num_experts",
+    "moe-ffn-hidden-size": "moe_intermediate_size",
+    "moe-shared-expert-intermediate-size": "shared_expert_intermediate_size",
+    "moe-latent-size": "moe_latent_size",
+    "mtp-num-layers": "num_nextn_predict_layers",
+    "linear-conv-kernel-dim": "conv_kernel",
+    "linear-num-key-heads": "linear_num_key_heads",
+    "linear-num-value-heads": "linear_num_value_heads",
+    "linear-key-head-dim": "linear_key_head_dim",
+    "linear-value-head-dim": "linear_value_head_dim",
+}
+"""Whole numbers with a field of their own."""
+
+_SWITCHES = ("group-query-attention", "swiglu", "untie-embeddings-and-output-weights", "disable-bias-linear")
+_MORE_SWITCHES = ("add-qkv-bias", "qk-layernorm", "qk-l2-norm", "attention-output-gate", "multi-latent-attention")
+
+MODEL_FORMS: dict[str, Form] = {
+    **dict.fromkeys((*_SIZES, *_OPTIONAL), whole),
+    **dict.fromkeys(("ffn-hidden-size", "num-query-groups", "max-position-embeddings", "moe-router-topk"), whole),
+    **dict.fromkeys(("linear-attention-freq", "window-attn-skip-freq"), whole),
+    **dict.fromkeys((*_SWITCHES, *_MORE_SWITCHES, "moe-shared-expert-gate"), truth),
+    **dict.fromkeys(("use-rotary-position-embeddings",), truth),
+    **dict.fromkeys(("normalization", "position-embedding-type", "softmax-type", "window-size"), text),
+    **dict.fromkeys(("moe-layer-freq", "experimental-attention-variant"), text),
+    "norm-epsilon": number,
+}
+"""Options of the model that are read."""
+
+_FREQUENCY = re.compile(r"\(?(?:\[[01]\]\*\d{1,4}\+?){1,64}\)?")
+_RUN = re.compile(r"\[([01])\]\*(\d{1,4})")
+
+MOST_LAYERS = 2048
+"""Layers of a model."""
+
+
+def put_model(draft: Draft) -> bool:
+    """Put the model into the draft, where the arguments say it.
+
+    Args:
+        draft: the options
+
+    Returns:
+        whether it has experts
+
+    Raises:
+        Refused: an option's value is none that is understood
+    """
+    sparse = bool(draft.get("num-experts"))
+    missing = [option for option in _SIZES if option not in draft.settings]
+    if missing:
+        draft.assumptions.append(f"no model: the arguments do not say {', '.join(missing)}")
+        return sparse
+    model: dict[str, Any] = {field: draft.get(option) for option, field in _SIZES.items()}
+    model |= {field: draft.get(option) for option, field in _OPTIONAL.items() if draft.get(option)}
+    model["intermediate_size"] = draft.get("ffn-hidden-size", 4 * model["hidden_size"])
+    if draft.get("group-query-attention"):
+        model["num_key_value_heads"] = draft.get("num-query-groups", 1)
+    model["gated_mlp"] = bool(draft.get("swiglu"))
+    model["tie_word_embeddings"] = not draft.get("untie-embeddings-and-output-weights")
+    biased = not draft.get("disable-bias-linear")
+    model |= {"attention_bias": biased or bool(draft.get("add-qkv-bias"))}
+    model |= {"attention_out_bias": biased, "mlp_bias": biased}
+    model["normalization"] = draft.chosen(
+        "normalization", {"LayerNorm": "layernorm", "RMSNorm": "rmsnorm"}, "LayerNorm"
+    )
+    _put_attention(draft, model)
+    if sparse:
+        model["num_experts_per_tok"] = draft.get("moe-router-topk", 2)
+        model["shared_expert_gate"] = bool(draft.get("moe-shared-expert-gate"))
+        model["mlp_layer_types"] = _mlps(draft)
+    draft.model = model
+    return sparse
+
+
+def _put_attention(draft: Draft, model: dict[str, Any]) -> None:
+    kind = draft.get("position-embedding-type", "learned_absolute")
+    rows = draft.get("max-position-embeddings", draft.get("seq-length", 0))
+    learned = kind == "learned_absolute" and not draft.get("use-rotary-position-embeddings")
+    model["position_embedding_rows"] = rows if learned else 0
+    if not learned and rows:
+        model["max_position_embeddings"] = rows
+    if draft.get("qk-layernorm") and not draft.get("multi-latent-attention"):
+        model["qk_norm"] = "per_head_dim" if model["normalization"] == "rmsnorm" else "per_head_dim_biased"
+    if draft.get("qk-l2-norm"):
+        model["qk_norm"] = "l2"
+    model["attention_gate"] = "elementwise" if draft.get("attention-output-gate") else "none"
+    sinks = {"vanilla": False, "off-by-one": False, "learnable": True}
+    model["attention_sinks"] = draft.chosen("softmax-type", sinks, "vanilla")
+    every = draft.get("window-attn-skip-freq", 1)
+    if "window-size" in draft.settings:
+        model["sliding_window"] = _window(draft)
+        skipped = ["full_attention"] * (every > 1)
+        model["layer_types"] = ["sliding_attention"] * max(1, min(every, MOST_LAYERS) - 1) + skipped
+    if draft.get("experimental-attention-variant") == "gated_delta_net":
+        nets = min(draft.get("linear-attention-freq", 1), MOST_LAYERS) - 1
+        model["layer_types"] = ["gated_delta_net"] * nets + ["full_attention"]
+    elif "experimental-attention-variant" in draft.settings:
+        raise draft.wrong("experimental-attention-variant", "not_a_choice", "is not understood", "use gated_delta_net")
+
+
+def _window(draft: Draft) -> int:
+    first = draft.get("window-size").strip("()").split(",")[0].strip()
+    if not (first.isascii() and first.isdecimal() and len(first) < 10):
+        raise draft.wrong("window-size", "not_a_window", "is no window", "give two numbers, such as 4095,0")
+    return int(first) + 1
+
+
+def _mlps(draft: Draft) -> list[str]:
+    written = draft.get("moe-layer-freq", "1").replace(" ", "")
+    if written.isascii() and written.isdecimal() and 0 < int(written[:6]) <= MOST_LAYERS:
+        return ["sparse"] + ["dense"] * (int(written[:6]) - 1)
+    runs = _RUN.findall(written) if _FREQUENCY.fullmatch(written) else []
+    kinds = ["sparse" if kind == "1" else "dense" for kind, count in runs for _ in range(int(count))]
+    if not 0 < len(kinds) <= MOST_LAYERS:
+        fix = "give a number, or a list such as ([0]*3+[1]*29)"
+        raise draft.wrong("moe-layer-freq", "not_a_pattern", "is no pattern of layers", fix)
+    return kinds
+
+
+LONGEST_LAYOUT = 4096
+"""Characters of a pipeline layout, written out."""
+
+MOST_PARTS = 1 << 12
+"""Chunks of all stages together."""
+
+_GROUP = re.compile(r"\(([^()]*)\)(?:\*(\d{1,4}))?")
+_SYMBOL = re.compile(r"([A-Za-z|])\*(\d{1,4})")
+_WRITTEN_OUT = re.compile(r"[EtmL|]*")
+
+
+def layers_of_layout(written: str) -> tuple[int, ...]:
+    """Layers of each stage and chunk of a pipeline-model-parallel-layout, in the order of the model.
+
+    Args:
+        written: E embedding, t layer, m multi-token-prediction depth, L loss, | next stage, (..)*n and x*n repeated
+
+    Returns:
+        the number of layers of each
+
+    Raises:
+        NotExpressible: it is no such text
+
+    >>> layers_of_layout("Et*3|(tt|)*6tmL")
+    (3, 2, 2, 2, 2, 2, 2, 1)
+    >>> layers_of_layout("Et*2|(tt|)*2t|tmL")
+    (2, 2, 2, 1, 1)
+    """
+    text = written.replace(",", "").replace(" ", "")
+    for pattern in (_GROUP, _SYMBOL):
+        while len(text) <= LONGEST_LAYOUT and pattern.search(text):
+            text = _repeated(pattern, text)
+    if len(text) > LONGEST_LAYOUT:
+        raise NotExpressible("flag pipeline-model-parallel-layout: too long")
+    if not _WRITTEN_OUT.fullmatch(text):
+        raise NotExpressible("flag pipeline-model-parallel-layout: not understood")
+    return tuple(stage.count("t") for stage in text.split("|"))
+
+
+def _repeated(pattern: re.Pattern[str], text: str) -> str:
+    """A layout with its innermost repetitions written out, cut soon after the longest that is read."""
+    parts: list[str] = []
+    length = end = 0
+    for found in pattern.finditer(text):
+        times = min(int(found[2] or 1), LONGEST_LAYOUT)
+        parts += (text[end : found.start()], found[1] * times)
+        length += len(parts[-2]) + len(parts[-1])
+        end = found.end()
+        if length > LONGEST_LAYOUT:
+            return "".join(parts)
+    return "".join((*parts, text[end:]))
+
+
+def layers_with_ends(layers: int, parts: int, first: int | None, last: int | None) -> tuple[int, ...]:
+    """Layers of each part of a pipeline whose first or last part has a number of its own.
+
+    Args:
+        layers: layers of the model
+        parts: stages, or stages x chunks
+        first: layers of the first part; as all others where None
+        last: layers of the last part
+
+    Returns:
+        the number of layers of each
+
+    Raises:
+        NotExpressible: the rest does not spread evenly
+
+    >>> layers_with_ends(12, 4, 2, None)
+    Traceback (most recent call last):
+    ...
+    service.calibration.tables.NotExpressible: layers: no even split over the pipeline
+    >>> layers_with_ends(12, 4, 2, 2)
+    (2, 4, 4, 2)
+    """
+    given = [count for count in (first, last) if count is not None]
+    inner, left = parts - len(given), layers - sum(given)
+    if not 1 <= inner <= MOST_PARTS or left < 0 or left % inner:
+        raise NotExpressible("layers: no even split over the pipeline")
+    middle = (left // inner,) * inner
+    return (*(() if first is None else (first,)), *middle, *(() if last is None else (last,)))
+
+
+def even_chunks(stage_layers: Sequence[int], stages: int) -> int:
+    """Chunks of each stage in a list of the layers of all chunks.
+
+    Args:
+        stage_layers: layers of each stage and chunk
+        stages: stages of the pipeline
+
+    Returns:
+        chunks of each stage
+
+    Raises:
+        NotExpressible: the list is not as long as a whole number of stages
+
+    >>> even_chunks((3, 2, 2, 2), 2)
+    2
+    """
+    if len(stage_layers) % stages:
+        raise NotExpressible("flag pipeline-model-parallel-layout: not a whole number of chunks for each stage")
+    return len(stage_layers) // stages

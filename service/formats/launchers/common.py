@@ -1,0 +1,182 @@
+"""What do files of launchers have in common: names, images, resources, and what they say of themselves?"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.estimator.question import Question
+from service.formats.program import Nodes, Program, nodes_of, program_of
+from service.formats.rules import Job, Unsaid, Written
+
+NAME = "train"
+"""Name of a job."""
+
+IMAGE = "IMAGE"
+"""Stands for the caller's image."""
+
+YOUR_IMAGE = f"{IMAGE} stands for an image of yours that holds the training software"
+
+_RESOURCES = {"CDNA": "amd.com/gpu", "Gaudi": "habana.ai/gaudi", "TPU": "google.com/tpu", "Xe": "gpu.intel.com/i915"}
+"""Names that device plugins give accelerators on Kubernetes, by the beginning of an architecture."""
+
+
+def resource_of(question: Question) -> str:
+    """The name of the GPUs among the resources of a Kubernetes cluster.
+
+    Args:
+        question: the question, every default filled
+
+    Returns:
+        that of the vendor's device plugin
+    """
+    found = (name for family, name in _RESOURCES.items() if question.gpu.architecture.startswith(family))
+    return next(found, "nvidia.com/gpu")
+
+
+def written_as(write: Callable[[Job, Program, Nodes], str], *told: str) -> Callable[[Job], Written]:
+    """How a launcher's target writes, whose text is all that differs.
+
+    Args:
+        write: gives the text of a file that starts a program on nodes
+        told: what whoever uses the file has to know
+
+    Returns:
+        what writes, and says what it does not
+    """
+
+    def written(job: Job) -> Written:
+        program, nodes = program_of(job), nodes_of(job.question)
+        cluster = job.question.cluster
+        less: tuple[Unsaid, ...] = ()
+        if nodes.gpus_each < cluster.gpus_per_node and cluster.gpus > cluster.gpus_per_node:
+            message = f"{cluster.gpus} GPUs do not fill nodes of {cluster.gpus_per_node}, and every node starts as many"
+            fix = f"the file asks for {nodes.count} nodes of {nodes.gpus_each}; change them, or gpus"
+            less = (Unsaid("cluster.gpus_per_node", message, fix),)
+        return Written(
+            content=write(job, program, nodes),
+            not_expressible=(*program.not_expressible, *less),
+            assumptions=(*program.assumptions, *told),
+        )
+
+    return written
+
+
+def pod(job: Job, nodes: Nodes, script: str, variables: Mapping[str, str] | None = None) -> dict[str, object]:
+    """A pod that runs a script on all GPUs of a node.
+
+    Args:
+        job: what is to be written
+        nodes: how many, and where
+        script: shell commands
+        variables: further variables of its environment
+
+    Returns:
+        the specification of the pod
+    """
+    container: dict[str, object] = {
+        "name": "pytorch",
+        "image": IMAGE,
+        "command": ["bash", "-c"],
+        "args": [script],
+        "resources": {"limits": {resource_of(job.question): nodes.gpus_each}},
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - the pod's, not this host's
+    }
+    if variables:
+        container["env"] = [{"name": name, "value": value} for name, value in variables.items()]
+    return {"containers": [container], "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}]}
+
+
+_MEMORY = re.compile(r"-(\d+)gb")
+
+
+_SMALLER = {"A100": 40, "V100": 16}
+"""GB of the smaller one, in families of two sizes: the name of the larger one says its memory."""
+
+
+def family_of(slug: str) -> str:
+    """The family of a GPU.
+
+    Args:
+        slug: its name in the catalogue
+
+    Returns:
+        what clouds call it
+
+    >>> family_of("h100-sxm5-80gb"), family_of("rtx-4090"), family_of("mi300x-192gb")
+    ('H100', 'RTX4090', 'MI300X')
+    """
+    first, _, others = slug.partition("-")
+    return (first + others.partition("-")[0] if first == "rtx" else first).upper()
+
+
+def memory_of(slug: str) -> int | None:
+    """The memory that a GPU's name says.
+
+    Args:
+        slug: its name in the catalogue
+
+    Returns:
+        GB; None where it does not say
+
+    >>> memory_of("h100-sxm5-80gb"), memory_of("l40s")
+    (80, None)
+    """
+    found = _MEMORY.search(slug)
+    return int(found[1]) if found else None
+
+
+def sized_name_of(slug: str) -> str:
+    """The family, with its memory where that tells two apart.
+
+    Args:
+        slug: its name in the catalogue
+
+    Returns:
+        the name
+
+    >>> sized_name_of("a100-sxm4-80gb"), sized_name_of("a100-sxm4-40gb"), sized_name_of("h100-sxm5-80gb")
+    ('A100-80GB', 'A100', 'H100')
+    """
+    family, memory = family_of(slug), memory_of(slug)
+    is_larger = family in _SMALLER and memory is not None and memory > _SMALLER[family]
+    return f"{family}-{memory}GB" if is_larger else family
+
+
+_GPUS = re.compile(r"(?:^|[,/:])gpu(?:[:=]([A-Za-z][\w.-]{0,79}))?[:=](\d{1,6})(?=$|[,(])")
+"""GPUs in Slurm's words: gpu:8, gres/gpu:h100:8, gres:gpu:h100:8."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """A job as a scheduler sees it."""
+
+    script: str
+    """What it starts."""
+    gpus: int
+    """GPUs in all."""
+    gpus_each: int
+    """GPUs of a node."""
+    gpu: str | None = None
+    """What the scheduler calls them; None where it does not say."""
+    time_limit_seconds: float | None = None
+    """Wall time that the job has; None where it does not say."""
+    said: Mapping[str, Any] = field(default_factory=dict)
+    """Parts of the question that whoever runs the scheduler, or the job's owner, says beside it."""
+
+
+def gpus_in(resources: str) -> tuple[str | None, int]:
+    """The GPUs in Slurm's words for resources.
+
+    Args:
+        resources: such as gres/gpu:h100:8
+
+    Returns:
+        what they are called, None where that is not said, and how many
+
+    >>> gpus_in("gres/gpu:h100:8"), gpus_in("gres:gpu:4"), gpus_in("cpu:4")
+    (('h100', 8), (None, 4), (None, 0))
+    """
+    found = _GPUS.findall(resources)
+    named = next((name for name, _ in found if name), None)
+    return named, sum(int(count) for _, count in found)

@@ -1,0 +1,58 @@
+"""How does Ray Train want a question written? As Python that starts one worker a node, which starts its ranks.
+
+Source: ray-project/ray@b7f4259e (2.60.0) python/ray/air/config.py, train/v2/api/config.py, train/torch/config.py.
+"""
+
+import json
+
+from service.formats.launchers.common import written_as
+from service.formats.program import Meeting, Nodes, Program, script_of
+from service.formats.rules import Job, Target, Version
+
+MEETING = Meeting(rank='"$NODE_RANK"', address='"$MASTER_ADDR"')
+
+_TEMPLATE = '''"""Trains on a Ray cluster: one worker a node, which starts a process for each of its GPUs."""
+
+import os
+import subprocess
+
+import ray.train
+from ray.train import ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer
+
+SCRIPT = {script}
+
+
+def train_on_node() -> None:
+    rank = str(ray.train.get_context().get_world_rank())
+    subprocess.run(["bash", "-c", SCRIPT], env={{**os.environ, "NODE_RANK": rank}}, check=True)
+
+
+scaling_config = ScalingConfig(
+    num_workers={nodes},
+    use_gpu=True,
+    resources_per_worker={{"GPU": {gpus}}},
+    placement_strategy="{strategy}",
+)
+
+if __name__ == "__main__":
+    TorchTrainer(train_on_node, torch_config=TorchConfig(backend="gloo"), scaling_config=scaling_config).fit()
+'''
+
+
+def _snippet(job: Job, program: Program, nodes: Nodes) -> str:
+    lines = script_of(program, nodes, MEETING).splitlines(keepends=True)
+    quoted = "\n".join(f"    {json.dumps(line)}" for line in lines)
+    strategy = "STRICT_SPREAD" if nodes.count > 1 else "PACK"
+    return _TEMPLATE.format(script=f"(\n{quoted}\n)", nodes=nodes.count, gpus=nodes.gpus_each, strategy=strategy)
+
+
+RAY_TRAIN = Target(
+    name="ray-train",
+    tool="Ray Train",
+    kind="launcher",
+    versions={"2": Version(covers="Ray 2", file_name="train_on_ray.py", media_type="text/x-python")},
+    write=written_as(_snippet, "every node of the Ray cluster holds the training software"),
+    source="ray-project/ray@b7f4259e (2.60.0) python/ray/air/config.py",
+)
+"""A Python program for Ray Train."""

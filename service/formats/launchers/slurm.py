@@ -1,0 +1,104 @@
+"""How does Slurm want a question written? As a script for sbatch.
+
+Source: Slurm 22.05 and 26.11, sbatch(1), srun(1); torch 2.13.0 torch/distributed/run.py.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import Ge, Le, MaxLen
+
+from service.errors import Problem, Refused
+from service.estimator.names import STRICT
+from service.formats.launchers.common import NAME, Scheduled, gpus_in, written_as
+from service.formats.program import Meeting, Nodes, Program, script_of
+from service.formats.rules import Job, Target, Version
+from service.formats.text import LONGEST_FILE_BYTES
+
+MEETING = Meeting(rank='"$SLURM_NODEID"', address='"$MASTER_ADDR"')
+
+_FIRST = 'export MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"\n'
+
+_STEP = "TRAINCOST_STEP"
+"""Ends the commands of a node."""
+
+
+def _script(job: Job, program: Program, nodes: Nodes) -> str:
+    head = (
+        "#!/bin/bash",
+        f"#SBATCH --job-name={NAME}",
+        f"#SBATCH --nodes={nodes.count}",
+        "#SBATCH --ntasks-per-node=1",
+        f"#SBATCH --gpus-per-node={nodes.gpus_each}",
+        "#SBATCH --exclusive",
+    )
+    commands = script_of(program, nodes, MEETING)
+    step = f'commands="$(cat <<\'{_STEP}\'\n{commands}{_STEP}\n)"\nsrun --ntasks-per-node=1 bash -c "$commands"\n'
+    return "\n".join(head) + f"\n\nset -euo pipefail\n{_FIRST}{step}"
+
+
+SBATCH = Target(
+    name="sbatch",
+    tool="Slurm",
+    kind="launcher",
+    versions={"22.05": Version(covers="22.05 to 26.11", file_name="train.sbatch", media_type="text/x-shellscript")},
+    write=written_as(_script, "partition, account and --time are yours to add"),
+    source="Slurm 22.05 sbatch(1)",
+)
+"""A script for sbatch."""
+
+
+SECONDS_PER_MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmJob:
+    """A job as Slurm's hooks see it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    script: Annotated[str, MaxLen(LONGEST_FILE_BYTES)]
+    """The batch script."""
+    nodes: Annotated[int, Ge(1), Le(1 << 20)] = 1
+    """Least number of nodes."""
+    tres_per_node: Annotated[str, MaxLen(1024)] = ""
+    """What each node gives, such as gres/gpu:h100:8."""
+    tres_per_job: Annotated[str, MaxLen(1024)] = ""
+    """What all nodes give together."""
+    tasks: Annotated[int, Ge(1), Le(1 << 24)] | None = None
+    """Tasks in all; one for each node where null."""
+    tres_per_task: Annotated[str, MaxLen(1024)] = ""
+    """What each task is given, read where neither nodes nor the job say GPUs."""
+    time_limit_minutes: Annotated[int, Ge(1), Le(1 << 24)] | None = None
+    """Wall time that the job asks for; null where it asks for none."""
+
+
+def scheduled_by_slurm(job: SlurmJob, said: dict[str, Any]) -> Scheduled:
+    """The job of a hook.
+
+    Args:
+        job: as Slurm sees it
+        said: what the hook says beside it
+
+    Returns:
+        the job
+
+    Raises:
+        Refused: it asks for no GPU
+    """
+    name, gpus = _gpus_of(job)
+    if not gpus:
+        message, fix = "the job asks for no GPU, so there is nothing to judge", "ask for GPUs, e.g. --gpus-per-node=8"
+        raise Refused(Problem(field="tres_per_node", code="no_gpus", message=message, fix=fix))
+    each = -(-gpus // job.nodes)
+    limit = None if job.time_limit_minutes is None else job.time_limit_minutes * SECONDS_PER_MINUTE
+    return Scheduled(script=job.script, gpus=gpus, gpus_each=each, gpu=name, time_limit_seconds=limit, said=said)
+
+
+def _gpus_of(job: SlurmJob) -> tuple[str | None, int]:
+    tasks = job.nodes if job.tasks is None else job.tasks
+    for resources, times in ((job.tres_per_node, job.nodes), (job.tres_per_job, 1), (job.tres_per_task, tasks)):
+        name, each = gpus_in(resources)
+        if each:
+            return name, each * times
+    return None, 0

@@ -1,0 +1,615 @@
+"""How do settings become text: YAML, TOML, JSON, a command line?
+
+Only what our own settings need: mappings, lists, texts, numbers, truths. Texts are quoted wherever a reader could take
+them for something else.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import isfinite
+from shlex import quote
+from typing import Any
+
+import yaml
+
+from service.formats.rules import Settings
+from service.text_bounds import (
+    DEEPEST,
+    LONGEST_NAME,
+    MOST_DIGITS,
+    MOST_SETTINGS,
+    MOST_WORDS,
+    Lines,
+    Place,
+    bound_json,
+    bound_toml,
+    bound_yaml,
+    is_text,
+    not_text,
+    refusal,
+    too_deep,
+    too_long_a_name,
+    too_many_digits,
+    too_many_settings,
+    too_many_words,
+)
+
+_PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
+"""Texts that need no quotes in YAML."""
+
+_TAKEN = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+"""Texts that YAML takes for truths or for nothing."""
+
+WIDEST_LINE = 88
+"""Characters of a line of a command before it is broken."""
+
+
+def nested(settings: Settings) -> dict[str, Any]:
+    """Settings whose names hold dots as mappings inside each other.
+
+    Args:
+        settings: names with values
+
+    Returns:
+        the outermost mapping
+
+    >>> nested((("a.b", 1), ("a.c", 2)))
+    {'a': {'b': 1, 'c': 2}}
+    """
+    found: dict[str, Any] = {}
+    for name, value in settings:
+        *outer, last = name.split(".")
+        place = found
+        for step in outer:
+            place = place.setdefault(step, {})
+        place[last] = value
+    return found
+
+
+def yaml_text(value: Mapping[str, Any]) -> str:
+    """A mapping as YAML.
+
+    Args:
+        value: the mapping
+
+    Returns:
+        the text, in block style
+
+    >>> print(yaml_text({"a": {"b": [1, "no"], "c": None}}), end="")
+    a:
+      b:
+        - 1
+        - "no"
+      c: null
+    """
+    return "".join(f"{line}\n" for line in _yaml_lines(value))
+
+
+def _yaml_lines(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _yaml_entry(f"{_yaml_scalar(key)}:", item, "  ")
+    else:
+        for item in value:
+            yield from _yaml_item(item)
+
+
+def _yaml_entry(head: str, item: Any, indent: str) -> Iterator[str]:
+    if isinstance(item, str) and "\n" in item:
+        yield f"{head} |{'' if item.endswith(chr(10)) else '-'}"
+        yield from (f"{indent}{line}" if line else "" for line in item.removesuffix("\n").split("\n"))
+    elif isinstance(item, Mapping | list | tuple) and item:
+        yield head
+        yield from (f"{indent}{line}" for line in _yaml_lines(item))
+    else:
+        yield f"{head} {_yaml_scalar(item)}"
+
+
+def _yaml_item(item: Any) -> Iterator[str]:
+    if isinstance(item, Mapping | list | tuple) and item:
+        first, *others = _yaml_lines(item)
+        yield f"- {first}"
+        yield from (f"  {line}" for line in others)
+    else:
+        yield from _yaml_entry("-", item, "  ")
+
+
+def _yaml_scalar(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{}"
+    if isinstance(value, list | tuple):
+        return "[]"
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _TAKEN:
+        return value
+    return number_text(value) if isinstance(value, float) else json.dumps(value)
+
+
+def number_text(value: float) -> str:
+    """A number that every reader of YAML, TOML and JSON takes for one: 1e-08 has no point, and is text to some.
+
+    Args:
+        value: the number
+
+    Returns:
+        its text
+
+    >>> number_text(1e-08), number_text(0.5)
+    ('1.0e-08', '0.5')
+    """
+    text = repr(value)
+    return text if "." in text else text.replace("e", ".0e")
+
+
+def toml_text(sections: Mapping[str, Any]) -> str:
+    """Mappings as TOML tables.
+
+    Args:
+        sections: what each table holds
+
+    Returns:
+        the text
+
+    >>> print(toml_text({"a": {"b": 1, "c": {"d": ["x"]}}}), end="")
+    [a]
+    b = 1
+    <BLANKLINE>
+    [a.c]
+    d = ["x"]
+    """
+    return "\n".join(_toml_tables(sections, ""))
+
+
+def _toml_tables(table: Mapping[str, Any], path: str) -> Iterator[str]:
+    plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
+    if plain:
+        head = f"[{path}]\n" if path else ""
+        yield head + "".join(f"{key} = {_toml_value(value)}\n" for key, value in plain.items())
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _toml_tables(value, f"{path}.{key}" if path else key)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    return number_text(value) if isinstance(value, float) else json.dumps(value)
+
+
+def json_text(value: Mapping[str, Any]) -> str:
+    """A mapping as JSON for people.
+
+    Args:
+        value: the mapping
+
+    Returns:
+        the text
+    """
+    return json.dumps(value, indent=2) + "\n"
+
+
+def words_of(settings: Settings) -> list[str]:
+    """Settings as words of a command line: a name alone where it is true, with its value or values otherwise.
+
+    Args:
+        settings: options with values
+
+    Returns:
+        the words
+
+    >>> words_of((("--bf16", True), ("--recompute-modules", ("mlp", "moe")), ("--lr", 1)))
+    ['--bf16', '--recompute-modules', 'mlp', 'moe', '--lr', '1']
+    """
+    words: list[str] = []
+    for name, value in settings:
+        listed = value if isinstance(value, list | tuple) else () if value is True else (value,)
+        words += [name, *(number_text(item) if isinstance(item, float) else str(item) for item in listed)]
+    return words
+
+
+def command_text(words: Sequence[str], raw: Sequence[str] = ()) -> str:
+    """Words as a shell reads them, in lines that are easy to read.
+
+    Args:
+        words: the words
+        raw: words that the shell is to work out itself, such as "$RANK", and that stand in the words
+
+    Returns:
+        the command, its lines joined by backslashes
+
+    >>> command_text(["echo", "a b", "$RANK"], ["$RANK"])
+    "echo 'a b' $RANK"
+    """
+    lines, line = [], ""
+    for word in words:
+        spelled = word if word in raw else quote(word)
+        starts = word.startswith("--") and len(line) + len(spelled) > WIDEST_LINE - 16
+        if line and (starts or len(line) + len(spelled) > WIDEST_LINE):
+            lines.append(line)
+            line = spelled
+        else:
+            line = f"{line} {spelled}" if line else spelled
+    return " \\\n  ".join([*lines, line])
+
+
+LONGEST_FILE_BYTES = 256 * 1024
+"""Longest file that is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One setting."""
+
+    name: str
+    """Its name, outer names before it with dots between."""
+    value: Any
+    """Text, number, truth, None, or a list of such; of an option all its words."""
+    place: Place
+    """Where its value stands, or its name where it has none."""
+
+
+def once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The settings of a file, none of which may be given twice.
+
+    Args:
+        entries: settings, read one by one: what is refused ends the reading
+
+    Returns:
+        the same
+
+    Raises:
+        Refused: one is given twice, so its meaning is unclear, a name is too long, or there are too many
+    """
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        if len(entry.name) > LONGEST_NAME:
+            raise too_long_a_name(entry.place)
+        if not is_text(entry.name):
+            raise not_text(entry.place)
+        if entry.name in found:
+            raise refusal(entry.place, "duplicate_key", "the setting is given before already", "give it once")
+        found[entry.name] = entry
+        if len(found) > MOST_SETTINGS:
+            raise too_many_settings(entry.place)
+    return tuple(found.values())
+
+
+def joined(outer: str, key: str) -> str:
+    """The whole name of a setting; cut where it is longer than any, so that it is refused and never grows."""
+    return f"{outer}.{key}"[: LONGEST_NAME + 1] if outer else key[: LONGEST_NAME + 1]
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]]|[^\s{}\[\]:,"]++')
+
+
+def read_json(text: str) -> tuple[Entry, ...]:
+    """The settings of a JSON file.
+
+    Args:
+        text: the file
+
+    Returns:
+        each value that is no object
+
+    Raises:
+        Refused: it is no JSON object, or holds a key twice or a number that no field can hold
+
+    >>> [(entry.name, entry.value, entry.place.column) for entry in read_json('{"a": {"b": [1, 2]}}')]
+    [('a.b', (1, 2), 13)]
+    """
+    bound_json(text)
+    try:
+        json.loads(text, parse_int=lambda _: 0, parse_float=lambda _: 0)
+    except json.JSONDecodeError as error:
+        raise refusal(Place(error.lineno, error.colno), "not_json", "this is no JSON", "mend it there") from None
+    except RecursionError:
+        raise too_deep(Place(1, 1)) from None
+    tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text)]
+    if tokens[0][0] != "{":
+        raise refusal(Place(1, 1), "not_an_object", "the file is no object", "give settings with their values")
+    return once(_Reader(Lines(text), tokens[::-1]).members(""))
+
+
+class _Reader:
+    """Reads the parts of a text but colons and commas, each with its offset, the last one first."""
+
+    def __init__(self, lines: Lines, tokens: list[tuple[str, int]]) -> None:
+        self._lines, self._tokens = lines, tokens
+
+    def members(self, outer: str) -> Iterator[Entry]:
+        """The settings of the object that begins here."""
+        tokens = self._tokens
+        seen: set[str] = set()
+        tokens.pop()
+        while tokens[-1][0] != "}":
+            word, offset = tokens.pop()
+            key = json.loads(word)
+            if key in seen:
+                place = self._lines.place(offset)
+                raise refusal(place, "duplicate_key", "the setting is given before already", "give it once")
+            seen.add(key)
+            name = joined(outer, key)
+            if tokens[-1][0] == "{":
+                yield from self.members(name)
+            else:
+                place = self._lines.place(tokens[-1][1])
+                yield Entry(name, self._value(), place)
+        tokens.pop()
+
+    def _value(self) -> Any:
+        tokens = self._tokens
+        word, offset = tokens[-1]
+        if word == "{":
+            return tuple((entry.name, entry.value) for entry in self.members(""))
+        tokens.pop()
+        if word != "[":
+            return self._scalar(word, offset)
+        items = []
+        while tokens[-1][0] != "]":
+            items.append(self._value())
+        tokens.pop()
+        return tuple(items)
+
+    def _scalar(self, word: str, offset: int) -> Any:
+        value = json.loads(word)
+        if isinstance(value, float) and not isfinite(value):
+            raise refusal(self._lines.place(offset), "not_finite", "the number is infinite", "give a finite number")
+        if isinstance(value, str) and not is_text(value):
+            raise not_text(self._lines.place(offset))
+        return value
+
+
+_ERROR_PLACE = re.compile(r"\(at line (\d+), column (\d+)\)")
+_TABLE = re.compile(r"^[ \t]*\[([A-Za-z0-9_. \t\"'-]++)\][ \t]*(?:#.*)?$")
+_KEY = re.compile(r"^[ \t]*([A-Za-z0-9_.\"'-]++)[ \t]*=[ \t]*")
+
+
+def read_toml(text: str) -> tuple[Entry, ...]:
+    r"""The settings of a TOML file.
+
+    Args:
+        text: the file
+
+    Returns:
+        each value that is no table
+
+    Raises:
+        Refused: it is no TOML; a key given twice is none either
+
+    >>> [(entry.name, entry.value, entry.place.line) for entry in read_toml("[a]\nb = 1\n")]
+    [('a.b', 1, 2)]
+    """
+    bound_toml(text)
+    try:
+        tables = tomllib.loads(text)
+    except RecursionError:
+        raise too_deep(Place(1, 1)) from None
+    except ValueError as error:
+        stated = _ERROR_PLACE.search(str(error))
+        place = Place(int(stated[1]), int(stated[2])) if stated else Lines(text).place(len(text))
+        fix = "mend it there, or before; a key is given once"
+        raise refusal(place, "not_toml", "this is no TOML", fix) from None
+    places = dict(_places(text))
+    return once(Entry(name, value, _nearest(places, name)) for name, value in _flat(tables, ""))
+
+
+def _flat(table: Mapping[str, Any], outer: str) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        name = joined(outer, key)
+        if isinstance(value, Mapping):
+            yield from _flat(value, name)
+        else:
+            yield name, tuple(value) if isinstance(value, list) else value
+
+
+def _places(text: str) -> Iterator[tuple[str, Place]]:
+    """Where values stand, as far as lines show: a line that only resembles a setting gives a place nobody asks for."""
+    table = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.removesuffix("\r")  # noqa: PLW2901 - the same line, without what ends it
+        if head := _TABLE.match(line):
+            table = head[1].strip()[: LONGEST_NAME + 1]
+            yield table, Place(number, 1)
+        elif key := _KEY.match(line):
+            yield joined(table, key[1].replace('"', "").replace("'", "")), Place(number, key.end() + 1)
+
+
+def _nearest(places: Mapping[str, Place], name: str) -> Place:
+    while name not in places and name:
+        name = name.rpartition(".")[0]
+    return places.get(name, Place(1, 1))
+
+
+_WHOLE = re.compile(r"[-+]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})(?:[eE][-+]?[0-9]{1,3})?")
+_WORDS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "null": None, "~": None}
+
+Events = Iterator[Any]
+
+
+def read_yaml(text: str) -> tuple[Entry, ...]:
+    r"""The settings of a YAML file.
+
+    Args:
+        text: the file
+
+    Returns:
+        each value that is no mapping, in order
+
+    Raises:
+        Refused: it is no YAML, holds an anchor, an alias, a tag or a key twice, is no mapping, or is too long or deep
+
+    >>> [(entry.name, entry.value) for entry in read_yaml("a:\n  b: 1\n  c: [x, 2.5]\n")]
+    [('a.b', 1), ('a.c', ('x', 2.5))]
+    """
+    bound_yaml(text)
+    try:
+        events = _checked(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        first = next(events)
+        if not isinstance(first, yaml.MappingStartEvent):
+            raise refusal(_place(first), "not_an_object", "the file is no mapping", "give settings with their values")
+        found = once(_mapping(events, "", 1))
+        for extra in events:
+            raise refusal(_place(extra), "many_documents", "the file holds more than one document", "send one")
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
+        raise refusal(place, "not_yaml", "this is no YAML", "mend it there, or before") from None
+    except (yaml.YAMLError, StopIteration, ValueError, RecursionError):
+        raise refusal(Place(1, 1), "not_yaml", "this is no YAML", "send settings with their values") from None
+    return found
+
+
+def _checked(events: Events) -> Events:
+    """Events that mean something, in documents without anchors, aliases and tags."""
+    for count, event in enumerate(events):
+        if count > MOST_WORDS:
+            raise too_many_words(_place(event))
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise refusal(_place(event), "anchor", "anchors and aliases are not taken", "write the value out")
+        if getattr(event, "tag", None):
+            raise refusal(_place(event), "tag", "tags are not taken", "leave the tag out")
+        if isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
+            yield event
+
+
+def _mapping(events: Events, outer: str, depth: int) -> Iterator[Entry]:
+    seen: set[str] = set()
+    for key in events:
+        if isinstance(key, yaml.MappingEndEvent):
+            return
+        if depth > DEEPEST:
+            raise too_deep(_place(key))
+        if not isinstance(key, yaml.ScalarEvent):
+            raise refusal(_place(key), "too_deep", "a key is a list or a mapping", "name settings by text")
+        if key.value in seen:
+            raise refusal(_place(key), "duplicate_key", "the setting is given before already", "give it once")
+        seen.add(key.value)
+        name = joined(outer, key.value)
+        value = next(events)
+        if isinstance(value, yaml.MappingStartEvent):
+            yield from _mapping(events, name, depth + 1)
+        else:
+            yield Entry(name, _value(events, value, depth + 1), _place(value))
+
+
+def _value(events: Events, event: Any, depth: int) -> Any:
+    if isinstance(event, yaml.ScalarEvent):
+        return _scalar(event)
+    if depth > DEEPEST:
+        raise too_deep(_place(event))
+    if isinstance(event, yaml.MappingStartEvent):
+        return tuple((entry.name, entry.value) for entry in _mapping(events, "", depth + 1))
+    items = []
+    for item in events:
+        if isinstance(item, yaml.SequenceEndEvent):
+            break
+        items.append(_value(events, item, depth + 1))
+    return tuple(items)
+
+
+def _scalar(event: yaml.ScalarEvent) -> Any:
+    text = event.value
+    if not event.implicit[0]:
+        return text
+    if text == "" or text.lower() in _WORDS:
+        return _WORDS.get(text.lower())
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def _place(event: Any) -> Place:
+    return Place(event.start_mark.line + 1, event.start_mark.column + 1)
+
+
+_BETWEEN = re.compile(r"(?:\s|\\\r?\n)*+")
+_PLAIN_WORD = re.compile(r"[^\s'\"$`\\]++")
+_COMMENT = re.compile(r"[^\n]*+")
+_LONG_NUMBER = re.compile(rf"[+-]?[\d.]{{{MOST_DIGITS + 1}}}")
+
+
+def read_arguments(text: str) -> tuple[Entry, ...]:
+    """The options of a command line; what stands before the program's own options is passed over.
+
+    Args:
+        text: the command line, its lines joined by backslashes or not
+
+    Returns:
+        each option with its words
+
+    Raises:
+        Refused: a quote is not closed, a word is a variable, an option is given twice
+
+    >>> [(entry.name, entry.value) for entry in read_arguments("x.py --a 1 2 --b=3 --c")]
+    [('a', ('1', '2')), ('b', ('3',)), ('c', ())]
+    """
+    words = list(islice(_words(text, Lines(text)), MOST_WORDS + 1))
+    if len(words) > MOST_WORDS:
+        raise too_many_words(words[-1][1])
+    program = max((n for n, (word, _) in enumerate(words) if word.endswith(".py")), default=-1)
+    found: list[tuple[str, list[str], Place]] = []
+    for word, place in words[program + 1 :]:
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            found.append((name, [value] if equals else [], place))
+        elif found:
+            found[-1][1].append(word)
+        else:
+            raise refusal(
+                place, "not_an_option", "the arguments begin with no option", "begin with one, such as --bf16"
+            )
+    return once(Entry(name, tuple(values), place) for name, values, place in found)
+
+
+def _words(text: str, lines: Lines) -> Iterator[tuple[str, Place]]:
+    """Words and where they begin."""
+    offset = 0
+    while True:
+        offset = _end(_BETWEEN, text, offset)
+        if offset == len(text):
+            return
+        if text[offset] == "#":
+            offset = _end(_COMMENT, text, offset)
+            continue
+        word, after = _word(text, offset, lines)
+        if _LONG_NUMBER.match(word):
+            raise too_many_digits(lines.place(offset))
+        yield word, lines.place(offset)
+        offset = after
+
+
+def _end(pattern: re.Pattern[str], text: str, offset: int) -> int:
+    """Where a pattern that always matches ends."""
+    match = pattern.match(text, offset)
+    return match.end() if match else offset
+
+
+def _word(text: str, start: int, lines: Lines) -> tuple[str, int]:
+    """The word that begins somewhere, without its quotes, and where it ends."""
+    parts: list[str] = []
+    offset = start
+    while offset < len(text) and not text[offset].isspace():
+        letter = text[offset]
+        if letter in "'\"":
+            end = text.find(letter, offset + 1)
+            if end < 0:
+                raise refusal(lines.place(offset), "not_closed", "a quote is not closed", "close it")
+            parts.append(text[offset + 1 : end])
+            offset = end + 1
+        elif letter in "$`":
+            message = "a variable or command has a value that is not given"
+            raise refusal(lines.place(offset), "variable", message, "write its value instead")
+        elif letter == "\\":
+            if text.startswith(("\\\n", "\\\r\n"), offset):
+                break
+            parts.append(text[offset + 1 : offset + 2])
+            offset += 2
+        else:
+            end = _end(_PLAIN_WORD, text, offset)
+            parts.append(text[offset:end])
+            offset = end
+    return "".join(parts), offset

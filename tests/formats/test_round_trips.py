@@ -1,0 +1,73 @@
+"""Does a file that is written say the same when it is read back? Degrees, batches, recompute, of random questions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import given, settings
+
+from service.answers.exports import Imported
+from service.estimator import Question
+from service.estimator.resolve import resolve
+from service.estimator.software.stacks import STACKS
+from service.estimator.workload import recompute_of
+from service.features.exports.exports import import_file
+from service.formats.rules import Job, Written
+from service.formats.targets import FORMATS, TARGETS
+from tests.estimator.legal_questions import questions
+
+DEGREES = ("data", "tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor", "zero_stage")
+BATCHES = ("sequence_length", "micro_batch", "global_batch")
+FOLLOWS = {"megatron-lm": {"data"}}
+"""Degrees that a format leaves to the number of processes."""
+
+
+def read_back(name: str, resolved: Question) -> tuple[Written, Imported]:
+    """The file that a question with every default filled is written as, and what that says."""
+    written = TARGETS[name].write(Job(question=resolved, version=next(iter(TARGETS[name].versions))))
+    return written, import_file(FORMATS[name], written.content)
+
+
+def differences(name: str, resolved: Question, written: Written, found: Imported) -> dict[str, Any]:
+    """Degrees, batches and recompute that the file was to hold and that came back otherwise."""
+    listed = {one.field for one in written.not_expressible}
+    layout: Mapping[str, Any] = {"pipeline": 1, "virtual_pipeline": 1, "expert": 1, "zero_stage": 0, **found.layout}
+    recipe: Mapping[str, Any] = found.recipe
+    left_out = {f"layout.{degree}" for degree in FOLLOWS.get(name, set())}
+    if resolved.layout.expert == 1 or "expert_tensor" not in layout:
+        left_out.add("layout.expert_tensor")
+    if resolved.layout.shard_group == 1:
+        left_out.add("layout.zero_stage")  # one rank that shards is one that does not
+    wanted = {f"layout.{field}": getattr(resolved.layout, field) for field in DEGREES}
+    wanted |= {f"recipe.{field}": getattr(resolved.recipe, field) for field in BATCHES}
+    got = {f"layout.{field}": layout.get(field) for field in DEGREES}
+    got |= {f"recipe.{field}": recipe.get(field) for field in BATCHES}
+    wanted["recipe.recompute"] = recompute_of(resolved.recipe).granularity
+    said = recipe["recompute"]
+    got["recipe.recompute"] = said if isinstance(said, str) else said["granularity"]
+    return {
+        field: (wanted[field], got[field]) for field in wanted.keys() - listed - left_out if wanted[field] != got[field]
+    }
+
+
+@settings(max_examples=200)
+@given(asked=questions())
+def test_degrees_batches_and_recompute_come_back(asked: Question) -> None:
+    resolved = resolve(asked).question
+    for name in FORMATS:
+        written, found = read_back(name, resolved)
+        assert differences(name, resolved, written, found) == {}, name
+        assert found.unknown == (), name
+
+
+STACKS_OF = {
+    "megatron-lm": "megatron-core",
+    "nanotron": "nanotron",
+    "torchtitan": "torchtitan",
+    "deepspeed": "deepspeed",
+    "accelerate": "transformers",
+}
+
+
+def test_every_format_belongs_to_a_stack_that_is_known() -> None:
+    assert set(STACKS_OF.values()) <= STACKS.keys()
+    assert FORMATS.keys() == STACKS_OF.keys()
