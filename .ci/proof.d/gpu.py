@@ -13,7 +13,7 @@ from service.catalogue import shipped_catalogue
 from service.client import Client
 from service.features.launch_checks.report import launch_check_shown
 from service.validation.devices import gpu_of_device
-from service.worker.hardware import devices_here
+from service.worker.devices import devices_here
 from tests.live import serving
 
 MODELS = {"qwen3-0.6b": "dense, small", "llama-3.1-8b": "dense, the width of 8B", "olmoe-1b-7b": "mixture of experts"}

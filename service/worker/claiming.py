@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from service.worker.claimed import Claimed, Desk, Ending, FoundFile, Work
-from service.worker.folders import job_folder
-from service.worker.running import Runner
+from service.worker.jobs import ClaimedJob, FoundFile, JobContext, JobResult, Work
+from service.worker.running import Runner, job_folder
 from service.worker.service_client import Away, NotTaken, ServiceClient, longer_seconds
 
 MOST_WAIT_SECONDS = 20.0
@@ -40,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
+class WorkerOptions:
     """How a worker goes about it."""
 
     once: bool = False
@@ -61,7 +60,12 @@ class Claiming:
     """
 
     def __init__(
-        self, client: ServiceClient, runner: Runner, work: Mapping[str, Work], habits: Habits, stopping: asyncio.Event
+        self,
+        client: ServiceClient,
+        runner: Runner,
+        work: Mapping[str, Work],
+        habits: WorkerOptions,
+        stopping: asyncio.Event,
     ) -> None:
         self._client, self._runner, self._work, self._habits = client, runner, work, habits
         self.stopping = stopping
@@ -83,7 +87,7 @@ class Claiming:
             if self._habits.once:
                 return
 
-    async def _next(self, capabilities: Mapping[str, Any]) -> Claimed | None:
+    async def _next(self, capabilities: Mapping[str, Any]) -> ClaimedJob | None:
         """The next job; None where it has waited long enough, or has to go."""
         idle_since, wait_seconds = time.monotonic(), 0.0
         most = self._habits.most_idle_seconds
@@ -113,11 +117,11 @@ class Claiming:
         finally:
             await _cancelled(task, stop)
 
-    async def _do(self, job: Claimed) -> None:
+    async def _do(self, job: ClaimedJob) -> None:
         log.info("job %s (%s), attempt %d", job.id, job.kind, job.attempt)
         with job_folder() as folder:
             read = partial(self._client.read, job)
-            desk = Desk(job=job, runner=self._runner, folder=folder, hand_in=self._hander(job), read=read)
+            desk = JobContext(job=job, runner=self._runner, folder=folder, hand_in=self._hander(job), read=read)
             beats = asyncio.create_task(self._heartbeats(desk))
             try:
                 ending = await self._worked(desk, beats)
@@ -128,7 +132,7 @@ class Claiming:
             finally:
                 await _cancelled(beats)
 
-    async def _worked(self, desk: Desk, beats: "asyncio.Task[Literal['cancel', 'lost']]") -> Ending | None:
+    async def _worked(self, desk: JobContext, beats: "asyncio.Task[Literal['cancel', 'lost']]") -> JobResult | None:
         """How the work on a job ends; None where the job is another's before."""
         work = asyncio.create_task(self._ended(desk))
         stop = asyncio.create_task(self.stopping.wait())
@@ -142,23 +146,23 @@ class Claiming:
         if not work.cancelled() and work.done():
             return work.result()
         if beats.done():
-            return Ending(outcome="cancelled", result=desk.result)
+            return JobResult(outcome="cancelled", result=desk.result)
         if self.stopping.is_set():
-            return Ending(outcome="released")
+            return JobResult(outcome="released")
         reason = f"the job was stopped after {desk.job.timeout_seconds:.0f} s, the time that it may take"
         error = {"code": "timed_out", "message": reason, "final": True}
-        return Ending(outcome="failed", result=desk.result, error=error)
+        return JobResult(outcome="failed", result=desk.result, error=error)
 
-    async def _ended(self, desk: Desk) -> Ending:
+    async def _ended(self, desk: JobContext) -> JobResult:
         """How a job ends that nobody ends from outside."""
         try:
             return await self._work[desk.job.kind](desk)
         except Exception as error:  # whatever it is, the service has to hear of it
             log.exception("job %s", desk.job.id)
             told = {"code": "worker_failed", "message": f"{type(error).__name__}: {error}"}
-            return Ending(outcome="failed", result=desk.result, error=told)
+            return JobResult(outcome="failed", result=desk.result, error=told)
 
-    async def _heartbeats(self, desk: Desk) -> Literal["cancel", "lost"]:
+    async def _heartbeats(self, desk: JobContext) -> Literal["cancel", "lost"]:
         """Be heard of until the service wants the job to end."""
         pause_seconds, wait_seconds = desk.job.lease_seconds / HEARTBEATS, 0.0
         while True:
@@ -178,7 +182,7 @@ class Claiming:
                 return state
             await asyncio.sleep(min(max(NEWS_SECONDS, desk.job.timeout_seconds / MOST_NEWS), pause_seconds))
 
-    async def _heartbeat(self, desk: Desk) -> Literal["run", "cancel", "lost"]:
+    async def _heartbeat(self, desk: JobContext) -> Literal["run", "cancel", "lost"]:
         """Renew the lease; where the progress is refused, without it, so that the job is not lost for it."""
         try:
             return await self._client.heartbeat(desk.job, desk.progress)
@@ -190,7 +194,7 @@ class Claiming:
         except NotTaken as error:
             raise Away(str(error)) from error
 
-    async def _finish(self, job: Claimed, ending: Ending, *, is_refusal: bool = False) -> None:
+    async def _finish(self, job: ClaimedJob, ending: JobResult, *, is_refusal: bool = False) -> None:
         """Hand in how a job ended, for as long as it takes, or for a little while where this worker has to go.
 
         A result that the service refuses makes the job fail; where it refuses that too, the lease runs out.
@@ -201,7 +205,7 @@ class Claiming:
             log.warning("the result of job %s is not taken: %s", job.id, error)
             if not is_refusal:
                 told = {"code": "result_refused", "message": str(error), "final": True}
-                await self._finish(job, Ending(outcome="failed", error=told), is_refusal=True)
+                await self._finish(job, JobResult(outcome="failed", error=told), is_refusal=True)
             return
         if taken:
             log.info("job %s %s", job.id, ending.outcome)
@@ -218,7 +222,7 @@ class Claiming:
         finally:
             await _cancelled(task, stop)
 
-    def _hander(self, job: Claimed) -> Callable[[FoundFile], Awaitable[str | None]]:
+    def _hander(self, job: ClaimedJob) -> Callable[[FoundFile], Awaitable[str | None]]:
         async def hand_in(file: FoundFile) -> str | None:
             try:
                 await self._client.hand_in(job, file)

@@ -13,11 +13,10 @@ from importlib.util import find_spec
 
 from service.errors import StartupError
 from service.logs import FORMATS, LogFormat, start_log
-from service.worker.claiming import Claiming, Habits
-from service.worker.folders import remove_abandoned
-from service.worker.kinds import work_of
+from service.worker.claiming import Claiming, WorkerOptions
+from service.worker.jobs import work_of
 from service.worker.runners.local import LocalRunner
-from service.worker.running import Runner
+from service.worker.running import Runner, remove_abandoned
 from service.worker.service_client import Address, ServiceClient
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -64,7 +63,7 @@ def _log_format() -> LogFormat:
 async def _worked(given: argparse.Namespace) -> None:
     runner = await asyncio.to_thread(_runner, given)
     client = ServiceClient(Address(url=given.url, token=given.token or None, worker=given.name))
-    habits = Habits(once=given.once, most_idle_seconds=given.max_idle)
+    habits = WorkerOptions(once=given.once, most_idle_seconds=given.max_idle)
     stopping = asyncio.Event()
     _stop_when_told(stopping, with_parent=given.with_parent)
     try:

@@ -1,14 +1,378 @@
 """Which device does a process measure on, and is it free?"""
 
 import importlib.util
+import json
+import logging
 import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
+from typing import Any, Self
 
 import service
+from service.calibration.records import Environment
 from service.units import BYTES, said
-from service.worker.driver import Driven, computing_processes, driven_gpus
 from service.worker.probing import CannotRun
+
+PROGRAM = "nvidia-smi"
+
+ASKED_SECONDS = 20.0
+"""Time that the driver has to answer: without a persistence daemon it loads first. Source: a choice."""
+
+WATCHED_MILLISECONDS = 200
+"""Between two looks at the clock while a probe runs. Source: a choice."""
+
+REASONS = {
+    0x1: "gpu_idle",
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clocks_setting",
+}
+"""Bits of the driver's mask. Source: NVIDIA, NVML API reference, nvmlClocksEventReasons (R550)."""
+
+IDLE = 0x1
+"""Not a reason to be slow while something runs."""
+
+MEBIBYTE = 2.0**20
+
+_ACTIVE = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
+
+SLICES = "mig.mode.current"
+
+FIELDS = ("uuid", "pci.bus_id", "driver_version", "clocks.max.sm", "power.limit", "memory.used", SLICES)
+"""What is asked of each GPU."""
+
+FIELDS_OF_OLD = FIELDS[:-1]
+"""What a driver is asked that is too old to know of slices: it refuses the whole question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driven:
+    """One GPU as its driver tells it."""
+
+    uuid: str
+    """Its name all over the world."""
+    address: str
+    """Where it is plugged in, as PCI writes it."""
+    driver: str
+    """Version of the driver."""
+    most_clock_hz: float | None
+    """Highest clock of its processors."""
+    power_limit_watts: float | None
+    """Power that it is limited to."""
+    is_divided: bool
+    """Whether it is divided into slices (MIG)."""
+    used_bytes: float | None
+    """Memory that is in use, by whomever."""
+
+
+def ask(*words: str) -> str | None:
+    """What the driver's program answers.
+
+    Args:
+        words: what it is asked
+
+    Returns:
+        what it printed; None where there is no such program, no GPU, or no such field
+    """
+    program = shutil.which(PROGRAM)
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(  # noqa: S603 - words are ours, and the program stands in PATH
+            [program, *words], capture_output=True, text=True, check=False, timeout=ASKED_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def driven_gpus() -> tuple[Driven, ...]:
+    """Every GPU that the driver tells of.
+
+    Returns:
+        them, in its order; none where there is no driver
+    """
+    for fields in (FIELDS, FIELDS_OF_OLD):
+        text = ask(f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+        if text is not None:
+            return parse_gpus(text, fields)
+    return ()
+
+
+def parse_gpus(text: str, fields: Sequence[str] = FIELDS) -> tuple[Driven, ...]:
+    """GPUs out of what the driver's program printed.
+
+    >>> text = "GPU-1, 00000000:3B:00.0, 535.129.03, 1980, 700.00, 4, Disabled"
+    >>> gpu = parse_gpus(text)[0]
+    >>> gpu.most_clock_hz, gpu.power_limit_watts, gpu.used_bytes
+    (1980000000.0, 700.0, 4194304.0)
+
+    Args:
+        text: lines of comma-separated values, without a header and units
+        fields: what was asked for
+
+    Returns:
+        them, in the same order
+    """
+    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
+    return tuple(_driven(dict(zip(fields, row, strict=True))) for row in rows if len(row) == len(fields))
+
+
+def _driven(said: Mapping[str, str]) -> Driven:
+    return Driven(
+        uuid=said["uuid"],
+        address=said["pci.bus_id"].lower(),
+        driver=said["driver_version"],
+        most_clock_hz=_number(said["clocks.max.sm"], 1e6),
+        power_limit_watts=_number(said["power.limit"], 1.0),
+        is_divided=said.get(SLICES) == "Enabled",
+        used_bytes=_number(said["memory.used"], MEBIBYTE),
+    )
+
+
+def _number(cell: str, scale: float) -> float | None:
+    """A number in base units; None where the driver says that it has none, as [N/A]."""
+    try:
+        return float(cell) * scale
+    except ValueError:
+        return None
+
+
+def computing_processes(gpu: Driven) -> tuple[int, ...]:
+    """Processes that compute on a GPU, as far as the driver lets this process see them.
+
+    Args:
+        gpu: the GPU
+
+    Returns:
+        their ids, this process among them where it computes
+    """
+    said = ask(f"--id={gpu.uuid}", "--query-compute-apps=pid", "--format=csv,noheader,nounits") or ""
+    return tuple(int(line) for line in map(str.strip, said.splitlines()) if line.isdigit())
+
+
+def parse_looks(text: str) -> tuple[tuple[float | None, int], ...]:
+    """Clocks and reasons out of what the driver's program printed while it watched.
+
+    >>> parse_looks("1755, 0x0000000000000004")
+    ((1755000000.0, 4),)
+
+    Args:
+        text: lines of clock and mask; a line that was cut off is passed over
+
+    Returns:
+        clock [Hz] and mask of each look
+    """
+    looks = []
+    for line in text.splitlines():
+        clock, _, mask = (cell.strip() for cell in line.partition(","))
+        if mask.startswith("0x") and len(mask) == len("0x0000000000000000"):
+            looks.append((_number(clock, 1e6), int(mask, 16)))
+    return tuple(looks)
+
+
+def reasons_of(mask: int) -> tuple[str, ...]:
+    """Names of the bits of a mask, idleness left out.
+
+    >>> reasons_of(0x25), reasons_of(0x400)
+    (('sw_power_cap', 'sw_thermal_slowdown'), ('bit_0x400',))
+
+    Args:
+        mask: the driver's mask
+
+    Returns:
+        names, in the order of the bits
+    """
+    bits = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
+    return tuple(REASONS.get(bit, f"bit_{bit:#x}") for bit in bits if bit != IDLE)
+
+
+class Watch:
+    """Looks at a GPU's clock and at what holds it down, from beside, while something runs on it.
+
+    Args:
+        gpu: the GPU; None watches nothing
+        file: where the looks are written meanwhile
+    """
+
+    def __init__(self, gpu: Driven | None, file: Path) -> None:
+        self._gpu, self._file = gpu, file
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        program, field = shutil.which(PROGRAM), None
+        if program is not None and self._gpu is not None:
+            field = next((name for name in _ACTIVE if ask(f"--query-gpu={name}", "--format=csv,noheader")), None)
+        if program is None or self._gpu is None or field is None:
+            return self
+        words = [f"--id={self._gpu.uuid}", f"--query-gpu=clocks.sm,{field}", "--format=csv,noheader,nounits"]
+        with self._file.open("wb") as looks:
+            self._process = subprocess.Popen(  # noqa: S603 - words are ours, and the program stands in PATH
+                [program, *words, f"--loop-ms={WATCHED_MILLISECONDS}"], stdout=looks, stderr=subprocess.DEVNULL
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            os.kill(self._process.pid, signal.SIGTERM)
+            self._process.wait()
+
+    def looks(self) -> tuple[tuple[float | None, int], ...]:
+        """What was seen while something ran.
+
+        Returns:
+            clock [Hz] and mask of each look at which the GPU was not idle
+        """
+        text = self._file.read_text(encoding="utf-8") if self._process is not None else ""
+        return tuple((clock, mask) for clock, mask in parse_looks(text) if not mask & IDLE)
+
+
+log = logging.getLogger(__name__)
+
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""Files of a system that may have a GPU: NVIDIA's driver, AMD's, that of Windows behind WSL. Source: their packages."""
+
+NEEDED_BY_SWEEPS = ("numpy", "pyarrow", "pydantic")
+"""What pieces of sweeps are worked out with."""
+
+TORCH_SECONDS = 120.0
+"""Longest wait for torch to load and tell. Source: a choice; a cold network disk takes a minute."""
+
+ASKED_OF_TORCH = """
+import json, torch
+found = [torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count())]
+print(json.dumps([[one.name, one.total_memory] for one in found]))
+"""
+ASKED_OF_DRIVER = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+
+SHOWN = "CUDA_VISIBLE_DEVICES"
+"""Variable that tells a process which GPUs it sees; ROCm's libraries read it too."""
+
+
+def gpus_here() -> list[tuple[str, float]]:
+    """Each GPU of this host that a measurement could use.
+
+    Returns:
+        name and memory of each [byte], in the order in which torch numbers them
+    """
+    if not any(Path(driver).exists() for driver in DRIVERS):
+        return []
+    if find_spec("torch") is not None:
+        said = _said((sys.executable, "-c", ASKED_OF_TORCH))
+        return [(name, memory) for name, memory in json.loads(said or "[]")]
+    return listed_gpus(_said(ASKED_OF_DRIVER))
+
+
+def devices_here() -> list[dict[str, Any]]:
+    """The GPUs of this host by kind.
+
+    Returns:
+        name, count and memory_bytes of each kind
+    """
+    return counted(gpus_here())
+
+
+def shown_alone(name: str | None, names: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables under which a process sees the GPUs of one name only.
+
+    Args:
+        name: their name; None for any
+        names: name of each GPU that a process sees under those variables
+        variables: the environment
+
+    Returns:
+        what to set; nothing where every GPU bears the name, or none does
+
+    >>> shown_alone("B", ["A", "B", "B"], {}), shown_alone("B", ["A", "B"], {"CUDA_VISIBLE_DEVICES": "3,GPU-7"})
+    ({'CUDA_VISIBLE_DEVICES': '1,2'}, {'CUDA_VISIBLE_DEVICES': 'GPU-7'})
+    >>> shown_alone("B", ["B", "B"], {}), shown_alone(None, ["A", "B"], {})
+    ({}, {})
+    """
+    places = [place for place, one in enumerate(names) if one == name]
+    if not places or len(places) == len(names):
+        return {}
+    shown = [word.strip() for word in variables.get(SHOWN, "").split(",") if word.strip()]
+    return {SHOWN: ",".join(shown[place] if shown else str(place) for place in places)}
+
+
+def can_sweep() -> bool:
+    """Whether the estimator can work here: what it and its tables need is installed.
+
+    Returns:
+        whether it is
+    """
+    return all(find_spec(name) is not None for name in NEEDED_BY_SWEEPS)
+
+
+def threads_here() -> int:
+    """Threads of the processors that this process may use.
+
+    Returns:
+        how many
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def counted(found: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
+    """Devices by kind.
+
+    Args:
+        found: name and memory of each [byte]
+
+    Returns:
+        name, count and memory_bytes of each kind, in order
+
+    >>> counted([("A", 8.0), ("B", 4.0), ("A", 8.0)])
+    [{'name': 'A', 'count': 2, 'memory_bytes': 8.0}, {'name': 'B', 'count': 1, 'memory_bytes': 4.0}]
+    """
+    kinds: Mapping[tuple[str, float], int] = Counter(found)
+    return [{"name": name, "count": count, "memory_bytes": memory} for (name, memory), count in kinds.items()]
+
+
+def listed_gpus(table: str) -> list[tuple[str, float]]:
+    """GPUs in the driver's table.
+
+    Args:
+        table: name and MiB a line
+
+    Returns:
+        name and memory of each [byte]
+
+    >>> driven("NVIDIA H100 80GB HBM3, 81559")
+    [('NVIDIA H100 80GB HBM3', 85520809984.0)]
+    """
+    rows = (line.rpartition(",") for line in table.splitlines())
+    return [(name.strip(), float(size) * MEBIBYTE) for name, _, size in rows if size.strip().isdigit()]
+
+
+def _said(command: Sequence[str]) -> str:
+    """What a program prints; nothing where it cannot."""
+    try:
+        done = subprocess.run(  # noqa: S603 - fixed commands
+            command, capture_output=True, text=True, check=True, timeout=TORCH_SECONDS, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        log.warning("this host's GPUs are not told by %s: %s", command[0], error)
+        return ""
+    return done.stdout
+
 
 HIDES_GPUS = "CUDA_VISIBLE_DEVICES"
 
@@ -189,3 +553,162 @@ def refuse_busy(gpu: Driven | None, others: int) -> None:
             f"{others} other process{'es' if others > 1 else ''} on GPU {gpu.uuid}{used}; "
             "end them or wait (nvidia-smi lists them), then ask again"
         )
+
+
+CPU_MODELS = Path("/proc/cpuinfo")
+VECTORS = ("avx", "fma", "amx", "asimd", "sve")
+"""How the names of instructions begin that compute with many numbers at once."""
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+AMD_DRIVER = Path("/sys/module/amdgpu/version")
+
+
+@dataclass(slots=True)
+class EnvironmentWatch:
+    """What is known of what a probe runs on; complete once it has ended."""
+
+    environment: Environment
+    """What was measured on."""
+    gpu: Driven | None
+    """The GPU as its driver tells it."""
+
+
+@contextmanager
+def watched(device: str, folder: Path) -> Iterator[EnvironmentWatch]:
+    """What a probe runs on, looked at before it, from beside while it runs, and after it.
+
+    Args:
+        device: device that it runs on, as torch writes it
+        folder: where looks at the clock are written meanwhile
+
+    Yields:
+        the surroundings; clock and throttle reasons come in when the probe has ended
+    """
+    gpu = driven(device)
+    surroundings = EnvironmentWatch(environment=environment_of(device, gpu), gpu=gpu)
+    with Watch(gpu, folder / "clock.csv") as watch:
+        yield surroundings
+    looks = watch.looks()
+    mask = 0
+    for _, reasons in looks:
+        mask |= reasons
+    clock = looks[-1][0] if looks else None
+    environment = surroundings.environment
+    others = max(environment.other_processes, others_beside(gpu))
+    surroundings.environment = replace(
+        environment, clock_hz=clock, throttle_reasons=reasons_of(mask), other_processes=others
+    )
+
+
+def environment_of(device: str, gpu: Driven | None) -> Environment:
+    """What is known of a device before anything runs on it.
+
+    Args:
+        device: the device, as torch writes it
+        gpu: the same as its driver tells it; None where there is none to ask
+
+    Returns:
+        the environment
+    """
+    import torch
+
+    return _processor(torch) if device == "cpu" else _gpu(torch, device, gpu)
+
+
+def _gpu(torch: ModuleType, device: str, gpu: Driven | None) -> Environment:
+    properties = torch.cuda.get_device_properties(device)
+    hip = getattr(torch.version, "hip", None)
+    amd = AMD_DRIVER.read_text(encoding="utf-8").strip() if hip and AMD_DRIVER.is_file() else None
+    return Environment(
+        kind="rocm" if hip else "cuda",
+        device=properties.name,
+        devices=torch.cuda.device_count(),
+        memory_bytes=float(properties.total_memory),
+        compute_capability=None if hip else f"{properties.major}.{properties.minor}",
+        driver=gpu.driver if gpu else amd,
+        runtime=hip or torch.version.cuda,
+        torch=str(torch.__version__),
+        nccl=nccl_version(torch),
+        python=platform.python_version(),
+        most_clock_hz=gpu.most_clock_hz if gpu else None,
+        power_limit_watts=gpu.power_limit_watts if gpu else None,
+        is_partition=" MIG " in properties.name,
+        other_processes=others_on(gpu),
+    )
+
+
+def nccl_version(torch: ModuleType) -> str | None:
+    """Version of the library of collectives between GPUs.
+
+    Args:
+        torch: the module
+
+    Returns:
+        the version, its parts joined by dots; None where torch was built without one
+    """
+    try:
+        version = torch.cuda.nccl.version()
+    except (AttributeError, RuntimeError):
+        return None
+    return ".".join(map(str, version)) if isinstance(version, tuple) else str(version)
+
+
+def _processor(torch: ModuleType) -> Environment:
+    models = CPU_MODELS.read_text(encoding="utf-8") if CPU_MODELS.is_file() else ""
+    return Environment(
+        kind="cpu",
+        device=cpu_name(models),
+        devices=1,
+        memory_bytes=memory_bytes(),
+        threads=torch.get_num_threads(),
+        instructions=cpu_instructions(models),
+        torch=str(torch.__version__),
+        python=platform.python_version(),
+    )
+
+
+def cpu_name(text: str) -> str:
+    r"""Name of the processor, out of the kernel's list of them.
+
+    >>> cpu_name("processor : 0\nmodel name\t: AMD EPYC 7763 64-Core Processor\n")
+    'AMD EPYC 7763 64-Core Processor'
+
+    Args:
+        text: the list; empty where this system has none
+
+    Returns:
+        the name; that of the architecture where none is told
+    """
+    return _told(text, "model name") or platform.processor() or platform.machine()
+
+
+def cpu_instructions(text: str) -> tuple[str, ...]:
+    r"""Instructions of the processor that compute with many numbers at once, out of the kernel's list of processors.
+
+    >>> cpu_instructions("processor : 0\nflags\t\t: fpu sse2 fma avx avx2 avx512f erms\n")
+    ('avx', 'avx2', 'avx512f', 'fma')
+
+    Args:
+        text: the list; empty where this system has none
+
+    Returns:
+        their names as the kernel has them, sorted
+    """
+    named = (_told(text, "flags") or _told(text, "Features")).split()
+    return tuple(sorted(name for name in named if name.startswith(VECTORS)))
+
+
+def _told(text: str, name: str) -> str:
+    """What the kernel's list tells of the first processor under a name; empty where it does not."""
+    rows = (line.partition(":") for line in text.splitlines())
+    return next((value.strip() for key, _, value in rows if key.strip() == name), "")
+
+
+def memory_bytes() -> float:
+    """Memory that this machine has, or the container is limited to.
+
+    Returns:
+        memory [byte]
+    """
+    whole = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    limit = CGROUP_LIMIT.read_text(encoding="utf-8").strip() if CGROUP_LIMIT.is_file() else ""
+    return min(whole, float(limit)) if limit.isdigit() else whole

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from service.worker.probing import Told
+from service.worker.probing import ProbeContext
 from service.worker.ranks import rendezvous
 
 LEAST_WAIT_SECONDS = 10.0
@@ -18,7 +18,7 @@ LEAST_WAIT_SECONDS = 10.0
 class Group:
     """All ranks of a probe, as one of them sees the others."""
 
-    told: Told
+    told: ProbeContext
     """What the probe was told."""
     distributed: Any
     """torch's module."""
@@ -70,7 +70,7 @@ class Group:
 
 
 @contextmanager
-def joined(told: Told) -> Iterator[Group]:
+def joined(told: ProbeContext) -> Iterator[Group]:
     """The group of all ranks of a probe, until its end.
 
     Args:

@@ -18,10 +18,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from service.calibration.records import HELD_BACK, ProbeName, ProbeRecord, ProbeTask
-from service.worker.devices import chosen_device, make_current, missing_torch, refuse_busy
-from service.worker.environment import Surroundings, watched
-from service.worker.memory_errors import is_out_of_memory
-from service.worker.probing import CannotRun, Found, Told
+from service.worker.devices import EnvironmentWatch, chosen_device, make_current, missing_torch, refuse_busy, watched
+from service.worker.probing import CannotRun, ProbeContext, ProbeResult, is_out_of_memory
 from service.worker.ranks import RENDEZVOUS, Place, end_with_starter, place_of, start_ranks
 from service.worker.running import PROGRESS, RECORD
 
@@ -33,7 +31,7 @@ MOST_RESERVED_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
+class Task:
     """One task at one place."""
 
     task: ProbeTask
@@ -62,7 +60,7 @@ def main(words: Sequence[str]) -> int:
     place = place_of(task.ranks, os.environ)
     if place is None:
         return _together(task, folder, (sys.executable, "-m", "service.worker.probe_process", *words))
-    record = measured(Errand(task=task, folder=folder, place=place, started_seconds=started))
+    record = measured(Task(task=task, folder=folder, place=place, started_seconds=started))
     write_record(record, folder / _name(place.rank))
     return int(record.status != "succeeded")
 
@@ -101,7 +99,7 @@ def write_json(content: Any, path: Path) -> None:
     part.replace(path)
 
 
-def measured(errand: Errand) -> ProbeRecord:
+def measured(errand: Task) -> ProbeRecord:
     """Run the probe of a task.
 
     Args:
@@ -111,7 +109,7 @@ def measured(errand: Errand) -> ProbeRecord:
         what came of it, whatever that is
     """
     record = ProbeRecord(probe=errand.task.probe, status="skipped")
-    surroundings: list[Surroundings] = []
+    surroundings: list[EnvironmentWatch] = []
     try:
         found = _found(errand, surroundings)
         record = replace(
@@ -131,14 +129,14 @@ def measured(errand: Errand) -> ProbeRecord:
     )
 
 
-def _found(errand: Errand, surroundings: list[Surroundings]) -> Found:
+def _found(errand: Task, surroundings: list[EnvironmentWatch]) -> ProbeResult:
     """What the probe found, and into the list, as soon as it is known, what it runs on."""
     if lacking := missing_torch():
         raise CannotRun(lacking)
     place, task = errand.place, errand.task
     if task.probe not in get_args(ProbeName):
         raise CannotRun(f"no probe {task.probe} in this release of the worker; it has {', '.join(get_args(ProbeName))}")
-    told = Told(
+    told = ProbeContext(
         device=chosen_device(place.local_rank),
         folder=errand.folder,
         end_seconds=errand.started_seconds + _usable_seconds(task),
@@ -152,11 +150,11 @@ def _found(errand: Errand, surroundings: list[Surroundings]) -> Found:
         make_current(told.device)
         probe = importlib.import_module(f"service.worker.probes.{task.probe}")
         told.report(0.0, f"measuring on {around.environment.device}")
-        found: Found = probe.run(task.parameters, told)
+        found: ProbeResult = probe.run(task.parameters, told)
     return found
 
 
-def _own_folder(errand: Errand) -> Path:
+def _own_folder(errand: Task) -> Path:
     folder = errand.folder / f"rank-{errand.place.rank}"
     folder.mkdir(exist_ok=True)
     return folder
@@ -187,7 +185,7 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {said}"
 
 
-def _doubts(surroundings: Sequence[Surroundings]) -> tuple[str, ...]:
+def _doubts(surroundings: Sequence[EnvironmentWatch]) -> tuple[str, ...]:
     """What casts doubt on figures that were measured all the same."""
     doubts = []
     for one in surroundings:

@@ -15,7 +15,7 @@ class CannotRun(TraincostError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ProbeContext:
     """What a probe is told beside its parameters."""
 
     device: str
@@ -41,7 +41,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ProbeResult:
     """What a probe gives back; of many ranks, what the first one gives counts."""
 
     measurements: tuple[Measurement, ...] = ()
@@ -50,3 +50,22 @@ class Found:
     """What a profile or a timeline amounts to; `files` names those that it left in its folder."""
     reason: str | None = None
     """What was left out, or casts doubt on it, and why."""
+
+
+WORDS = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""What torch's allocators and libraries say then."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says so.
+
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError("out of range"))
+    (True, False)
+
+    Args:
+        error: the error
+
+    Returns:
+        whether it does
+    """
+    return isinstance(error, MemoryError) or any(word in str(error) for word in WORDS)

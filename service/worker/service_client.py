@@ -21,7 +21,7 @@ import httpx
 
 from service import __version__
 from service.errors import StartupError, TraincostError
-from service.worker.claimed import Claimed, Ending, FoundFile
+from service.worker.jobs import ClaimedJob, FoundFile, JobResult
 
 CONNECT_SECONDS = 10.0
 """Longest wait for a connection."""
@@ -98,7 +98,9 @@ class ServiceClient:
         """Give the connections back."""
         await self._http.aclose()
 
-    async def claim(self, kinds: Sequence[str], capabilities: Mapping[str, Any], wait_seconds: float) -> Claimed | None:
+    async def claim(
+        self, kinds: Sequence[str], capabilities: Mapping[str, Any], wait_seconds: float
+    ) -> ClaimedJob | None:
         """A job for this worker; asked once.
 
         Args:
@@ -122,10 +124,10 @@ class ServiceClient:
         if answer.status_code == httpx.codes.NO_CONTENT:
             return None
         job = answer.json()["job"]
-        known = {one.name for one in fields(Claimed)}
-        return Claimed(**{name: value for name, value in job.items() if name in known})
+        known = {one.name for one in fields(ClaimedJob)}
+        return ClaimedJob(**{name: value for name, value in job.items() if name in known})
 
-    async def heartbeat(self, job: Claimed, progress: Mapping[str, Any] | None) -> State:
+    async def heartbeat(self, job: ClaimedJob, progress: Mapping[str, Any] | None) -> State:
         """Tell that this worker is still at a job; asked once.
 
         Args:
@@ -144,7 +146,7 @@ class ServiceClient:
         state: State = "lost" if answer.status_code == LOST else answer.json()["state"]
         return state
 
-    async def hand_in(self, job: Claimed, file: FoundFile) -> None:
+    async def hand_in(self, job: ClaimedJob, file: FoundFile) -> None:
         """Give the service a file of a job, however long it is away meanwhile.
 
         Args:
@@ -161,7 +163,7 @@ class ServiceClient:
         if answer.status_code == LOST:
             raise NotTaken(LEASE_LOST)
 
-    async def read(self, job: Claimed, path: str) -> bytes:
+    async def read(self, job: ClaimedJob, path: str) -> bytes:
         """Something that a job needs, however long the service is away meanwhile.
 
         Args:
@@ -179,7 +181,7 @@ class ServiceClient:
             raise NotTaken(LEASE_LOST)
         return answer.content
 
-    async def finish(self, job: Claimed, ending: Ending) -> bool:
+    async def finish(self, job: ClaimedJob, ending: JobResult) -> bool:
         """Hand in how a job ended, however long the service is away meanwhile.
 
         Args:
@@ -275,7 +277,7 @@ def _no_longer_than(most_bytes: int, content: bytes) -> bytes:
     return content
 
 
-def _of(job: Claimed) -> str:
+def _of(job: ClaimedJob) -> str:
     return f"/v1/worker/jobs/{quote(job.id, safe='')}"
 
 

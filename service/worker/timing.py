@@ -10,21 +10,180 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from service.calibration.records import Measurement
-from service.worker.caches import Caches
-from service.worker.left_out import (
-    NO_TIME,
-    NOT_IN_TIME,
-    LeftOut,
-    left_out_row,
-    no_memory,
-    why_left_out,
-    wrong_result,
-)
-from service.worker.memory_errors import is_out_of_memory
-from service.worker.probing import CannotRun, Found, Told
+from service.calibration.records import LeftOutCode, Measurement
+from service.worker.probing import CannotRun, ProbeContext, ProbeResult, is_out_of_memory
+
+KERNEL_CACHES = Path("/sys/devices/system/cpu")
+"""Where Linux tells of a processor's caches."""
+
+UNKNOWN_CACHE_BYTES = 64 * 2**20
+"""Read where nobody tells how large the caches are. Source: a choice, above the L2 of an H200 (50 MB)."""
+
+MOST_CACHE_BYTES = 512 * 2**20
+"""Caches that are emptied at most: beyond that reading takes longer than what is measured. Source: a choice."""
+
+TIMES_THE_CACHE = 2
+"""A buffer of this many times the caches leaves nothing in them that was there before. Source: a choice."""
+
+
+class Caches:
+    """Empties the caches of a device and takes the time of what runs after that.
+
+    The buffer is read, not written, so that nothing has to be written back while the time runs.
+
+    Args:
+        device: the device, as torch writes it
+    """
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self._torch = torch
+        self._is_gpu = device != "cpu"
+        self._device = device
+        size = TIMES_THE_CACHE * min(MOST_CACHE_BYTES, self._cache_bytes())
+        self._buffer = torch.ones(size // 4, dtype=torch.float32, device=device)
+
+    def _cache_bytes(self) -> int:
+        if self._is_gpu:
+            properties = self._torch.cuda.get_device_properties(self._device)
+            return int(getattr(properties, "L2_cache_size", UNKNOWN_CACHE_BYTES))
+        return last_level_bytes(KERNEL_CACHES) or UNKNOWN_CACHE_BYTES
+
+    def wait(self) -> None:
+        """Wait until the device has nothing left to do."""
+        if self._is_gpu:
+            self._torch.cuda.synchronize(self._device)
+
+    def release(self) -> None:
+        """Give back memory that nothing uses any more."""
+        if self._is_gpu:
+            self._torch.cuda.empty_cache()
+
+    def cold_seconds(self, work: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
+        """Time of one run on emptied caches, between two events of a GPU, or by the clock of this process.
+
+        Reading the buffer takes a GPU longer than it takes this process to enqueue what comes after, so that the time
+        is the device's own.
+
+        Args:
+            work: what runs
+            before: what runs between reading and the first event
+
+        Returns:
+            time [s]
+        """
+        self._buffer.sum()
+        if before is not None:
+            before()
+        if not self._is_gpu:
+            begun = time.perf_counter()
+            work()
+            return time.perf_counter() - begun
+        begin, end = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        work()
+        end.record()
+        self.wait()
+        return float(begin.elapsed_time(end)) * 1e-3
+
+
+def last_level_bytes(root: Path) -> int:
+    """Size of all caches of the last level of this machine's processors.
+
+    Args:
+        root: where Linux tells of processors
+
+    Returns:
+        their size [byte]; 0 where it does not tell
+    """
+    found: dict[tuple[int, str], int] = {}
+    for cache in root.glob("cpu[0-9]*/cache/index[0-9]*"):
+        texts = [cache / name for name in ("level", "shared_cpu_list", "size", "type")]
+        if not all(text.is_file() for text in texts):
+            continue
+        level, shared, size, kind = (text.read_text(encoding="utf-8").strip() for text in texts)
+        if kind != "Instruction" and size.endswith("K"):
+            found[int(level), shared] = int(size[:-1]) * 1024
+    last = max((level for level, _ in found), default=0)
+    return sum(size for (level, _), size in found.items() if level == last)
+
+
+NO_TIME = "no time was left"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Why something was not measured."""
+
+    code: LeftOutCode
+    """For programs."""
+    reason: str
+    """For people."""
+
+
+NOT_IN_TIME = LeftOut(code="no_time", reason=NO_TIME)
+
+
+def wrong_result(error_fraction: float) -> LeftOut:
+    """Why something that computes nonsense has no figure: it may be fast.
+
+    Args:
+        error_fraction: largest error of its result over the largest number of the reference
+
+    Returns:
+        the reason
+    """
+    return LeftOut(code="wrong_result", reason=f"wrong result, off by {error_fraction:.2g} of the largest number")
+
+
+def no_memory(whose: str) -> LeftOut:
+    """Why something that found no room has no figure.
+
+    Args:
+        whose: what has too little
+
+    Returns:
+        the reason
+    """
+    return LeftOut(code="out_of_memory", reason=f"out of memory: it needs more than {whose} has left")
+
+
+def left_out_row(operation: str, shape: Mapping[str, Any], why: LeftOut) -> dict[str, Any]:
+    """What a summary tells of something that was not measured.
+
+    >>> left_out_row("copy", {"size_bytes": 8}, NOT_IN_TIME)
+    {'operation': 'copy', 'size_bytes': 8, 'code': 'no_time', 'reason': 'no time was left'}
+
+    Args:
+        operation: what it is
+        shape: what tells it from others of the same operation
+        why: why it was not measured
+
+    Returns:
+        a row of `left_out`
+    """
+    return {"operation": operation, **shape, "code": why.code, "reason": why.reason}
+
+
+def why_left_out(left_out: Sequence[Mapping[str, Any]]) -> str | None:
+    """What was not measured, in one sentence.
+
+    >>> why_left_out([{"reason": "no time was left"}, {"reason": "no time was left"}])
+    '2 not measured: no time was left'
+
+    Args:
+        left_out: what was not measured, each with its reason
+
+    Returns:
+        the sentence; None where nothing was left out
+    """
+    reasons = dict.fromkeys(str(row["reason"]) for row in left_out)
+    return f"{len(left_out)} not measured: {'; '.join(reasons)}" if left_out else None
+
 
 WARM_UPS = 3
 """Runs before the first that counts: kernels load, libraries choose, clocks rise. Source: a choice."""
@@ -72,7 +231,7 @@ class Case:
 
 
 @dataclass(slots=True)
-class Course:
+class TimingRun:
     """How one case went so far."""
 
     case: Case
@@ -87,7 +246,7 @@ class Course:
     """Why it has no times."""
 
 
-def time_cases(cases: Sequence[Case], told: Told, repeats: int = REPEATS) -> Found:
+def time_cases(cases: Sequence[Case], told: ProbeContext, repeats: int = REPEATS) -> ProbeResult:
     """Time each case as often as asked, or as time allows.
 
     Args:
@@ -99,7 +258,7 @@ def time_cases(cases: Sequence[Case], told: Told, repeats: int = REPEATS) -> Fou
         a measurement of each case that could run, and why the others could not
     """
     caches = Caches(told.device)
-    courses = [Course(case=case) for case in cases]
+    courses = [TimingRun(case=case) for case in cases]
     order = sorted(courses, key=lambda course: course.case.amount)
     seconds_each = 0.0
     for number, course in enumerate(order, start=1):
@@ -120,7 +279,7 @@ def time_cases(cases: Sequence[Case], told: Told, repeats: int = REPEATS) -> Fou
     return _found(courses, repeats)
 
 
-def _first_turn(course: Course, caches: Caches) -> None:
+def _first_turn(course: TimingRun, caches: Caches) -> None:
     """Warm one case up, check its result and time it once, unless the device cannot run it."""
     case = course.case
     try:
@@ -155,7 +314,7 @@ def _warm_up(run: Callable[[], Any], caches: Caches) -> None:
             return
 
 
-def _found(courses: Sequence[Course], repeats: int) -> Found:
+def _found(courses: Sequence[TimingRun], repeats: int) -> ProbeResult:
     measured = [course for course in courses if course.seconds]
     left_out = [
         left_out_row(course.case.operation, course.case.shape, course.left_out)
@@ -164,14 +323,14 @@ def _found(courses: Sequence[Course], repeats: int) -> Found:
     ]
     fewer = sum(len(course.seconds) < repeats for course in measured)
     late = f"{fewer} kernels were measured fewer than {repeats} times: {NO_TIME}" if fewer else None
-    return Found(
+    return ProbeResult(
         measurements=tuple(map(_measured, measured)),
         summary={"left_out": left_out},
         reason="; ".join(filter(None, (why_left_out(left_out), late))) or None,
     )
 
 
-def _measured(course: Course) -> Measurement:
+def _measured(course: TimingRun) -> Measurement:
     case, seconds = course.case, course.seconds
     values = seconds if case.quantity == "seconds" else [case.amount / one for one in seconds]
     return measurement(case.operation, case.shape, case.quantity, values, course.error_fraction)

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from service.calibration.records import Measurement, ProbeRecord, ProbeTask
-from service.worker.probing import Found, Told
+from service.worker.probing import ProbeContext, ProbeResult
 from tests.house.source import ROOT
 from tests.needing import need
 
@@ -34,9 +34,9 @@ def need_torch() -> None:
     torch.set_num_threads(1)
 
 
-def told(folder: Path, left_seconds: float = PATIENCE_SECONDS, device: str = "cpu") -> Told:
+def told(folder: Path, left_seconds: float = PATIENCE_SECONDS, device: str = "cpu") -> ProbeContext:
     """What a probe is told, with nobody to tell how far it is."""
-    return Told(device=device, folder=folder, end_seconds=time.monotonic() + left_seconds, report=tell_nobody)
+    return ProbeContext(device=device, folder=folder, end_seconds=time.monotonic() + left_seconds, report=tell_nobody)
 
 
 def tell_nobody(done_fraction: float, note: str) -> None:
@@ -45,9 +45,9 @@ def tell_nobody(done_fraction: float, note: str) -> None:
     assert note
 
 
-def found_by(probe: str, parameters: Mapping[str, Any], folder: Path, device: str = "cpu") -> Found:
+def found_by(probe: str, parameters: Mapping[str, Any], folder: Path, device: str = "cpu") -> ProbeResult:
     """What a probe finds in this process."""
-    found: Found = import_module(f"service.worker.probes.{probe}").run(parameters, told(folder, device=device))
+    found: ProbeResult = import_module(f"service.worker.probes.{probe}").run(parameters, told(folder, device=device))
     return found
 
 

@@ -79,19 +79,19 @@ def serve(url: str, port: int, lease_seconds: float, log: str) -> None:
 
 def work(address: str, name: str, kind: str, log: str, clock: str) -> None:
     """Be a worker that does jobs of one kind of tests."""
-    from service.worker import kinds
-    from service.worker.claimed import Desk, Ending
+    from service.worker import jobs
     from service.worker.command import main
+    from service.worker.jobs import JobContext, JobResult
     from tests.worker.sleeping import sleep
 
-    async def note(desk: Desk) -> Ending:
-        return Ending(outcome="succeeded", result={"by": name, "attempt": desk.job.attempt})
+    async def note(desk: JobContext) -> JobResult:
+        return JobResult(outcome="succeeded", result={"by": name, "attempt": desk.job.attempt})
 
     _write_to(log)
     if clock == JUMPING:
         time.time = jumping  # as if somebody set it, again and again
-    kinds.WORK.clear()
-    kinds.WORK[kind] = sleep if kind.startswith(SLEEP) else note
+    jobs.WORK.clear()
+    jobs.WORK[kind] = sleep if kind.startswith(SLEEP) else note
     sys.exit(main(["--url", address, "--name", name]))
 
 

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from service.worker.claimed import Desk, Ending
-from service.worker.errands import Errand, record_of
+from service.worker.jobs import JobContext, JobResult, Task, record_of
 
 MODULE = "tests.worker.sleeper"
 
 
-async def sleep(desk: Desk) -> Ending:
+async def sleep(desk: JobContext) -> JobResult:
     task: dict[str, Any] = {"probe": "sleep", **desk.job.payload}
-    errand = Errand(task=task, folder=desk.folder, module=MODULE, most_seconds=60.0)
+    errand = Task(task=task, folder=desk.folder, module=MODULE, most_seconds=60.0)
     record = await record_of(desk.runner, errand, desk.tell)
-    return Ending(outcome="succeeded", result={"record": record, "attempt": desk.job.attempt})
+    return JobResult(outcome="succeeded", result={"record": record, "attempt": desk.job.attempt})

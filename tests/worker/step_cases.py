@@ -48,10 +48,9 @@ def parameters_of(step: ResolvedQuestion, **more: Any) -> dict[str, Any]:
 
 def counted_peaks(step: ResolvedQuestion, steps: int = 3) -> dict[int, int]:
     """Peaks of live tensors of the first and of the last step, counted in this process."""
-    from service.worker.models.fields import model_fields
-    from service.worker.training.counted import counted_steps
+    from service.worker.training.fields import model_fields
+    from service.worker.training.memory import counted_steps, step_peaks
     from service.worker.training.recipe import step_recipe
-    from service.worker.training.timeline import step_peaks
     from service.worker.training.trainer import trainer_of
 
     told = parameters_of(step)

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from service.errors import StartupError
-from service.worker.claimed import Desk, Ending, FoundFile, Work
-from service.worker.claiming import Claiming, Habits
+from service.worker.claiming import Claiming, WorkerOptions
+from service.worker.jobs import FoundFile, JobContext, JobResult, Work
 from service.worker.running import PROBE_PROCESS
 from service.worker.service_client import MOST_FAILURES, Address, ServiceClient
 
@@ -88,18 +88,21 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def done(_desk: Desk) -> Ending:
-    return Ending(outcome="succeeded", result={"value": 1.5})
+async def done(_desk: JobContext) -> JobResult:
+    return JobResult(outcome="succeeded", result={"value": 1.5})
 
 
 def go_on(
-    service: FakeService, work: Work, habits: Habits | None = None, meanwhile: Callable[[Claiming], Any] | None = None
+    service: FakeService,
+    work: Work,
+    habits: WorkerOptions | None = None,
+    meanwhile: Callable[[Claiming], Any] | None = None,
 ) -> None:
     """A worker that does one job, or what its habits say, unless it is told to stop before."""
 
     async def run() -> None:
         client = ServiceClient(Address(url="http://t", token="k", worker="w1"), httpx.MockTransport(service))  # noqa: S106
-        claiming = Claiming(client, NoRunner(), {KIND: work}, habits or Habits(once=True), asyncio.Event())
+        claiming = Claiming(client, NoRunner(), {KIND: work}, habits or WorkerOptions(once=True), asyncio.Event())
         told = asyncio.create_task(meanwhile(claiming)) if meanwhile else None
         await asyncio.wait_for(claiming.go_on({"measures": True}), 20)
         if told:
@@ -118,10 +121,10 @@ def test_a_job_is_done_and_handed_in() -> None:
 def test_it_is_heard_of_while_it_is_at_work_and_tells_news_soon() -> None:
     service = FakeService(jobs=[job(lease_seconds=60.0)])
 
-    async def slow(desk: Desk) -> Ending:
+    async def slow(desk: JobContext) -> JobResult:
         desk.tell({"done_fraction": 0.5})
         await until(lambda: bool(service.heard))
-        return Ending(outcome="succeeded")
+        return JobResult(outcome="succeeded")
 
     go_on(service, slow)
     assert service.heard == [{"lease": LEASE, "progress": {"done_fraction": 0.5}}]
@@ -132,25 +135,25 @@ def test_it_goes_on_while_the_service_is_away() -> None:
     away = [httpx.ConnectError("refused"), 503, httpx.ReadTimeout("late")]
     service.refusals = [429, 500]
 
-    async def slow(desk: Desk) -> Ending:
+    async def slow(desk: JobContext) -> JobResult:
         service.refusals = list(away)
         await until(lambda: bool(service.heard) and not service.refusals)
         service.refusals = [500, httpx.ReadError("broken")]
         desk.tell({"done_fraction": 0.9})
-        return Ending(outcome="succeeded", result={"went": "on"})
+        return JobResult(outcome="succeeded", result={"went": "on"})
 
     go_on(service, slow)
     assert [told["result"] for told in service.taken] == [{"went": "on"}]
 
 
-async def never(desk: Desk) -> Ending:
+async def never(desk: JobContext) -> JobResult:
     """Work that ends only when it is stopped, and then says so."""
     desk.result = {"records": ["so far"]}
     try:
         await asyncio.sleep(FOR_EVER)
     finally:
         desk.result["stopped"] = True
-    return Ending(outcome="succeeded")
+    return JobResult(outcome="succeeded")
 
 
 def test_a_cancelled_job_is_stopped_and_what_was_found_is_handed_in() -> None:
@@ -164,7 +167,7 @@ def test_a_lost_job_is_stopped_and_nothing_of_it_is_handed_in() -> None:
     service = FakeService(jobs=[job()], state="lost")
     stopped = []
 
-    async def noted(desk: Desk) -> Ending:
+    async def noted(desk: JobContext) -> JobResult:
         try:
             return await never(desk)
         finally:
@@ -189,7 +192,7 @@ def test_a_worker_that_has_to_go_gives_its_job_back() -> None:
         await until(lambda: not service.jobs)
         claiming.stopping.set()
 
-    go_on(service, never, Habits(), soon)
+    go_on(service, never, WorkerOptions(), soon)
     assert [told["outcome"] for told in service.taken] == ["released"]
 
 
@@ -197,19 +200,19 @@ def test_a_worker_that_has_to_go_waits_for_no_job() -> None:
     async def soon(claiming: Claiming) -> None:
         claiming.stopping.set()
 
-    go_on(FakeService(refusals=[httpx.ConnectError("x")] * 1000), done, Habits(), soon)
+    go_on(FakeService(refusals=[httpx.ConnectError("x")] * 1000), done, WorkerOptions(), soon)
 
 
 def test_work_that_breaks_is_told_and_the_next_job_done() -> None:
     service = FakeService(jobs=[job(), job("job_b")])
     broken = ["job_a"]
 
-    async def fragile(_desk: Desk) -> Ending:
+    async def fragile(_desk: JobContext) -> JobResult:
         if broken:
             raise KeyError(broken.pop())
-        return Ending(outcome="succeeded")
+        return JobResult(outcome="succeeded")
 
-    go_on(service, fragile, Habits(most_idle_seconds=0.3))
+    go_on(service, fragile, WorkerOptions(most_idle_seconds=0.3))
     first, second = service.taken
     assert (first["outcome"], first["error"]) == ("failed", {"code": "worker_failed", "message": "KeyError: 'job_a'"})
     assert second["outcome"] == "succeeded"
@@ -223,8 +226,8 @@ def test_work_that_breaks_is_told_and_the_next_job_done() -> None:
 def test_a_result_that_is_not_taken_is_a_failure_that_would_come_again(
     result: dict[str, Any], refusals: list[Any], reason: str
 ) -> None:
-    async def odd(_desk: Desk) -> Ending:
-        return Ending(outcome="succeeded", result=result)
+    async def odd(_desk: JobContext) -> JobResult:
+        return JobResult(outcome="succeeded", result=result)
 
     service = FakeService(jobs=[job(lease_seconds=60.0)], refusals=refusals)
     go_on(service, odd)
@@ -242,7 +245,7 @@ def test_a_service_that_fails_at_a_result_every_time_is_not_asked_for_ever() -> 
 
 def test_a_job_whose_end_is_refused_in_every_form_is_left() -> None:
     service = FakeService(jobs=[job(lease_seconds=60.0), job("job_b", lease_seconds=60.0)], refusals=[None, 422, 422])
-    go_on(service, done, Habits(most_idle_seconds=0.3))
+    go_on(service, done, WorkerOptions(most_idle_seconds=0.3))
     assert [told["outcome"] for told in service.taken] == ["succeeded"]
 
 
@@ -257,7 +260,7 @@ def test_files_are_handed_in_under_the_claim(tmp_path: Path) -> None:
     service = FakeService(jobs=[job(lease_seconds=60.0)])
     answers = []
 
-    async def leaving_files(desk: Desk) -> Ending:
+    async def leaving_files(desk: JobContext) -> JobResult:
         file = FoundFile(name="trace.json", path=tmp_path / "trace.json", media_type="application/json")
         service.refusals = [503]
         answers.append(await desk.hand_in(file))
@@ -265,7 +268,7 @@ def test_files_are_handed_in_under_the_claim(tmp_path: Path) -> None:
         answers.append(await desk.hand_in(file))
         service.refusals = [413]
         answers.append(await desk.hand_in(file))
-        return Ending(outcome="succeeded")
+        return JobResult(outcome="succeeded")
 
     go_on(service, leaving_files)
     assert service.files == {"trace.json": b"[1]"}
@@ -275,10 +278,10 @@ def test_files_are_handed_in_under_the_claim(tmp_path: Path) -> None:
 def test_a_job_is_not_lost_for_progress_that_is_refused() -> None:
     service = FakeService(jobs=[job(lease_seconds=60.0)], refusals=[None, 422])
 
-    async def telling(desk: Desk) -> Ending:
+    async def telling(desk: JobContext) -> JobResult:
         desk.tell({"done_fraction": 0.5})
         await until(lambda: bool(service.heard))
-        return Ending(outcome="succeeded")
+        return JobResult(outcome="succeeded")
 
     go_on(service, telling)
     assert service.heard[0] == {"lease": LEASE, "progress": None}

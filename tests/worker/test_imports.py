@@ -44,7 +44,7 @@ def run(words: list[str], modules: tuple[str, ...] = ()) -> "subprocess.Complete
 
 
 def test_a_worker_needs_the_standard_library_and_httpx() -> None:
-    done = run(["worker", "--help"], ("service.worker.probe_process", "service.worker.warden"))
+    done = run(["worker", "--help"], ("service.worker.probe_process", "service.worker.supervisor"))
     assert done.returncode == 0, done.stderr
     assert "--max-idle" in done.stdout
 

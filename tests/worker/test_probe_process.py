@@ -14,11 +14,11 @@ import pytest
 
 from service.calibration.records import ProbeName, ProbeTask
 from service.worker import devices
-from service.worker.probe_process import Errand, measured
+from service.worker.probe_process import Task, measured
 from service.worker.ranks import Place, nodes_of, place_of, rendezvous
 from tests.house.source import SERVICE
 from tests.worker.probing import need_torch, read_record, run_probe, start_probe
-from tests.worker.test_driver import TWO, install
+from tests.worker.test_devices import TWO, install
 
 SMALL = {"products": [{"operation": "forward", "name": "x", "rows": 8, "columns": 8, "inner": 8, "dtype": "fp32"}]}
 SUMS = {"operations": ["all_reduce"], "sizes_bytes": [1024], "repeats": 2}
@@ -31,7 +31,7 @@ def _task(probe: Any, parameters: dict[str, Any], *, ranks: int = 1, timeout_sec
 
 
 def _in_process(task: ProbeTask, folder: Path) -> Any:
-    return measured(Errand(task=task, folder=folder, place=Place(), started_seconds=time.monotonic()))
+    return measured(Task(task=task, folder=folder, place=Place(), started_seconds=time.monotonic()))
 
 
 def test_every_file_of_the_probes_is_one() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.calibration.records import Measurement
-from service.worker.probing import CannotRun, Found
+from service.worker.probing import CannotRun, ProbeResult
 from tests.worker.probing import found_by, need_torch, sound
 
 GEMM = {"name": "mlp.up", "rows": 48, "columns": 64, "inner": 32}
@@ -20,7 +20,7 @@ def _torch() -> None:
     need_torch()
 
 
-def _shapes(found: Found) -> list[Mapping[str, Any]]:
+def _shapes(found: ProbeResult) -> list[Mapping[str, Any]]:
     return [{"operation": one.operation, **one.shape} for one in found.measurements]
 
 
@@ -28,7 +28,7 @@ def _all_sound(measurements: tuple[Measurement, ...]) -> bool:
     return all(sound(one, REPEATS) for one in measurements)
 
 
-def _left_out(found: Found) -> dict[str, str]:
+def _left_out(found: ProbeResult) -> dict[str, str]:
     return {row["operation"]: row["reason"] for row in (found.summary or {})["left_out"]}
 
 

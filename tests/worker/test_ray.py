@@ -17,11 +17,10 @@ from service.features.sweeps.columns import columns_of
 from service.features.sweeps.requests import read_sweep
 from service.features.sweeps.rows import rows_of
 from service.features.sweeps.sweeps import Shard, shards_of
-from service.worker.folders import PREFIX, WORK
+from service.worker.jobs import ROWS_FILE, SHARD_PROCESS, SWEEP_FILE
 from service.worker.probing import CannotRun
 from service.worker.runners.nodes import KIND, Node, nodes_of, placing_of
-from service.worker.running import Running
-from service.worker.sweep_shard import ROWS_FILE, SHARD_PROCESS, SWEEP_FILE
+from service.worker.running import PREFIX, WORK, Running
 from tests.needing import need
 from tests.worker.clusters import A100, H100, Cluster, cluster
 from tests.worker.processes import is_alive

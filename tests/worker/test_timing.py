@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from service.worker.caches import last_level_bytes
-from service.worker.probing import CannotRun, Told
-from service.worker.timing import WARM_UPS, Case, Ready, measurement, time_cases
+from service.worker.probing import CannotRun, ProbeContext
+from service.worker.timing import WARM_UPS, Case, Ready, last_level_bytes, measurement, time_cases
 from tests.worker.probing import need_torch, tell_nobody, told
 
 Raises = Callable[[], Ready]
@@ -86,7 +85,7 @@ def test_an_error_that_nobody_foresaw_is_not_hidden(tmp_path: Path) -> None:
         time_cases([_case("broken", 1.0, _refuses(RuntimeError("illegal memory access")))], told(tmp_path))
 
 
-class Hurried(Told):
+class Hurried(ProbeContext):
     """A probe whose time is up after so many looks at the clock."""
 
     looks: list[int] = []  # noqa: RUF012 - counts over the life of one test

@@ -12,11 +12,10 @@ from typing import Any
 import torch
 import transformers
 
-from service.worker.models.building import WEIGHTS
-from service.worker.models.fields import model_fields
-from service.worker.training.counted import counted_steps
+from service.worker.training.decoder import WEIGHTS
+from service.worker.training.fields import model_fields
+from service.worker.training.memory import counted_steps, step_peaks
 from service.worker.training.recipe import StepRecipe, step_recipe
-from service.worker.training.timeline import step_peaks
 from service.worker.training.trainer import Mark, Trainer, trainer_of
 
 STEPS = 2

@@ -9,9 +9,8 @@ from functools import cache, partial
 from typing import Any
 
 from service.calibration.records import BACKWARD_WORK
-from service.worker.memory_errors import is_out_of_memory
-from service.worker.operands import Operands, allowed_error_fraction, error_fraction, spread
-from service.worker.probing import CannotRun, Found, Told
+from service.worker.inputs import KernelInputs, allowed_error_fraction, error_fraction, spread
+from service.worker.probing import CannotRun, ProbeContext, ProbeResult, is_out_of_memory
 from service.worker.timing import REPEATS, Case, Ready, time_cases
 
 BACKENDS = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
@@ -24,7 +23,7 @@ CHECKED = 64
 """Queries that are compared with exact ones. Source: a choice."""
 
 
-def run(parameters: Mapping[str, Any], told: Told) -> Found:
+def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
     """Time attention kernels.
 
     Args:
@@ -35,12 +34,12 @@ def run(parameters: Mapping[str, Any], told: Told) -> Found:
     Returns:
         seconds of each kernel forward and backward, with the error of its result or of the queries' gradient
     """
-    operands = Operands(told.device)
+    operands = KernelInputs(told.device)
     cases = [_case(way, shape, operands) for shape in parameters["kernels"] for way in ("forward", "backward")]
     return time_cases(cases, told, int(parameters.get("repeats", REPEATS)))
 
 
-def _case(operation: str, shape: Mapping[str, Any], operands: Operands) -> Case:
+def _case(operation: str, shape: Mapping[str, Any], operands: KernelInputs) -> Case:
     pairs = float(shape["length"]) ** 2 / (2 if shape["causal"] else 1)
     flop = 4.0 * shape["batch"] * shape["heads"] * shape["width"] * pairs
     return Case(
@@ -52,7 +51,7 @@ def _case(operation: str, shape: Mapping[str, Any], operands: Operands) -> Case:
     )
 
 
-def _forward(shape: Mapping[str, Any], operands: Operands) -> Ready:
+def _forward(shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
     """The forward pass of a training step, which keeps what the backward pass needs."""
     query, key, value, _ = _tensors(shape, operands)
     attend = _kernel(shape, query)
@@ -67,7 +66,7 @@ def _forward(shape: Mapping[str, Any], operands: Operands) -> Ready:
     return Ready(run=forward, error_fraction=off_fraction)
 
 
-def _backward(shape: Mapping[str, Any], operands: Operands) -> Ready:
+def _backward(shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
     """The backward pass alone, of a forward pass that ran before."""
     import torch
 
@@ -87,7 +86,7 @@ def _backward(shape: Mapping[str, Any], operands: Operands) -> Ready:
     return Ready(run=backward, error_fraction=off_fraction)
 
 
-def _tensors(shape: Mapping[str, Any], operands: Operands) -> tuple[Any, Any, Any, Any]:
+def _tensors(shape: Mapping[str, Any], operands: KernelInputs) -> tuple[Any, Any, Any, Any]:
     """Queries, keys, values, and the gradient of the result."""
     batch, length, width = shape["batch"], shape["length"], shape["width"]
     many, few = (batch, shape["heads"], length, width), (batch, shape["kv_heads"], length, width)

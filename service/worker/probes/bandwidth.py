@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from service.calibration.records import MOVED_ERROR_FRACTION
-from service.worker.operands import Operands, error_fraction
-from service.worker.probing import Found, Told
+from service.worker.inputs import KernelInputs, error_fraction
+from service.worker.probing import ProbeContext, ProbeResult
 from service.worker.timing import REPEATS, Case, Ready, time_cases
 
 OPERATIONS = ("copy", "read")
@@ -23,7 +23,7 @@ NUMBER_BYTES = 4
 """Bytes of one of the numbers that are moved."""
 
 
-def run(parameters: Mapping[str, Any], told: Told) -> Found:
+def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
     """Time copies.
 
     Args:
@@ -33,13 +33,13 @@ def run(parameters: Mapping[str, Any], told: Told) -> Found:
     Returns:
         bytes per second of each operation and size
     """
-    operands = Operands(told.device)
+    operands = KernelInputs(told.device)
     operations = OPERATIONS if told.device == "cpu" else OPERATIONS + TRANSFERS
     cases = [_case(operation, int(size), operands) for size in parameters["sizes_bytes"] for operation in operations]
     return time_cases(cases, told, int(parameters.get("repeats", REPEATS)))
 
 
-def _case(operation: str, size_bytes: int, operands: Operands) -> Case:
+def _case(operation: str, size_bytes: int, operands: KernelInputs) -> Case:
     prepare = {"copy": _copy, "read": _read}.get(operation, partial(_transfer, operation))
     return Case(
         operation=operation,
@@ -51,13 +51,13 @@ def _case(operation: str, size_bytes: int, operands: Operands) -> Case:
     )
 
 
-def _copy(count: int, operands: Operands) -> Ready:
+def _copy(count: int, operands: KernelInputs) -> Ready:
     (source,) = operands.random("fp32", (count,))
     target = operands.blank("fp32", (count,))
     return Ready(run=partial(target.copy_, source), error_fraction=lambda: error_fraction(target, source))
 
 
-def _read(count: int, operands: Operands) -> Ready:
+def _read(count: int, operands: KernelInputs) -> Ready:
     (source,) = operands.random("fp32", (count,))
 
     def off_fraction() -> float:
@@ -68,7 +68,7 @@ def _read(count: int, operands: Operands) -> Ready:
     return Ready(run=source.sum, error_fraction=off_fraction)
 
 
-def _transfer(operation: str, count: int, operands: Operands) -> Ready:
+def _transfer(operation: str, count: int, operands: KernelInputs) -> Ready:
     import torch
 
     (source,) = operands.random("fp32", (count,))

@@ -6,20 +6,188 @@ what one rank holds. Ranks begin each repeat together, and the slowest one's tim
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 from service.calibration.records import EXCHANGED_ERROR_FRACTION, Measurement
-from service.worker.caches import Caches
-from service.worker.exchanges import BUS_FACTORS, Exchange, checked_places, exchange_of
 from service.worker.group import Group, any_failed, joined
-from service.worker.left_out import NOT_IN_TIME, LeftOut, left_out_row, no_memory, why_left_out, wrong_result
-from service.worker.memory_errors import is_out_of_memory
-from service.worker.operands import error_fraction
-from service.worker.probing import CannotRun, Found, Told
+from service.worker.inputs import error_fraction, spread
+from service.worker.probing import CannotRun, ProbeContext, ProbeResult, is_out_of_memory
 from service.worker.ranks import nodes_of
-from service.worker.timing import REPEATS, WARM_UPS, measurement
+from service.worker.timing import (
+    NOT_IN_TIME,
+    REPEATS,
+    WARM_UPS,
+    Caches,
+    LeftOut,
+    left_out_row,
+    measurement,
+    no_memory,
+    why_left_out,
+    wrong_result,
+)
+
+NUMBER_BYTES = 4
+"""Bytes of one of the numbers that are exchanged: fp32."""
+
+TILE = 65_537
+"""Numbers that a rank draws. A prime, so that parts of equal length differ."""
+
+CHECKED = 4_096
+"""Numbers of a result that are compared. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One operation of one size, as one rank takes part in it."""
+
+    run: Callable[[], Any]
+    """Does it."""
+    result: Any
+    """Where the result stands."""
+    exact: Callable[[Any], Any]
+    """What should stand at some places of it, in double precision."""
+    fill: Callable[[], Any] = lambda: None
+    """Puts this rank's numbers where the operation overwrites them."""
+
+
+BUS_FACTORS: Mapping[str, Callable[[int], float]] = {
+    "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
+    "all_gather": lambda ranks: (ranks - 1) / ranks,
+    "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
+    "all_to_all": lambda ranks: (ranks - 1) / ranks,
+    "send": lambda ranks: 1.0,  # noqa: ARG005 - whatever their number
+}
+"""Bytes that a link carries for each byte of the size. Source: NVIDIA/nccl-tests@v2.13 doc/PERFORMANCE.md."""
+
+
+def exchange_of(operation: str, size_bytes: int, group: Group) -> Exchange:
+    """An operation, its buffers filled.
+
+    Args:
+        operation: which
+        size_bytes: the whole tensor; rounded up to a number for each rank
+        group: the ranks
+
+    Returns:
+        the exchange
+    """
+    part = -(-size_bytes // (NUMBER_BYTES * group.told.ranks))
+    return _EXCHANGES[operation](part, group)
+
+
+def checked_places(exchange: Exchange) -> list[int]:
+    """Places of a result that are compared.
+
+    Args:
+        exchange: the exchange
+
+    Returns:
+        places, spread evenly
+    """
+    return spread(exchange.result.numel(), CHECKED)
+
+
+@cache
+def _drawn(rank: int) -> Any:
+    """The numbers that a rank draws."""
+    import torch
+
+    return torch.randn(TILE, generator=torch.Generator().manual_seed(rank), dtype=torch.float64)
+
+
+def _sent(rank: int, places: Any) -> Any:
+    """What stands at places of a rank's data."""
+    return _drawn(rank)[places % TILE]
+
+
+def _summed(ranks: int, places: Any) -> Any:
+    """What all ranks' data add up to there."""
+    return sum(_sent(rank, places) for rank in range(ranks))
+
+
+def _own(count: int, group: Group) -> Any:
+    """This rank's data, on its device."""
+    import torch
+
+    repeated = _drawn(group.told.rank).float().to(group.told.device).repeat(count // TILE + 1)
+    return torch.narrow(repeated, 0, 0, count)
+
+
+def _room(count: int, group: Group) -> Any:
+    import torch
+
+    return torch.empty(count, dtype=torch.float32, device=group.told.device)
+
+
+def _all_reduce(part: int, group: Group) -> Exchange:
+    ranks = group.told.ranks
+    own, result = _own(part * ranks, group), _room(part * ranks, group)
+    return Exchange(
+        run=lambda: group.distributed.all_reduce(result),
+        result=result,
+        exact=partial(_summed, ranks),
+        fill=lambda: result.copy_(own),
+    )
+
+
+def _all_gather(part: int, group: Group) -> Exchange:
+    own, result = _own(part, group), _room(part * group.told.ranks, group)
+    gather = group.named("all_gather_single", "all_gather_into_tensor")
+
+    def exact(places: Any) -> Any:
+        return sum(_sent(rank, places % part) * (places // part == rank) for rank in range(group.told.ranks))
+
+    return Exchange(run=lambda: gather(result, own), result=result, exact=exact)
+
+
+def _reduce_scatter(part: int, group: Group) -> Exchange:
+    ranks = group.told.ranks
+    own, result = _own(part * ranks, group), _room(part, group)
+    scatter = group.named("reduce_scatter_single", "reduce_scatter_tensor")
+    return Exchange(
+        run=lambda: scatter(result, own),
+        result=result,
+        exact=lambda places: _summed(ranks, group.told.rank * part + places),
+    )
+
+
+def _all_to_all(part: int, group: Group) -> Exchange:
+    ranks = group.told.ranks
+    own, result = _own(part * ranks, group), _room(part * ranks, group)
+
+    def exact(places: Any) -> Any:
+        mine = group.told.rank * part + places % part
+        return sum(_sent(rank, mine) * (places // part == rank) for rank in range(ranks))
+
+    return Exchange(run=lambda: group.distributed.all_to_all_single(result, own), result=result, exact=exact)
+
+
+def _send(part: int, group: Group) -> Exchange:
+    """Each rank sends to the next and receives from the one before, as stages of a pipeline do."""
+    told, distributed = group.told, group.distributed
+    own, result = _own(part * told.ranks, group), _room(part * told.ranks, group)
+    before, after = (told.rank - 1) % told.ranks, (told.rank + 1) % told.ranks
+
+    def send() -> None:
+        both = [distributed.P2POp(distributed.isend, own, after), distributed.P2POp(distributed.irecv, result, before)]
+        for work in distributed.batch_isend_irecv(both):
+            work.wait()
+
+    return Exchange(run=send, result=result, exact=partial(_sent, before))
+
+
+_EXCHANGES: Mapping[str, Callable[[int, Group], Exchange]] = {
+    "all_reduce": _all_reduce,
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "all_to_all": _all_to_all,
+    "send": _send,
+}
+"""Operations by the name that questions give them."""
+
 
 SLOWEST_BYTES_PER_S = 1e8
 """Bytes that ranks exchange a second on any machine: a small size before a large one would make it look too slow.
@@ -27,7 +195,7 @@ Source: a choice, a network of 1 Gbit/s."""
 
 
 @dataclass(slots=True)
-class Course:
+class RankTiming:
     """How the probe went so far."""
 
     group: Group
@@ -44,7 +212,7 @@ class Course:
     """Time of one run over its size, of the last operation."""
 
 
-def run(parameters: Mapping[str, Any], told: Told) -> Found:
+def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
     """Time collectives.
 
     Args:
@@ -61,18 +229,18 @@ def run(parameters: Mapping[str, Any], told: Told) -> Found:
     if unknown:
         raise CannotRun(f"no collective {', '.join(unknown)}; there are {', '.join(BUS_FACTORS)}")
     with joined(told) as group:
-        course = Course(group=group, caches=Caches(told.device), repeats=int(parameters.get("repeats", REPEATS)))
+        course = RankTiming(group=group, caches=Caches(told.device), repeats=int(parameters.get("repeats", REPEATS)))
         for number, (operation, size) in enumerate(asked, start=1):
             _one(operation, size, course, share=1 / (len(asked) - number + 1))
             told.report(number / len(asked), f"{operation} of {size} bytes")
-    return Found(
+    return ProbeResult(
         measurements=tuple(course.measurements),
         summary={"left_out": course.left_out},
         reason=why_left_out(course.left_out),
     )
 
 
-def _one(operation: str, size_bytes: int, course: Course, share: float) -> None:
+def _one(operation: str, size_bytes: int, course: RankTiming, share: float) -> None:
     """Measure one operation of one size in its share of the time that is left, or say why not.
 
     All ranks decide alike, or they would wait for each other.
@@ -101,11 +269,11 @@ def _one(operation: str, size_bytes: int, course: Course, share: float) -> None:
     course.measurements.append(measurement(operation, shape, "bytes_per_s", rates, error))
 
 
-def _leave_out(course: Course, operation: str, shape: Mapping[str, Any], why: LeftOut) -> None:
+def _leave_out(course: RankTiming, operation: str, shape: Mapping[str, Any], why: LeftOut) -> None:
     course.left_out.append(left_out_row(operation, shape, why))
 
 
-def _built(operation: str, size_bytes: int, course: Course) -> Exchange | None:
+def _built(operation: str, size_bytes: int, course: RankTiming) -> Exchange | None:
     """The exchange; None where any rank has no memory for it."""
     exchange, errors = None, []
     try:
@@ -118,7 +286,7 @@ def _built(operation: str, size_bytes: int, course: Course) -> Exchange | None:
     return None if any_failed(course.group, errors) else exchange
 
 
-def _warmed_up(exchange: Exchange, course: Course) -> tuple[float, float]:
+def _warmed_up(exchange: Exchange, course: RankTiming) -> tuple[float, float]:
     """Error of the first result, and time of the last run, of the ranks that are worst off."""
     import torch
 
@@ -135,7 +303,7 @@ def _warmed_up(exchange: Exchange, course: Course) -> tuple[float, float]:
     return worst, seconds
 
 
-def _seconds(exchange: Exchange, course: Course) -> float:
+def _seconds(exchange: Exchange, course: RankTiming) -> float:
     """Time of one run that all ranks begin together."""
     exchange.fill()
     return course.caches.cold_seconds(exchange.run, before=course.group.meet)

@@ -15,7 +15,7 @@ from typing import Any
 from service.calibration.records import Measurement
 from service.worker.bare_process import resident_bytes
 from service.worker.group import joined
-from service.worker.probing import CannotRun, Found, Told
+from service.worker.probing import CannotRun, ProbeContext, ProbeResult
 from service.worker.timing import measurement
 
 PROCESSES = 2
@@ -28,7 +28,7 @@ COMMUNICATOR_BYTES = 2**26
 """Size of the sum that makes a communicator take all of its buffers. Source: a choice."""
 
 
-def run(parameters: Mapping[str, Any], told: Told) -> Found:  # noqa: ARG001 - there is nothing to choose
+def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:  # noqa: ARG001 - there is nothing to choose
     """Count bytes of processes that do next to nothing.
 
     Args:
@@ -52,7 +52,7 @@ def run(parameters: Mapping[str, Any], told: Told) -> Found:  # noqa: ARG001 - t
     if told.ranks > 1:
         measurements.append(_communicator(told))
     counted = "resident memory of a process" if told.device == "cpu" else "memory of the device, by its driver"
-    return Found(measurements=tuple(measurements), summary={"counted": counted})
+    return ProbeResult(measurements=tuple(measurements), summary={"counted": counted})
 
 
 def _steps_bytes(device: str) -> Iterator[tuple[str, float]]:
@@ -84,7 +84,7 @@ def _used_bytes(device: str) -> int:
     return int(whole) - int(free)
 
 
-def _communicator(told: Told) -> Measurement:
+def _communicator(told: ProbeContext) -> Measurement:
     """Bytes that a communicator of all ranks takes, on the rank where it takes most."""
     import torch
 

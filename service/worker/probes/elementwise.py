@@ -4,15 +4,222 @@ They are torch's own, run one by one as an eager training step does. Rows are to
 of them holds; of an optimizer's step rows times width is how many parameters it updates.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from service.worker.operands import Operands, allowed_error_fraction, error_fraction, spread
-from service.worker.optimizer_step import optimizer_step
-from service.worker.probing import CannotRun, Found, Told
-from service.worker.row_kernels import ROW_KERNELS, Inputs, RowKernel, inputs_of
+from service.worker.inputs import KernelInputs, allowed_error_fraction, error_fraction, spread
+from service.worker.probing import CannotRun, ProbeContext, ProbeResult
 from service.worker.timing import REPEATS, Case, Ready, time_cases
+
+HEAD_WIDTHS = (128, 64)
+"""Widths of a head that positions are turned in, the first that divides the row."""
+
+ROPE_BASE = 10_000.0
+"""Of the angles of rotary positions. Source: Su et al. 2021, arXiv:2104.09864, section 3.2.2."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowKernel:
+    """One kernel."""
+
+    compute: Callable[..., Any]
+    """What it computes of its rowed inputs, of those that all rows share, and of those that have no gradient."""
+    rowed: int = 1
+    """Inputs of rows x width numbers."""
+    shared: int = 0
+    """Inputs of width numbers, the same for all rows."""
+    fixed: Callable[[int, int, Any], tuple[Any, ...]] = lambda rows, width, like: ()  # noqa: ARG005 - most have none
+    """Inputs without a gradient, with a row for each of the rows."""
+    sums_rows: bool = False
+    """Whether the result is a sum over all rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What one kernel computes with."""
+
+    rowed: tuple[Any, ...]
+    """Tensors of rows x width."""
+    shared: tuple[Any, ...]
+    """Tensors of width."""
+    fixed: tuple[Any, ...]
+    """Tensors without a gradient."""
+
+    def all(self) -> tuple[Any, ...]:
+        """Every input, in the order in which the kernel takes them."""
+        return (*self.rowed, *self.shared, *self.fixed)
+
+    def with_gradient(self) -> tuple[Any, ...]:
+        """Inputs that get a gradient."""
+        return (*self.rowed, *self.shared)
+
+    def exact(self, rows: Sequence[int]) -> "Inputs":
+        """The same in double precision, some rows alone; the first of them with a gradient of its own."""
+        rowed = tuple(one.detach()[rows].double().requires_grad_() for one in self.rowed)
+        shared = tuple(one.detach().double() for one in self.shared)
+        fixed = tuple(one[rows].double() if one.is_floating_point() else one[rows] for one in self.fixed)
+        return Inputs(rowed=rowed, shared=shared, fixed=fixed)
+
+
+def inputs_of(kernel: RowKernel, shape: Mapping[str, Any], operands: KernelInputs) -> Inputs:
+    """Random inputs of a kernel.
+
+    Args:
+        kernel: the kernel
+        shape: rows, width and dtype
+        operands: where random numbers come from
+
+    Returns:
+        the inputs, those with gradients marked so
+    """
+    rows, width = shape["rows"], shape["width"]
+    wanted = [(rows, width)] * kernel.rowed + [(width,)] * kernel.shared
+    tensors = [one.detach().requires_grad_() for one in operands.random(shape["dtype"], *wanted)]
+    return Inputs(
+        rowed=tuple(tensors[: kernel.rowed]),
+        shared=tuple(tensors[kernel.rowed :]),
+        fixed=kernel.fixed(rows, width, tensors[0]),
+    )
+
+
+def _rms_norm(rows: Any, weight: Any) -> Any:
+    from torch.nn.functional import rms_norm
+
+    return rms_norm(rows, weight.shape, weight, 1e-5)
+
+
+def _layer_norm(rows: Any, weight: Any, bias: Any) -> Any:
+    from torch.nn.functional import layer_norm
+
+    return layer_norm(rows, weight.shape, weight, bias, 1e-5)
+
+
+def _silu_mul(gate: Any, up: Any) -> Any:
+    from torch.nn.functional import silu
+
+    return silu(gate) * up
+
+
+def _gelu(rows: Any) -> Any:
+    from torch.nn.functional import gelu
+
+    return gelu(rows, approximate="tanh")
+
+
+def _rope(rows: Any, cosine: Any, sine: Any) -> Any:
+    """Rows turned by their position, the second half of each head against the first."""
+    import torch
+
+    heads = rows.unflatten(-1, (-1, cosine.shape[-1]))
+    first, second = heads.chunk(2, dim=-1)
+    turned = torch.cat((-second, first), dim=-1)
+    return (heads * cosine + turned * sine).flatten(-2)
+
+
+def _angles(rows: int, width: int, like: Any) -> tuple[Any, ...]:
+    """Cosine and sine of each row's angles, [rows, 1, width of a head]."""
+    import torch
+
+    head = next((head for head in HEAD_WIDTHS if width % head == 0), width)
+    frequencies = ROPE_BASE ** (-torch.arange(0, head, 2, device=like.device) / head)
+    angles = torch.arange(rows, device=like.device)[:, None] * frequencies.repeat(2)
+    return angles.cos()[:, None].to(like.dtype), angles.sin()[:, None].to(like.dtype)
+
+
+def _cross_entropy(logits: Any, targets: Any) -> Any:
+    """The loss of logits in fp32, as eager models compute it."""
+    from torch.nn.functional import cross_entropy
+
+    wide = logits if logits.element_size() > 2 else logits.float()
+    return cross_entropy(wide, targets, reduction="sum")
+
+
+def _targets(rows: int, width: int, like: Any) -> tuple[Any, ...]:
+    import torch
+
+    return (torch.randint(width, (rows,), generator=torch.Generator().manual_seed(rows)).to(like.device),)
+
+
+ROW_KERNELS: Mapping[str, RowKernel] = {
+    "rms_norm": RowKernel(compute=_rms_norm, shared=1),
+    "layer_norm": RowKernel(compute=_layer_norm, shared=2),
+    "silu_mul": RowKernel(compute=_silu_mul, rowed=2),
+    "gelu": RowKernel(compute=_gelu),
+    "rope": RowKernel(compute=_rope, fixed=_angles),
+    "cross_entropy": RowKernel(compute=_cross_entropy, fixed=_targets, sums_rows=True),
+}
+"""Kernels by the name that questions give them."""
+
+
+TENSORS = 16
+"""Tensors that the parameters are spread over, as those of a layer are. Source: a choice."""
+
+CHECKED_UPDATES = 65_536
+"""Parameters of the update that is compared with an exact one. Source: a choice."""
+
+RATE, FIRST, SECOND, EPSILON, DECAY = 0.1, 0.9, 0.95, 1e-8, 0.1
+"""Learning rate, high so that a missing update shows, and the other constants of the update."""
+
+IMPLEMENTATIONS = ("fused", "foreach")
+"""Ways to run it: one kernel for all tensors, or a few for each operation."""
+
+
+def optimizer_step(shape: Mapping[str, Any], operands: KernelInputs) -> Callable[[], Ready]:
+    """An update of rows times width parameters.
+
+    Args:
+        shape: rows, width, dtype, and `implementation` where it is not fused
+        operands: where random numbers come from
+
+    Returns:
+        what gets it ready; its state is made once and stays
+    """
+    made: list[Any] = []
+
+    def ready() -> Ready:
+        if not made:
+            made.append(_optimizer(shape, operands, int(shape["rows"]) * int(shape["width"])))
+        return Ready(run=made[0].step, error_fraction=lambda: _error(shape, operands))
+
+    return ready
+
+
+def _optimizer(shape: Mapping[str, Any], operands: KernelInputs, count: int) -> Any:
+    """AdamW over copies of random numbers, with random gradients."""
+    import torch
+
+    implementation = shape.get("implementation", IMPLEMENTATIONS[0])
+    if implementation not in IMPLEMENTATIONS:
+        raise CannotRun(f"no AdamW {implementation}; there are {', '.join(IMPLEMENTATIONS)}")
+    weights, gradients = operands.random(shape["dtype"], (count,), (count,))
+    parameters = []
+    for weight, gradient in zip(weights.tensor_split(TENSORS), gradients.tensor_split(TENSORS), strict=True):
+        parameter = torch.nn.Parameter(weight.clone())
+        parameter.grad = gradient
+        parameters.append(parameter)
+    options: dict[str, Any] = {implementation: True}
+    return torch.optim.AdamW(parameters, RATE, (FIRST, SECOND), EPSILON, DECAY, **options)
+
+
+def _error(shape: Mapping[str, Any], operands: KernelInputs) -> float:
+    """Error of a first update of fewer parameters by the same kernel."""
+    import torch
+
+    optimizer = _optimizer(shape, operands, CHECKED_UPDATES)
+    parameters = optimizer.param_groups[0]["params"]
+    exact = torch.cat([_updated(one.detach().double(), one.grad.double()) for one in parameters])
+    optimizer.step()
+    return error_fraction(torch.cat([one.detach() for one in parameters]), exact)
+
+
+def _updated(weight: Any, gradient: Any) -> Any:
+    """A first update in double precision. Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2."""
+    first, second = (1 - FIRST) * gradient, (1 - SECOND) * gradient**2
+    direction = first / (1 - FIRST) / ((second / (1 - SECOND)).sqrt() + EPSILON)
+    return weight * (1 - RATE * DECAY) - RATE * direction
+
 
 CHECKED = 64
 """Rows that are compared with exact ones. Source: a choice."""
@@ -23,7 +230,7 @@ MOVED_BYTES = 8.0
 """Bytes that a kernel moves for each number, more or less: enough to tell which case is larger."""
 
 
-def run(parameters: Mapping[str, Any], told: Told) -> Found:
+def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
     """Time element-wise kernels.
 
     Args:
@@ -34,12 +241,12 @@ def run(parameters: Mapping[str, Any], told: Told) -> Found:
     Returns:
         seconds of each kernel, with the error of its result or of its first input's gradient
     """
-    operands = Operands(told.device)
+    operands = KernelInputs(told.device)
     cases = [_case(kernel, operands) for kernel in parameters["kernels"]]
     return time_cases(cases, told, int(parameters.get("repeats", REPEATS)))
 
 
-def _case(asked: Mapping[str, Any], operands: Operands) -> Case:
+def _case(asked: Mapping[str, Any], operands: KernelInputs) -> Case:
     operation = asked["operation"]
     shape = {name: value for name, value in asked.items() if name != "operation"}
     if operation == OPTIMIZER:
@@ -58,7 +265,7 @@ def _case(asked: Mapping[str, Any], operands: Operands) -> Case:
     )
 
 
-def _forward(kernel: RowKernel, shape: Mapping[str, Any], operands: Operands) -> Ready:
+def _forward(kernel: RowKernel, shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
     """The kernel as a training step runs it, keeping what its backward pass needs."""
     inputs = inputs_of(kernel, shape, operands)
 
@@ -82,7 +289,7 @@ def _sum_of_rows(kernel: RowKernel, inputs: Inputs) -> Any:
     return sum(kernel.compute(*inputs.exact(list(part)).all()).detach() for part in parts)
 
 
-def _backward(kernel: RowKernel, shape: Mapping[str, Any], operands: Operands) -> Ready:
+def _backward(kernel: RowKernel, shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
     """The gradients of all inputs, of a forward pass that ran before."""
     import torch
 

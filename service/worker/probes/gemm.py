@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from service.worker.operands import Operands, allowed_error_fraction, error_fraction, spread
-from service.worker.probing import CannotRun, Found, Told
+from service.worker.inputs import KernelInputs, allowed_error_fraction, error_fraction, spread
+from service.worker.probing import CannotRun, ProbeContext, ProbeResult
 from service.worker.timing import REPEATS, Case, Ready, time_cases
 
 CHECKED = 256
@@ -25,7 +25,7 @@ FP8_CAPABILITY = (8, 9)
 """Compute capability from which on fp8 products run. Source: the same."""
 
 
-def run(parameters: Mapping[str, Any], told: Told) -> Found:
+def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
     """Time matrix products.
 
     Args:
@@ -36,12 +36,12 @@ def run(parameters: Mapping[str, Any], told: Told) -> Found:
     Returns:
         seconds of each product, with the error of its result
     """
-    operands = Operands(told.device)
+    operands = KernelInputs(told.device)
     cases = [_case(product, operands) for product in parameters["products"]]
     return time_cases(cases, told, int(parameters.get("repeats", REPEATS)))
 
 
-def _case(product: Mapping[str, Any], operands: Operands) -> Case:
+def _case(product: Mapping[str, Any], operands: KernelInputs) -> Case:
     shape = {"copies": 1, **{name: value for name, value in product.items() if name != "operation"}}
     flop = 2.0 * shape["rows"] * shape["columns"] * shape["inner"] * shape["copies"]
     allowed = allowed_error_fraction(shape["dtype"])
@@ -55,7 +55,7 @@ def _case(product: Mapping[str, Any], operands: Operands) -> Case:
     )
 
 
-def _product(operation: str, shape: Mapping[str, Any], operands: Operands) -> Ready:
+def _product(operation: str, shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
     """A product of operands that lie as nn.Linear has them."""
     import torch
 
@@ -87,7 +87,7 @@ MULTIPLIED: Mapping[str, Callable[[Any, Any], tuple[Any, Any]]] = {
 """What is multiplied with what; the gradient of a weight comes out as the weight lies, [out, in]."""
 
 
-def _fp8_product(operation: str, shape: Mapping[str, Any], operands: Operands) -> Ready:
+def _fp8_product(operation: str, shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
     """A product of fp8 operands with a scale each, into bf16; those of gradients sum in full precision."""
     import torch
 

@@ -8,10 +8,9 @@ from torch.profiler import ProfilerActivity, profile, schedule
 from torch.utils.data import DataLoader, IterableDataset
 
 from service.errors import Refused
-from service.worker.models.fields import model_fields
-from service.worker.probing import CannotRun, Found, Told
-from service.worker.profiling.summary import summary_of
-from service.worker.profiling.trace import read_trace
+from service.worker.probing import CannotRun, ProbeContext, ProbeResult
+from service.worker.profiling import read_trace, summary_of
+from service.worker.training.fields import model_fields
 from service.worker.training.recipe import StepRecipe, step_recipe
 from service.worker.training.trainer import Trainer, trainer_of
 
@@ -35,7 +34,7 @@ class Batches(IterableDataset):
             yield torch.randint(self.vocabulary, self.shape)
 
 
-def run(parameters: Mapping[str, Any], told: Told) -> Found:
+def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
     """Profile three steps of the model at one depth.
 
     Args:
@@ -68,7 +67,7 @@ def run(parameters: Mapping[str, Any], told: Told) -> Found:
             _step(trainer, next(loader))
             profiler.step()
     summary = summary_of(read_trace(path))
-    return Found(summary={**summary, "depth": depth, "files": [TRACE]})
+    return ProbeResult(summary={**summary, "depth": depth, "files": [TRACE]})
 
 
 def _step(trainer: Trainer, batch: torch.Tensor) -> None:

@@ -10,13 +10,11 @@ import torch
 
 from service.calibration.records import Measurement
 from service.errors import Refused
-from service.worker.models.fields import model_fields
-from service.worker.probing import CannotRun, Found, Told
+from service.worker.probing import CannotRun, ProbeContext, ProbeResult
 from service.worker.timing import measurement
-from service.worker.training.counted import Make, counted_steps, step_seconds
-from service.worker.training.gauges import Reading
+from service.worker.training.fields import model_fields
+from service.worker.training.memory import Make, Moment, Reading, counted_steps, step_peaks, step_seconds, timeline
 from service.worker.training.recipe import step_recipe
-from service.worker.training.timeline import Moment, step_peaks, timeline
 from service.worker.training.trainer import trainer_of
 
 STEPS = 3
@@ -28,7 +26,7 @@ TIMED_STEPS = 5
 LATE = "out of time before {depths} layers: ask for a longer time budget, a shorter sequence or fewer depths"
 
 
-def run(parameters: Mapping[str, Any], told: Told) -> Found:
+def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
     """Train the model at each depth, each anew.
 
     Args:
@@ -62,7 +60,7 @@ def run(parameters: Mapping[str, Any], told: Told) -> Found:
         measurements += found
         rows += [{"depth": depth, **row} for row in timeline(moments)]
     reason = LATE.format(depths=", ".join(map(str, late))) if late else None
-    return Found(measurements=tuple(measurements), summary={"timeline": rows}, reason=reason)
+    return ProbeResult(measurements=tuple(measurements), summary={"timeline": rows}, reason=reason)
 
 
 def _measured(

@@ -12,10 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
-from service.worker.devices import missing_torch
-from service.worker.hardware import can_sweep, counted, gpus_here, shown_alone, threads_here
+from service.worker.devices import can_sweep, counted, gpus_here, missing_torch, shown_alone, threads_here
 from service.worker.running import PROBE_PROCESS, PROGRESS, RECORD, TASK
-from service.worker.warden import GONE_SECONDS, GRACE_SECONDS, STOP
+from service.worker.supervisor import GONE_SECONDS, GRACE_SECONDS, STOP
 
 LOG = "log.txt"
 LAST_BYTES = 2_000
@@ -89,7 +88,7 @@ class LocalRunning:
             environment.pop(name, None)
         with (folder / LOG).open("wb") as log:
             self._warden = subprocess.Popen(  # noqa: S603 - the worker's own command
-                (sys.executable, "-m", "service.worker.warden", *words),
+                (sys.executable, "-m", "service.worker.supervisor", *words),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

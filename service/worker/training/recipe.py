@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.errors import Problem, Refused
-from service.worker.models.building import WEIGHTS
+from service.worker.training.decoder import WEIGHTS
 
 KERNELS = {"eager": "eager", "flash": "flash", "flash-2": "flash-2", "cudnn": "cudnn"}
 """Attention kernels that torch has, by their names in recipes."""

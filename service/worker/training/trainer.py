@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from service.worker.models.building import build
-from service.worker.models.decoder import Running, causal_loss
-from service.worker.models.fields import ModelFields
+from service.worker.training.decoder import Running, build, causal_loss
+from service.worker.training.fields import ModelFields
 from service.worker.training.recipe import StepRecipe
 
 MOST_GRADIENT_NORM = 1.0
@@ -23,7 +22,7 @@ FORMATS = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class TensorBytes:
     """Bytes of tensors that training holds by name at one moment."""
 
     parameters_bytes: int
@@ -104,10 +103,10 @@ class Trainer:
             first = next(layer.parameters())
             yield first.register_post_accumulate_grad_hook(lambda _, at=index: mark("backward", at))
 
-    def held(self) -> Held:
+    def held(self) -> TensorBytes:
         """Bytes of the tensors that training holds by name now."""
         states = [value for state in self.optimizer.state.values() for value in state.values()]
-        return Held(
+        return TensorBytes(
             parameters_bytes=_bytes(self.parameters),
             gradients_bytes=_bytes([one.grad for one in self.parameters if one.grad is not None]),
             optimizer_states_bytes=_bytes([one for one in states if isinstance(one, torch.Tensor)]),

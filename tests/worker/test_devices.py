@@ -11,9 +11,20 @@ from pathlib import Path
 import pytest
 
 from service.calibration.records import Environment
-from service.worker import environment
-from service.worker.devices import others_beside, others_on, refuse_busy
-from service.worker.driver import PROGRAM, Driven, Watch, ask, computing_processes, driven_gpus, parse_gpus, parse_looks
+from service.worker import devices
+from service.worker.devices import (
+    PROGRAM,
+    Driven,
+    Watch,
+    ask,
+    computing_processes,
+    driven_gpus,
+    others_beside,
+    others_on,
+    parse_gpus,
+    parse_looks,
+    refuse_busy,
+)
 from service.worker.probing import CannotRun
 
 TWO = """\
@@ -103,9 +114,9 @@ def test_who_comes_while_something_is_measured_is_counted_beside_this_process(
 
     install(driver, apps=f"{os.getpid()}\n{apart.pid}\n")
     before = Environment(kind="cuda", device="x", devices=1, memory_bytes=8e10)
-    monkeypatch.setattr(environment, "driven", lambda _: gpu)
-    monkeypatch.setattr(environment, "environment_of", lambda *_: before)
-    with environment.watched("cuda:0", driver) as around:
+    monkeypatch.setattr(devices, "driven", lambda _: gpu)
+    monkeypatch.setattr(devices, "environment_of", lambda *_: before)
+    with devices.watched("cuda:0", driver) as around:
         assert around.environment.other_processes == 0
     assert around.environment.other_processes == 1
     apart.kill()

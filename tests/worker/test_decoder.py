@@ -11,7 +11,7 @@ from service.estimator.model.build import build_ledger
 from service.estimator.model.ledger import Setting
 from service.estimator.model.parameters import parameter_counts
 from service.estimator.question import Model, filled
-from service.worker.models.fields import ModelFields, model_fields
+from service.worker.training.fields import ModelFields, model_fields
 from tests.worker.probing import need_torch
 
 SETTING = Setting(
@@ -36,8 +36,7 @@ def fields_or_refusal(model: Model) -> tuple[ModelFields | None, set[str]]:
 
 def test_presets_have_their_parameters_or_are_refused_by_field() -> None:
     need_torch()
-    from service.worker.models.building import build
-    from service.worker.models.decoder import Running
+    from service.worker.training.decoder import Running, build
 
     built = 0
     for slug, row in shipped_catalogue().models.items():
@@ -84,8 +83,7 @@ def test_every_kind_of_layer_trains() -> None:
     need_torch()
     import torch
 
-    from service.worker.models.building import build
-    from service.worker.models.decoder import Running, causal_loss
+    from service.worker.training.decoder import Running, build, causal_loss
 
     small: dict[str, Any] = {
         "vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -118,7 +116,7 @@ def test_grouped_products_are_products() -> None:
     need_torch()
     import torch
 
-    from service.worker.models.experts import GroupedProduct
+    from service.worker.training.decoder import GroupedProduct
 
     rows = torch.randn(5, 3, dtype=torch.double, requires_grad=True)
     matrices = torch.randn(3, 4, 3, dtype=torch.double, requires_grad=True)

@@ -39,7 +39,7 @@ def allowed_error_fraction(name: str) -> float:
     return ALLOWED_ERROR_FRACTIONS[name]
 
 
-class Operands:
+class KernelInputs:
     """Tensors of random numbers on a device; all are views of one buffer a format.
 
     Args:

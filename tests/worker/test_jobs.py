@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.worker.errands import Errand, record_of
+from service.worker.jobs import Task, record_of
 
 WAITS_SECONDS, MOST_SECONDS = 0.5, 0.3
 
@@ -46,7 +46,7 @@ class Place:
 def test_waiting_for_a_place_is_no_part_of_the_time(place: Any, ends_well: bool, tmp_path: Path) -> None:
     begun = time.monotonic()
     place.begins = [moment - place.begins[0] + begun + WAITS_SECONDS for moment in place.begins]
-    errand = Errand(task={}, folder=tmp_path, most_seconds=MOST_SECONDS)
+    errand = Task(task={}, folder=tmp_path, most_seconds=MOST_SECONDS)
     record = asyncio.run(record_of(place, errand, lambda _: None))
     assert (record is not None, place.is_killed) == (ends_well, True)
     assert time.monotonic() - begun >= WAITS_SECONDS

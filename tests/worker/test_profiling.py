@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.worker.profiling.spans import Span, common, length_seconds, merged, without
-from service.worker.profiling.summary import ROLES, summary_of
-from service.worker.profiling.trace import trace_events
+from service.worker.profiling import ROLES, Span, common, length_seconds, merged, summary_of, trace_events, without
 from tests.worker.viewers import kept, same_as_loader
 
 HOST, MAIN, SIDE = 1, 7, 20

@@ -1,6 +1,6 @@
 """How does everything that a measurement started end with it, and with its worker? A small process between the two.
 
-    python -m service.worker.warden COMMAND...
+    python -m service.worker.supervisor COMMAND...
 
 It starts the command in a session of its own, and becomes the parent of whatever loses its own parent below it. Its
 standard input is held open by the worker and by nobody else: when that ends, however it ends, so does everything here.

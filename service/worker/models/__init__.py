@@ -1,1 +1,0 @@
-"""How does torch run the model of a question? In plain eager modules, operation by operation as transformers does."""

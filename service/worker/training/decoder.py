@@ -1,0 +1,569 @@
+"""How does torch run a whole model: embedding, layers, head and loss?"""
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
+
+from service.worker.training.fields import ModelFields
+
+CUBIC = 0.044715
+"""Weight of the cube in GELU's approximation. Source: Hendrycks and Gimpel 2016, arXiv:1606.08415."""
+
+
+def written_gelu(hidden: torch.Tensor) -> torch.Tensor:
+    """GELU in single operations, each of which keeps what it needs: transformers' NewGELUActivation."""
+    inner = math.sqrt(2.0 / math.pi) * (hidden + CUBIC * torch.pow(hidden, 3.0))
+    return 0.5 * hidden * (1.0 + torch.tanh(inner))
+
+
+class FeedForward(nn.Module):
+    """A dense MLP: transformers' LlamaMLP where it is gated, GPT2MLP or one with torch's GELU where not."""
+
+    def __init__(self, model: ModelFields, width: int) -> None:
+        super().__init__()
+        hidden, has_bias = model.hidden_size, model.mlp_bias
+        self.gate_proj = nn.Linear(hidden, width, bias=has_bias) if model.gated_mlp else None
+        self.up_proj = nn.Linear(hidden, width, bias=has_bias)
+        self.down_proj = nn.Linear(width, hidden, bias=has_bias)
+        self.activation = written_gelu if model.is_gpt2 else functional.gelu
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """What it adds to the stream."""
+        if self.gate_proj is None:
+            active = self.activation(self.up_proj(hidden))
+        else:
+            active = functional.silu(self.gate_proj(hidden)) * self.up_proj(hidden)
+        found: torch.Tensor = self.down_proj(active)
+        return found
+
+
+EPSILON = 1e-5
+"""Number that keeps a norm from dividing by zero; it changes no size. Source: transformers LlamaConfig, GPT2Config."""
+
+
+class RmsNorm(nn.Module):
+    """Root mean square in fp32, cast back and weighed: transformers' LlamaRMSNorm."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """The normed numbers."""
+        given = hidden.dtype
+        hidden = hidden.to(torch.float32)
+        variance = hidden.pow(2).mean(-1, keepdim=True)
+        hidden = hidden * torch.rsqrt(variance + EPSILON)
+        return self.weight * hidden.to(given)
+
+
+class LengthNorm(nn.Module):
+    """The same without weights, on queries and keys: transformers' Llama4TextL2Norm."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """The normed numbers."""
+        wide = hidden.float()
+        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + EPSILON)).type_as(hidden)
+
+
+def norm_of(normalization: str, width: int) -> nn.Module:
+    """One norm over the residual stream.
+
+    Args:
+        normalization: rmsnorm, layernorm, layernorm_no_bias or nonparametric
+        width: numbers that it norms [1]
+
+    Returns:
+        the module
+    """
+    if normalization == "rmsnorm":
+        return RmsNorm(width)
+    if normalization == "nonparametric":
+        return nn.LayerNorm(width, eps=EPSILON, elementwise_affine=False)
+    return nn.LayerNorm(width, eps=EPSILON, bias=normalization == "layernorm")
+
+
+def query_key_norm(kind: str, heads: int, width: int) -> nn.Module | None:
+    """The norm on queries, or that on keys.
+
+    Args:
+        kind: as the model's qk_norm
+        heads: heads of the projection [1]
+        width: numbers of a head [1]
+
+    Returns:
+        the module; None where there is none
+    """
+    if kind == "none":
+        return None
+    if kind == "l2":
+        return LengthNorm()
+    if kind == "per_head_dim_biased":
+        return nn.LayerNorm(width, eps=EPSILON)
+    return RmsNorm(heads * width if kind == "full" else width)
+
+
+BACKENDS = {
+    "flash": (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION),
+    "flash-2": (SDPBackend.FLASH_ATTENTION,),
+    "cudnn": (SDPBackend.CUDNN_ATTENTION,),
+}
+"""torch's kernels of each name; flash takes the memory-efficient one where numbers are too wide for FlashAttention."""
+
+ROTARY_BASE = 10_000.0
+"""Longest wave of rotary positions; it changes no size. Source: Su et al. 2021, arXiv:2104.09864."""
+
+Positions = tuple[torch.Tensor, torch.Tensor]
+
+
+def rotary_positions(tokens: int, width: int, dtype: torch.dtype, device: torch.device) -> Positions:
+    """Cosines and sines of every position, for all layers.
+
+    Args:
+        tokens: tokens of a sequence [1]
+        width: numbers of a head [1]
+        dtype: their format
+        device: where they lie
+
+    Returns:
+        both, 1 x tokens x width
+    """
+    with torch.no_grad():
+        waves = 1.0 / ROTARY_BASE ** (torch.arange(0, width, 2, device=device, dtype=torch.float) / width)
+        angles = torch.arange(tokens, device=device, dtype=torch.float)[None, :, None] * waves
+        twice = torch.cat((angles, angles), dim=-1)
+        return twice.cos().to(dtype), twice.sin().to(dtype)
+
+
+def causal_mask(tokens: int, model: ModelFields, mixer: str, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """What eager attention adds to scores: 0 for keys that a query sees, the lowest number for others.
+
+    Args:
+        tokens: tokens of a sequence [1]
+        model: its window and chunk
+        mixer: how the layer mixes tokens
+        dtype: format of the scores
+        device: where it lies
+
+    Returns:
+        1 x 1 x tokens x tokens
+    """
+    with torch.no_grad():
+        place = torch.arange(tokens, device=device)
+        seen = place[:, None] >= place
+        if mixer == "sliding_attention" and model.sliding_window:
+            seen &= place[:, None] - place < model.sliding_window
+        if mixer == "chunked_attention" and model.attention_chunk_size:
+            chunk = place // model.attention_chunk_size
+            seen &= chunk[:, None] == chunk
+        lowest = torch.finfo(dtype).min
+        return torch.where(seen, torch.tensor(0.0, dtype=dtype, device=device), lowest)[None, None]
+
+
+def _turned(states: torch.Tensor, positions: Positions) -> torch.Tensor:
+    """Queries or keys with their positions: transformers' apply_rotary_pos_emb."""
+    cosines, sines = (part[:, None] for part in positions)
+    half = states.shape[-1] // 2
+    rotated = torch.cat((-states[..., half:], states[..., :half]), dim=-1)
+    return (states * cosines) + (rotated * sines)
+
+
+def _repeated(states: torch.Tensor, times: int) -> torch.Tensor:
+    """Keys or values copied to every query head: transformers' repeat_kv."""
+    if times == 1:
+        return states
+    batch, heads, tokens, width = states.shape
+    wide = states[:, :, None].expand(batch, heads, times, tokens, width)
+    return wide.reshape(batch, heads * times, tokens, width)
+
+
+class Attention(nn.Module):
+    """Attention with heads of its own, as transformers' LlamaAttention and GPT2Attention."""
+
+    def __init__(self, model: ModelFields, kernel: str, dropout_fraction: float) -> None:
+        super().__init__()
+        self.model, self.kernel, self.dropout_fraction = model, kernel, dropout_fraction
+        width, heads, pairs = model.head_width, model.heads, model.key_value_heads
+        self.sizes = (heads * width, pairs * width, pairs * width)
+        if model.is_gpt2:
+            self.qkv_proj = nn.Linear(model.hidden_size, sum(self.sizes), bias=model.attention_bias)
+        else:
+            self.q_proj, self.k_proj, self.v_proj = (
+                nn.Linear(model.hidden_size, size, bias=model.attention_bias) for size in self.sizes
+            )
+        self.q_norm = query_key_norm(model.qk_norm, heads, width)
+        self.k_norm = query_key_norm(model.qk_norm, pairs, width)
+        self.o_proj = nn.Linear(heads * width, model.hidden_size, bias=model.out_bias)
+
+    def forward(self, hidden: torch.Tensor, positions: Positions | None, mask: torch.Tensor | None) -> torch.Tensor:
+        """What the heads found, projected back to the stream."""
+        queries, keys, values = self._heads(hidden)
+        if positions is not None:
+            queries, keys = _turned(queries, positions), _turned(keys, positions)
+        found = (
+            self._eager(queries, keys, values, mask)
+            if self.kernel == "eager"
+            else self._fused(queries, keys, values, mask)
+        )
+        projected: torch.Tensor = self.o_proj(found.reshape(*hidden.shape[:-1], -1).contiguous())
+        return projected
+
+    def _heads(self, hidden: torch.Tensor) -> list[torch.Tensor]:
+        """Queries, keys and values, head by head."""
+        if self.model.is_gpt2:
+            parts = list(self.qkv_proj(hidden).split(self.sizes, dim=-1))
+        else:
+            parts = [self.q_proj(hidden), self.k_proj(hidden), self.v_proj(hidden)]
+        shape = (*hidden.shape[:-1], -1, self.model.head_width)
+        norms = (self.q_norm, self.k_norm, None)
+        return [self._normed(part, norm, shape).transpose(1, 2) for part, norm in zip(parts, norms, strict=True)]
+
+    def _normed(self, part: torch.Tensor, norm: nn.Module | None, shape: tuple[int, ...]) -> torch.Tensor:
+        if norm is None:
+            return part.view(shape)
+        whole: torch.Tensor = norm(part).view(shape) if self.model.qk_norm == "full" else norm(part.view(shape))
+        return whole
+
+    def _eager(
+        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Scores, softmax and weighted values one by one: transformers' eager_attention_forward."""
+        times = self.model.heads // self.model.key_value_heads
+        keys, values = _repeated(keys, times), _repeated(values, times)
+        scores = torch.matmul(queries, keys.transpose(2, 3)) * self.model.head_width**-0.5
+        if mask is not None:
+            scores = scores + mask
+        wide = None if self.model.is_gpt2 else torch.float32
+        scores = functional.softmax(scores, dim=-1, dtype=wide).to(values.dtype)
+        scores = functional.dropout(scores, p=self.dropout_fraction, training=self.training)
+        return torch.matmul(scores, values).transpose(1, 2).contiguous()
+
+    def _fused(
+        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """One of torch's kernels: transformers' sdpa_attention_forward."""
+        times = self.model.heads // self.model.key_value_heads
+        repeats = times > 1 and (mask is not None or not queries.is_cuda)
+        if repeats:
+            keys, values = _repeated(keys, times), _repeated(values, times)
+        with _backends(self.kernel, queries):
+            found = functional.scaled_dot_product_attention(
+                queries,
+                keys,
+                values,
+                attn_mask=mask,
+                dropout_p=self.dropout_fraction if self.training else 0.0,
+                is_causal=mask is None,
+                enable_gqa=times > 1 and not repeats,
+            )
+        return found.transpose(1, 2).contiguous()
+
+
+def _backends(kernel: str, queries: torch.Tensor) -> AbstractContextManager[None]:
+    """The kernels that may run; a processor has one of its own."""
+    if not queries.is_cuda:
+        return nullcontext()
+    chosen: AbstractContextManager[None] = sdpa_kernel(list(BACKENDS[kernel]))
+    return chosen
+
+
+DEVIATION = 0.02
+"""Spread of weights; it changes no size. Source: transformers Qwen3MoeConfig.initializer_range."""
+
+
+class GroupedProduct(torch.autograd.Function):
+    """Rows times the matrix of their group, group after group; it keeps rows and matrices and no more."""
+
+    @staticmethod
+    def forward(context: Any, rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+        """The products, in the order of the rows."""
+        context.save_for_backward(rows, matrices, ends)
+        found = rows.new_empty(rows.shape[0], matrices.shape[1])
+        for group, (start, end) in enumerate(_spans(ends)):
+            torch.mm(rows[start:end], matrices[group].t(), out=found[start:end])
+        return found
+
+    @staticmethod
+    def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
+        """Gradients of the rows and of the matrices."""
+        rows, matrices, ends = context.saved_tensors
+        (given,) = gradients
+        to_rows, to_matrices = torch.empty_like(rows), torch.zeros_like(matrices)
+        for group, (start, end) in enumerate(_spans(ends)):
+            torch.mm(given[start:end], matrices[group], out=to_rows[start:end])
+            torch.mm(given[start:end].t(), rows[start:end], out=to_matrices[group])
+        return to_rows, to_matrices, None
+
+
+def _spans(ends: torch.Tensor) -> list[tuple[int, int]]:
+    last = ends.tolist()
+    return list(zip([0, *last[:-1]], last, strict=True))
+
+
+def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """Rows times the matrix of their group: by torch's kernel where there is one, as transformers' grouped_mm does.
+
+    Args:
+        rows: rows in the order of their groups, n x inputs
+        matrices: one a group, groups x outputs x inputs
+        ends: row after the last of each group
+
+    Returns:
+        n x outputs
+    """
+    if torch.is_autocast_enabled(rows.device.type):
+        target = torch.get_autocast_dtype(rows.device.type)
+        rows, matrices = rows.to(target), matrices.to(target)
+    kernel = getattr(functional, "grouped_mm", None)
+    if kernel is not None and rows.is_cuda and rows.dtype is torch.bfloat16:
+        found: torch.Tensor = kernel(rows, matrices.transpose(1, 2), offs=ends)
+        return found
+    product: torch.Tensor = GroupedProduct.apply(rows, matrices, ends)
+    return product
+
+
+class Router(nn.Module):
+    """Which experts a token visits, and with what weight: transformers' Qwen3MoeTopKRouter."""
+
+    def __init__(self, model: ModelFields) -> None:
+        super().__init__()
+        self.copies = model.num_experts_per_tok
+        self.weight = nn.Parameter(torch.empty(model.num_experts, model.hidden_size))
+        nn.init.normal_(self.weight, std=DEVIATION)
+
+    def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Weights and experts, tokens x visits."""
+        choices = functional.linear(hidden, self.weight)
+        likely = functional.softmax(choices, dtype=torch.float, dim=-1)
+        weights, chosen = torch.topk(likely, self.copies, dim=-1)
+        return (weights / weights.sum(dim=-1, keepdim=True)).to(choices.dtype), chosen
+
+
+class Experts(nn.Module):
+    """Routed experts, with shared ones beside them: transformers' Qwen2MoeSparseMoeBlock with grouped products."""
+
+    def __init__(self, model: ModelFields) -> None:
+        super().__init__()
+        hidden, width, count = model.hidden_size, model.expert_width, model.num_experts
+        inner = 2 * width if model.gated_mlp else width
+        self.is_gated, self.count = model.gated_mlp, count
+        self.router = Router(model)
+        self.up_proj = nn.Parameter(torch.empty(count, inner, hidden))
+        self.down_proj = nn.Parameter(torch.empty(count, hidden, width))
+        shared = model.shared_expert_intermediate_size
+        self.shared = FeedForward(model, shared) if shared else None
+        self.shared_gate = nn.Linear(hidden, 1, bias=False) if model.shared_expert_gate else None
+        for matrices in (self.up_proj, self.down_proj):
+            nn.init.normal_(matrices, std=DEVIATION)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """What the experts add to the stream."""
+        flat = hidden.reshape(-1, hidden.shape[-1])
+        beside = None if self.shared is None else self.shared(flat)
+        weights, chosen = self.router(flat)
+        found = self._routed(flat, weights, chosen)
+        if beside is not None:
+            if self.shared_gate is not None:
+                beside = functional.sigmoid(self.shared_gate(flat)) * beside
+            found = found + beside
+        return found.reshape(hidden.shape)
+
+    def _routed(self, flat: torch.Tensor, weights: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        """Results of the visited experts, weighed and added up: transformers' grouped_mm_experts_forward."""
+        copies = chosen.shape[-1]
+        in_order, order = torch.sort(chosen.reshape(-1))
+        rows = flat[order // copies]
+        shares = weights.reshape(-1)[order]
+        ends = torch.searchsorted(in_order, torch.arange(self.count, device=flat.device), right=True).int()
+        inner = grouped_product(rows, self.up_proj, ends)
+        if self.is_gated:
+            gate, up = inner.chunk(2, dim=-1)
+            active = functional.silu(gate) * up
+        else:
+            active = functional.gelu(inner)
+        weighed = grouped_product(active, self.down_proj, ends) * shares.unsqueeze(-1)
+        back = torch.empty_like(order)
+        back[order] = torch.arange(order.numel(), device=flat.device)
+        return weighed[back].view(-1, copies, flat.shape[-1]).sum(dim=1).to(flat.dtype)
+
+
+"""Spread of an embedding's numbers; it changes no size. Source: transformers LlamaConfig.initializer_range."""
+
+NO_TARGET = -100
+"""Label of a token without a next one. Source: torch.nn.functional.cross_entropy, ignore_index."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """How the operations of a model are carried out."""
+
+    kernel: str
+    """eager, or a name of attention.BACKENDS."""
+    dropout_fraction: float = 0.0
+    """Dropout of embedding, attention and both branches."""
+    recomputed_layers: int = 0
+    """Layers, from the first, that keep their input alone and run again in the backward pass."""
+
+
+class Layer(nn.Module):
+    """One layer: attention and an MLP, one after the other or side by side."""
+
+    def __init__(self, model: ModelFields, running: Running, layer: int) -> None:
+        super().__init__()
+        self.mixer, self.is_parallel = model.mixer(layer), model.parallel_attention
+        norms = [norm_of(model.normalization, model.hidden_size) for _ in range(model.norms_per_layer)]
+        self.norms = nn.ModuleList(norms)
+        self.attention = Attention(model, running.kernel, running.dropout_fraction)
+        is_sparse = model.channels(layer) == "sparse"
+        self.mlp = Experts(model) if is_sparse else FeedForward(model, model.intermediate_size or 0)
+        self.dropout = nn.Dropout(running.dropout_fraction)
+
+    def forward(self, hidden: torch.Tensor, positions: Positions | None, mask: torch.Tensor | None) -> torch.Tensor:
+        """The stream after the layer."""
+        if self.is_parallel:
+            read = self.norms[0](hidden)
+            beside = self.norms[1](hidden) if len(self.norms) > 1 else read
+            mixed = self.dropout(self.attention(read, positions, mask))
+            return hidden + mixed + self.dropout(self.mlp(beside))
+        hidden = hidden + self._after(1, self.dropout(self.attention(self.norms[0](hidden), positions, mask)))
+        before = self.norms[2 if len(self.norms) == 4 else 1]
+        return hidden + self._after(3, self.dropout(self.mlp(before(hidden))))
+
+    def _after(self, norm: int, branch: torch.Tensor) -> torch.Tensor:
+        """A branch, normed where layers have norms after branches too."""
+        normed: torch.Tensor = self.norms[norm](branch) if len(self.norms) == 4 else branch
+        return normed
+
+
+class Decoder(nn.Module):
+    """A decoder-only model with its loss: transformers' LlamaForCausalLM and GPT2LMHeadModel."""
+
+    def __init__(self, model: ModelFields, running: Running) -> None:
+        super().__init__()
+        self.model, self.running = model, running
+        width, hidden = model.word_embed_proj_dim or model.hidden_size, model.hidden_size
+        self.embedding = _table(model.vocab_size, width)
+        rows = model.position_embedding_rows
+        self.positions = _table(rows, hidden) if rows else None
+        self.widening = nn.Linear(width, hidden, bias=False) if model.word_embed_proj_dim else None
+        self.embedding_norm = norm_of(model.normalization, hidden) if model.embedding_norm else None
+        self.dropout = nn.Dropout(running.dropout_fraction)
+        self.layers = nn.ModuleList(Layer(model, running, layer) for layer in range(model.num_hidden_layers))
+        self.final_norm = norm_of(model.normalization, hidden) if model.final_norm else None
+        self.narrowing = nn.Linear(hidden, width, bias=False) if model.word_embed_proj_dim else None
+        self.head = _head(model, width, self.embedding.weight if model.tie_word_embeddings else None)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """The loss of predicting each token from those before it; logits are gone when it is known."""
+        return causal_loss(self.logits(tokens), tokens, self.model.vocab_size)
+
+    def logits(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Logits of every token."""
+        hidden = self._embedded(tokens)
+        length, device = tokens.shape[1], hidden.device
+        turns = None
+        if self.positions is None:
+            turns = rotary_positions(length, self.model.head_width, hidden.dtype, device)
+        masks = {layer.mixer: self._mask(layer.mixer, length, hidden) for layer in self.layers}
+        for index, layer in enumerate(self.layers):
+            if index < self.running.recomputed_layers:
+                hidden = checkpoint(layer, hidden, turns, masks[layer.mixer], use_reentrant=False)
+            else:
+                hidden = layer(hidden, turns, masks[layer.mixer])
+        hidden = hidden if self.final_norm is None else self.final_norm(hidden)
+        hidden = hidden if self.narrowing is None else self.narrowing(hidden)
+        found: torch.Tensor = self.head(hidden)
+        return found
+
+    def _embedded(self, tokens: torch.Tensor) -> torch.Tensor:
+        hidden = self.embedding(tokens)
+        hidden = hidden if self.widening is None else self.widening(hidden)
+        if self.positions is not None:
+            hidden = hidden + self.positions(torch.arange(tokens.shape[1], device=tokens.device)[None])
+        hidden = hidden if self.embedding_norm is None else self.embedding_norm(hidden)
+        dropped: torch.Tensor = self.dropout(hidden)
+        return dropped
+
+    def _mask(self, mixer: str, length: int, hidden: torch.Tensor) -> torch.Tensor | None:
+        """The mask of eager attention, and of windows that the fused kernels do not know."""
+        window = {
+            "sliding_attention": self.model.sliding_window,
+            "chunked_attention": self.model.attention_chunk_size,
+        }.get(mixer)
+        is_causal = window is None or window >= length
+        if self.running.kernel != "eager" and is_causal:
+            return None
+        return causal_mask(length, self.model, mixer, hidden.dtype, hidden.device)
+
+
+def _table(rows: int, width: int) -> nn.Embedding:
+    """A table of small random rows."""
+    return nn.Embedding.from_pretrained(nn.init.normal_(torch.empty(rows, width), std=DEVIATION), freeze=False)
+
+
+def _head(model: ModelFields, width: int, shared: nn.Parameter | None) -> nn.Linear:
+    """The projection to logits, its matrix the embedding's where that is shared."""
+    if shared is None:
+        return nn.Linear(width, model.vocab_size, bias=model.lm_head_bias)
+    with torch.device("meta"):
+        head = nn.Linear(width, model.vocab_size, bias=False)
+    head.weight = shared
+    if model.lm_head_bias:
+        head.bias = nn.Parameter(torch.zeros(model.vocab_size))
+    return head
+
+
+def causal_loss(logits: torch.Tensor, tokens: torch.Tensor, vocabulary: int) -> torch.Tensor:
+    """The mean cross entropy of the next token, in fp32: transformers' ForCausalLMLoss.
+
+    Args:
+        logits: of every token
+        tokens: the tokens
+        vocabulary: logits of one token [1]
+
+    Returns:
+        the loss
+    """
+    wide = logits.float()
+    targets = functional.pad(tokens, (0, 1), value=NO_TARGET)[..., 1:].contiguous()
+    return functional.cross_entropy(wide.view(-1, vocabulary), targets.view(-1), ignore_index=NO_TARGET)
+
+
+WEIGHTS = {
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "fp16-mixed": torch.float32,
+    "bf16-mixed": torch.float32,
+}
+"""Format of the weights under each precision recipe that torch runs by itself."""
+
+
+def build(model: ModelFields, running: Running, precision: str, device: str) -> Decoder:
+    """A model on a device, its weights random.
+
+    Args:
+        model: its fields
+        running: how its operations are carried out
+        precision: a name of WEIGHTS
+        device: the device; `meta` holds no numbers
+
+    Returns:
+        the model, in training
+    """
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(WEIGHTS[precision])
+    try:
+        with torch.device(device):
+            decoder = Decoder(model, running)
+            decoder.train()
+            return decoder
+    finally:
+        torch.set_default_dtype(usual)

@@ -1,0 +1,274 @@
+"""What does memory hold while training goes on? On a GPU torch's allocator counts, on a processor its profiler."""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from service.worker.training.trainer import TensorBytes, Trainer
+
+MARK = "traincost mark "
+"""Name under which moments stand in a profile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Bytes that memory holds at one mark."""
+
+    live_bytes: int
+    """Live tensors at the mark, temporaries inside operations counted."""
+    peak_bytes: int
+    """Most of them since the mark before."""
+    reserved_bytes: int | None = None
+    """What the allocator holds; None where it holds nothing back."""
+    device_bytes: int | None = None
+    """What the device says is in use, by everybody; None where there is none."""
+
+
+Work = Callable[[Callable[[], None]], None]
+"""Something to measure, which calls what it is given at each mark."""
+
+
+def readings(work: Work, device: str) -> list[Reading]:
+    """What memory holds at the marks of some work.
+
+    Args:
+        work: what to measure; all that it holds it makes itself
+        device: where it computes
+
+    Returns:
+        one reading a mark
+    """
+    return _device_readings(work, device) if torch.device(device).type == "cuda" else _host_readings(work)
+
+
+def _device_readings(work: Work, device: str) -> list[Reading]:
+    """Readings of torch's caching allocator on one GPU."""
+    found: list[Reading] = []
+
+    def mark() -> None:
+        free, total = torch.cuda.mem_get_info(device)
+        found.append(
+            Reading(
+                live_bytes=torch.cuda.memory_allocated(device),
+                peak_bytes=torch.cuda.max_memory_allocated(device),
+                reserved_bytes=torch.cuda.max_memory_reserved(device),
+                device_bytes=total - free,
+            )
+        )
+        torch.cuda.reset_peak_memory_stats(device)
+
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    work(mark)
+    return found
+
+
+def _host_readings(work: Work) -> list[Reading]:
+    """Readings of the memory events of torch's profiler.
+
+    torch's allocator for processors tells the profiler of every allocation, those inside operations too. Modes that see
+    operations alone (`torch.utils._python_dispatch`) miss what an operation makes and frees again by itself.
+    """
+    marks = iter(range(1 << 30))
+
+    def mark() -> None:
+        with record_function(f"{MARK}{next(marks)}"):
+            pass
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        work(mark)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiled.export_chrome_trace(str(path))
+        trace = json.loads(path.read_text(encoding="utf-8"))
+    return marked_readings(trace["traceEvents"])
+
+
+def marked_readings(events: Iterable[Mapping[str, Any]]) -> list[Reading]:
+    """Readings at the marks of a trace.
+
+    Args:
+        events: events of a Chrome trace, in any order
+
+    Returns:
+        one reading a mark
+
+    >>> memory = {"name": "[memory]", "ph": "i"}
+    >>> events = [memory | {"ts": ts, "args": {"Bytes": given}} for ts, given in ((1, 8), (2, 4), (3, -4), (5, -8))]
+    >>> found = marked_readings([*events, {"name": MARK + "0", "ts": 4}, {"name": MARK + "1", "ts": 6}])
+    >>> [(one.live_bytes, one.peak_bytes) for one in found]
+    [(8, 12), (0, 8)]
+    """
+    told = [event for event in events if event.get("name") == "[memory]" or str(event.get("name")).startswith(MARK)]
+    found: list[Reading] = []
+    live = peak = 0
+    for event in sorted(told, key=lambda event: float(event["ts"])):
+        if event["name"] == "[memory]":
+            live += int(event["args"]["Bytes"])
+            peak = max(peak, live)
+        else:
+            found.append(Reading(live_bytes=live, peak_bytes=peak))
+            peak = live
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """Where training was at one mark, what it held by name and what memory held."""
+
+    step: int
+    """Step, from 1."""
+    name: str
+    """start, forward, loss, backward, clip, optimizer or end."""
+    layer: int | None
+    """Layer that had just run, where it was one's."""
+    held: TensorBytes
+    """Tensors by name."""
+    reading: Reading
+    """All of memory."""
+
+
+def told_moment(moment: Moment, before: Reading | None) -> dict[str, Any]:
+    """One moment by category.
+
+    Formula:
+        activations = live - all that is held by name; temporaries = peak since the mark before - the more of both marks
+
+    Args:
+        moment: the moment
+        before: the reading before it; None for the first
+
+    Returns:
+        its row of the timeline, in bytes
+
+    >>> held = Held(parameters_bytes=40, gradients_bytes=0, optimizer_states_bytes=0, input_bytes=8)
+    >>> now = Moment(step=1, name="loss", layer=None, held=held, reading=Reading(live_bytes=100, peak_bytes=130))
+    >>> row = told_moment(now, Reading(live_bytes=90, peak_bytes=90))
+    >>> row["activations_bytes"], row["temporaries_bytes"]
+    (52, 30)
+    """
+    named: Mapping[str, int] = asdict(moment.held)
+    now = moment.reading
+    standing = now.live_bytes if before is None else max(now.live_bytes, before.live_bytes)
+    return {
+        "step": moment.step,
+        "moment": moment.name,
+        "layer": moment.layer,
+        **named,
+        "activations_bytes": now.live_bytes - sum(named.values()),
+        "temporaries_bytes": now.peak_bytes - standing,
+        "live_bytes": now.live_bytes,
+        "peak_bytes": now.peak_bytes,
+    }
+
+
+def timeline(moments: Sequence[Moment]) -> list[dict[str, Any]]:
+    """Every moment by category.
+
+    Args:
+        moments: the moments, in order
+
+    Returns:
+        one row a moment
+    """
+    before = [None, *(moment.reading for moment in moments[:-1])]
+    return [told_moment(moment, earlier) for moment, earlier in zip(moments, before, strict=True)]
+
+
+def step_peaks(moments: Sequence[Moment], step: int) -> Reading:
+    """The most that memory held in one step, its own beginning not counted.
+
+    Args:
+        moments: the moments of all steps
+        step: the step, from 1
+
+    Returns:
+        the peaks
+    """
+    found = [moment.reading for moment in moments if moment.step == step and moment.name != "start"]
+    reserved = [one.reserved_bytes for one in found if one.reserved_bytes is not None]
+    device = [one.device_bytes for one in found if one.device_bytes is not None]
+    return Reading(
+        live_bytes=found[-1].live_bytes,
+        peak_bytes=max(one.peak_bytes for one in found),
+        reserved_bytes=max(reserved, default=None),
+        device_bytes=max(device, default=None),
+    )
+
+
+Make = Callable[[], Trainer]
+"""Makes a model in training, anew."""
+
+
+def counted_steps(make: Make, steps: int, device: str) -> tuple[Trainer, list[Moment]]:
+    """Train, and tell what memory holds meanwhile.
+
+    Args:
+        make: makes what is trained; nothing of it is there before
+        steps: steps [1]
+        device: where
+
+    Returns:
+        what was trained, and every moment
+    """
+    places: list[tuple[int, str, int | None, TensorBytes]] = []
+    made: list[Trainer] = []
+
+    def work(mark: Callable[[], None]) -> None:
+        trainer = make()
+        made.append(trainer)
+        for step in range(1, steps + 1):
+
+            def tell(name: str, layer: int | None, step: int = step) -> None:
+                places.append((step, name, layer, trainer.held()))
+                mark()
+
+            trainer.step(tell)
+
+    found = readings(work, device)
+    moments = [
+        Moment(step=step, name=name, layer=layer, held=held, reading=reading)
+        for (step, name, layer, held), reading in zip(places, found, strict=True)
+    ]
+    return made[0], moments
+
+
+def step_seconds(trainer: Trainer, end_seconds: float, most: int) -> list[float]:
+    """Seconds of steps after the first ones: by the GPU's own clock, or by the processor's.
+
+    Args:
+        trainer: what is trained; it has taken steps before
+        end_seconds: time of the monotonic clock after which no further step begins [s]
+        most: steps at most [1]
+
+    Returns:
+        seconds of each step, at least of one [s]
+    """
+    measure = _device_seconds if trainer.device.type == "cuda" else _host_seconds
+    found: list[float] = []
+    while len(found) < most and (not found or time.monotonic() < end_seconds):
+        found.append(measure(trainer))
+    return found
+
+
+def _device_seconds(trainer: Trainer) -> float:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize(trainer.device)
+    begin.record()
+    trainer.step()
+    end.record()
+    torch.cuda.synchronize(trainer.device)
+    return float(begin.elapsed_time(end)) / 1e3
+
+
+def _host_seconds(trainer: Trainer) -> float:
+    begin = time.perf_counter()
+    trainer.step()
+    return time.perf_counter() - begin
