@@ -41,7 +41,10 @@ def test_a_job_sees_the_gpus_of_its_name_alone(
 
 def test_what_a_killed_seat_leaves_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    program = "import os, signal\nfrom service.worker.runners.nodes import NodeRunner\nkept = NodeRunner()\nos.kill(os.getpid(), 9)"
+    program = (
+        "import os, signal\nfrom service.worker.runners.nodes import NodeRunner\n"
+        "kept = NodeRunner()\nos.kill(os.getpid(), 9)"
+    )
     killed = subprocess.run([sys.executable, "-c", program], check=False, env={**os.environ, "TMPDIR": str(tmp_path)})
     (left,) = tmp_path.iterdir()
     assert (killed.returncode, left.is_dir()) == (-9, True)
