@@ -60,14 +60,7 @@ class _Compared(NamedTuple):
 
 
 def worst_rows(judged: Sequence[Judged]) -> tuple[WorstRow, ...]:
-    """The rows whose predictions are farthest off.
-
-    Args:
-        judged: what became of each row
-
-    Returns:
-        at most MOST of them, the farthest first
-    """
+    """The rows whose predictions are farthest off."""
     compared = [
         _Compared(one, comparison, one.stage)
         for one in judged
@@ -78,14 +71,7 @@ def worst_rows(judged: Sequence[Judged]) -> tuple[WorstRow, ...]:
 
 
 def worst_steps(judged: Sequence[Judged]) -> tuple[WorstStep, ...]:
-    """The steps told in full whose predictions are farthest off.
-
-    Args:
-        judged: what became of each row
-
-    Returns:
-        at most MOST of them, the farthest first
-    """
+    """The steps told in full whose predictions are farthest off."""
     compared = [(one, comparison) for one in judged if one.is_told and (comparison := one.comparison) is not None]
     steps = [(one, comparison) for one, comparison in compared if one.quantity == "step"]
     ordered = sorted(steps, key=lambda pair: (-abs(pair[1].residual_fraction), pair[0].row.text("id")))
@@ -134,16 +120,7 @@ def _worst(judged: Judged, comparison: Comparison, stage: StageMemory) -> WorstR
 
 
 def reason_of(judged: Judged, comparison: Comparison, stage: StageMemory) -> str:
-    """What stands behind a prediction that is off: by how much, its largest lines, what the question does not say.
-
-    Args:
-        judged: what became of the row
-        comparison: prediction beside figure
-        stage: the stage that was measured
-
-    Returns:
-        one line
-    """
+    """What stands behind a prediction that is off: by how much, its largest lines, what the question does not say."""
     distance = said(abs(comparison.distance), BYTES)
     lines = sorted(stage.lines, key=lambda line: -line.bytes)[:LARGEST_LINES]
     largest = ", ".join(f"{line.kind.replace('_', ' ')} {said(line.bytes, BYTES)}" for line in lines)
@@ -169,14 +146,7 @@ class StepJudge:
         self._six_pd = _baseline(told, counts_attention=False)
 
     def scores_of(self, group: Sequence[Judged]) -> StepScores | None:
-        """Scores of a group's rows told in full.
-
-        Args:
-            group: some of the judged rows
-
-        Returns:
-            the scores; None where the group has no step to score
-        """
+        """Scores of a group's rows told in full."""
         ids = [row.id for one in group if (row := step_row_of(one)) is not None]
         if not ids:
             return None
@@ -261,28 +231,12 @@ STEP_CLASSES: dict[str, tuple[StepClass, ...]] = {
 
 
 def accuracy_of(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> Accuracy:
-    """How near predictions come to some measurements.
-
-    Args:
-        rows: the measurements
-        catalogue: the GPUs
-
-    Returns:
-        figures by group, verdicts and worst rows
-    """
+    """How near predictions come to some measurements."""
     return accuracy_of_judged(judge_all(rows, catalogue), catalogue)
 
 
 def accuracy_of_judged(judged: Sequence[Judged], catalogue: Catalogue) -> Accuracy:
-    """How near predictions came to some measurements.
-
-    Args:
-        judged: what became of each row
-        catalogue: the GPUs that were read with
-
-    Returns:
-        figures by group, verdicts and worst rows
-    """
+    """How near predictions came to some measurements."""
     groups: dict[Key, list[Judged]] = {}
     for one in judged:
         groups.setdefault(_key(one), []).append(one)
@@ -309,37 +263,19 @@ def accuracy_of_judged(judged: Sequence[Judged], catalogue: Catalogue) -> Accura
 
 @cache
 def shipped_accuracy() -> Accuracy:
-    """How near predictions come to the measurements that the package ships.
-
-    Returns:
-        the answer, computed once a process
-    """
+    """How near predictions come to the measurements that the package ships."""
     return accuracy_of([*shipped_rows(), *shipped_rows("throughput")], shipped_catalogue())
 
 
 def shipped_accuracy_json() -> bytes:
-    """The same as JSON.
-
-    Returns:
-        the answer, in which own measurements are null
-    """
+    """The same as JSON."""
     return to_bytes(shipped_accuracy())
 
 
 def with_own_measurements(
     shipped: bytes, engine: Engine | None, catalogue: Catalogue, caller: Caller = ANYBODY
 ) -> bytes:
-    """How near predictions come to what ships, and to a caller's own measurements.
-
-    Args:
-        shipped: the first of them as JSON
-        engine: the database; None where there is none
-        catalogue: the facts that the caller sees
-        caller: who asks
-
-    Returns:
-        the answer as JSON; own measurements are null where the database does not answer
-    """
+    """How near predictions come to what ships, and to a caller's own measurements."""
     try:
         own = None if engine is None else own_groups(engine, caller, catalogue)
     except Unreachable:

@@ -41,14 +41,6 @@ class Draft:
 def layers_spread(layers: int, parts: int, *, rest_last: bool) -> tuple[int, ...]:
     """Layers of each part of a pipeline that they do not fill evenly.
 
-    Args:
-        layers: layers of the model
-        parts: stages, or stages x chunks
-        rest_last: every part is full but the last; else the first parts have one layer more
-
-    Returns:
-        the number of layers of each
-
     >>> layers_spread(61, 16, rest_last=True)
     (4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1)
     >>> layers_spread(10, 4, rest_last=False), layers_spread(9, 8, rest_last=True)
@@ -62,15 +54,6 @@ def layers_spread(layers: int, parts: int, *, rest_last: bool) -> tuple[int, ...
 
 def layers_by_cost(layers: int, stages: int, layer_cost: float, head_cost: float) -> tuple[int, ...]:
     """Layers of each stage where blocks go on to the next stage once their cost reaches its share (nanotron).
-
-    Args:
-        layers: layers of the model
-        stages: stages of the pipeline
-        layer_cost: cost of one layer
-        head_cost: cost of the head; the embedding costs nothing
-
-    Returns:
-        the number of layers of each
 
     >>> layers_by_cost(16, 2, 1.0, 5.0)
     (11, 5)
@@ -87,13 +70,6 @@ def layers_by_cost(layers: int, stages: int, layer_cost: float, head_cost: float
 
 def virtual_group(micro_batches: int, stages: int) -> int | None:
     """Micro-batches that a stage runs through one chunk before the next, where they do not fill whole rounds.
-
-    Args:
-        micro_batches: micro-batches of one step
-        stages: stages of the pipeline
-
-    Returns:
-        the smallest divisor that is at least the number of stages; None where rounds are whole, or there is none
 
     >>> virtual_group(5, 4), virtual_group(8, 4), virtual_group(2, 4)
     (5, None, None)
@@ -130,16 +106,7 @@ CHUNKED = re.compile(r"chunked attention (\d+)")
 
 
 def put_architecture(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
-    """Put a row's architecture into the question.
-
-    Args:
-        row: the row
-        framework: its framework, which has kinds of models of its own
-        draft: the question
-
-    Raises:
-        NotExpressible: a column that is needed is empty or unreadable, or the attention has no noun
-    """
+    """Put a row's architecture into the question."""
     heads, experts = row.count("heads"), row.count("moe_experts", 0)
     draft.model.update(
         vocab_size=row.count("vocab"),
@@ -195,13 +162,7 @@ def _put_attention(row: MeasuredRow, draft: Draft) -> None:
 
 
 def put_latent(draft: Draft, widths: Mapping[str, int]) -> None:
-    """Make the attention of a question latent.
-
-    Args:
-        draft: the question
-        widths: latent width of queries (q, absent for none) and of keys and values (kv), widths of a head without
-            (nope) and with (rope) rotary positions, and of a value head (v)
-    """
+    """Make the attention of a question latent."""
     draft.model.pop("head_dim", None)
     draft.model.update(
         num_key_value_heads=draft.model["num_attention_heads"],
@@ -245,12 +206,7 @@ NEARLY: tuple[tuple[str, str, str], ...] = (
 
 
 def put_sharding(row: MeasuredRow, draft: Draft) -> None:
-    """Put what a row says of sharding into the question, whose degrees stand already.
-
-    Args:
-        row: the row
-        draft: the question
-    """
+    """Put what a row says of sharding into the question, whose degrees stand already."""
     said, layout = row.text("sharding"), draft.layout
     if SHARDED_BETWEEN.search(said):
         layout.update(zero_stage=3, reshard_after_forward=False)
@@ -261,12 +217,7 @@ def put_sharding(row: MeasuredRow, draft: Draft) -> None:
 
 
 def put_features(row: MeasuredRow, draft: Draft) -> None:
-    """Put what a row says in words into the question, or beside it.
-
-    Args:
-        row: the row
-        draft: the question
-    """
+    """Put what a row says in words into the question, or beside it."""
     said = row.text("other_features")
     for pattern, path, value in SETS:
         if re.search(pattern, said):

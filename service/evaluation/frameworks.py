@@ -172,17 +172,7 @@ FRAMEWORKS = (
 
 
 def framework_of(row: MeasuredRow) -> Framework:
-    """The framework of a row.
-
-    Args:
-        row: the row
-
-    Returns:
-        the first of the table that fits
-
-    Raises:
-        NotExpressible: no stack stands for it
-    """
+    """The framework of a row."""
     said = row.text("framework")
     for known in FRAMEWORKS:
         if re.match(known.name, said) and (known.memory_too or row.form != "memory"):
@@ -205,12 +195,6 @@ nodes have eight HDR adapters of 200 Gbit/s (Narayanan et al. 2021, arXiv:2104.0
 
 def network_bytes_per_s(row: MeasuredRow) -> float | None:
     """Network rate of one GPU, one direction, as a row's words describe it.
-
-    Args:
-        row: the row
-
-    Returns:
-        bytes a second; None where the row names no rate, so that the GPU's usual adapter is meant
 
     >>> said = "NVLink3; Omni-Path 4x100Gb/s per node"
     >>> network_bytes_per_s(MeasuredRow(1, {"interconnect": said, "gpus_per_node": "8"})) / 1e9

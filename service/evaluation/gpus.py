@@ -23,18 +23,7 @@ _BLACKWELL_UNNAMED = re.compile(r"blackwell (\d+) gib class")
 
 
 def gpu_slug(row: MeasuredRow, catalogue: Catalogue) -> str:
-    """The catalogue's name of the GPU that a row names.
-
-    Args:
-        row: the row
-        catalogue: the GPUs
-
-    Returns:
-        slug of the one of its family and form whose size is nearest
-
-    Raises:
-        NotExpressible: the catalogue has none of that family
-    """
+    """The catalogue's name of the GPU that a row names."""
     said = row.text("gpu").lower()
     size = row.number_of("gpu_mem_gb")
     candidates = [found for found in catalogue.gpus.values() if _is_meant(found, said)]
@@ -57,15 +46,7 @@ def _distance(found: GpuRow, size: float | None) -> float:
 
 
 def as_said(gpu: Gpu, row: MeasuredRow) -> Gpu:
-    """A GPU as a row describes it, where it is another than the catalogue's: its memory and the rate of it.
-
-    Args:
-        gpu: the catalogue's GPU
-        row: the row
-
-    Returns:
-        the same GPU, or one with what the row says of it
-    """
+    """A GPU as a row describes it, where it is another than the catalogue's: its memory and the rate of it."""
     said = row.text("gpu")
     changed = _with_size(gpu, row)
     if "HBM2e" in said and "H100" in said:
@@ -74,27 +55,13 @@ def as_said(gpu: Gpu, row: MeasuredRow) -> Gpu:
 
 
 def power_limit_watts(row: MeasuredRow) -> float | None:
-    """The power that a row says its GPUs are limited to.
-
-    Args:
-        row: the row
-
-    Returns:
-        the limit; None where it says none [W]
-    """
+    """The power that a row says its GPUs are limited to."""
     cap = _CAP.search(row.text("gpu"))
     return float(cap[1]) if cap else None
 
 
 def unsaid_power(row: MeasuredRow) -> tuple[str, ...]:
-    """What a row says of its GPU's power that the question cannot say.
-
-    Args:
-        row: the row
-
-    Returns:
-        one remark where power is limited by an amount that is not told, or not told to be lower
-    """
+    """What a row says of its GPU's power that the question cannot say."""
     said = row.text("gpu")
     return (f"gpu: {said}",) if re.search(r"power limited|lower TDP", said) else ()
 

@@ -67,18 +67,7 @@ class Predicted:
 
 
 def predict(row: MeasuredRow, catalogue: Catalogue) -> Predicted:
-    """The estimate of a row's job.
-
-    Args:
-        row: the row
-        catalogue: the GPUs
-
-    Returns:
-        the answer
-
-    Raises:
-        NotExpressible: the row cannot be put as a question, or the estimator's rules refuse it
-    """
+    """The estimate of a row's job."""
     question, nearly = question_of(row, catalogue)
     try:
         found = estimate(question)
@@ -88,16 +77,7 @@ def predict(row: MeasuredRow, catalogue: Catalogue) -> Predicted:
 
 
 def stage_of(memory: Memory, place: Place) -> StageMemory:
-    """The stage whose rank was measured.
-
-    Args:
-        memory: the estimate's memory
-        place: whose figure was reported
-
-    Returns:
-        the stage
-
-    """
+    """The stage whose rank was measured."""
     first, last = memory.stages[0], memory.stages[-1]
     if place == "ends":
         return max((first, last), key=lambda stage: stage.allocated_peak_bytes)
@@ -105,16 +85,7 @@ def stage_of(memory: Memory, place: Place) -> StageMemory:
 
 
 def peak_interval(memory: Memory, stage: StageMemory, memory_class: MemoryClass) -> Interval:
-    """The predicted peak of a stage's rank: its own value, with the ends as far away as those of the fullest's.
-
-    Args:
-        memory: the estimate's memory
-        stage: the stage
-        memory_class: which peak
-
-    Returns:
-        the interval [byte]
-    """
+    """The predicted peak of a stage's rank: its own value, with the ends as far away as those of the fullest's."""
     allocated, reserved, device = memory.allocated_peak_bytes, memory.reserved_peak_bytes, memory.device_peak_bytes
     if memory_class == "allocated":
         return _scaled(allocated, stage.allocated_peak_bytes / allocated.value)
@@ -126,15 +97,7 @@ def peak_interval(memory: Memory, stage: StageMemory, memory_class: MemoryClass)
 
 
 def static_interval(memory: Memory, stage: StageMemory) -> Interval:
-    """What a stage's rank keeps between steps, with the spread of its peak.
-
-    Args:
-        memory: the estimate's memory
-        stage: the stage
-
-    Returns:
-        the interval [byte]
-    """
+    """What a stage's rank keeps between steps, with the spread of its peak."""
     return _scaled(memory.allocated_peak_bytes, stage.idle_bytes / memory.allocated_peak_bytes.value)
 
 
@@ -196,15 +159,7 @@ TRAINED_WHOLE = ("", "pretrain", "sft")
 
 
 def judge_step(row: MeasuredRow, catalogue: Catalogue) -> Judged:
-    """What becomes of a row of a throughput table.
-
-    Args:
-        row: the row
-        catalogue: the GPUs
-
-    Returns:
-        the entry, whatever is wrong with the row
-    """
+    """What becomes of a row of a throughput table."""
     is_sparse = row.text("moe_experts") not in ("", "0")
     entry = Judged(
         row=row, quantity="step", figure_class=NOT_ASKED, is_moe=is_sparse, is_told=is_told(row), measured=None
@@ -225,16 +180,7 @@ def judge_step(row: MeasuredRow, catalogue: Catalogue) -> Judged:
 
 
 def is_told(row: MeasuredRow) -> bool:
-    """Whether a row is one that predictions are judged by.
-
-    Args:
-        row: the row
-
-    Returns:
-        it was measured with everything told that a step needs (class A), every parameter trained and recompute told,
-        and no later release of its source says the same again; what a table does not say of this is not held against
-        its rows
-    """
+    """Whether a row is one that predictions are judged by."""
     return (
         row.text("score_class") in ("", "A")
         and row.text("training_kind") in TRAINED_WHOLE
@@ -244,17 +190,7 @@ def is_told(row: MeasuredRow) -> bool:
 
 
 def figure_of(row: MeasuredRow) -> str:
-    """Which of a row's figures gives the seconds of its step.
-
-    Args:
-        row: the row
-
-    Returns:
-        its column
-
-    Raises:
-        NotExpressible: it has none
-    """
+    """Which of a row's figures gives the seconds of its step."""
     for column in FIGURES_OF_A_STEP:
         if row.text(column):
             return column
@@ -293,26 +229,12 @@ def measured_step_seconds(row: MeasuredRow, predicted: Predicted) -> float:
 
 
 def step_rows_of(judged: Iterable[Judged]) -> list[StepRow]:
-    """The rows of some judged steps that a fit may use.
-
-    Args:
-        judged: what became of each row
-
-    Returns:
-        the rows that have a comparison and are told in full
-    """
+    """The rows of some judged steps that a fit may use."""
     return [row for one in judged if (row := step_row_of(one)) is not None]
 
 
 def shipped_seconds(judged: Iterable[Judged]) -> dict[str, float]:
-    """What the shipped constants predict of those rows.
-
-    Args:
-        judged: what became of each row
-
-    Returns:
-        seconds of a step by the row's name [s]
-    """
+    """What the shipped constants predict of those rows."""
     return {
         one.row.text("id"): one.comparison.value
         for one in judged
@@ -321,14 +243,7 @@ def shipped_seconds(judged: Iterable[Judged]) -> dict[str, float]:
 
 
 def step_row_of(one: Judged) -> StepRow | None:
-    """A judged step as a row that a fit may use.
-
-    Args:
-        one: what became of a row
-
-    Returns:
-        the row; None where there is no comparison, or its configuration is not told
-    """
+    """A judged step as a row that a fit may use."""
     if one.quantity != "step" or one.comparison is None or one.predicted is None or not one.is_told:
         return None
     return StepRow(
@@ -352,14 +267,7 @@ ROOMY_FRACTION = 0.85
 
 
 def verdicts_of(judged: Sequence[Judged]) -> Verdicts:
-    """How verdicts met what happened.
-
-    Args:
-        judged: what became of each row, one entry a row
-
-    Returns:
-        the counts, of all rows and of those told in full
-    """
+    """How verdicts met what happened."""
     told = _counts([one for one in judged if one.is_told])
     every = _counts(judged)
     return Verdicts(**{field.name: getattr(every, field.name) for field in fields(every)}, full_config=told)
@@ -415,15 +323,7 @@ def _is_roomy(one: Judged) -> bool:
 
 
 def judge(row: MeasuredRow, catalogue: Catalogue) -> tuple[Judged, ...]:
-    """What becomes of a row: one entry for its step, or for its peak and what stays between steps if it reports that.
-
-    Args:
-        row: the row
-        catalogue: the GPUs
-
-    Returns:
-        the entries, none of them left out whatever is wrong with the row
-    """
+    """Scores of a row: one for its step, or one for its peak and one for its persistent bytes if it reports them."""
     if row.form == "throughput":
         return (judge_step(row, catalogue),)
     said = _Said(row)
@@ -437,15 +337,7 @@ def judge(row: MeasuredRow, catalogue: Catalogue) -> tuple[Judged, ...]:
 
 
 def judge_all(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> tuple[Judged, ...]:
-    """What becomes of every row of a table.
-
-    Args:
-        rows: the rows
-        catalogue: the GPUs
-
-    Returns:
-        the entries, in the order of the rows
-    """
+    """What becomes of every row of a table."""
     return tuple(judged for row in rows for judged in judge(row, catalogue))
 
 

@@ -34,11 +34,7 @@ class JudgedPeak:
 
 @cache
 def judged_peaks() -> tuple[JudgedPeak, ...]:
-    """Every counted peak that ships with the package, beside its prediction.
-
-    Returns:
-        one row a peak
-    """
+    """Every counted peak that ships with the package, beside its prediction."""
     return tuple(_judged(one) for one in counted_peaks())
 
 
@@ -169,11 +165,7 @@ class MeasuredAccuracy:
 
 @cache
 def shipped_measured() -> MeasuredAccuracy:
-    """How near predictions come to what ships with the service.
-
-    Returns:
-        the figures, computed once a process; own measurements are left open
-    """
+    """How near predictions come to what ships with the service."""
     rows = tuple(
         PeakRow(
             model=one.counted.model,
@@ -200,19 +192,7 @@ def shipped_measured() -> MeasuredAccuracy:
 
 
 def own_groups(engine: Engine, caller: Caller, catalogue: Catalogue) -> tuple[OwnGroup, ...]:
-    """How near predictions came to a caller's own measurements.
-
-    Args:
-        engine: the database
-        caller: who asks
-        catalogue: the facts that the caller sees, which tell what a device can do
-
-    Returns:
-        one group a device, probe and calibration
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """How near predictions came to a caller's own measurements."""
     found: dict[tuple[Any, ...], _Tally] = {}
     for row in each_measurement(engine, caller.whose):
         key = tuple(getattr(row, name) for name in _KEY)

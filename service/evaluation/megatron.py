@@ -25,17 +25,6 @@ HEAD_WIDTH, STATE_WIDTH, GROUPS, TAPS = 64, 128, 8, 4
 def hybrid_fields(pattern: str, hidden: int, flags: dict[str, Any]) -> tuple[dict[str, Any], tuple[int, ...]]:
     """The fields of a hybrid model, and the layers of each of its stages.
 
-    Args:
-        pattern: one letter a layer, stages parted by |
-        hidden: width of the residual stream
-        flags: what the run was told, for the sizes of the state space
-
-    Returns:
-        fields of Model; layers of each stage, one number where the pattern names no stages
-
-    Raises:
-        NotExpressible: a letter is unknown, or the pattern has layers of multi-token-prediction depths
-
     >>> fields, stages = hybrid_fields("M-*-|M-M-", 256, {})
     >>> fields["layer_types"][:3], fields["mamba_n_heads"], stages
     (['mamba2', 'none', 'full_attention'], 8, (4, 4))
@@ -95,17 +84,7 @@ _FREQUENCY = re.compile(r"\[([01])\]\*(\d{1,4})")
 
 
 def flags_of(row: MeasuredRow) -> Flags:
-    """The options of a run, those left out that are switched off.
-
-    Args:
-        row: the row
-
-    Returns:
-        values by name
-
-    Raises:
-        NotExpressible: the cell holds no JSON object
-    """
+    """The options of a run, those left out that are switched off."""
     text = row.text("extra_config_json") or "{}"
     try:
         flags = json.loads(text) if len(text) <= LONGEST_OPTIONS else None
@@ -117,40 +96,20 @@ def flags_of(row: MeasuredRow) -> Flags:
 
 
 def refuse_other_runs(name: str) -> None:
-    """Refuse a run whose name says that more is in memory than its options say.
-
-    Args:
-        name: name of the run
-
-    Raises:
-        NotExpressible: it is one of OTHER_RUNS
-    """
+    """Refuse a run whose name says that more is in memory than its options say."""
     for mark, why in OTHER_RUNS.items():
         if mark in name:
             raise NotExpressible(f"flag {mark}: {why}")
 
 
 def put_environment(name: str, draft: Draft) -> None:
-    """Put what a run's environment sets, which its options do not say, into the question.
-
-    Args:
-        name: name of the run
-        draft: the question
-    """
+    """Put what a run's environment sets, which its options do not say, into the question."""
     if any(mark in name for mark in LARGE_WORKSPACES):
         draft.stack["deterministic"] = True
 
 
 def put_flags(flags: Flags, draft: Draft) -> None:
-    """Put the options of a run into the question, whose model and layout stand already.
-
-    Args:
-        flags: the options
-        draft: the question
-
-    Raises:
-        NotExpressible: an option is unknown, refused, or has a value that no field takes
-    """
+    """Put the options of a run into the question, whose model and layout stand already."""
     _refuse(flags)
     _put_defaults(flags, draft)
     for name, value in flags.items():

@@ -26,44 +26,22 @@ class Flag:
 
 
 def switched_on(_: str) -> bool:
-    """A field's value where the option is given at all.
-
-    Returns:
-        True
-    """
+    """A field's value where the option is given at all."""
     return True
 
 
 def switched_off(_: str) -> bool:
-    """A field's value where the option, which begins with `no`, is given at all.
-
-    Returns:
-        False
-    """
+    """A field's value where the option, which begins with `no`, is given at all."""
     return False
 
 
 def always(value: Any) -> Callable[[str], Any]:
-    """A field's value whatever the option's is.
-
-    Args:
-        value: the value
-
-    Returns:
-        what gives it
-    """
+    """A field's value whatever the option's is."""
     return lambda _: value
 
 
 def one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
-    """A field's value by the option's.
-
-    Args:
-        values: the field's values by the option's
-
-    Returns:
-        what looks it up
-    """
+    """A field's value by the option's."""
     return lambda said: values[said]
 
 
@@ -73,17 +51,6 @@ LARGEST = 1 << 24
 
 def whole_of(flags: Mapping[str, Any], name: str, default: int | None = None) -> int:
     """The whole number of an option.
-
-    Args:
-        flags: values by name
-        name: the option
-        default: its value where it is not given
-
-    Returns:
-        the number, at least 1
-
-    Raises:
-        NotExpressible: it is none, or out of all bounds
 
     >>> whole_of({"mamba-num-heads": "32"}, "mamba-num-heads"), whole_of({}, "mamba-num-heads", 8)
     (32, 8)
@@ -96,15 +63,6 @@ def whole_of(flags: Mapping[str, Any], name: str, default: int | None = None) ->
 
 def whole(said: str) -> int:
     """The whole number that an option's text is.
-
-    Args:
-        said: the text
-
-    Returns:
-        the number, at least 1
-
-    Raises:
-        ValueError: it is none, or out of all bounds
 
     >>> whole("8")
     8
@@ -306,12 +264,6 @@ FLAGS: Mapping[str, Flag] = {
 
 def flag_of(name: str) -> Flag | None:
     """What an option does.
-
-    Args:
-        name: the option, without its hyphens in front
-
-    Returns:
-        its row; None for one that nobody knows
 
     >>> flag_of("log-interval") == flag_of("bf16"), flag_of("warp-drive")
     (True, None)

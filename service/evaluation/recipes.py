@@ -56,16 +56,7 @@ WHOLE = ("pretrain", "pretrain/finetune", "sft", "full finetune", "full")
 
 
 def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
-    """Put a row's recipe into the question.
-
-    Args:
-        row: the row
-        framework: its framework, whose habits hold where the row says nothing
-        draft: the question, its layout already there
-
-    Raises:
-        NotExpressible: a column that is needed is empty, or says what has no noun
-    """
+    """Put a row's recipe into the question."""
     layout = draft.layout
     micro = row.count("mbs")
     steps = row.count("grad_accum", 1)
@@ -120,18 +111,7 @@ def _habit_of(table: Mapping[str, Any], name: str, reason: str) -> Any:
 
 
 def recompute_of(row: MeasuredRow, framework: Framework) -> Any:
-    """The recompute rule of a row.
-
-    Args:
-        row: the row
-        framework: its framework
-
-    Returns:
-        the rule as a question gives it
-
-    Raises:
-        NotExpressible: the row says nothing, and nothing follows
-    """
+    """The recompute rule of a row."""
     said = row.text("recompute")
     detail = row.text("recompute_detail")
     if said in UNTOLD:
@@ -154,17 +134,7 @@ def recompute_of(row: MeasuredRow, framework: Framework) -> Any:
 
 
 def offload_of(row: MeasuredRow) -> str:
-    """What a row keeps in host memory.
-
-    Args:
-        row: the row
-
-    Returns:
-        the choice of the layout
-
-    Raises:
-        NotExpressible: only a part of something is offloaded
-    """
+    """What a row keeps in host memory."""
     said = row.text("offload").lower()
     if re.search(r"paged", row.text("optimizer").lower()):
         said = f"{said} optimizer"

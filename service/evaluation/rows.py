@@ -34,18 +34,7 @@ COMMAND_LINE = "Megatron-LM (Megatron-Core)"
 
 
 def question_of(row: MeasuredRow, catalogue: Catalogue) -> tuple[Question, tuple[str, ...]]:
-    """The question that a row asks.
-
-    Args:
-        row: the row
-        catalogue: the GPUs
-
-    Returns:
-        the question, and what of the row it only comes near to
-
-    Raises:
-        NotExpressible: the row cannot be put as one, with the reason
-    """
+    """The question that a row asks."""
     draft = draft_of(row, catalogue)
     try:
         asked = read_question(draft.body(), catalogue)
@@ -55,31 +44,13 @@ def question_of(row: MeasuredRow, catalogue: Catalogue) -> tuple[Question, tuple
 
 
 def reason_of(refused: Refused) -> str:
-    """Why a question was refused, short enough to count by.
-
-    Args:
-        refused: the refusal
-
-    Returns:
-        the first problem's field and rule
-    """
+    """Why a question was refused, short enough to count by."""
     first = refused.problems[0]
     return f"refused: {first.field} {first.code}"
 
 
 def draft_of(row: MeasuredRow, catalogue: Catalogue) -> Draft:
-    """The body that a row amounts to.
-
-    Args:
-        row: the row
-        catalogue: the GPUs
-
-    Returns:
-        the body, and what it only comes near to
-
-    Raises:
-        NotExpressible: a column that is needed is empty, or says what has no noun
-    """
+    """The body that a row amounts to."""
     framework = framework_of(row)
     flags = flags_of(row)
     draft = Draft(stack=dict(framework.stack))

@@ -97,14 +97,7 @@ SUMMED = "per GPU average"
 
 
 def is_apart(row: MeasuredRow) -> bool:
-    """Whether a row's step is counted apart.
-
-    Args:
-        row: the row
-
-    Returns:
-        True for those of COUNTED_APART, and where power is limited by an amount that is not told
-    """
+    """Whether a row's step is counted apart."""
     if "power limited" in row.text("gpu"):
         return True
     stage, _, _ = COUNTED_APART.get(row.text("source_key"), ("none", True, ""))
@@ -112,50 +105,22 @@ def is_apart(row: MeasuredRow) -> bool:
 
 
 def gives_constants(row: MeasuredRow) -> bool:
-    """Whether a fit may learn from a row.
-
-    Args:
-        row: the row
-
-    Returns:
-        False for those of COUNTED_APART whose software is too unlike any that is estimated
-    """
+    """Whether a fit may learn from a row."""
     return not is_apart(row) or COUNTED_APART.get(row.text("source_key"), ("", False, ""))[1]
 
 
 def reading_of(row: MeasuredRow) -> Reading:
-    """How a row's source is read where it does not say.
-
-    Args:
-        row: the row
-
-    Returns:
-        the decision, or the usual one for a source that nobody has decided on
-    """
+    """How a row's source is read where it does not say."""
     return UNSAID.get(row.text("source_key"), Reading())
 
 
 def memory_class_of(row: MeasuredRow) -> MemoryClass:
-    """Which peak a row's figure is.
-
-    Args:
-        row: the row
-
-    Returns:
-        as the row says, else as decided for its source; an unknown text is refused by `refuse_unknown_words`
-    """
+    """Which peak a row's figure is."""
     return CLASSES.get(row.text("mem_class"), reading_of(row).memory_class)
 
 
 def refuse_unknown_words(row: MeasuredRow) -> None:
-    """Refuse a row whose class or outcome is a text that nobody has decided on.
-
-    Args:
-        row: the row
-
-    Raises:
-        NotExpressible: its class or its outcome is unknown
-    """
+    """Refuse a row whose class or outcome is a text that nobody has decided on."""
     if row.text("mem_class") not in {*CLASSES, *UNSAID_CLASSES}:
         raise NotExpressible("mem_class: not known")
     if row.text("outcome") not in ("", "ok") and not ran_out(row):
@@ -163,29 +128,12 @@ def refuse_unknown_words(row: MeasuredRow) -> None:
 
 
 def ran_out(row: MeasuredRow) -> bool:
-    """Whether a row's job ran out of memory.
-
-    Args:
-        row: the row
-
-    Returns:
-        True where its outcome begins with OOM
-    """
+    """Whether a row's job ran out of memory."""
     return row.text("outcome").startswith("OOM")
 
 
 def measured_peak_bytes(row: MeasuredRow) -> float | None:
-    """The peak that a row reports.
-
-    Args:
-        row: the row
-
-    Returns:
-        bytes; None where the row reports none
-
-    Raises:
-        NotExpressible: its unit is unknown
-    """
+    """The peak that a row reports."""
     printed = row.number_of("peak_mem_reported")
     if not printed:
         return None
@@ -201,27 +149,13 @@ def measured_peak_bytes(row: MeasuredRow) -> float | None:
 
 
 def measured_static_bytes(row: MeasuredRow) -> float | None:
-    """What stays allocated between steps, where a row reports it.
-
-    Args:
-        row: the row
-
-    Returns:
-        bytes; None where the row reports none
-    """
+    """What stays allocated between steps, where a row reports it."""
     printed = row.number_of("static_mem_gib")
     return printed * GIB if printed else None
 
 
 def place_of(row: MeasuredRow) -> Place:
-    """Whose figure a row reports.
-
-    Args:
-        row: the row
-
-    Returns:
-        the rank, by the pipeline stage that it belongs to
-    """
+    """Whose figure a row reports."""
     said = row.text("mem_rank")
     return next((place for pattern, place in PLACES if pattern.search(said)), "fullest")
 
@@ -231,17 +165,7 @@ class Unreadable(TraincostError):
 
 
 def content_of(name: str) -> bytes:
-    """What a file holds.
-
-    Args:
-        name: its path
-
-    Returns:
-        its bytes, at most one more than a table may have
-
-    Raises:
-        Unreadable: it cannot be read
-    """
+    """What a file holds."""
     try:
         with Path(name).open("rb") as file:
             return file.read(MOST_BYTES + 1)
@@ -250,31 +174,12 @@ def content_of(name: str) -> bytes:
 
 
 def read_file(name: str) -> tuple[MeasuredRow, ...]:
-    """The measurements of a file.
-
-    Args:
-        name: its path
-
-    Returns:
-        the rows
-
-    Raises:
-        Unreadable: it cannot be read
-        Refused: it is no table of measurements
-    """
+    """The measurements of a file."""
     return read_measured_rows(content_of(name))
 
 
 def refuse_same_file(table: str | Path, rows: str) -> None:
-    """Refuse to write rows over the table that they come from.
-
-    Args:
-        table: path of the measurements
-        rows: path that the rows are to be written to
-
-    Raises:
-        Unreadable: both paths lead to one file
-    """
+    """Refuse to write rows over the table that they come from."""
     try:
         is_same = Path(rows).is_file() and Path(rows).samefile(table)
     except (OSError, ValueError):
@@ -285,15 +190,7 @@ def refuse_same_file(table: str | Path, rows: str) -> None:
 
 
 def write_file(name: str, text: str) -> None:
-    """Write a text to a file.
-
-    Args:
-        name: its path
-        text: what it holds from then on
-
-    Raises:
-        Unreadable: it cannot be written
-    """
+    """Write a text to a file."""
     try:
         Path(name).write_text(text, encoding="utf-8", newline="")
     except (OSError, ValueError) as error:

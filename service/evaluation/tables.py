@@ -32,14 +32,7 @@ def percent(share: float | None, *, digits: int = 1, signed: bool = False) -> st
 
 
 def measured_lines(found: MeasuredAccuracy) -> list[str]:
-    """Figures of what workers measured, as text.
-
-    Args:
-        found: the figures
-
-    Returns:
-        a line for each thing that ships, and a table of a team's own
-    """
+    """Figures of what workers measured, as text."""
     peaks, products = found.counted_peaks, found.products
     said = []
     if peaks.mape_fraction is not None and peaks.largest_fraction is not None:
@@ -83,14 +76,7 @@ NOTE = (
 
 
 def step_blocks(found: Accuracy) -> dict[str, list[str]]:
-    """The figures of steps for a terminal.
-
-    Args:
-        found: the answer
-
-    Returns:
-        lines by the title of their block; none where no step was judged
-    """
+    """The figures of steps for a terminal."""
     groups = _groups(found)
     if not groups:
         return {}
@@ -107,27 +93,13 @@ def step_blocks(found: Accuracy) -> dict[str, list[str]]:
 
 
 def step_markdown(found: Accuracy) -> str:
-    """The figures of steps for the README.
-
-    Args:
-        found: the answer
-
-    Returns:
-        Markdown, ending in a line break
-    """
+    """The figures of steps for the README."""
     rows = [f"| {' | '.join(_cells_of(group))} |\n" for group in _groups(found) if group.full_config.rows]
     return f"| {' | '.join(STEP_HEADER)} |\n|{'---|' * len(STEP_HEADER)}\n{''.join(rows)}"
 
 
 def step_cells(one: Judged) -> Sequence[object]:
-    """The cells of one step in the file of rows, in the order of its columns.
-
-    Args:
-        one: what became of the row
-
-    Returns:
-        the cells
-    """
+    """The cells of one step in the file of rows, in the order of its columns."""
     row, compared, interval = one.row, one.comparison, one.interval
     try:
         figure = figure_of(row)
@@ -219,14 +191,7 @@ GIB = float(1 << 30)
 
 
 def accuracy_text(found: Accuracy) -> str:
-    """The answer as a person reads it in a terminal.
-
-    Args:
-        found: the answer
-
-    Returns:
-        lines of text, the last one without a line break
-    """
+    """The answer as a person reads it in a terminal."""
     memory = [group for group in found.groups if group.quantity != "step"]
     groups = [line for group in (*memory, found.all) for line in _lines_of(group)]
     reasons = sorted(found.all.not_expressible.items(), key=lambda item: (-item[1], item[0]))
@@ -252,14 +217,7 @@ def _worst(row: WorstRow) -> str:
 
 
 def accuracy_markdown(found: Accuracy) -> str:
-    """The short table of the README: rows told in full.
-
-    Args:
-        found: the answer
-
-    Returns:
-        Markdown, ending in a line break
-    """
+    """The short table of the README: rows told in full."""
     rows = []
     for group in (*(group for group in found.groups if group.quantity != "step"), found.all):
         told = group.full_config
@@ -271,14 +229,7 @@ def accuracy_markdown(found: Accuracy) -> str:
 
 
 def rows_csv(judged: Iterable[Judged]) -> str:
-    """One row a figure: what was measured, what is predicted, the verdict, or why there is no comparison.
-
-    Args:
-        judged: what became of each row
-
-    Returns:
-        CSV
-    """
+    """One row a figure: what was measured, what is predicted, the verdict, or why there is no comparison."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(ROW_COLUMNS)
@@ -368,18 +319,7 @@ BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 
 
 def readme_with(text: str, found: Accuracy) -> str:
-    """The README with the figures of an answer.
-
-    Args:
-        text: the README
-        found: the answer
-
-    Returns:
-        the README
-
-    Raises:
-        StartupError: the marks around the table are gone
-    """
+    """The README with the figures of an answer."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -388,50 +328,19 @@ def readme_with(text: str, found: Accuracy) -> str:
 
 
 def write_accuracy(found: Accuracy) -> Path:
-    """Write the figures into the README.
-
-    Args:
-        found: the answer
-
-    Returns:
-        the file
-
-    Raises:
-        StartupError: the package is installed, so there is no source tree around it
-    """
+    """Write the figures into the README."""
     return write_generated(README, lambda: readme_with(README.read_text(encoding="utf-8"), found).encode())
 
 
 def write_measurements(content: bytes) -> Path:
-    """Write a table's rows, trimmed to the columns used, as those that the package ships.
-
-    Args:
-        content: CSV of measurements
-
-    Returns:
-        the file
-
-    Raises:
-        Refused: it is no such table
-        StartupError: the package is installed, so there is no source tree around it
-    """
+    """Write a table's rows, trimmed to the columns used, as those that the package ships."""
     rows = read_measured_rows(content)
     form = next(form for form in FORMS if not rows or form.name == rows[0].form)
     return write_generated(PUBLISHED.with_name(f"{form.name}.csv"), lambda: trimmed_table(rows, form).encode())
 
 
 def write_held_out(catalogue: Catalogue) -> tuple[Path, dict[StepClass, float]]:
-    """Fit without each source in turn, predict its steps, and ship what comes of it.
-
-    Args:
-        catalogue: the GPUs
-
-    Returns:
-        the file; the spread that each class of steps then has, which step_residuals.RESIDUALS holds
-
-    Raises:
-        StartupError: the package is installed, so there is no source tree around it
-    """
+    """Fit without each source in turn, predict its steps, and ship what comes of it."""
     judged = judge_all(shipped_rows("throughput"), catalogue)
     rows = step_rows_of(judged)
     model = FittedSteps()

@@ -46,15 +46,7 @@ class JudgedRun:
 
 
 def judged_run(row: MeasuredRow, catalogue: Catalogue) -> JudgedRun:
-    """What is predicted of a published run.
-
-    Args:
-        row: the run
-        catalogue: models and GPUs
-
-    Returns:
-        the prediction, or why there is none
-    """
+    """What is predicted of a published run."""
     published, asked = row.number_of("gpu_hours"), None
     try:
         asked = run_question(row, catalogue)
@@ -75,14 +67,7 @@ def judged_run(row: MeasuredRow, catalogue: Catalogue) -> JudgedRun:
 
 
 def run_residuals(runs: Sequence[JudgedRun]) -> Residuals:
-    """How far published main runs lie from what is predicted of them.
-
-    Args:
-        runs: the runs
-
-    Returns:
-        ln(published / predicted) by source
-    """
+    """How far published main runs lie from what is predicted of them."""
     found: dict[str, list[float]] = {}
     for run in runs:
         if describes_main_run(run.row) and run.gpu_hours and run.published_gpu_hours:
@@ -91,15 +76,7 @@ def run_residuals(runs: Sequence[JudgedRun]) -> Residuals:
 
 
 def held_out_interval(run: JudgedRun, residuals: Residuals) -> Interval | None:
-    """The interval of a run by what all other sources say of whole runs.
-
-    Args:
-        run: the run
-        residuals: those of every source
-
-    Returns:
-        the interval; None where nothing is predicted, or nobody else says anything
-    """
+    """The interval of a run by what all other sources say of whole runs."""
     ends = run_spread({source: own for source, own in residuals.items() if source != run.source})
     return None if run.by_steps_gpu_hours is None or ends is None else run_interval(run.by_steps_gpu_hours, ends)
 
@@ -183,15 +160,7 @@ class TotalsAccuracy:
 
 
 def totals_accuracy_of(rows: Sequence[MeasuredRow], catalogue: Catalogue) -> TotalsAccuracy:
-    """How near predictions come to some published runs.
-
-    Args:
-        rows: the runs
-        catalogue: models and GPUs
-
-    Returns:
-        figures of main runs and of the others, and every row
-    """
+    """How near predictions come to some published runs."""
     runs = [judged_run(row, catalogue) for row in rows]
     residuals = run_residuals(runs)
     judged = [_row(run, held_out_interval(run, residuals)) for run in runs]
@@ -202,20 +171,12 @@ def totals_accuracy_of(rows: Sequence[MeasuredRow], catalogue: Catalogue) -> Tot
 
 @cache
 def totals_accuracy() -> TotalsAccuracy:
-    """How near predictions come to the whole runs that the package ships.
-
-    Returns:
-        the answer, computed once a process
-    """
+    """How near predictions come to the whole runs that the package ships."""
     return totals_accuracy_of(shipped_totals(), shipped_catalogue())
 
 
 def totals_accuracy_json() -> bytes:
-    """The same as JSON.
-
-    Returns:
-        the answer
-    """
+    """The same as JSON."""
     return to_bytes(totals_accuracy())
 
 
@@ -275,14 +236,7 @@ HEADER = ("id", "model", "published", "low", "predicted", "high", "error", "insi
 
 
 def totals_text(found: TotalsAccuracy) -> str:
-    """The answer as a person reads it in a terminal.
-
-    Args:
-        found: the answer
-
-    Returns:
-        lines of text, the last one without a line break
-    """
+    """The answer as a person reads it in a terminal."""
     main = [row for row in found.rows if row.describes_main_run]
     others = [row for row in found.rows if not row.describes_main_run]
     blocks = {

@@ -52,18 +52,7 @@ Source: BloombergGPT, arXiv:2303.17564, section 3.1; StarCoder, arXiv:2305.06161
 
 
 def model_body(row: MeasuredRow, catalogue: Catalogue) -> Any:
-    """The model of a row, as a question names it.
-
-    Args:
-        row: the row
-        catalogue: the models
-
-    Returns:
-        a preset's name, or the fields of a model
-
-    Raises:
-        NotExpressible: nobody has told its shape, or the catalogue's model of that name has another size
-    """
+    """The model of a row, as a question names it."""
     shape = SHAPES.get(row.text("model"))
     model = _preset(row, catalogue) if shape is None else Model(**shape)
     if model is None:
@@ -75,29 +64,13 @@ def model_body(row: MeasuredRow, catalogue: Catalogue) -> Any:
 
 
 def is_sparse(row: MeasuredRow, catalogue: Catalogue) -> bool:
-    """Whether the model of a row is a mixture of experts.
-
-    Args:
-        row: the row
-        catalogue: the models
-
-    Returns:
-        False for a shape of our own: both are dense
-    """
+    """Whether the model of a row is a mixture of experts."""
     model = _preset(row, catalogue)
     return model is not None and model.num_experts > 0
 
 
 def longest_sequence(row: MeasuredRow, catalogue: Catalogue) -> int | None:
-    """The longest sequence that the model of a row was built for.
-
-    Args:
-        row: the row
-        catalogue: the models
-
-    Returns:
-        its length; None where nobody tells it [token]
-    """
+    """The longest sequence that the model of a row was built for."""
     model = _preset(row, catalogue)
     return None if model is None else model.max_position_embeddings
 
@@ -196,14 +169,7 @@ HABITS = (
 
 
 def habits_of(row: MeasuredRow) -> Habits:
-    """How the runs of a row's lab are trained.
-
-    Args:
-        row: the row
-
-    Returns:
-        the first of the table that fits
-    """
+    """How the runs of a row's lab are trained."""
     return next(habits for habits in HABITS if re.match(habits.name, row.text("model")))
 
 
@@ -225,18 +191,7 @@ Source: a choice; GPU-hours hardly depend on the number of GPUs."""
 
 
 def gpu_of(row: MeasuredRow, catalogue: Catalogue) -> str:
-    """The catalogue's name of a row's GPU: of the largest memory and on the fastest link where it does not say.
-
-    Args:
-        row: the row
-        catalogue: the GPUs
-
-    Returns:
-        its slug
-
-    Raises:
-        NotExpressible: the catalogue has none of that family
-    """
+    """The catalogue's name of a row's GPU: of the largest memory and on the fastest link where it does not say."""
     said = row.text("gpu").replace(" GB", "GB").split(",")[-1]
     size = next((word.removesuffix("GB") for word in said.split() if word.endswith("GB")), "80")
     form = "" if "PCIe" in said else " SXM"
@@ -244,29 +199,12 @@ def gpu_of(row: MeasuredRow, catalogue: Catalogue) -> str:
 
 
 def sequence_of(row: MeasuredRow, catalogue: Catalogue) -> int:
-    """Tokens in one sequence of a row's run.
-
-    Args:
-        row: the row
-        catalogue: the models
-
-    Returns:
-        as the row says, else the usual length [token]
-    """
+    """Tokens in one sequence of a row's run."""
     return row.whole("seq_len") or min(USUAL_SEQUENCE, longest_sequence(row, catalogue) or USUAL_SEQUENCE)
 
 
 def sequences_of(row: MeasuredRow, tokens: int, replicas: int) -> int:
-    """Sequences in one step of a row's run: the multiple of its replicas that comes nearest to its batch.
-
-    Args:
-        row: the row
-        tokens: tokens in one sequence [token]
-        replicas: data-parallel replicas [1]
-
-    Returns:
-        as the row says, else the usual batch [1]
-    """
+    """Sequences in one step of a row's run: the multiple of its replicas that comes nearest to its batch."""
     sequences = (row.number_of("batch_tokens") or USUAL_BATCH_TOKENS) / tokens
     meant = 2.0 ** round(log2(sequences))
     near = meant if abs(meant / sequences - 1) <= ROUNDED_FRACTION else sequences
@@ -274,19 +212,7 @@ def sequences_of(row: MeasuredRow, tokens: int, replicas: int) -> int:
 
 
 def gpus_of(row: MeasuredRow, tokens: int, catalogue: Catalogue) -> int:
-    """GPUs of a row's run: as it says, else the power of two at which it takes about a month.
-
-    Args:
-        row: the row
-        tokens: tokens in one sequence, of which every replica has one [token]
-        catalogue: the GPUs
-
-    Returns:
-        GPUs, at least one node, and at most one for each sequence of a step [1]
-
-    Raises:
-        NotExpressible: the row tells neither GPUs, nor parameters and tokens
-    """
+    """GPUs of a row's run: as it says, else the power of two at which it takes about a month."""
     told = row.whole("n_gpus")
     if told:
         return told
@@ -371,18 +297,7 @@ class Plan:
 
 
 def laid_out(plan: Plan, catalogue: Catalogue) -> tuple[Question, bool]:
-    """The question of a run: the first layout that fits, with the largest micro-batch that still does.
-
-    Args:
-        plan: the run
-        catalogue: models and GPUs
-
-    Returns:
-        the question, and whether it fits; the last layout that is legal where none does
-
-    Raises:
-        NotExpressible: no layout is legal
-    """
+    """The question of a run: the first layout that fits, with the largest micro-batch that still does."""
     found: tuple[dict[str, Any], Question] | None = None
     reason = "layout: the GPUs are no multiple of any replica"
     for body in plan.bodies():
@@ -437,18 +352,7 @@ class AskedRun:
 
 
 def run_question(row: MeasuredRow, catalogue: Catalogue) -> AskedRun:
-    """The question that a published run asks.
-
-    Args:
-        row: the row
-        catalogue: models and GPUs
-
-    Returns:
-        the question, and what had to be assumed
-
-    Raises:
-        NotExpressible: the row cannot be put as one, with the reason
-    """
+    """The question that a published run asks."""
     if not row.number_of("gpu_hours"):
         raise NotExpressible("missing: gpu_hours")
     trained = row.number_of("tokens_t")

@@ -31,31 +31,11 @@ class Draft:
     """Fields of the layout."""
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of a setting.
-
-        Args:
-            name: the setting
-            default: what the tool takes where it is absent
-
-        Returns:
-            the value
-        """
+        """The value of a setting."""
         return self.settings.get(name, default)
 
     def chosen(self, name: str, choices: Mapping[Any, Any], default: Any) -> Any:
-        """What the value of a setting stands for.
-
-        Args:
-            name: the setting
-            choices: what each value stands for
-            default: the tool's own value
-
-        Returns:
-            what it stands for
-
-        Raises:
-            Refused: it is none of the choices
-        """
+        """What the value of a setting stands for."""
         value = self.settings.get(name, default)
         if value not in choices:
             named = ", ".join(str(choice) for choice in choices)
@@ -63,17 +43,7 @@ class Draft:
         return choices[value]
 
     def wrong(self, name: str, code: str, message: str, fix: str) -> Exception:
-        """The refusal of a setting's value.
-
-        Args:
-            name: the setting
-            code: which rule it breaks
-            message: what is wrong with it
-            fix: what to do about it
-
-        Returns:
-            the refusal, with the place of the value
-        """
+        """The refusal of a setting's value."""
         return refusal(self.places.get(name, Place(1, 1)), code, f"{name} {message}", fix)
 
 
@@ -86,17 +56,7 @@ class Unfit(Exception):
 
 
 def whole(value: Any) -> int:
-    """A whole number.
-
-    Args:
-        value: of a setting
-
-    Returns:
-        the number
-
-    Raises:
-        Unfit: it is none, or out of all bounds
-    """
+    """A whole number."""
     word = _one(value)
     number = int(word) if isinstance(word, str) and len(word) < 14 else word
     if isinstance(number, bool) or not isinstance(number, int) or not -1 <= number <= LARGEST:
@@ -105,17 +65,7 @@ def whole(value: Any) -> int:
 
 
 def number(value: Any) -> Any:
-    """A number.
-
-    Args:
-        value: of a setting
-
-    Returns:
-        the number
-
-    Raises:
-        Unfit: it is none
-    """
+    """A number."""
     word = _one(value)
     if isinstance(word, bool) or not isinstance(word, int | float | str) or len(str(word)) > 64:
         raise Unfit
@@ -126,17 +76,7 @@ def number(value: Any) -> Any:
 
 
 def truth(value: Any) -> bool:
-    """A truth.
-
-    Args:
-        value: of a setting
-
-    Returns:
-        the truth; True for an option without a word
-
-    Raises:
-        Unfit: it is none
-    """
+    """A truth."""
     if value == ():
         return True
     if not isinstance(value, bool):
@@ -145,17 +85,7 @@ def truth(value: Any) -> bool:
 
 
 def text(value: Any) -> str:
-    """A text.
-
-    Args:
-        value: of a setting
-
-    Returns:
-        the text
-
-    Raises:
-        Unfit: it is none
-    """
+    """A text."""
     word = _one(value)
     if not isinstance(word, str):
         raise Unfit
@@ -163,17 +93,7 @@ def text(value: Any) -> str:
 
 
 def words(value: Any) -> tuple[Any, ...]:
-    """A list.
-
-    Args:
-        value: of a setting
-
-    Returns:
-        its items
-
-    Raises:
-        Unfit: it is none
-    """
+    """A list."""
     if not isinstance(value, tuple):
         raise Unfit
     return value
@@ -198,19 +118,7 @@ NAMES: Mapping[Form, tuple[str, str]] = {
 
 
 def drafted(entries: Sequence[Entry], forms: Mapping[str, Form], unread: tuple[str, ...]) -> Draft:
-    """What a file says, its values in the forms that they have to have.
-
-    Args:
-        entries: its settings
-        forms: the settings that are read, each with the form of its value
-        unread: how settings begin that say nothing of a recipe or a layout
-
-    Returns:
-        values by name; what is neither read nor known to be beside the point is unknown
-
-    Raises:
-        Refused: a value has not the form that it has to have
-    """
+    """What a file says, its values in the forms that they have to have."""
     draft = Draft()
     for entry in entries:
         draft.places[entry.name] = entry.place

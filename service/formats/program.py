@@ -76,14 +76,7 @@ class Nodes:
 
 
 def nodes_of(question: Question) -> Nodes:
-    """Nodes that are alike, as every launcher wants them.
-
-    Args:
-        question: the question, every default filled
-
-    Returns:
-        whole nodes of the cluster, or as many smaller ones as share the GPUs evenly
-    """
+    """Nodes that are alike, as every launcher wants them."""
     cluster = question.cluster
     each = gcd(cluster.gpus, cluster.gpus_per_node)
     return Nodes(cluster.gpus // each, each)
@@ -101,17 +94,7 @@ _STARTED: Mapping[StackName, tuple[Target, tuple[str, ...]]] = {
 
 
 def program_of(job: Job) -> Program:
-    """The program that a launcher's file starts.
-
-    Args:
-        job: what is to be written
-
-    Returns:
-        the caller's own command, or that of the question's software
-
-    Raises:
-        Refused: the caller's command is no command
-    """
+    """The program that a launcher's file starts."""
     if job.command is not None:
         return _own(job.command)
     software = software_of(job.question.recipe)
@@ -168,16 +151,7 @@ def _own(command: str) -> Program:
 
 
 def launch_words(program: Program, nodes: Nodes, meeting: Meeting | None) -> tuple[list[str], list[str]]:
-    """The command that starts all ranks of one node.
-
-    Args:
-        program: what each rank runs
-        nodes: how many, and where
-        meeting: how a node finds the others; None where there is one alone
-
-    Returns:
-        its words, and those among them that the shell works out
-    """
+    """The command that starts all ranks of one node."""
     rank, address = (meeting.rank, meeting.address) if meeting else ("0", "")
     if program.config is not None:
         words = ["accelerate", "launch", "--config_file", program.config]
@@ -192,17 +166,7 @@ def launch_words(program: Program, nodes: Nodes, meeting: Meeting | None) -> tup
 
 
 def script_of(program: Program, nodes: Nodes, meeting: Meeting, *, before: str = "") -> str:
-    """The shell commands that start all ranks of one node: its files, its environment, its launch.
-
-    Args:
-        program: what each rank runs
-        nodes: how many, and where
-        meeting: how a node finds the others
-        before: commands that come first
-
-    Returns:
-        lines of a shell script
-    """
+    """The shell commands that start all ranks of one node: its files, its environment, its launch."""
     words, raw = launch_words(program, nodes, meeting if nodes.count > 1 else None)
     files = [f"cat > {quote(name)} <<'{_END}'\n{text}{_END}\n" for name, text in program.files.items()]
     variables = [f"export {name}={quote(value)}\n" for name, value in program.environment.items()]

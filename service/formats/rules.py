@@ -68,16 +68,7 @@ class Silent:
 
 
 def said_of(rules: Rules, values: Mapping[str, Any], question: Question) -> tuple[Said, tuple[Unsaid, ...]]:
-    """What a tool says of a question.
-
-    Args:
-        rules: the tool's rules
-        values: the value of every field
-        question: the question, every default filled
-
-    Returns:
-        all settings and assumptions, and what cannot be said
-    """
+    """What a tool says of a question."""
     settings: list[tuple[str, Any]] = []
     unsaid: list[Unsaid] = []
     assumptions: list[str] = []
@@ -90,15 +81,7 @@ def said_of(rules: Rules, values: Mapping[str, Any], question: Question) -> tupl
 
 
 def writes(name: str, read: Reader | None = None) -> Rule:
-    """The rule of a field that has a setting of its own.
-
-    Args:
-        name: the setting
-        read: what the value becomes; itself where None
-
-    Returns:
-        the rule; it writes nothing where the value becomes None
-    """
+    """The rule of a field that has a setting of its own."""
 
     def rule(value: Any, question: Question) -> Said:
         found = value if read is None else read(value, question)
@@ -108,16 +91,7 @@ def writes(name: str, read: Reader | None = None) -> Rule:
 
 
 def chooses(choices: Mapping[Any, Mapping[str, Any]], why: str, fix: str) -> Rule:
-    """The rule of a field with a few values, each of which has settings of its own.
-
-    Args:
-        choices: settings by value; those that the tool has anyway are empty
-        why: why another value cannot be written; `{value}` stands for it
-        fix: what to do then
-
-    Returns:
-        the rule
-    """
+    """The rule of a field with a few values, each of which has settings of its own."""
 
     def rule(value: Any, question: Question) -> Said:
         if value in choices:
@@ -128,41 +102,17 @@ def chooses(choices: Mapping[Any, Mapping[str, Any]], why: str, fix: str) -> Rul
 
 
 def takes_only(plain: Sequence[Any], why: str, fix: str) -> Rule:
-    """The rule of a field that the tool cannot be told.
-
-    Args:
-        plain: values that are as the tool does without being told
-        why: why another value cannot be written; `{value}` stands for it
-        fix: what to do then
-
-    Returns:
-        the rule
-    """
+    """The rule of a field that the tool cannot be told."""
     return chooses({value: {} for value in plain}, why, fix)
 
 
 def lacking(why: str, fix: str, value: Any = None) -> Said:
-    """That something cannot be written.
-
-    Args:
-        why: why not; `{value}` stands for the value
-        fix: what to do
-        value: the value
-
-    Returns:
-        what is said of it
-    """
+    """That something cannot be written."""
     return Said(lacks=((why.replace("{value}", shown(value)), fix),))
 
 
 def shown(value: Any) -> str:
     """A value of a question as words name it.
-
-    Args:
-        value: a name, a number, a truth, or a list or noun, which is only hinted at
-
-    Returns:
-        the text
 
     >>> shown("lion"), shown(True), shown((1, 2))
     ('lion', 'true', 'what the question says')
@@ -173,15 +123,7 @@ def shown(value: Any) -> str:
 
 
 def both(first: Said, second: Said) -> Said:
-    """What two rules say together.
-
-    Args:
-        first: what one says
-        second: what the other says
-
-    Returns:
-        all of it
-    """
+    """What two rules say together."""
     return Said(
         (*first.settings, *second.settings), (*first.lacks, *second.lacks), (*first.assumptions, *second.assumptions)
     )
@@ -197,14 +139,7 @@ MODEL_FIELDS = tuple(f"model.{field.name}" for field in fields(Model))
 
 
 def values_of(question: Question) -> Mapping[str, Any]:
-    """The value of every field, as rules take it.
-
-    Args:
-        question: the question, every default filled
-
-    Returns:
-        values by dotted path; recompute, method and stack in their full form
-    """
+    """The value of every field, as rules take it."""
     recipe, software = question.recipe, software_of(question.recipe)
     return {
         MODEL: question.model,
@@ -274,16 +209,7 @@ class Target:
 
 
 def usually(field: str, why: str, fix: str) -> Rule:
-    """The rule of a choice of the software that has no setting: only the stack's usual way can be had.
-
-    Args:
-        field: name of the choice in `Software`
-        why: why another value cannot be written; `{value}` stands for it
-        fix: what to do then
-
-    Returns:
-        the rule
-    """
+    """The rule of a choice of the software that has no setting: only the stack's usual way can be had."""
 
     def rule(value: Any, question: Question) -> Said:
         plain = replace(question.recipe, stack=software_of(question.recipe).name)
@@ -293,15 +219,7 @@ def usually(field: str, why: str, fix: str) -> Rule:
 
 
 def only_stack(tool: str, *names: StackName) -> Rule:
-    """The rule of the training software in the file of a tool that runs a certain one.
-
-    Args:
-        tool: what the tool is called
-        names: the software that it runs
-
-    Returns:
-        the rule
-    """
+    """The rule of the training software in the file of a tool that runs a certain one."""
     return takes_only(
         names,
         f"the question is about {{value}}, and the file starts {tool}: numbers of the estimate are not this file's",
@@ -319,14 +237,7 @@ def _full_only(value: Any, question: Question) -> Said:
 
 
 def steps_of(question: Question) -> int | None:
-    """Optimizer steps of the whole run, its stages not counted apart.
-
-    Args:
-        question: the question, every default filled
-
-    Returns:
-        steps; None where the question names no tokens
-    """
+    """Optimizer steps of the whole run, its stages not counted apart."""
     recipe = question.recipe
     if recipe.training_tokens is None:
         return None
@@ -378,14 +289,7 @@ SCRIPT = "set it in the training script"
 
 
 def left_to_script(what: str) -> Rule:
-    """The rule of something that only the script says.
-
-    Args:
-        what: what it is
-
-    Returns:
-        the rule
-    """
+    """The rule of something that only the script says."""
     return lambda value, _: NOTHING if value is None else lacking(f"{what} is the script's, not this file's", SCRIPT)
 
 

@@ -54,15 +54,6 @@ _SIGN = re.compile(r"['\";&|><\n]")
 def found_in(script: str) -> tuple[str, str]:
     r"""The training that a script starts.
 
-    Args:
-        script: a shell script, or one command
-
-    Returns:
-        kind of file, and its text
-
-    Raises:
-        Refused: no training that is known is started, or too many here-documents and commands could start one
-
     >>> found_in("srun python pretrain_gpt.py --bf16 --seq-length 8 && echo done")
     ('megatron-lm', '--bf16 --seq-length 8')
     """

@@ -51,12 +51,6 @@ WIDEST_LINE = 88
 def nested(settings: Settings) -> dict[str, Any]:
     """Settings whose names hold dots as mappings inside each other.
 
-    Args:
-        settings: names with values
-
-    Returns:
-        the outermost mapping
-
     >>> nested((("a.b", 1), ("a.c", 2)))
     {'a': {'b': 1, 'c': 2}}
     """
@@ -72,12 +66,6 @@ def nested(settings: Settings) -> dict[str, Any]:
 
 def yaml_text(value: Mapping[str, Any]) -> str:
     """A mapping as YAML.
-
-    Args:
-        value: the mapping
-
-    Returns:
-        the text, in block style
 
     >>> print(yaml_text({"a": {"b": [1, "no"], "c": None}}), end="")
     a:
@@ -131,12 +119,6 @@ def _yaml_scalar(value: Any) -> str:
 def number_text(value: float) -> str:
     """A number that every reader of YAML, TOML and JSON takes for one: 1e-08 has no point, and is text to some.
 
-    Args:
-        value: the number
-
-    Returns:
-        its text
-
     >>> number_text(1e-08), number_text(0.5)
     ('1.0e-08', '0.5')
     """
@@ -146,12 +128,6 @@ def number_text(value: float) -> str:
 
 def toml_text(sections: Mapping[str, Any]) -> str:
     """Mappings as TOML tables.
-
-    Args:
-        sections: what each table holds
-
-    Returns:
-        the text
 
     >>> print(toml_text({"a": {"b": 1, "c": {"d": ["x"]}}}), end="")
     [a]
@@ -180,25 +156,12 @@ def _toml_value(value: Any) -> str:
 
 
 def json_text(value: Mapping[str, Any]) -> str:
-    """A mapping as JSON for people.
-
-    Args:
-        value: the mapping
-
-    Returns:
-        the text
-    """
+    """A mapping as JSON for people."""
     return json.dumps(value, indent=2) + "\n"
 
 
 def words_of(settings: Settings) -> list[str]:
     """Settings as words of a command line: a name alone where it is true, with its value or values otherwise.
-
-    Args:
-        settings: options with values
-
-    Returns:
-        the words
 
     >>> words_of((("--bf16", True), ("--recompute-modules", ("mlp", "moe")), ("--lr", 1)))
     ['--bf16', '--recompute-modules', 'mlp', 'moe', '--lr', '1']
@@ -212,13 +175,6 @@ def words_of(settings: Settings) -> list[str]:
 
 def command_text(words: Sequence[str], raw: Sequence[str] = ()) -> str:
     """Words as a shell reads them, in lines that are easy to read.
-
-    Args:
-        words: the words
-        raw: words that the shell is to work out itself, such as "$RANK", and that stand in the words
-
-    Returns:
-        the command, its lines joined by backslashes
 
     >>> command_text(["echo", "a b", "$RANK"], ["$RANK"])
     "echo 'a b' $RANK"
@@ -252,17 +208,7 @@ class Entry:
 
 
 def once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The settings of a file, none of which may be given twice.
-
-    Args:
-        entries: settings, read one by one: what is refused ends the reading
-
-    Returns:
-        the same
-
-    Raises:
-        Refused: one is given twice, so its meaning is unclear, a name is too long, or there are too many
-    """
+    """The settings of a file, none of which may be given twice."""
     found: dict[str, Entry] = {}
     for entry in entries:
         if len(entry.name) > LONGEST_NAME:
@@ -287,15 +233,6 @@ _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\]]|[^\s{}\[\]:,"]++')
 
 def read_json(text: str) -> tuple[Entry, ...]:
     """The settings of a JSON file.
-
-    Args:
-        text: the file
-
-    Returns:
-        each value that is no object
-
-    Raises:
-        Refused: it is no JSON object, or holds a key twice or a number that no field can hold
 
     >>> [(entry.name, entry.value, entry.place.column) for entry in read_json('{"a": {"b": [1, 2]}}')]
     [('a.b', (1, 2), 13)]
@@ -370,15 +307,6 @@ _KEY = re.compile(r"^[ \t]*([A-Za-z0-9_.\"'-]++)[ \t]*=[ \t]*")
 def read_toml(text: str) -> tuple[Entry, ...]:
     r"""The settings of a TOML file.
 
-    Args:
-        text: the file
-
-    Returns:
-        each value that is no table
-
-    Raises:
-        Refused: it is no TOML; a key given twice is none either
-
     >>> [(entry.name, entry.value, entry.place.line) for entry in read_toml("[a]\nb = 1\n")]
     [('a.b', 1, 2)]
     """
@@ -432,15 +360,6 @@ Events = Iterator[Any]
 
 def read_yaml(text: str) -> tuple[Entry, ...]:
     r"""The settings of a YAML file.
-
-    Args:
-        text: the file
-
-    Returns:
-        each value that is no mapping, in order
-
-    Raises:
-        Refused: it is no YAML, holds an anchor, an alias, a tag or a key twice, is no mapping, or is too long or deep
 
     >>> [(entry.name, entry.value) for entry in read_yaml("a:\n  b: 1\n  c: [x, 2.5]\n")]
     [('a.b', 1), ('a.c', ('x', 2.5))]
@@ -534,15 +453,6 @@ _LONG_NUMBER = re.compile(rf"[+-]?[\d.]{{{MOST_DIGITS + 1}}}")
 
 def read_arguments(text: str) -> tuple[Entry, ...]:
     """The options of a command line; what stands before the program's own options is passed over.
-
-    Args:
-        text: the command line, its lines joined by backslashes or not
-
-    Returns:
-        each option with its words
-
-    Raises:
-        Refused: a quote is not closed, a word is a variable, an option is given twice
 
     >>> [(entry.name, entry.value) for entry in read_arguments("x.py --a 1 2 --b=3 --c")]
     [('a', ('1', '2')), ('b', ('3',)), ('c', ())]

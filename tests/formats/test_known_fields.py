@@ -41,15 +41,7 @@ def listed(tool: str) -> list[dict[str, Any]]:
 
 
 def declared_fields(source: str, name: str) -> dict[str, str]:
-    """The annotated fields of a class in Python source, private ones left out, each with its type as it is written.
-
-    Args:
-        source: the text of a module
-        name: the class; Outer.Inner for one inside another
-
-    Returns:
-        types by field
-    """
+    """The annotated fields of a class in Python source, private ones left out, each with its type as it is written."""
     body: list[ast.stmt] = ast.parse(source).body
     for part in name.split("."):
         (found,) = [node for node in body if isinstance(node, ast.ClassDef) and node.name == part]

@@ -252,17 +252,7 @@ UNREAD = (
 
 
 def read_accelerate(entries: Sequence[Entry]) -> Draft:
-    """What a file of accelerate says.
-
-    Args:
-        entries: its settings
-
-    Returns:
-        recipe and layout
-
-    Raises:
-        Refused: a value is none that is understood
-    """
+    """What a file of accelerate says."""
     draft = drafted(entries, FORMS, UNREAD)
     layout, recipe = draft.layout, draft.recipe
     kinds = {"FSDP": True, "MULTI_GPU": False, "NO": False}

@@ -234,17 +234,7 @@ UNREAD = (
 
 
 def read_deepspeed(entries: Sequence[Entry]) -> Draft:
-    """What a file of DeepSpeed says.
-
-    Args:
-        entries: its settings
-
-    Returns:
-        recipe and layout
-
-    Raises:
-        Refused: a value is none that is understood
-    """
+    """What a file of DeepSpeed says."""
     draft = drafted(entries, FORMS, UNREAD)
     layout, recipe = draft.layout, draft.recipe
     layout["zero_stage"] = draft.chosen("zero_optimization.stage", {stage: stage for stage in range(4)}, 0)

@@ -214,17 +214,7 @@ _FP8 = {
 
 
 def read_megatron(entries: Sequence[Entry]) -> Draft:
-    """What the arguments of Megatron-LM say.
-
-    Args:
-        entries: the options
-
-    Returns:
-        recipe, layout and model
-
-    Raises:
-        Refused: an option's value is none that is understood
-    """
+    """What the arguments of Megatron-LM say."""
     draft = drafted(entries, FORMS, UNREAD)
     sparse = put_model(draft)
     _put_layout(draft, sparse=sparse)
@@ -480,12 +470,6 @@ def _loss(value: Any, question: Question) -> Said:
 def environment_of(question: Question) -> dict[str, str]:
     """Variables that Megatron-LM wants in its environment.
 
-    Args:
-        question: the question, every default filled
-
-    Returns:
-        values by name
-
     Source:
         NVIDIA/Megatron-LM@d98e8a64 megatron/training/arguments.py validate_args
     """
@@ -496,14 +480,7 @@ def environment_of(question: Question) -> dict[str, str]:
 
 
 def told_of_environment(question: Question) -> list[str]:
-    """What whoever starts Megatron-LM has to know of its environment.
-
-    Args:
-        question: the question, every default filled
-
-    Returns:
-        a sentence, or none where nothing is wanted
-    """
+    """What whoever starts Megatron-LM has to know of its environment."""
     variables = " ".join(f"{name}={value}" for name, value in environment_of(question).items())
     return [f"it runs with {variables} in its environment"] if variables else []
 

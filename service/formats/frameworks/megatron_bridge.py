@@ -127,12 +127,6 @@ def _python(option: str, value: Any) -> str:
 def attributes_of(settings: Settings) -> dict[str, str]:
     """Megatron-LM's options as attributes of Bridge's configuration.
 
-    Args:
-        settings: options with their values
-
-    Returns:
-        Python of each value by its attribute
-
     >>> attributes_of((("--swiglu", True), ("--micro-batch-size", 2)))["train.micro_batch_size"]
     '2'
     """

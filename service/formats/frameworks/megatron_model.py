@@ -21,12 +21,6 @@ _OWN_LAYER = "write the layer in a spec of your own and name it by --spec"
 def lists_layers(kinds: list[int]) -> str:
     """A list of 0 and 1, one a layer, as --moe-layer-freq takes it.
 
-    Args:
-        kinds: 1 for a layer with experts
-
-    Returns:
-        the expression
-
     >>> lists_layers([0, 1, 1])
     '([0]*1+[1]*2)'
     """
@@ -122,14 +116,7 @@ def _experts(option: str) -> Rule:
 
 
 def sparse_layers(model: Model) -> list[int]:
-    """Which layers have experts.
-
-    Args:
-        model: the model
-
-    Returns:
-        1 or 0 for each layer
-    """
+    """Which layers have experts."""
     types = model.mlp_layer_types or ("sparse",)
     named = [types[layer % len(types)] for layer in range(model.num_hidden_layers)]
     return [int(kind == "sparse" and layer >= model.first_k_dense_replace) for layer, kind in enumerate(named)]
@@ -223,14 +210,7 @@ MODEL_RULES: Rules = {
 
 
 def chunk_layers(question: Question) -> tuple[int, ...]:
-    """Layers of each chunk, in the order of the model.
-
-    Args:
-        question: the question, every default filled
-
-    Returns:
-        as the layout says, or all alike
-    """
+    """Layers of each chunk, in the order of the model."""
     layout = question.layout
     chunks = layout.pipeline * layout.virtual_pipeline
     return layout.stage_layers or (filled(question.model.num_hidden_layers) // chunks,) * chunks
@@ -287,17 +267,7 @@ MOST_LAYERS = 2048
 
 
 def put_model(draft: Draft) -> bool:
-    """Put the model into the draft, where the arguments say it.
-
-    Args:
-        draft: the options
-
-    Returns:
-        whether it has experts
-
-    Raises:
-        Refused: an option's value is none that is understood
-    """
+    """Put the model into the draft, where the arguments say it."""
     sparse = bool(draft.get("num-experts"))
     missing = [option for option in _SIZES if option not in draft.settings]
     if missing:
@@ -384,15 +354,6 @@ _WRITTEN_OUT = re.compile(r"[EtmL|]*")
 def layers_of_layout(written: str) -> tuple[int, ...]:
     """Layers of each stage and chunk of a pipeline-model-parallel-layout, in the order of the model.
 
-    Args:
-        written: E embedding, t layer, m multi-token-prediction depth, L loss, | next stage, (..)*n and x*n repeated
-
-    Returns:
-        the number of layers of each
-
-    Raises:
-        NotExpressible: it is no such text
-
     >>> layers_of_layout("Et*3|(tt|)*6tmL")
     (3, 2, 2, 2, 2, 2, 2, 1)
     >>> layers_of_layout("Et*2|(tt|)*2t|tmL")
@@ -426,18 +387,6 @@ def _repeated(pattern: re.Pattern[str], text: str) -> str:
 def layers_with_ends(layers: int, parts: int, first: int | None, last: int | None) -> tuple[int, ...]:
     """Layers of each part of a pipeline whose first or last part has a number of its own.
 
-    Args:
-        layers: layers of the model
-        parts: stages, or stages x chunks
-        first: layers of the first part; as all others where None
-        last: layers of the last part
-
-    Returns:
-        the number of layers of each
-
-    Raises:
-        NotExpressible: the rest does not spread evenly
-
     >>> layers_with_ends(12, 4, 2, None)
     Traceback (most recent call last):
     ...
@@ -455,16 +404,6 @@ def layers_with_ends(layers: int, parts: int, first: int | None, last: int | Non
 
 def even_chunks(stage_layers: Sequence[int], stages: int) -> int:
     """Chunks of each stage in a list of the layers of all chunks.
-
-    Args:
-        stage_layers: layers of each stage and chunk
-        stages: stages of the pipeline
-
-    Returns:
-        chunks of each stage
-
-    Raises:
-        NotExpressible: the list is not as long as a whole number of stages
 
     >>> even_chunks((3, 2, 2, 2), 2)
     2

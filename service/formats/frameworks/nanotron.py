@@ -160,17 +160,7 @@ UNREAD = (
 
 
 def read_nanotron(entries: Sequence[Entry]) -> Draft:
-    """What a file of nanotron says.
-
-    Args:
-        entries: its settings
-
-    Returns:
-        model, recipe and layout
-
-    Raises:
-        Refused: a value is none that is understood
-    """
+    """What a file of nanotron says."""
     draft = drafted(entries, FORMS, UNREAD)
     layout, recipe = draft.layout, draft.recipe
     names = {"data": "dp", "tensor": "tp", "pipeline": "pp", "context": "context_parallel_size"}

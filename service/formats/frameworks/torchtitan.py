@@ -170,12 +170,6 @@ RULES: dict[str, Rules] = {
 def flag_words(settings: Settings) -> list[str]:
     """Settings as flags of 0.3, where a list is one word with commas.
 
-    Args:
-        settings: names with dots, and module and config without
-
-    Returns:
-        words of a command line
-
     >>> flag_words((("parallelism.enable_sequence_parallel", False), ("training.seq_len", 8)))
     ['--parallelism.no-enable-sequence-parallel', '--training.seq_len', '8']
     >>> flag_words((("compile.components", ["model", "loss"]),))
@@ -292,17 +286,7 @@ UNREAD = (
 
 
 def read_torchtitan(entries: Sequence[Entry]) -> Draft:
-    """What a file of torchtitan says.
-
-    Args:
-        entries: its settings
-
-    Returns:
-        recipe, layout and model
-
-    Raises:
-        Refused: a value is none that is understood
-    """
+    """What a file of torchtitan says."""
     draft = drafted(entries, FORMS, UNREAD)
     draft.layout.update({field: draft.get(f"{_AT}{name}", 1) for field, name in _DEGREES.items()})
     _put_replicas(draft)

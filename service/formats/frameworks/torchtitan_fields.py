@@ -37,15 +37,7 @@ SCHEDULES = {
 
 
 def schedule(value: Any, question: Question) -> Said:
-    """The rule of the schedule.
-
-    Args:
-        value: its name
-        question: the question, every default filled
-
-    Returns:
-        what is said of it
-    """
+    """The rule of the schedule."""
     if question.layout.pipeline == 1:
         return NOTHING
     told = f"torch's {SCHEDULES[value]} runs two chunks on each rank, the question one"
@@ -54,15 +46,7 @@ def schedule(value: Any, question: Question) -> Said:
 
 
 def chunks(value: Any, question: Question) -> Said:
-    """The rule of chunks: looped schedules have two a rank unless layers are counted.
-
-    Args:
-        value: chunks of each stage
-        question: the question, every default filled
-
-    Returns:
-        what is said of them
-    """
+    """The rule of chunks: looped schedules have two a rank unless layers are counted."""
     if value <= 2 or is_listed(question):
         return NOTHING
     layout = question.layout
@@ -72,27 +56,13 @@ def chunks(value: Any, question: Question) -> Said:
 
 
 def is_listed(question: Question) -> bool:
-    """Whether layers are dealt as neither even stages nor ends that count as layers give them.
-
-    Args:
-        question: the question, every default filled
-
-    Returns:
-        True where every chunk has to be spelled
-    """
+    """Whether layers are dealt as neither even stages nor ends that count as layers give them."""
     layout = question.layout
     return layout.stage_layers is not None and partition_layers(layout, question.model) != layout.stage_layers
 
 
 def end(name: str) -> Rule:
-    """The rule of an end of the model that counts as a layer.
-
-    Args:
-        name: first or last
-
-    Returns:
-        the rule
-    """
+    """The rule of an end of the model that counts as a layer."""
 
     def rule(value: Any, question: Question) -> Said:
         if question.layout.pipeline == 1 or is_listed(question):
@@ -103,14 +73,7 @@ def end(name: str) -> Rule:
 
 
 def listed_modules(head: str) -> Rule:
-    """The rule of layers that are dealt by a list.
-
-    Args:
-        head: what the version calls the head
-
-    Returns:
-        the rule
-    """
+    """The rule of layers that are dealt by a list."""
 
     def rule(value: Any, question: Question) -> Said:
         if not is_listed(question):
@@ -156,14 +119,7 @@ REGISTERED = (
 
 
 def registered(model: Model) -> Registered | None:
-    """The registered model that has the sizes of a model.
-
-    Args:
-        model: the model
-
-    Returns:
-        its row; None where none has
-    """
+    """The registered model that has the sizes of a model."""
     sizes = (
         model.num_hidden_layers,
         model.hidden_size,
@@ -179,15 +135,7 @@ def registered(model: Model) -> Registered | None:
 
 
 def registered_as(module: str, flavor: str) -> Registered | None:
-    """The registered model of a name.
-
-    Args:
-        module: its family
-        flavor: its size
-
-    Returns:
-        its row; None where it is not in the table
-    """
+    """The registered model of a name."""
     return next((row for row in REGISTERED if (row.module, row.flavor) == (module, flavor)), None)
 
 
@@ -195,14 +143,7 @@ OWN = "choose a value that torchtitan has, or change its code"
 
 
 def replica_degrees(question: Question) -> tuple[int, int] | None:
-    """Degrees of data parallelism that replicates and that shards.
-
-    Args:
-        question: the question, every default filled
-
-    Returns:
-        the two, whose product is the data degree; None where groups of that size cannot be said
-    """
+    """Degrees of data parallelism that replicates and that shards."""
     layout = question.layout
     data = filled(layout.data)
     if layout.zero_stage == 0:

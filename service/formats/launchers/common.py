@@ -22,28 +22,13 @@ _RESOURCES = {"CDNA": "amd.com/gpu", "Gaudi": "habana.ai/gaudi", "TPU": "google.
 
 
 def resource_of(question: Question) -> str:
-    """The name of the GPUs among the resources of a Kubernetes cluster.
-
-    Args:
-        question: the question, every default filled
-
-    Returns:
-        that of the vendor's device plugin
-    """
+    """The name of the GPUs among the resources of a Kubernetes cluster."""
     found = (name for family, name in _RESOURCES.items() if question.gpu.architecture.startswith(family))
     return next(found, "nvidia.com/gpu")
 
 
 def written_as(write: Callable[[Job, Program, Nodes], str], *told: str) -> Callable[[Job], Written]:
-    """How a launcher's target writes, whose text is all that differs.
-
-    Args:
-        write: gives the text of a file that starts a program on nodes
-        told: what whoever uses the file has to know
-
-    Returns:
-        what writes, and says what it does not
-    """
+    """How a launcher's target writes, whose text is all that differs."""
 
     def written(job: Job) -> Written:
         program, nodes = program_of(job), nodes_of(job.question)
@@ -63,17 +48,7 @@ def written_as(write: Callable[[Job, Program, Nodes], str], *told: str) -> Calla
 
 
 def pod(job: Job, nodes: Nodes, script: str, variables: Mapping[str, str] | None = None) -> dict[str, object]:
-    """A pod that runs a script on all GPUs of a node.
-
-    Args:
-        job: what is to be written
-        nodes: how many, and where
-        script: shell commands
-        variables: further variables of its environment
-
-    Returns:
-        the specification of the pod
-    """
+    """A pod that runs a script on all GPUs of a node."""
     container: dict[str, object] = {
         "name": "pytorch",
         "image": IMAGE,
@@ -97,12 +72,6 @@ _SMALLER = {"A100": 40, "V100": 16}
 def family_of(slug: str) -> str:
     """The family of a GPU.
 
-    Args:
-        slug: its name in the catalogue
-
-    Returns:
-        what clouds call it
-
     >>> family_of("h100-sxm5-80gb"), family_of("rtx-4090"), family_of("mi300x-192gb")
     ('H100', 'RTX4090', 'MI300X')
     """
@@ -113,12 +82,6 @@ def family_of(slug: str) -> str:
 def memory_of(slug: str) -> int | None:
     """The memory that a GPU's name says.
 
-    Args:
-        slug: its name in the catalogue
-
-    Returns:
-        GB; None where it does not say
-
     >>> memory_of("h100-sxm5-80gb"), memory_of("l40s")
     (80, None)
     """
@@ -128,12 +91,6 @@ def memory_of(slug: str) -> int | None:
 
 def sized_name_of(slug: str) -> str:
     """The family, with its memory where that tells two apart.
-
-    Args:
-        slug: its name in the catalogue
-
-    Returns:
-        the name
 
     >>> sized_name_of("a100-sxm4-80gb"), sized_name_of("a100-sxm4-40gb"), sized_name_of("h100-sxm5-80gb")
     ('A100-80GB', 'A100', 'H100')
@@ -167,12 +124,6 @@ class Scheduled:
 
 def gpus_in(resources: str) -> tuple[str | None, int]:
     """The GPUs in Slurm's words for resources.
-
-    Args:
-        resources: such as gres/gpu:h100:8
-
-    Returns:
-        what they are called, None where that is not said, and how many
 
     >>> gpus_in("gres/gpu:h100:8"), gpus_in("gres:gpu:4"), gpus_in("cpu:4")
     (('h100', 8), (None, 4), (None, 0))

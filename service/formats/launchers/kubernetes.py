@@ -82,17 +82,7 @@ class _Pods:
 
 
 def scheduled_by_kubernetes(manifest: Mapping[str, Any]) -> Scheduled | None:
-    """The job of a manifest.
-
-    Args:
-        manifest: any object of Kubernetes
-
-    Returns:
-        the job; None where its kind is none that is read, or no container of it asks for GPUs
-
-    Raises:
-        Refused: the annotation is no JSON object
-    """
+    """The job of a manifest."""
     spec = _object(manifest, "spec")
     pods_of = _KINDS.get(str(manifest.get("kind")))
     pods = [] if pods_of is None else [one for one in pods_of(spec) if gpus_of(one.container) * one.count]
@@ -112,12 +102,6 @@ def scheduled_by_kubernetes(manifest: Mapping[str, Any]) -> Scheduled | None:
 
 def gpus_of(container: Mapping[str, Any]) -> int:
     """GPUs of a container.
-
-    Args:
-        container: its specification
-
-    Returns:
-        how many it may use
 
     >>> gpus_of({"resources": {"limits": {"nvidia.com/gpu": "8"}}})
     8

@@ -74,18 +74,7 @@ class SlurmJob:
 
 
 def scheduled_by_slurm(job: SlurmJob, said: dict[str, Any]) -> Scheduled:
-    """The job of a hook.
-
-    Args:
-        job: as Slurm sees it
-        said: what the hook says beside it
-
-    Returns:
-        the job
-
-    Raises:
-        Refused: it asks for no GPU
-    """
+    """The job of a hook."""
     name, gpus = _gpus_of(job)
     if not gpus:
         message, fix = "the job asks for no GPU, so there is nothing to judge", "ask for GPUs, e.g. --gpus-per-node=8"
