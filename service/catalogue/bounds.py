@@ -52,14 +52,7 @@ class Fault(NamedTuple):
     """Position of the wrong item, where a list is wrong in that alone."""
 
     def message(self, name: str) -> str:
-        """What is wrong.
-
-        Args:
-            name: what the value is called
-
-        Returns:
-            a sentence
-        """
+        """What is wrong."""
         return f"{name if self.item is None else f'an item of {name}'} is not {self.wanted}"
 
 
@@ -95,14 +88,7 @@ class Rule:
         }.get(self.kind, "an object")
 
     def fault(self, value: Any) -> Fault | None:
-        """Why a value is not allowed.
-
-        Args:
-            value: any value
-
-        Returns:
-            the first fault; None where the value is allowed
-        """
+        """Why a value is not allowed."""
         if value is None and self.optional:
             return None
         if self.choices:
@@ -123,39 +109,18 @@ class Rule:
 
 
 def faults_of(noun: Any) -> dict[str, Fault]:
-    """What is wrong in a noun.
-
-    Args:
-        noun: a dataclass of the estimator, such as a Model or a Gpu
-
-    Returns:
-        faults by field; empty where every value is allowed
-    """
+    """What is wrong in a noun."""
     judged = {name: rule.fault(getattr(noun, name)) for name, rule in _rules(noun.__class__).items()}
     return {name: fault for name, fault in judged.items() if fault}
 
 
 def rule_of(noun: type, name: str) -> Rule:
-    """What one field of a noun may hold.
-
-    Args:
-        noun: a dataclass of the estimator
-        name: the field
-
-    Returns:
-        its rule
-    """
+    """What one field of a noun may hold."""
     return _rules(noun)[name]
 
 
 def rule_for(annotation: Any) -> Rule:
     """What an annotation allows.
-
-    Args:
-        annotation: bool, int, float, str, a Literal, a noun or a tuple of any length, with bounds, or None beside it
-
-    Returns:
-        the rule
 
     >>> from annotated_types import Interval
     >>> rule_for(Annotated[int, Interval(ge=1, le=8)] | None).wanted

@@ -76,22 +76,7 @@ class Catalogue:
         rate_cards: Iterable[RateCardRow] = (),
         regions: Iterable[RegionRow] = (),
     ) -> "Catalogue":
-        """The catalogue of some rows, without calibrations.
-
-        Args:
-            models: model presets
-            gpus: accelerators
-            clusters: named machines
-            prices: prices
-            rate_cards: a team's own prices
-            regions: places with their electricity
-
-        Returns:
-            the catalogue
-
-        Raises:
-            UnsoundFact: two rows share a name or id that must be unique, or a row speaks of a GPU that is not there
-        """
+        """The catalogue of some rows, without calibrations."""
         return cls.from_rows((*models, *gpus, *clusters, *prices, *rate_cards, *regions))
 
     def __post_init__(self) -> None:
@@ -102,19 +87,7 @@ class Catalogue:
             raise UnsoundFact(f"a row speaks of gpu {gpu}, which the catalogue does not hold")
 
     def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = (), revision: str | None = None) -> "Catalogue":
-        """The catalogue after a change; what was made of rows that stay is not made again.
-
-        Args:
-            put: rows that are new or take the place of the one of their kind and key
-            drop: rows that go
-            revision: what it is called then; None for the digest of its rows
-
-        Returns:
-            another catalogue
-
-        Raises:
-            UnsoundFact: the rows contradict each other then
-        """
+        """The catalogue after a change; what was made of rows that stay is not made again."""
         change: dict[Key, Row | None] = {(type(row), key_of(row)): None for row in drop}
         change |= {(type(row), key_of(row)): row for row in put}
         digests = {key: digest for key, digest in self.digests.items() if key not in change}
@@ -134,17 +107,7 @@ class Catalogue:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Row]) -> "Catalogue":
-        """The catalogue of rows of any kind.
-
-        Args:
-            rows: the rows, mixed
-
-        Returns:
-            the catalogue
-
-        Raises:
-            UnsoundFact: the rows contradict each other
-        """
+        """The catalogue of rows of any kind."""
         held = tuple(rows)
         digests = digests_of(held)
         return cls(
@@ -161,14 +124,7 @@ class Catalogue:
         )
 
     def asked_by(self, owner: str) -> "Catalogue":
-        """The same rows, asked by an owner.
-
-        Args:
-            owner: who asks
-
-        Returns:
-            the catalogue itself unless rows of this owner were promoted to everyone
-        """
+        """The same rows, asked by an owner."""
         if owner not in self.promoters or owner == self.asker:
             return self
         asked = copy(self)
@@ -181,11 +137,7 @@ class Catalogue:
         return self.revision if self.asker is None else f"{self.revision} {self.asker}"
 
     def rows(self) -> tuple[Row, ...]:
-        """Every row, kind by kind.
-
-        Returns:
-            the rows
-        """
+        """Every row, kind by kind."""
         return tuple(row for rows in self._kinds.values() for row in rows.values())
 
     @property
@@ -214,15 +166,7 @@ class Catalogue:
         return self.rate_card_index.rows
 
     def held(self, kind: type, key: str) -> Row | None:
-        """The row that a key, and no other name, means.
-
-        Args:
-            kind: class of the row
-            key: its slug, or the id of a price
-
-        Returns:
-            the row, or None
-        """
+        """The row that a key, and no other name, means."""
         return self._kinds[kind].get(key)
 
     @property
@@ -249,93 +193,27 @@ class Catalogue:
         }
 
     def find_model(self, name: str, field: str = "model") -> Found[ModelRow]:
-        """The model that a name means.
-
-        Args:
-            name: slug, alias or Hugging Face id, in any spelling
-            field: dotted path of the name in the question, for the error
-
-        Returns:
-            its row, and what was assumed
-
-        Raises:
-            UnknownName: no such model; the fix lists the nearest names
-        """
+        """The model that a name means."""
         return self.model_index.find(name, field)
 
     def find_gpu(self, name: str, field: str = "cluster.gpu") -> Found[GpuRow]:
-        """The GPU that a name means.
-
-        Args:
-            name: slug, nvidia-smi name, Kubernetes label, machine type or short name, in any spelling
-            field: dotted path of the name in the question, for the error
-
-        Returns:
-            its row, and what was assumed where several GPUs share the name
-
-        Raises:
-            UnknownName: no such GPU; the fix lists the nearest names
-        """
+        """The GPU that a name means."""
         return self.gpu_index.find(name, field)
 
     def find_cluster(self, name: str, field: str = "cluster") -> Found[ClusterRow]:
-        """The cluster that a name means.
-
-        Args:
-            name: slug, machine type or name in print, in any spelling
-            field: dotted path of the name in the question, for the error
-
-        Returns:
-            its row, and what was assumed
-
-        Raises:
-            UnknownName: no such cluster; the fix lists the nearest names
-        """
+        """The cluster that a name means."""
         return self.cluster_index.find(name, field)
 
     def find_rate_card(self, name: str, field: str = "price.rate_card") -> Found[RateCardRow]:
-        """The rate card that a name means.
-
-        Args:
-            name: slug or name in print, in any spelling
-            field: dotted path of the name in the question, for the error
-
-        Returns:
-            its row, and what was assumed
-
-        Raises:
-            UnknownName: no such card; the fix lists the nearest names
-        """
+        """The rate card that a name means."""
         return self.rate_card_index.find(name, field)
 
     def find_region(self, name: str, field: str = "cluster.grid_region") -> Found[RegionRow]:
-        """The region that a name means.
-
-        Args:
-            name: slug, or code or name of a country, in any capitals
-            field: dotted path of the name in the question, for the error
-
-        Returns:
-            its row
-
-        Raises:
-            UnknownName: no such region; the fix lists the nearest names
-        """
+        """The region that a name means."""
         return find_region(self.regions, name, field)
 
     def newest_price(self, query: PriceQuery, field: str = "price") -> Found[PriceRow]:
-        """The newest price that answers a query.
-
-        Args:
-            query: who, where, on what terms, which GPU
-            field: dotted path of the query in the question, for the error
-
-        Returns:
-            its row, and what was assumed where several rows answer
-
-        Raises:
-            UnknownName: no such price; the fix lists what there is
-        """
+        """The newest price that answers a query."""
         return find_price(self.price_index, query, field)
 
 
@@ -344,14 +222,6 @@ def _promoters_of(rows: Iterable[Row]) -> set[str]:
 
 
 def calibrated_gpu(slug: str, catalogue: Catalogue) -> Gpu:
-    """The facts of a GPU, with the calibration that holds for it.
-
-    Args:
-        slug: its slug
-        catalogue: the facts
-
-    Returns:
-        the GPU that formulas ask
-    """
+    """The facts of a GPU, with the calibration that holds for it."""
     held, gpu = catalogue.calibrations.get(slug), catalogue.gpus[slug].gpu
     return gpu if held is None else calibrated(gpu, held.calibration)

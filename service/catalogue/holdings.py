@@ -28,13 +28,6 @@ def beside(fixed: Iterable[Row], others: Iterable[Row]) -> Iterator[Beside]:
 
     A row whose slug is a name of a fixed one is left out, as is one that speaks of a GPU that is; any other goes
     without the names that fixed rows have.
-
-    Args:
-        fixed: rows that stay as they are
-        others: rows that give way, GPUs before what speaks of them
-
-    Yields:
-        what becomes of each of the others
     """
     stay = tuple(fixed)
     keys = {(type(row), key_of(row)) for row in stay}
@@ -89,15 +82,7 @@ def place_of(row: Row) -> Place:
 
 
 def view_revision(everyone: str, private: str) -> str:
-    """Digest of what an owner with private rows sees.
-
-    Args:
-        everyone: digest of the rows for everyone
-        private: digest of the owner's private rows; empty where there are none
-
-    Returns:
-        12 hexadecimal digits; those of the rows for everyone where the owner sees nothing else
-    """
+    """Digest of what an owner with private rows sees."""
     return sha256(f"{everyone} {private}".encode()).hexdigest()[:12] if private else everyone
 
 
@@ -146,11 +131,7 @@ class Holdings:
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> "Holdings":
-        """All rows, parted by who sees them.
-
-        Raises:
-            UnsoundFact: the rows for everyone contradict each other
-        """
+        """All rows, parted by who sees them."""
         parts: dict[str, list[Row]] = {EVERYONE: []}
         for row in rows:
             parts.setdefault(part_of(row), []).append(row)
@@ -196,17 +177,7 @@ class Holdings:
         return self._views.get(owner) if owner in self.private else self.everyone
 
     def view(self, owner: str) -> Catalogue:
-        """What an owner sees: the rows for everyone and its own, which win where both have a name.
-
-        Args:
-            owner: whose view
-
-        Returns:
-            the catalogue; that of everyone itself where the owner has no private rows
-
-        Raises:
-            UnsoundFact: the owner's rows contradict each other
-        """
+        """What an owner sees: the rows for everyone and its own, which win where both have a name."""
         made = self.view_if_made(owner)
         if made is not None:
             return made
@@ -231,19 +202,7 @@ class Holdings:
         return list(ended.values())
 
     def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = (), *, is_strict: bool = False) -> "Holdings":
-        """All rows after a change.
-
-        Args:
-            put: rows that are new or take the place of another version
-            drop: rows that go
-            is_strict: whether private rows must contradict nothing that their owner sees
-
-        Returns:
-            the rows, with the views that were made and did not change
-
-        Raises:
-            UnsoundFact: the rows for everyone contradict each other then, or private ones what their owner sees
-        """
+        """All rows after a change."""
         wanted = tuple(put)
         ended = self.ended_by(wanted, drop)
         change: dict[str, dict[Key, Row | None]] = {}

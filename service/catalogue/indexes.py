@@ -30,51 +30,19 @@ Change = Mapping[Key, Row | None]
 
 
 def index_of(kind: str, rows: Iterable[NamedRow]) -> NameIndex[NamedRow]:
-    """The index of rows by name.
-
-    Args:
-        kind: what the rows are
-        rows: the rows
-
-    Returns:
-        the index
-
-    Raises:
-        UnsoundFact: names of the rows contradict each other
-    """
+    """The index of rows by name."""
     return NameIndex.of(kind, map(_entry, rows))
 
 
 def renewed(index: NameIndex[NamedRow], kind: type[NamedRow], change: Change) -> NameIndex[NamedRow]:
-    """The index of rows by name after a change.
-
-    Args:
-        index: the index before it
-        kind: class of its rows
-        change: what is put and what goes
-
-    Returns:
-        the index; the same where the change has no row of its kind
-
-    Raises:
-        UnsoundFact: names of the rows contradict each other then
-    """
+    """The index of rows by name after a change."""
     if all(changed is not kind for changed, _ in change):
         return index
     return index_of(index.kind, rows_after(index.rows, kind, change).values())
 
 
 def rows_after(held: Mapping[str, AnyRow], kind: type[AnyRow], change: Change) -> Mapping[str, AnyRow]:
-    """Rows of one kind after a change.
-
-    Args:
-        held: the rows before it, by key
-        kind: their class
-        change: what is put and what goes
-
-    Returns:
-        the rows by key, each in the place that it had; the same where the change has no row of their kind
-    """
+    """Rows of one kind after a change."""
     if all(changed is not kind for changed, _ in change):
         return held
     after = dict(held)
@@ -87,30 +55,12 @@ def rows_after(held: Mapping[str, AnyRow], kind: type[AnyRow], change: Change) -
 
 
 def of_kind(rows: Iterable[Row], kind: type[AnyRow]) -> list[AnyRow]:
-    """Rows of one kind among rows of any.
-
-    Args:
-        rows: the rows
-        kind: their class
-
-    Returns:
-        those of the kind, in order
-    """
+    """Rows of one kind among rows of any."""
     return [row for row in rows if isinstance(row, kind)]
 
 
 def calibrations_by_gpu(calibrations: Iterable[CalibrationRow]) -> dict[str, CalibrationRow]:
-    """Calibrations by the GPU that they hold for, in the order of the GPUs.
-
-    Args:
-        calibrations: the calibrations
-
-    Returns:
-        the calibrations
-
-    Raises:
-        UnsoundFact: two of them hold for one GPU
-    """
+    """Calibrations by the GPU that they hold for, in the order of the GPUs."""
     held: dict[str, CalibrationRow] = {}
     for row in calibrations:
         if row.gpu in held:
@@ -120,40 +70,18 @@ def calibrations_by_gpu(calibrations: Iterable[CalibrationRow]) -> dict[str, Cal
 
 
 def changed_of(change: Change, kind: type[AnyRow]) -> dict[str, AnyRow | None]:
-    """What a change does to one kind of row.
-
-    Args:
-        change: what is put and what goes
-        kind: class of the rows
-
-    Returns:
-        the part of the change, by key
-    """
+    """What a change does to one kind of row."""
     return {key: row if isinstance(row, kind) else None for (changed, key), row in change.items() if changed is kind}
 
 
 def digests_of(rows: Iterable[Row]) -> dict[Key, bytes]:
-    """A digest of each row, in the order of the digests: a later change leaves little of it to be sorted.
-
-    Args:
-        rows: the rows
-
-    Returns:
-        the digests
-    """
+    """A digest of each row, in the order of the digests: a later change leaves little of it to be sorted."""
     digests = {(type(row), key_of(row)): digest_of(row) for row in rows}
     return {key: digests[key] for key in sorted(digests, key=digests.__getitem__)}
 
 
 def digest_of(row: Row) -> bytes:
-    """Digest of what a row says; of a custom row also whose it is and who sees it, for answers name that.
-
-    Args:
-        row: the row
-
-    Returns:
-        32 bytes
-    """
+    """Digest of what a row says; of a custom row also whose it is and who sees it, for answers name that."""
     whose = "" if row.owner == SHIPPED else f" {row.owner!r} {row.scope}"
     return sha256(f"{row!r}{whose}".encode()).digest()
 
@@ -167,26 +95,12 @@ def forms_of_row(row: Row) -> tuple[str, ...]:
 
 
 def revision_of(digests: Mapping[Key, bytes]) -> str:
-    """What sets of rows that say the same have in common, and others not.
-
-    Args:
-        digests: digests of the rows
-
-    Returns:
-        12 hexadecimal digits
-    """
+    """What sets of rows that say the same have in common, and others not."""
     return sha256(b"".join(sorted(digests.values()))).hexdigest()[:12]
 
 
 def names_of(row: Named) -> Mapping[str, tuple[str, ...]]:
-    """Every name that means a row, beside its slug.
-
-    Args:
-        row: a row that is found by name
-
-    Returns:
-        names by the field that gives them
-    """
+    """Every name that means a row, beside its slug."""
     return {
         "name": (row.name,),
         "aliases": getattr(row, "aliases", ()),
@@ -200,14 +114,7 @@ def _entry(row: NamedRow) -> Entry[NamedRow]:
 
 
 def gpus_of(row: Row) -> tuple[str, ...]:
-    """The GPUs that a row speaks of.
-
-    Args:
-        row: a row of any kind
-
-    Returns:
-        their catalogue names
-    """
+    """The GPUs that a row speaks of."""
     if isinstance(row, ClusterRow):
         return (row.cluster.gpu,)
     if isinstance(row, PriceRow | CalibrationRow):
@@ -216,17 +123,7 @@ def gpus_of(row: Row) -> tuple[str, ...]:
 
 
 def regions_by_slug(regions: Iterable[RegionRow]) -> dict[str, RegionRow]:
-    """Regions by slug, in the order of the slugs.
-
-    Args:
-        regions: the regions
-
-    Returns:
-        the regions
-
-    Raises:
-        UnsoundFact: two of them have one slug
-    """
+    """Regions by slug, in the order of the slugs."""
     held: dict[str, RegionRow] = {}
     for row in regions:
         if row.slug in held:
@@ -239,17 +136,6 @@ def find_region(regions: Mapping[str, RegionRow], name: str, field: str) -> Foun
     """The region that a name means.
 
     A machine's region is told with its cloud, because us-east1 of one is not us-east-1 of another.
-
-    Args:
-        regions: the regions by slug
-        name: slug, or code or name of a country, in any capitals
-        field: dotted path of the name in the question, for the error
-
-    Returns:
-        its row
-
-    Raises:
-        UnknownName: no such region; the fix lists the nearest names
     """
     wanted = name.casefold()
     row = regions.get(name) or next((row for row in regions.values() if wanted in names_of_region(row)), None)
@@ -265,13 +151,6 @@ def find_region(regions: Mapping[str, RegionRow], name: str, field: str) -> Foun
 
 
 def names_of_region(row: RegionRow) -> tuple[str, ...]:
-    """Every name that means a region, as it is compared.
-
-    Args:
-        row: the region
-
-    Returns:
-        slug and aliases; of a country its name too
-    """
+    """Every name that means a region, as it is compared."""
     names = (row.slug, *row.aliases, *(() if row.kind == "cloud-region" else (row.name,)))
     return tuple(name.casefold() for name in names)

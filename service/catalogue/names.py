@@ -60,18 +60,7 @@ class NameIndex(Generic[Row]):
 
     @classmethod
     def of(cls, kind: str, entries: Iterable[Entry[Row]]) -> "NameIndex[Row]":
-        """The index of some rows.
-
-        Args:
-            kind: what the rows are
-            entries: the rows with their names
-
-        Returns:
-            the index
-
-        Raises:
-            UnsoundFact: two rows share a slug, an alias is another row's slug, or two rows claim one shared alias
-        """
+        """The index of some rows."""
         rows: dict[str, Row] = {}
         named: dict[str, list[str]] = {}
         defaults: dict[str, tuple[str, str]] = {}
@@ -91,18 +80,7 @@ class NameIndex(Generic[Row]):
         return cls(kind, rows, {form: tuple(slugs) for form, slugs in named.items()}, _run_together(named), defaults)
 
     def find(self, name: str, field: str) -> Found[Row]:
-        """The row that a name means.
-
-        Args:
-            name: slug, alias or id in any spelling
-            field: dotted path of the name in the question, for the error
-
-        Returns:
-            the row, and the assumption made where the name is shared
-
-        Raises:
-            UnknownName: no row has the name, or several have it and none is the default
-        """
+        """The row that a name means."""
         form = normal(name)
         slugs = self.slugs.get(form, ())
         if not slugs and not SEPARATORS.search(normalize("NFKC", name).casefold()):
@@ -145,12 +123,6 @@ class NameIndex(Generic[Row]):
 def forms_of(*names: str) -> tuple[str, ...]:
     """The different forms in which names are compared; a name without letters, digits or dots has none.
 
-    Args:
-        names: any texts
-
-    Returns:
-        their normal forms, each once
-
     >>> forms_of("H100 PCIe", "h100-pcie", "***")
     ('h100pcie',)
     """
@@ -161,12 +133,6 @@ def normal(name: str) -> str:
     """A name in the one form in which names are compared.
 
     Capitals and separators do not count, but a separator between two digits does: 2-7b is not 27b.
-
-    Args:
-        name: any text
-
-    Returns:
-        lower-case letters, digits and dots
 
     >>> normal("meta-llama/Llama-2-7b-hf"), normal("AWS p5.48xlarge")
     ('metallamallama2-7bhf', 'p5.48xlarge')

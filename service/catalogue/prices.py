@@ -26,17 +26,7 @@ class PriceIndex:
 
     @classmethod
     def of(cls, prices: Iterable[PriceRow]) -> "PriceIndex":
-        """The index of some prices.
-
-        Args:
-            prices: the prices
-
-        Returns:
-            the index
-
-        Raises:
-            UnsoundFact: two of them have one id
-        """
+        """The index of some prices."""
         held: dict[str, PriceRow] = {}
         for row in prices:
             key = row.id
@@ -50,14 +40,7 @@ class PriceIndex:
         return cls(in_order, {offer: tuple(rows) for offer, rows in offers.items()}, _newest(in_order))
 
     def changed(self, change: Mapping[str, PriceRow | None]) -> "PriceIndex":
-        """The index after a change; offers that it does not touch stay as they are.
-
-        Args:
-            change: by id what is put there; None where a price goes
-
-        Returns:
-            the index; the same where nothing changes
-        """
+        """The index after a change; offers that it does not touch stay as they are."""
         if not change:
             return self
         after = dict(self.rows)
@@ -76,36 +59,17 @@ class PriceIndex:
         return PriceIndex(in_order, offers, _newest(in_order))
 
     def offered_by(self, gpu: str, provider: str) -> tuple[PriceRow, ...]:
-        """What one provider asks for one GPU.
-
-        Args:
-            gpu: catalogue name of the GPU
-            provider: who rents it out, in any capitals
-
-        Returns:
-            the prices, in the order of their ids
-        """
+        """What one provider asks for one GPU."""
         return self.offers.get((gpu, provider.casefold()), ())
 
     def of_gpu(self, gpu: str) -> Iterator[PriceRow]:
-        """What anybody asks for one GPU.
-
-        Args:
-            gpu: catalogue name of the GPU
-
-        Yields:
-            the prices
-        """
+        """What anybody asks for one GPU."""
         for (offered, _), rows in self.offers.items():
             if offered == gpu:
                 yield from rows
 
     def gpus(self) -> set[str]:
-        """The GPUs that have a price.
-
-        Returns:
-            their catalogue names
-        """
+        """The GPUs that have a price."""
         return {gpu for gpu, _ in self.offers}
 
 
@@ -126,18 +90,6 @@ def rate_of(card: RateCardRow, gpu: str, price_model: PriceModel | None, field: 
 
     A rate without terms holds on any that have no rate of their own. Where no terms are asked for, that rate is
     taken, else the only one; several that differ in their terms are refused, because the caller has to choose.
-
-    Args:
-        card: the card
-        gpu: catalogue name of the GPU
-        price_model: on what terms; None where the caller does not say
-        field: dotted path of the price in the question, for the error
-
-    Returns:
-        the rate, and what was assumed to take it
-
-    Raises:
-        Refused: the card has no such rate, or several
     """
     rates = {rate.price_model: rate for rate in card.rates if rate.gpu == gpu}
     if not rates:
@@ -188,19 +140,7 @@ class PriceQuery:
 
 
 def find_price(index: PriceIndex, query: PriceQuery, field: str) -> Found[PriceRow]:
-    """The newest price of an index that answers a query.
-
-    Args:
-        index: the prices
-        query: who, where, on what terms, which GPU
-        field: dotted path of the query in the question, for the error
-
-    Returns:
-        the row, and what was assumed where others of the same date answer too
-
-    Raises:
-        UnknownName: nothing answers; the fix lists what there is
-    """
+    """The newest price of an index that answers a query."""
     offered = index.offered_by(query.gpu, query.provider) or index.of_gpu(query.gpu)
     return newest_price(offered, query, field)
 
@@ -211,17 +151,6 @@ def newest_price(prices: Iterable[PriceRow], query: PriceQuery, field: str) -> F
     A row dated by its year alone counts as older than one of the same year with a month. Of rows of one date, the
     largest machine comes first; of one machine, the price itself before the upper and that before the lower end of
     a range; then the cheapest row.
-
-    Args:
-        prices: rows to choose from
-        query: who, where, on what terms, which GPU
-        field: dotted path of the query in the question, for the error
-
-    Returns:
-        the row, and what was assumed where others of the same date answer too
-
-    Raises:
-        UnknownName: nothing answers; the fix lists what there is
     """
     rows = [row for row in prices if row.gpu == query.gpu]
     rows = _narrowed(rows, "provider", query.provider, query, field)

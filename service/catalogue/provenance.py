@@ -71,12 +71,6 @@ class Provenance:
 def is_date(text: str) -> bool:
     """Whether a text is a date as rows have it.
 
-    Args:
-        text: any text
-
-    Returns:
-        true for 2025, 2025-03 or 2025-03-17
-
     >>> is_date("2025-03"), is_date("2025-3"), is_date("2025-13")
     (True, False, False)
     """

@@ -253,27 +253,13 @@ Row = ModelRow | GpuRow | ClusterRow | PriceRow | RateCardRow | RegionRow | Cali
 
 
 def price_id(told: Sequence[str]) -> str:
-    """The id of a price: its words as a URL takes them, and a digest of them as they are.
-
-    Args:
-        told: the values of TELLS_PRICES_APART
-
-    Returns:
-        the id
-    """
+    """The id of a price: its words as a URL takes them, and a digest of them as they are."""
     words = NOT_IN_IDS.sub("-", "-".join(told).lower()).strip("-")
     return f"{words}-{sha256(dumps(list(told)).encode()).hexdigest()[:8]}"
 
 
 def key_of(row: Row) -> str:
-    """What tells a row from every other of its kind.
-
-    Args:
-        row: the row
-
-    Returns:
-        its slug; for a price its id, for a calibration its GPU
-    """
+    """What tells a row from every other of its kind."""
     if isinstance(row, CalibrationRow):
         return row.gpu
     return row.id if isinstance(row, PriceRow) else row.slug

@@ -38,17 +38,7 @@ UNMEASURED_ARCHITECTURES = frozenset({
 
 
 def model_row(row: Mapping[str, Any]) -> ModelRow:
-    """A model preset from an object of `models/*.json`, whose names are those of ModelRow and Model.
-
-    Args:
-        row: the object
-
-    Returns:
-        the row
-
-    Raises:
-        UnsoundFact: an unknown or missing name, a value out of bounds, or no source
-    """
+    """A model preset from an object of `models/*.json`, whose names are those of ModelRow and Model."""
     with _named("model", row.get("slug")):
         values = dict(row)
         if "model" in row:
@@ -66,15 +56,6 @@ def gpu_row(row: Mapping[str, str]) -> GpuRow:
 
     The peak in fp32 is that of TF32 where the tensor cores have it: frameworks run fp32 matrix products there.
     An architecture that is misspelt would silently lose its measured efficiencies, so it does not load.
-
-    Args:
-        row: the cells by column; GiB, GB/s, Gbit/s and dense TFLOP/s as data sheets print them
-
-    Returns:
-        the row, in base units
-
-    Raises:
-        UnsoundFact: a missing or wrong cell, or no source
     """
     with _named("gpu", row.get("slug")):
         if row["architecture"] not in MATRIX_RATES.keys() | UNMEASURED_ARCHITECTURES:
@@ -108,18 +89,7 @@ def gpu_row(row: Mapping[str, str]) -> GpuRow:
 
 
 def cluster_row(slug: str, row: Mapping[str, Any]) -> ClusterRow:
-    """A machine from a table of `clusters.toml`.
-
-    Args:
-        slug: name of the table
-        row: its values; the network in Gbit/s for one GPU
-
-    Returns:
-        the row, in base units
-
-    Raises:
-        UnsoundFact: a missing or wrong value, or no source
-    """
+    """A machine from a table of `clusters.toml`."""
     with _named("cluster", slug):
         cluster = Cluster(
             **{name: row[name] for name in ("gpu", "gpus", "gpus_per_node", "scale_up_gpus")},
@@ -133,17 +103,7 @@ def cluster_row(slug: str, row: Mapping[str, Any]) -> ClusterRow:
 
 
 def price_row(row: Mapping[str, str]) -> PriceRow:
-    """A price from a line of `prices.csv`.
-
-    Args:
-        row: the cells by column
-
-    Returns:
-        the row
-
-    Raises:
-        UnsoundFact: a missing or wrong cell, a machine's price that is not that of its GPUs, or no source
-    """
+    """A price from a line of `prices.csv`."""
     with _named("price", f"{row.get('provider')} {row.get('instance_type')}"):
         numbers = {name: _number(row, name) for name in ("usd_per_gpu_hour", "usd_per_instance_hour")}
         values: dict[str, Any] = {**row, **numbers, "gpu_count": int(row["gpu_count"])}
@@ -158,17 +118,7 @@ def price_row(row: Mapping[str, str]) -> PriceRow:
 
 
 def region_row(row: Mapping[str, str]) -> RegionRow:
-    """A place from a line of `regions.csv`.
-
-    Args:
-        row: the cells by column
-
-    Returns:
-        the row
-
-    Raises:
-        UnsoundFact: a missing or wrong cell, or no source
-    """
+    """A place from a line of `regions.csv`."""
     with _named("region", row.get("slug")):
         shares = {name: float(row[name]) for name in ("carbon_free_fraction", "pue") if row[name]}
         words: dict[str, Any] = {name: cell for name, cell in row.items() if cell and name not in shares}
@@ -232,14 +182,7 @@ DATA = "service.catalogue"
 
 @cache
 def shipped_catalogue() -> Catalogue:
-    """The catalogue that the package ships.
-
-    Returns:
-        the catalogue, read once a process
-
-    Raises:
-        UnsoundFact: a data file holds a row that does not load; the message names it
-    """
+    """The catalogue that the package ships."""
     return Catalogue.of(
         models=[
             model_row(row)

@@ -23,22 +23,14 @@ PATIENCE_SECONDS = 1.0
 
 
 class Progress:
-    """Tells how far a search is, but not too often.
-
-    Args:
-        now: a clock [s]
-    """
+    """Tells how far a search is, but not too often."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now = now
         self._told_at = now()
 
     def tell(self, line: str) -> None:
-        """Say a line, unless one was said in the last second, or the search began then.
-
-        Args:
-            line: what to say
-        """
+        """Say a line, unless one was said in the last second, or the search began then."""
         now = self._now()
         if now - self._told_at >= PATIENCE_SECONDS:
             self._told_at = now
@@ -51,17 +43,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def database(*, is_made: bool = True) -> Iterator["Engine"]:
-    """The database of the settings.
-
-    Args:
-        is_made: whether an SQLite file is made where there is none
-
-    Yields:
-        the database, closed afterwards
-
-    Raises:
-        StartupError: it cannot be used, or has to be there and is not
-    """
+    """The database of the settings."""
     from service.catalogue import shipped_catalogue
     from service.settings import read_settings
     from service.store import file_of, prepare_database

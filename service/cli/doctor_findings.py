@@ -57,14 +57,7 @@ class Finding:
 
 
 def examined(settings: Settings) -> Iterator[Finding]:
-    """What is found of everything that the settings name, but for what needs libraries that few install.
-
-    Args:
-        settings: how the process would be set up
-
-    Yields:
-        findings, in the order in which they matter
-    """
+    """What is found of everything that the settings name, but for what needs libraries that few install."""
     said = f"traincost {__version__}, formulas {FORMULAS_VERSION}; every value has the form that it should have"
     yield Finding(name="settings", state="ok", said=said)
     for warning in unknown_settings():

@@ -35,24 +35,13 @@ Inside, every quantity is in base units: byte, s, FLOP, token, USD. [1] is a pla
 
 
 def formula_index() -> str:
-    """The formulas of the estimator by file, each with its equation, unit and source.
-
-    Returns:
-        the index as Markdown
-    """
+    """The formulas of the estimator by file, each with its equation, unit and source."""
     letters = "".join(f"| {letter} | `{field}` | {meaning} |\n" for letter, field, meaning in _letters())
     return _HEADER + letters + "".join(_section(module) for module in _modules())
 
 
 def write_formula_index() -> Path:
-    """The index, written beside the formulas.
-
-    Returns:
-        the file
-
-    Raises:
-        StartupError: the package is installed, so there is no source tree around it
-    """
+    """The index, written beside the formulas."""
     return write_generated(INDEX, lambda: formula_index().encode())
 
 

@@ -52,14 +52,7 @@ HELP = "Look at settings, database, catalogue, keys, address, disk and what else
 
 @app.command(help=HELP)
 def doctor(*, as_json: AsJson = False) -> None:
-    """Look at everything that the service needs, and say what to do.
-
-    Args:
-        as_json: whether to print the findings as JSON
-
-    Raises:
-        typer.Exit: something is at fault
-    """
+    """Look at everything that the service needs, and say what to do."""
     from service.validation.serialization import to_bytes
 
     findings = []

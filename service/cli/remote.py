@@ -13,18 +13,7 @@ class NotAnswered(TraincostError):
 
 @contextmanager
 def asked_of(url: str, key: str | None) -> Iterator[Client]:
-    """A running service, whose refusals are told as those of every command.
-
-    Args:
-        url: its address
-        key: one that it made; None where it asks for none
-
-    Yields:
-        its client
-
-    Raises:
-        NotAnswered: it refuses, or cannot be reached
-    """
+    """A running service, whose refusals are told as those of every command."""
     try:
         with Client(url, key) as client:
             yield client

@@ -36,14 +36,7 @@ def serve(
         bool, typer.Option("--no-worker", help="Start no worker beside the service (TRAINCOST_NO_WORKER).")
     ] = False,
 ) -> None:
-    """Answer over HTTP; the database is made, migrated and filled first.
-
-    Args:
-        host: address to listen on
-        port: port to listen on
-        insecure: whether to start without keys on an address that other machines reach
-        no_worker: whether to start no worker beside the service
-    """
+    """Answer over HTTP; the database is made, migrated and filled first."""
     from service.api.server import bound_heaps
 
     bound_heaps()
@@ -126,13 +119,7 @@ END_SECONDS = 6.0
 
 
 class LocalWorker:
-    """A worker beside the service.
-
-    Args:
-        url: where the service answers on this machine
-        token: key that lets the worker in
-        log_level: least serious messages that it writes
-    """
+    """A worker beside the service."""
 
     def __init__(self, url: str, token: str, log_level: str) -> None:
         own = {"TRAINCOST_URL": url, "TRAINCOST_TOKEN": token, "TRAINCOST_LOG_LEVEL": log_level, "NO_PROXY": "*"}
@@ -191,9 +178,5 @@ class LocalWorker:
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 def worker(context: typer.Context) -> None:
-    """Do jobs for a service.
-
-    Args:
-        context: the arguments
-    """
+    """Do jobs for a service."""
     raise typer.Exit(work(context.args))

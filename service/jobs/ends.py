@@ -60,32 +60,14 @@ class Outcome:
     """Why it failed: code, message, and `final` where another attempt would fail the same way."""
 
     def digest(self) -> bytes:
-        """A digest that two outcomes share only if they are the same.
-
-        Returns:
-            SHA-256 of its canonical JSON
-        """
+        """A digest that two outcomes share only if they are the same."""
         error = None if self.error is None else dict(self.error)
         text = json.dumps([self.ending, self.result, error], sort_keys=True, separators=(",", ":"))
         return sha256(text.encode()).digest()
 
 
 def finish_job(engine: Engine, lease: Lease, outcome: Outcome, also: Also | None = None) -> bool:
-    """Take the outcome of an attempt, if the worker holds the job; sent again, it is taken once.
-
-    Args:
-        engine: the database
-        lease: the worker's lease
-        outcome: how its attempt ended
-        also: what else to write if the job ends with it
-
-    Returns:
-        whether it was taken; false where the lease does not hold, and then nothing is written
-
-    Raises:
-        AlreadyFinished: another outcome of this attempt was taken before; nothing is written
-        Unreachable: the database does not answer
-    """
+    """Take the outcome of an attempt, if the worker holds the job; sent again, it is taken once."""
     digest = outcome.digest()
     with answering(), writing(engine) as connection:
         job = job_in(connection, locked(lease.job_id))
@@ -102,35 +84,14 @@ def finish_job(engine: Engine, lease: Lease, outcome: Outcome, also: Also | None
 
 
 def cancel_job(engine: Engine, job_id: str, also: Also | None = None) -> Job | None:
-    """Have a job stopped: at once where it waits, at its worker's next heartbeat where it runs.
-
-    Args:
-        engine: the database
-        job_id: its id
-        also: what else to write if the job ends with it
-
-    Returns:
-        the job afterwards; None where there is none
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Have a job stopped: at once where it waits, at its worker's next heartbeat where it runs."""
     with answering(), writing(engine) as connection:
         note_in(connection, job_id)
         return _cancel_in(connection, job_id, also)
 
 
 def cancel_jobs(engine: Engine, parent: str, also: Also | None = None) -> None:
-    """Have all parts of something stopped.
-
-    Args:
-        engine: the database
-        parent: what they are parts of
-        also: what else to write for each of them that ends with it
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Have all parts of something stopped."""
     query = select(JOBS.c.id).where(JOBS.c.parent == parent, JOBS.c.status.not_in(ENDED)).order_by(JOBS.c.id)
     with answering(), writing(engine) as connection:
         for job_id in connection.execute(query).scalars().all():
@@ -139,18 +100,7 @@ def cancel_jobs(engine: Engine, parent: str, also: Also | None = None) -> None:
 
 
 def retry_jobs(engine: Engine, parent: str) -> int:
-    """Have those parts of something done that were cancelled or failed; one that is about to stop goes on.
-
-    Args:
-        engine: the database
-        parent: what they are parts of
-
-    Returns:
-        how many there were
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Have those parts of something done that were cancelled or failed; one that is about to stop goes on."""
     is_stopping = and_(JOBS.c.status == "running", JOBS.c.cancel_requested)
     is_wanted = or_(JOBS.c.status.in_(("cancelled", "failed")), is_stopping)
     query = select(JOBS.c.id, JOBS.c.status).where(JOBS.c.parent == parent, is_wanted).order_by(JOBS.c.id)
@@ -168,20 +118,7 @@ def retry_jobs(engine: Engine, parent: str) -> int:
 
 
 def reap_jobs(engine: Engine, also: Also | None = None, moment: datetime | None = None) -> int:
-    """Take jobs from workers that are not heard of any more; any number of processes may do so at the same time.
-
-    Args:
-        engine: the database
-        also: what else to write for each job that ends with it
-        moment: leases that ended before it are over; None for the present one by the database's clock
-
-    Returns:
-        how many were taken
-
-    Raises:
-        Unreachable: the database does not answer
-        Exception: what belongs to the end of a job failed; that job stays as it was, the others were taken
-    """
+    """Take jobs from workers that are not heard of any more; any number of processes may do so at the same time."""
     with answering(), reading(engine) as connection:
         jobs = connection.execute(select(JOBS.c.id).where(*_is_abandoned(moment)).order_by(JOBS.c.id)).scalars().all()
     taken, errors = 0, []
@@ -211,14 +148,7 @@ def _reap(engine: Engine, job_id: str, also: Also | None, moment: datetime | Non
 
 
 def is_overtime(moment: datetime | None = None) -> ColumnElement[bool]:
-    """Whether a job has been held beyond its time.
-
-    Args:
-        moment: the moment to compare with; None for the present one by the database's clock
-
-    Returns:
-        the condition
-    """
+    """Whether a job has been held beyond its time."""
     present = None if moment is None else literal(moment, DateTime(timezone=True))
     return later(-OVERTIME_SECONDS, present) > later(JOBS.c.timeout_seconds, JOBS.c.started_at)
 
@@ -288,9 +218,6 @@ class SlowerClock:
     """The present by the slower of two clocks: the database's, and the time that went by since this process started.
 
     A clock that is set forward by mistake would make everything old at once.
-
-    Args:
-        engine: the database
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -298,14 +225,7 @@ class SlowerClock:
         self._started, self._started_at = monotonic(), datetime.now(UTC)
 
     def present(self) -> datetime:
-        """The present.
-
-        Returns:
-            the moment, in UTC
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """The present."""
         return min(database_time(self._engine), self._started_at + timedelta(seconds=monotonic() - self._started))
 
 
@@ -318,14 +238,7 @@ class _Look(NamedTuple):
 
 
 class LeaseExpiry:
-    """Takes jobs from workers that are not heard of any more, but not because a clock was set.
-
-    Args:
-        engine: the database
-        lease_seconds: how long a lease holds [second]
-        also: what else to write for each job that ends with it
-        clock: seconds from any start, which nothing sets
-    """
+    """Takes jobs from workers that are not heard of any more, but not because a clock was set."""
 
     def __init__(
         self, engine: Engine, lease_seconds: float, also: Also | None = None, clock: Callable[[], float] = monotonic
@@ -336,14 +249,7 @@ class LeaseExpiry:
             self._last = self._read()
 
     def look(self) -> int:
-        """Take what is abandoned now; after a jump nothing is, and every lease starts anew.
-
-        Returns:
-            how many jobs were taken
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """Take what is abandoned now; after a jump nothing is, and every lease starts anew."""
         mend_moments(self._engine, self._lease_seconds)
         found = self._read()
         if self._last is not None and self._is_jump(self._last, found):
@@ -365,15 +271,7 @@ class LeaseExpiry:
 
 
 def renew_leases(engine: Engine, lease_seconds: float) -> None:
-    """Start every lease anew, and the time of every job that the present clock takes to be over it.
-
-    Args:
-        engine: the database
-        lease_seconds: how long a lease holds from now on [second]
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Start every lease anew, and the time of every job that the present clock takes to be over it."""
     is_running = JOBS.c.status == "running"
     with answering(), writing(engine) as connection:
         connection.execute(update(JOBS).where(is_running, is_overtime()).values(started_at=now()))
@@ -381,15 +279,7 @@ def renew_leases(engine: Engine, lease_seconds: float) -> None:
 
 
 def mend_moments(engine: Engine, lease_seconds: float) -> None:
-    """Let no job wait for a moment, or be held until one, that lies further ahead than the present clock would name.
-
-    Args:
-        engine: the database
-        lease_seconds: how long a lease holds that would end too late [second]
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Let no job wait for a moment, or be held until one, that lies further ahead than the present clock would name."""
     is_running, is_queued = JOBS.c.status == "running", JOBS.c.status == "queued"
     odd = {
         "started_at": (and_(is_running, JOBS.c.started_at > later(MOST_JUMP_SECONDS)), now()),

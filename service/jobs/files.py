@@ -30,21 +30,7 @@ class JobFile:
 
 
 def keep_file(engine: Engine, lease: Lease, file: JobFile, most_key_bytes: int = WORKER_FILE_BYTES) -> bool:
-    """Store a file of a job, in the place of one of the same name.
-
-    Args:
-        engine: the database
-        lease: the worker's lease
-        file: the file
-        most_key_bytes: bytes that the files of all jobs may have which one key claimed [byte]
-
-    Returns:
-        whether it is stored; false where the lease does not hold
-
-    Raises:
-        Refused: the job has too many files, or these or those of the key's other jobs have too many bytes
-        Unreachable: the database does not answer
-    """
+    """Store a file of a job, in the place of one of the same name."""
     same = JOB_FILES.c.job_id == lease.job_id, JOB_FILES.c.name == file.name
     values = {"job_id": lease.job_id, "name": file.name, "media_type": file.media_type, "content": file.content}
     with answering(), writing(engine) as connection:
@@ -63,18 +49,7 @@ def keep_file(engine: Engine, lease: Lease, file: JobFile, most_key_bytes: int =
 
 
 def holds_job(engine: Engine, lease: Lease) -> bool:
-    """Whether a worker holds a job now, asked before a long file is read.
-
-    Args:
-        engine: the database
-        lease: the worker's lease
-
-    Returns:
-        true while the lease holds
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Whether a worker holds a job now, asked before a long file is read."""
     with answering(), reading(engine) as connection:
         job = job_in(connection, select(JOBS).where(JOBS.c.id == lease.job_id))
     return is_held(job, lease) and job.status == "running"
@@ -102,19 +77,7 @@ def _refuse_too_large(connection: Connection, job: Job, more_bytes: int, most_ke
 
 
 def read_file(engine: Engine, job_id: str, name: str) -> JobFile | None:
-    """A file of a job.
-
-    Args:
-        engine: the database
-        job_id: the job's id
-        name: what the file is called
-
-    Returns:
-        the file; None where there is none
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """A file of a job."""
     columns = [JOB_FILES.c[field] for field in JobFile.__dataclass_fields__]
     query = select(*columns).where(JOB_FILES.c.job_id == job_id, JOB_FILES.c.name == name)
     with answering(), reading(engine) as connection:
@@ -123,33 +86,13 @@ def read_file(engine: Engine, job_id: str, name: str) -> JobFile | None:
 
 
 def read_file_names(engine: Engine, job_id: str) -> list[str]:
-    """What the files of a job are called.
-
-    Args:
-        engine: the database
-        job_id: the job's id
-
-    Returns:
-        names, in order
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """What the files of a job are called."""
     query = select(JOB_FILES.c.name).where(JOB_FILES.c.job_id == job_id).order_by(JOB_FILES.c.name)
     with answering(), reading(engine) as connection:
         return list(connection.execute(query).scalars())
 
 
 def has_file_in(connection: Connection, job_id: str, name: str) -> bool:
-    """Whether a job left a file.
-
-    Args:
-        connection: the database
-        job_id: the job's id
-        name: what the file is called
-
-    Returns:
-        whether it is kept
-    """
+    """Whether a job left a file."""
     query = select(JOB_FILES.c.name).where(JOB_FILES.c.job_id == job_id, JOB_FILES.c.name == name)
     return connection.execute(query).one_or_none() is not None

@@ -98,26 +98,13 @@ Also = Callable[[Connection, Job], None]
 
 
 def create_jobs(engine: Engine, jobs: Sequence[NewJob]) -> None:
-    """Keep new jobs.
-
-    Args:
-        engine: the database
-        jobs: the jobs
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Keep new jobs."""
     with answering(), writing(engine) as connection:
         create_jobs_in(connection, jobs)
 
 
 def create_jobs_in(connection: Connection, jobs: Sequence[NewJob]) -> None:
-    """Keep new jobs in somebody's transaction.
-
-    Args:
-        connection: the database, inside a writing transaction
-        jobs: the jobs
-    """
+    """Keep new jobs in somebody's transaction."""
     if not jobs:
         return
     moment = now()
@@ -128,32 +115,13 @@ def create_jobs_in(connection: Connection, jobs: Sequence[NewJob]) -> None:
 
 
 def read_job(engine: Engine, job_id: str) -> Job | None:
-    """One job.
-
-    Args:
-        engine: the database
-        job_id: its id
-
-    Returns:
-        the job; None where there is none
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """One job."""
     with answering(), reading(engine) as connection:
         return job_in(connection, select(JOBS).where(JOBS.c.id == job_id))
 
 
 def job_in(connection: Connection, query: Select[Any]) -> Job | None:
-    """The job that a query finds.
-
-    Args:
-        connection: the database
-        query: it selects every column of jobs, of one job at most
-
-    Returns:
-        the job; None where there is none
-    """
+    """The job that a query finds."""
     row = connection.execute(query).mappings().one_or_none()
     return None if row is None else job_of(row)
 
@@ -161,17 +129,7 @@ def job_in(connection: Connection, query: Select[Any]) -> Job | None:
 def change_in(
     connection: Connection, which: Update, values: Mapping[str, Any], data: Mapping[str, Any] | None = None
 ) -> Job | None:
-    """Change a job and note that as an event, called as the status that it is in afterwards.
-
-    Args:
-        connection: the database, inside a writing transaction
-        which: an update of jobs with conditions that one job at most meets
-        values: columns that change
-        data: what else there is to say of it
-
-    Returns:
-        the job as it is afterwards; None where no job meets the conditions
-    """
+    """Change a job and note that as an event, called as the status that it is in afterwards."""
     changed = which.values(**values, events=JOBS.c.events + 1).returning(*JOBS.c)
     row = connection.execute(changed).mappings().one_or_none()
     if row is None:
@@ -182,51 +140,23 @@ def change_in(
 
 
 def note_in(connection: Connection, job: Job, name: str, data: Mapping[str, Any]) -> None:
-    """Add the event whose number the job's own count of events already tells.
-
-    Args:
-        connection: the database, inside the transaction that counted it
-        job: the job
-        name: what the event is called
-        data: what it says
-    """
+    """Add the event whose number the job's own count of events already tells."""
     values = {"job_id": job.id, "number": job.events, "name": name, "data": data}
     connection.execute(insert(JOB_EVENTS).values(at=now()), values)
 
 
 def the_job(job_id: str) -> Update:
-    """An update of one job.
-
-    Args:
-        job_id: its id
-
-    Returns:
-        the statement, without values
-    """
+    """An update of one job."""
     return update(JOBS).where(JOBS.c.id == job_id)
 
 
 def requires_text(requires: Requirements) -> str:
-    """What a job requires, as text that is equal where the demands are.
-
-    Args:
-        requires: the demands
-
-    Returns:
-        canonical JSON
-    """
+    """What a job requires, as text that is equal where the demands are."""
     return json.dumps(asdict(requires), sort_keys=True, separators=(",", ":"))
 
 
 def job_of(row: Mapping[Any, Any]) -> Job:
-    """A job from its row.
-
-    Args:
-        row: every column of jobs
-
-    Returns:
-        the job
-    """
+    """A job from its row."""
     values = {name: row[name] for name in _NAMES}
     moments = {name: in_utc(values[name]) for name in _MOMENTS}
     return Job(**{**values, **moments, "requires": Requirements(**json.loads(values["requires"]))})
@@ -252,19 +182,7 @@ class JobEvent:
 
 
 def read_events(engine: Engine, job_id: str, after: int = 0) -> list[JobEvent]:
-    """Events of a job, in order.
-
-    Args:
-        engine: the database
-        job_id: the job's id
-        after: number of the last event that the caller knows; 0 for none
-
-    Returns:
-        the later ones
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Events of a job, in order."""
     columns = [JOB_EVENTS.c[name] for name in JobEvent.__dataclass_fields__]
     query = select(*columns).where(JOB_EVENTS.c.job_id == job_id, JOB_EVENTS.c.number > after)
     with answering(), reading(engine) as connection:
@@ -273,18 +191,7 @@ def read_events(engine: Engine, job_id: str, after: int = 0) -> list[JobEvent]:
 
 
 def read_later_events(engine: Engine, known: Mapping[str, int]) -> dict[str, tuple[JobStatus, list[JobEvent]]]:
-    """What happened to jobs since, in order, and where each was before anybody looked for that.
-
-    Args:
-        engine: the database
-        known: by a job's id, the number of the last event that the caller knows; 0 for none
-
-    Returns:
-        status and later events of each job that is there; one that had ended then has no events to come
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """What happened to jobs since, in order, and where each was before anybody looked for that."""
     columns = [JOB_EVENTS.c[name] for name in ("job_id", *JobEvent.__dataclass_fields__)]
     with answering(), reading(engine) as connection:
         query = select(JOBS.c.id, JOBS.c.status, JOBS.c.events).where(JOBS.c.id.in_(list(known)))

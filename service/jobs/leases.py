@@ -51,35 +51,13 @@ class Claim(NamedTuple):
 
 
 def read_openings(engine: Engine) -> frozenset[Opening]:
-    """What there is to be done: cheaper to look at than to claim, and enough for every worker that waits.
-
-    Args:
-        engine: the database
-
-    Returns:
-        what the queued jobs are
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """What there is to be done: cheaper to look at than to claim, and enough for every worker that waits."""
     with answering(), reading(engine) as connection:
         return frozenset(_openings_in(connection))
 
 
 def claim_job(engine: Engine, seeker: Seeker, lease_seconds: float) -> Claim | None:
-    """Hand a worker a job that it can do: owners in turn, and of each owner the most urgent, then the oldest.
-
-    Args:
-        engine: the database
-        seeker: the worker
-        lease_seconds: until when it has to be heard of [second]
-
-    Returns:
-        the job and its lease; None where there is none for it
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Hand a worker a job that it can do: owners in turn, and of each owner the most urgent, then the oldest."""
     token = token_urlsafe(LEASE_BYTES)
     with answering(), writing(engine) as connection:
         wanted = _wanted_in(connection, seeker)
@@ -99,21 +77,7 @@ def claim_job(engine: Engine, seeker: Seeker, lease_seconds: float) -> Claim | N
 
 
 def heartbeat_job(engine: Engine, lease: Lease, lease_seconds: float, progress: Any = None) -> HeartbeatState:
-    """Renew the lease of a job.
-
-    Args:
-        engine: the database
-        lease: the worker's lease
-        lease_seconds: how long the lease holds from now on [second]
-        progress: how far the job is; None where there is nothing new to say
-
-    Returns:
-        what the worker is to do
-
-    Raises:
-        Refused: there was more progress of this job than is kept; nothing is renewed
-        Unreachable: the database does not answer
-    """
+    """Renew the lease of a job."""
     with answering(), writing(engine) as connection:
         job = job_in(connection, locked(lease.job_id))
         if not is_held(job, lease) or job.status != "running":
@@ -130,20 +94,7 @@ def heartbeat_job(engine: Engine, lease: Lease, lease_seconds: float, progress: 
 
 
 def holds_part(engine: Engine, parent: str, token: str, key: str) -> bool:
-    """Whether a worker holds a job that is a part of something.
-
-    Args:
-        engine: the database
-        parent: what the job has to be a part of
-        token: the token of the worker's lease
-        key: the key that it sends; empty without keys
-
-    Returns:
-        true while the lease of one of its running parts is this one
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Whether a worker holds a job that is a part of something."""
     query = select(JOBS).where(JOBS.c.parent == parent, JOBS.c.status == "running", JOBS.c.lease_key.in_(("", key)))
     columns = JOBS.c.id, JOBS.c.attempt, JOBS.c.lease_digest
     with answering(), reading(engine) as connection:
@@ -152,29 +103,14 @@ def holds_part(engine: Engine, parent: str, token: str, key: str) -> bool:
 
 
 def is_held(job: Job | None, lease: Lease) -> TypeGuard[Job]:
-    """Whether a lease is that of the last claim of a job, and comes from the key that made it.
-
-    Args:
-        job: the job; None where there is none
-        lease: the lease
-
-    Returns:
-        whether it is; the job may have ended since
-    """
+    """Whether a lease is that of the last claim of a job, and comes from the key that made it."""
     if job is None or job.lease_digest is None or job.lease_key not in ("", lease.key):
         return False
     return _is_same(job.lease_digest, lease.token, job.attempt)
 
 
 def locked(job_id: str) -> Select[Any]:
-    """A job that nobody else changes until the transaction ends.
-
-    Args:
-        job_id: its id
-
-    Returns:
-        the query
-    """
+    """A job that nobody else changes until the transaction ends."""
     return select(JOBS).where(JOBS.c.id == job_id).with_for_update()
 
 

@@ -73,24 +73,13 @@ _DEED: ContextVar[Deed | None] = ContextVar("deed", default=None)
 
 
 def act_as(deed: Deed) -> None:
-    """Say who answers for all that this context writes from now on.
-
-    Args:
-        deed: who asks for what
-    """
+    """Say who answers for all that this context writes from now on."""
     _DEED.set(deed)
 
 
 @contextmanager
 def acting_as(deed: Deed) -> Iterator[None]:
-    """Say who answers for what is written inside.
-
-    Args:
-        deed: who asks for what
-
-    Yields:
-        nothing
-    """
+    """Say who answers for what is written inside."""
     token = _DEED.set(deed)
     try:
         yield
@@ -99,12 +88,7 @@ def acting_as(deed: Deed) -> Iterator[None]:
 
 
 def note_in(connection: Connection, *objects: str) -> None:
-    """Note that something is changed, in the transaction that changes it.
-
-    Args:
-        connection: the database, inside a writing transaction
-        objects: what is changed
-    """
+    """Note that something is changed, in the transaction that changes it."""
     deed = _DEED.get()
     if deed is not None:
         moment = datetime.now(UTC)
@@ -112,46 +96,19 @@ def note_in(connection: Connection, *objects: str) -> None:
 
 
 def note(engine: Engine, *objects: str) -> None:
-    """Note what changes no row but what somebody may do: that something was shared.
-
-    Args:
-        engine: the database
-        objects: what it is about
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Note what changes no row but what somebody may do: that something was shared."""
     with answering(), writing(engine) as connection:
         note_in(connection, *objects)
 
 
 def keep_entries(engine: Engine, entries: Iterable[AuditEntry]) -> None:
-    """Keep entries of what wrote nothing itself.
-
-    Args:
-        engine: the database
-        entries: the entries
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Keep entries of what wrote nothing itself."""
     with answering(), writing(engine) as connection:
         _keep_in(connection, entries)
 
 
 def read_audit(engine: Engine, part: AuditPart) -> list[KeptEntry]:
-    """A part of the log, in the order of its numbers.
-
-    Args:
-        engine: the database
-        part: which entries
-
-    Returns:
-        the entries, at most as many as the part says
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """A part of the log, in the order of its numbers."""
     number = AUDIT_LOG.c.number
     query = select(AUDIT_LOG).where(*(_is_among(AUDIT_LOG.c[name], values) for name, values in part.among.items()))
     if part.behind is not None:

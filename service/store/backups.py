@@ -51,17 +51,7 @@ ONLY_THE_OWNER = 0o600
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """A file that is there whole or not at all, for nobody but its owner.
-
-    Args:
-        path: where it will be
-
-    Yields:
-        where to write it until then: an empty file, which becomes the backup where nothing goes wrong
-
-    Raises:
-        BackupRefused: there is a file already, or it cannot be written
-    """
+    """A file that is there whole or not at all, for nobody but its owner."""
     if path.exists():
         raise BackupRefused(f"{path} is there already, and may be the only backup; name another file")
     part = path.with_name(f".{path.name}.part")
@@ -81,14 +71,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 def refuse_damaged(path: Path) -> None:
-    """Read a whole backup, and compare it with its last line.
-
-    Args:
-        path: the backup
-
-    Raises:
-        BackupRefused: it cannot be read, is no backup, or is not what was written
-    """
+    """Read a whole backup, and compare it with its last line."""
     try:
         with path.open("rb") as file:
             length = file.seek(0, os.SEEK_END) - END_BYTES
@@ -104,14 +87,7 @@ def refuse_damaged(path: Path) -> None:
 
 
 def engine_on(path: Path) -> Engine:
-    """An engine that reads a backup, and writes nothing, not even beside it.
-
-    Args:
-        path: the backup, whole
-
-    Returns:
-        the engine
-    """
+    """An engine that reads a backup, and writes nothing, not even beside it."""
     address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
     return create_engine(
         "sqlite://",
@@ -175,26 +151,12 @@ class Tally:
 
 
 def our_tables(connection: Connection) -> list[str]:
-    """Names of the tables in a database that are this program's, whatever revision it is at.
-
-    Args:
-        connection: the database
-
-    Returns:
-        names, in order
-    """
+    """Names of the tables in a database that are this program's, whatever revision it is at."""
     return sorted((METADATA.tables.keys() | FORMER_TABLES).intersection(inspect(connection).get_table_names()))
 
 
 def described_tables(connection: Connection) -> list[Table]:
-    """The tables as the database describes them.
-
-    Args:
-        connection: the database
-
-    Returns:
-        the tables, each after those that it refers to
-    """
+    """The tables as the database describes them."""
     found = MetaData()
     found.reflect(connection, only=our_tables(connection))
     for table in found.sorted_tables:
@@ -205,27 +167,14 @@ def described_tables(connection: Connection) -> list[Table]:
 
 
 def drop_tables(connection: Connection) -> None:
-    """Take away everything of this program's that a database holds.
-
-    Args:
-        connection: the database, inside a writing transaction
-    """
+    """Take away everything of this program's that a database holds."""
     found = MetaData()
     found.reflect(connection, only=[*our_tables(connection), *_revision_table(connection)])
     found.drop_all(connection)
 
 
 def copy_rows(source: Connection, target: Connection, tables: Sequence[Table] | None = None) -> dict[str, Tally]:
-    """Copy every row of a database into another that has the same tables, empty.
-
-    Args:
-        source: the one database
-        target: the other, inside a writing transaction
-        tables: those of the other as it describes them, where that is known
-
-    Returns:
-        what was read of each table
-    """
+    """Copy every row of a database into another that has the same tables, empty."""
     into = {table.name: table for table in (described_tables(target) if tables is None else tables)}
     copied = {
         table.name: _tally(source, table, partial(target.execute, insert(into[table.name])))
@@ -238,15 +187,7 @@ def copy_rows(source: Connection, target: Connection, tables: Sequence[Table] | 
 
 
 def tally_rows(connection: Connection, tables: Sequence[Table] | None = None) -> dict[str, Tally]:
-    """Count every row of a database.
-
-    Args:
-        connection: the database
-        tables: its tables as it describes them, where that is known
-
-    Returns:
-        what each table holds, by its name
-    """
+    """Count every row of a database."""
     found = described_tables(connection) if tables is None else tables
     return {table.name: _tally(connection, table, lambda _: None) for table in found}
 
@@ -331,19 +272,7 @@ class Backup:
 
 
 def make_backup(url: str, file: Path) -> Backup:
-    """Write all that a database holds into a file, while others read and write.
-
-    Args:
-        url: the database
-        file: where to; only its owner may read it
-
-    Returns:
-        what is in it
-
-    Raises:
-        BackupRefused: there is no database of this program, or the file cannot be written or is there already
-        StartupError: the URL is wrong, or the database is newer than this version
-    """
+    """Write all that a database holds into a file, while others read and write."""
     with _opened(url) as engine, new_file(file) as part:
         revision = _revision_of(engine)
         read = _copy_pages(engine, part) if engine.dialect.name == "sqlite" else _copied_rows(engine, part)
@@ -356,20 +285,7 @@ def make_backup(url: str, file: Path) -> Backup:
 
 
 def restore_backup(url: str, file: Path, *, replace: bool = False) -> Backup:
-    """Write all that a backup holds into a database, of whichever kind; all of it or nothing.
-
-    Args:
-        url: the database
-        file: the backup
-        replace: whether what the database holds is given up for it
-
-    Returns:
-        what was in it
-
-    Raises:
-        BackupRefused: the backup is damaged or newer than this version, or the database holds something
-        StartupError: the URL is wrong
-    """
+    """Write all that a backup holds into a database, of whichever kind; all of it or nothing."""
     refuse_damaged(file)
     source = engine_on(file)
     try:

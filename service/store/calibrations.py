@@ -60,18 +60,7 @@ class Calibration:
 
 
 def create_calibration(engine: Engine, calibration: Calibration) -> Calibration:
-    """Keep a calibration; of one of the same id that does not hold, only what it is compared with changes.
-
-    Args:
-        engine: the database
-        calibration: the calibration
-
-    Returns:
-        the one that is kept
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Keep a calibration; of one of the same id that does not hold, only what it is compared with changes."""
     with answering(), writing(engine) as connection:
         held = calibration_in(connection, calibration.id)
         if held is None:
@@ -87,18 +76,7 @@ def create_calibration(engine: Engine, calibration: Calibration) -> Calibration:
 
 
 def read_calibrations(engine: Engine, owner: str | None = None) -> list[Calibration]:
-    """Calibrations: an owner's, and all that held for everyone, for answers name those.
-
-    Args:
-        engine: the database
-        owner: whose; None for everybody's
-
-    Returns:
-        the calibrations, in no order
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Calibrations: an owner's, and all that held for everyone, for answers name those."""
     seen = or_(
         CALIBRATIONS.c.owner == owner, and_(CALIBRATIONS.c.scope == "everyone", CALIBRATIONS.c.promoted_at.is_not(None))
     )
@@ -108,32 +86,13 @@ def read_calibrations(engine: Engine, owner: str | None = None) -> list[Calibrat
 
 
 def read_calibration(engine: Engine, calibration_id: str) -> Calibration | None:
-    """One calibration.
-
-    Args:
-        engine: the database
-        calibration_id: its id
-
-    Returns:
-        the calibration; None where there is none of this id
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """One calibration."""
     with answering(), reading(engine) as connection:
         return calibration_in(connection, calibration_id)
 
 
 def calibration_in(connection: Connection, calibration_id: str) -> Calibration | None:
-    """One calibration.
-
-    Args:
-        connection: the database
-        calibration_id: its id
-
-    Returns:
-        the calibration; None where there is none of this id
-    """
+    """One calibration."""
     query = select(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration_id)
     row = connection.execute(query).mappings().one_or_none()
     return None if row is None else _calibration(row)
@@ -142,15 +101,7 @@ def calibration_in(connection: Connection, calibration_id: str) -> Calibration |
 def promoted_in(
     connection: Connection, calibration: Calibration, moment: datetime, scope: Scope, *, retires: str | None
 ) -> None:
-    """Note that a calibration holds, in the transaction that lets it.
-
-    Args:
-        connection: the database, inside a writing transaction
-        calibration: the calibration
-        moment: since when
-        scope: for whom
-        retires: the one that held in its place; None where none did
-    """
+    """Note that a calibration holds, in the transaction that lets it."""
     if retires is not None:
         retired_in(connection, retires, moment)
     values = {"status": "promoted", "promoted_at": moment, "retired_at": None, "scope": scope}
@@ -159,28 +110,13 @@ def promoted_in(
 
 
 def retire_calibration(engine: Engine, calibration_id: str, moment: datetime) -> None:
-    """Say that a calibration that does not hold is given up.
-
-    Args:
-        engine: the database
-        calibration_id: its id
-        moment: since when
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Say that a calibration that does not hold is given up."""
     with answering(), writing(engine) as connection:
         retired_in(connection, calibration_id, moment)
 
 
 def retired_in(connection: Connection, calibration_id: str, moment: datetime) -> None:
-    """Say that a calibration holds no longer, or is given up, in the transaction that lets it go.
-
-    Args:
-        connection: the database, inside a writing transaction
-        calibration_id: its id
-        moment: since when
-    """
+    """Say that a calibration holds no longer, or is given up, in the transaction that lets it go."""
     values = {"status": "retired", "retired_at": moment}
     connection.execute(update(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration_id).values(values))
     note_in(connection, calibration_id)

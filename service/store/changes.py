@@ -90,15 +90,7 @@ class Kept:
         return tuple(column.name for column in self.table.primary_key if column.name != "revision")
 
     def read(self, connection: Connection, which: ColumnElement[bool]) -> list[Any]:
-        """Versions of rows, by key: sorted here, because databases sort text each in their own way.
-
-        Args:
-            connection: the database
-            which: what the versions have to meet
-
-        Returns:
-            the rows
-        """
+        """Versions of rows, by key: sorted here, because databases sort text each in their own way."""
         key = attrgetter(*self.key, "revision")
         found = connection.execute(select(self.table).where(which).execution_options(yield_per=AT_ONCE))
         rows: list[Any] = []
@@ -107,16 +99,7 @@ class Kept:
         return sorted(rows, key=key)
 
     def close(self, connection: Connection, rows: Iterable[Row], number: int) -> None:
-        """End the versions that hold now.
-
-        Args:
-            connection: the database, inside a writing transaction
-            rows: the rows whose versions end, each of them once
-            number: the change that ends them
-
-        Raises:
-            OtherVersions: one of them does not hold
-        """
+        """End the versions that hold now."""
         identities = [dict(zip(map("{}_".format, self.key), self.identity(row), strict=True)) for row in rows]
         if not identities:
             return
@@ -127,16 +110,7 @@ class Kept:
             raise OtherVersions(f"{len(identities)} versions of {self.table.name} were to end, {ended.rowcount} held")
 
     def add(self, connection: Connection, rows: Iterable[Row], number: int) -> list[Any]:
-        """Add a version of each row, the next after all that the row ever had.
-
-        Args:
-            connection: the database, inside a writing transaction
-            rows: the rows
-            number: the change since which they hold
-
-        Returns:
-            the rows with their revisions
-        """
+        """Add a version of each row, the next after all that the row ever had."""
         held = tuple(rows)
         last = self._last_revisions(connection, held)
         added = [replace(row, revision=last.get(self.identity(row), 0) + 1) for row in held]
@@ -155,27 +129,11 @@ class Kept:
         return {tuple(identity): revision for *identity, revision in connection.execute(latest)}
 
     def identity(self, row: Row) -> Identity:
-        """What tells a row from every other of its kind and owner.
-
-        Args:
-            row: the row
-
-        Returns:
-            values of its key columns
-        """
+        """What tells a row from every other of its kind and owner."""
         return tuple(getattr(row, name) for name in self.key)
 
     def named(self, connection: Connection, key: str, held: Row | None) -> ColumnElement[bool] | None:
-        """What every version of a row meets, whoever owned it.
-
-        Args:
-            connection: the database
-            key: slug of the row, or the id of a price
-            held: the row as it holds now; None where it does not
-
-        Returns:
-            the condition; None where there never was such a row
-        """
+        """What every version of a row meets, whoever owned it."""
         if "slug" in self.table.c:
             return self.table.c.slug == key
         columns = [self.table.c[name] for name in TELLS_PRICES_APART]
@@ -197,26 +155,13 @@ class Kept:
 
 
 def holding_at(table: Table, number: int) -> ColumnElement[bool]:
-    """What the versions meet that held right after a change.
-
-    Args:
-        table: their table
-        number: the change
-
-    Returns:
-        the condition
-    """
+    """What the versions meet that held right after a change."""
     ended_later = or_(table.c.until_change.is_(None), table.c.until_change > number)
     return and_(table.c.since_change <= number, ended_later)
 
 
 def in_part(table: Table, part: str | None) -> list[ColumnElement[bool]]:
-    """What the versions meet that stand in a part of all rows.
-
-    Args:
-        table: their table
-        part: everyone, or the owner who alone sees them; None for all
-    """
+    """What the versions meet that stand in a part of all rows."""
     if part is None:
         return []
     is_for_everyone = or_(table.c.owner == SHIPPED, table.c.scope == "everyone")
@@ -295,27 +240,12 @@ class Written:
 
 
 def newest_change(connection: Connection) -> Change | None:
-    """The last change of the catalogue.
-
-    Args:
-        connection: the database
-
-    Returns:
-        the change; None where nothing was seeded yet
-    """
+    """The last change of the catalogue."""
     return next(iter(read_changes(connection, 1)), None)
 
 
 def read_changes(connection: Connection, most: int | None = None) -> list[Change]:
-    """Changes of the catalogue, the newest first, each under the digest of all rows after it.
-
-    Args:
-        connection: the database
-        most: how many at most; None for all of them
-
-    Returns:
-        the changes
-    """
+    """Changes of the catalogue, the newest first, each under the digest of all rows after it."""
     found = connection.execute(select(CHANGES).order_by(desc(CHANGES.c.number)).limit(most))
     return [
         Change(
@@ -333,14 +263,6 @@ def changes_seen(connection: Connection, owner: str, *, of_all: bool) -> list[Ch
     """The changes of what an owner sees, the newest first, each under the digest of a view after it.
 
     The view is the owner's; of a change of private rows of others alone it is theirs.
-
-    Args:
-        connection: the database
-        owner: who sees them
-        of_all: whether changes of other owners' private rows are listed too
-
-    Returns:
-        the changes
     """
     found = connection.execute(select(CHANGED_PARTS).order_by(CHANGED_PARTS.c.number))
     touched = {
@@ -368,16 +290,7 @@ def last_number_of(connection: Connection, part: str, digest: str) -> int | None
 
 
 def last_number_with(connection: Connection, revision: str, owner: str) -> int | None:
-    """The last change after which an owner with private rows saw a catalogue of a revision.
-
-    Args:
-        connection: the database
-        revision: the digest of a view
-        owner: whose view
-
-    Returns:
-        number of the change; None where the owner never saw such a catalogue
-    """
+    """The last change after which an owner with private rows saw a catalogue of a revision."""
     parts = CHANGED_PARTS.c
     query = select(parts.number, parts.part, parts.digest).where(parts.part.in_((EVERYONE, owner)))
     digests = {EVERYONE: "", owner: ""}
@@ -417,22 +330,12 @@ def revision_after(connection: Connection, number: int) -> str | None:
 
 
 def holdings_at(connection: Connection, number: int) -> Holdings:
-    """All rows as they were right after a change.
-
-    Raises:
-        UnsoundFact: rows for everyone contradict each other
-    """
+    """All rows as they were right after a change."""
     return Holdings.of(rows_at(connection, number))
 
 
 def rows_at(connection: Connection, number: int, part: str | None = None) -> Iterator[Row]:
-    """The rows that held right after a change.
-
-    Args:
-        connection: the database
-        number: the change
-        part: the part of them to read; None for all
-    """
+    """The rows that held right after a change."""
     for kept in KEPT.values():
         yield from kept.read(connection, and_(holding_at(kept.table, number), *in_part(kept.table, part)))
 
@@ -449,20 +352,7 @@ def shared_at(connection: Connection, change_number: int, revision: str) -> Cata
 
 
 def holdings_since(connection: Connection, before: Holdings, since: int, number: int) -> Holdings:
-    """All rows with what later changes made of them; nothing else is read or made again.
-
-    Args:
-        connection: the database
-        before: the rows right after a change
-        since: that change
-        number: the later change that is asked for
-
-    Returns:
-        the rows after the later change
-
-    Raises:
-        UnsoundFact: rows contradict each other
-    """
+    """All rows with what later changes made of them; nothing else is read or made again."""
     put: list[Row] = []
     ended: list[Row] = []
     for kept in KEPT.values():
@@ -473,21 +363,7 @@ def holdings_since(connection: Connection, before: Holdings, since: int, number:
 
 
 def write_change(connection: Connection, before: Holdings, rows: Rows, owner: str) -> Written:
-    """Change the catalogue, all of it or nothing.
-
-    Args:
-        connection: the database, inside a writing transaction, alone
-        before: the rows that the database holds
-        rows: what is written
-        owner: who changes it
-
-    Returns:
-        what the change made
-
-    Raises:
-        UnsoundFact: the catalogue would contradict itself; nothing must be committed then
-        OtherVersions: the database does not hold what was there before; nothing must be committed then
-    """
+    """Change the catalogue, all of it or nothing."""
     last = newest_change(connection)
     number = 1 if last is None else last.number + 1
     for kind, held in _by_kind(before.ended_by(rows.put, rows.drop)):
@@ -521,15 +397,7 @@ def _touched(connection: Connection, before: Holdings, after: Holdings) -> dict[
 
 
 def summary_of(before: Holdings, rows: Rows) -> str:
-    """What a change writes, in words.
-
-    Args:
-        before: the catalogue before it
-        rows: what is written
-
-    Returns:
-        one row by its name, several by their number
-    """
+    """What a change writes, in words."""
     done = [(type(row), "changed" if before.ended_by((row,), ()) else "created", row) for row in rows.put]
     done += [(type(row), "deleted", row) for row in rows.drop]
     if len(done) == 1:

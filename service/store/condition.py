@@ -78,14 +78,7 @@ class Condition:
 
 
 def file_of(url: str) -> Path | None:
-    """The file that an SQLite database is.
-
-    Args:
-        url: as in the settings
-
-    Returns:
-        the file, which need not be there; None for a database on a server, or an address that is none
-    """
+    """The file that an SQLite database is."""
     with suppress(ValueError, SQLAlchemyError):
         parsed = make_url(url)
         if parsed.drivername.startswith("sqlite") and parsed.database:
@@ -94,18 +87,7 @@ def file_of(url: str) -> Path | None:
 
 
 def look_at(url: str, alive_seconds: float) -> Condition:
-    """The condition of a database.
-
-    Args:
-        url: as in the settings; an SQLite file has to be there
-        alive_seconds: time for which a worker that is not heard of is taken to be there [second]
-
-    Returns:
-        what was found
-
-    Raises:
-        StartupError: it cannot be reached or read
-    """
+    """The condition of a database."""
     engine = open_engine(url, makes_folder=False)
     try:
         with reading(engine) as connection:
@@ -183,18 +165,7 @@ class Figures:
 
 
 def read_figures(engine: Engine, lease_seconds: float) -> Figures:
-    """The figures as they are now.
-
-    Args:
-        engine: the database
-        lease_seconds: time after which a worker that is not heard of loses its job [second]
-
-    Returns:
-        the figures
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """The figures as they are now."""
     with answering(), reading(engine) as connection:
         moment = moment_in(connection)
         return Figures(
@@ -225,17 +196,7 @@ def _calibration_ages(connection: Connection, moment: datetime) -> dict[str, flo
 
 
 def hold_alone(url: str) -> IO[str] | None:
-    """Take the lock of an SQLite file for as long as the answer is kept open.
-
-    Args:
-        url: the database
-
-    Returns:
-        the lock; None where the database is none of SQLite's, or its folder takes no files, which its opening reports
-
-    Raises:
-        StartupError: another server holds it
-    """
+    """Take the lock of an SQLite file for as long as the answer is kept open."""
     file = file_of(url)
     if file is None or file.name == ":memory:":
         return None

@@ -42,14 +42,7 @@ _JOINED: ContextVar[_Joined | None] = ContextVar("joined", default=None)
 
 @contextmanager
 def joining(connection: Connection) -> Iterator[list[Callable[[], None]]]:
-    """Have all that this context reads and writes go through one connection.
-
-    Args:
-        connection: the database, inside a writing transaction
-
-    Yields:
-        what is to be done once the transaction is committed
-    """
+    """Have all that this context reads and writes go through one connection."""
     joined = _Joined(connection)
     token = _JOINED.set(joined)
     try:
@@ -59,24 +52,13 @@ def joining(connection: Connection) -> Iterator[list[Callable[[], None]]]:
 
 
 def joined_connection(engine: Engine) -> Connection | None:
-    """The connection that this context goes through.
-
-    Args:
-        engine: the database
-
-    Returns:
-        the connection; None where each function begins a transaction of its own
-    """
+    """The connection that this context goes through."""
     joined = _JOINED.get()
     return joined.connection if joined is not None and joined.connection.engine is engine else None
 
 
 def afterwards(act: Callable[[], None]) -> None:
-    """Do something once what was written is kept: at the end of a joined transaction, or at once.
-
-    Args:
-        act: what to do
-    """
+    """Do something once what was written is kept: at the end of a joined transaction, or at once."""
     joined = _JOINED.get()
     if joined is None:
         act()
@@ -97,14 +79,7 @@ _UNWRITTEN_POSTGRESQL = {"53100", "25006"}
 
 
 def refusal_of(error: DBAPIError) -> Unreachable | None:
-    """What to tell a caller of what a driver complains of, by SQLite's result code or PostgreSQL's SQLSTATE.
-
-    Args:
-        error: the complaint
-
-    Returns:
-        the refusal; None where the complaint is about what was asked
-    """
+    """What to tell a caller of what a driver complains of, by SQLite's result code or PostgreSQL's SQLSTATE."""
     if not (_is_of_the_world(error) or error.connection_invalidated):
         return None
     code, state = getattr(error.orig, "sqlite_errorcode", None), getattr(error.orig, "sqlstate", None)
@@ -115,12 +90,7 @@ def refusal_of(error: DBAPIError) -> Unreachable | None:
 
 
 def watch_errors(engine: Engine, tell: Callable[[str], None]) -> None:
-    """Hear of every error that the database answers, however it is handled.
-
-    Args:
-        engine: the database
-        tell: called with busy where others wrote for too long, and with unreachable where it did not answer
-    """
+    """Hear of every error that the database answers, however it is handled."""
 
     def heard(context: ExceptionContext) -> None:
         error = context.sqlalchemy_exception
@@ -164,19 +134,7 @@ _LOCK = 0x7472_6169_6E63_6F73
 
 
 def open_engine(url: str | URL, *, makes_folder: bool = True, connections: int = DATABASE_CONNECTIONS) -> Engine:
-    """An engine for a database; nothing is connected yet.
-
-    Args:
-        url: sqlite:////folder/file.db or postgresql://user:password@host/name
-        makes_folder: whether to make the folder of an SQLite file where there is none
-        connections: how many it holds at once; who finds none free waits BUSY_SECONDS
-
-    Returns:
-        the engine
-
-    Raises:
-        StartupError: the URL is wrong, or the folder of the SQLite file cannot be made
-    """
+    """An engine for a database; nothing is connected yet."""
     parsed = _parse(url)
     pool: dict[str, Any] = {
         "pool_pre_ping": True,
@@ -203,27 +161,13 @@ def open_engine(url: str | URL, *, makes_folder: bool = True, connections: int =
 
 
 def place_of(engine: Engine) -> str:
-    """Which database an engine is on, for people.
-
-    Args:
-        engine: the database
-
-    Returns:
-        its address, the password masked and without options
-    """
+    """Which database an engine is on, for people."""
     return engine.url.set(query={}).render_as_string()
 
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """A transaction that only reads: it sees one state of the database and never waits for a writer.
-
-    Args:
-        engine: the database
-
-    Yields:
-        a connection inside the transaction; the one that `together` holds, where there is one
-    """
+    """A transaction that only reads: it sees one state of the database and never waits for a writer."""
     shared = joined_connection(engine)
     if shared is not None:
         yield shared
@@ -235,15 +179,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that reads and writes; on SQLite it is alone in doing so.
-
-    Args:
-        engine: the database
-
-    Yields:
-        a connection inside the transaction, committed at the end and rolled back by an exception; what `together` holds
-        is committed with all else at its end
-    """
+    """A transaction that reads and writes; on SQLite it is alone in doing so."""
     shared = joined_connection(engine)
     if shared is not None:
         with shared.begin_nested():
@@ -258,14 +194,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def together(engine: Engine) -> Iterator[Connection]:
-    """One transaction for all that is read and written inside, by whatever functions: all of it is kept, or nothing.
-
-    Args:
-        engine: the database
-
-    Yields:
-        a connection inside the transaction
-    """
+    """One transaction for all that is read and written inside, by whatever functions: all of it is kept, or nothing."""
     with writing(engine) as connection, joining(connection) as afterwards:
         yield connection
     for act in afterwards:
@@ -273,12 +202,7 @@ def together(engine: Engine) -> Iterator[Connection]:
 
 
 def alone(connection: Connection, *, patient: bool = False) -> None:
-    """Wait until no other process is in the same place, then keep the others out until the transaction ends.
-
-    Args:
-        connection: the database, inside a writing transaction; on SQLite that is enough
-        patient: whether to wait as long as it takes, and not BUSY_SECONDS
-    """
+    """Wait until no other process is in the same place, then keep the others out until the transaction ends."""
     if patient:
         be_patient(connection)
     if connection.dialect.name == "postgresql":
@@ -286,11 +210,7 @@ def alone(connection: Connection, *, patient: bool = False) -> None:
 
 
 def be_patient(connection: Connection) -> None:
-    """Wait in the transaction that has begun for as long as it takes: for locks, and for statements that take long.
-
-    Args:
-        connection: the database
-    """
+    """Wait in the transaction that has begun for as long as it takes: for locks, and for statements that take long."""
     if connection.dialect.name == "postgresql":
         _bound_locks(connection, 0, 0)
         driver: Any = connection.connection.driver_connection
@@ -305,43 +225,19 @@ def _bound_locks(connection: Connection, wait_seconds: float, idle_seconds: floa
 
 
 def insert_new(connection: Connection, table: Table) -> Insert:
-    """A statement that inserts rows, but for those whose key is there already.
-
-    Args:
-        connection: the database
-        table: where to
-
-    Returns:
-        the statement
-    """
+    """A statement that inserts rows, but for those whose key is there already."""
     found: Insert = insert_or(connection, table).on_conflict_do_nothing()
     return found
 
 
 def insert_or(connection: Connection, table: Table) -> Any:
-    """A statement that inserts rows, to which may be added what happens to those whose key is there already.
-
-    Args:
-        connection: the database
-        table: where to
-
-    Returns:
-        the dialect's own statement
-    """
+    """A statement that inserts rows, to which may be added what happens to those whose key is there already."""
     return _INSERT[connection.dialect.name](table)
 
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Say in the service's own words that the database does not answer, or not in time.
-
-    Yields:
-        nothing; what is done inside asks the database
-
-    Raises:
-        Busy: others have written for so long that waiting came to an end
-        Unreachable: it does not answer
-    """
+    """Say in the service's own words that the database does not answer, or not in time."""
     try:
         yield
     except NoFreeConnection as error:
@@ -426,14 +322,7 @@ _CHANGE_NOTHING = {
 
 
 def takes_changes(engine: Engine) -> bool:
-    """Whether the database answers, and takes changes.
-
-    Args:
-        engine: the database
-
-    Returns:
-        true if it took one just now
-    """
+    """Whether the database answers, and takes changes."""
     try:
         with writing(engine) as connection:
             found = connection.exec_driver_sql(_CHANGE_NOTHING[engine.dialect.name])

@@ -50,14 +50,7 @@ NO_SUCH_REVISION = "no catalogue of this revision is kept; GET /v1/catalogue/rev
 
 
 class History:
-    """The catalogue over time.
-
-    Args:
-        engine: the database; None where there is none, so that nothing can be changed
-        holdings: the rows that hold now
-        publish: what to do with the rows for everyone whenever others hold
-        number: the change after which they held; 0 where nobody knows
-    """
+    """The catalogue over time."""
 
     def __init__(
         self,
@@ -83,11 +76,7 @@ class History:
         return self.holdings.view(owner).asked_by(owner)
 
     def refresh(self) -> None:
-        """Take over what other processes changed, and what was restored from a backup.
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """Take over what other processes changed, and what was restored from a backup."""
         with self._lock:
             number, current = self._number, self.holdings
         with self._reading() as connection:  # it sees at least what was in memory, so a lower number is a restored one
@@ -98,15 +87,7 @@ class History:
         self._take(newest.number, found, instead_of=number)
 
     def held(self, revision: str, owner: str) -> Catalogue | None:
-        """The catalogue of a revision, as far as an owner may see it, if it is in memory.
-
-        Args:
-            revision: digest of the catalogue
-            owner: whose view
-
-        Returns:
-            the catalogue, or None
-        """
+        """The catalogue of a revision, as far as an owner may see it, if it is in memory."""
         now = self.holdings
         for made in (now.everyone, now.view_if_made(owner)):
             if made is not None and made.revision == revision:
@@ -119,20 +100,7 @@ class History:
         return None
 
     def at(self, revision: str, owner: str, *, of_all: bool = False) -> Catalogue:
-        """The catalogue of a revision, as far as an owner may see it, from memory or from the database.
-
-        Args:
-            revision: digest of the catalogue
-            owner: whose view
-            of_all: whether views of other owners may be asked for too, as admins may
-
-        Returns:
-            the catalogue
-
-        Raises:
-            UnknownRevision: there never was one that the owner saw
-            Unreachable: it is not in memory, and the database does not answer
-        """
+        """The catalogue of a revision, as far as an owner may see it, from memory or from the database."""
         found = self.held(revision, owner)
         if found is not None:
             return found
@@ -149,36 +117,12 @@ class History:
         return found.asked_by(owner)
 
     def changes(self, owner: str, *, of_all: bool = False) -> list[Change]:
-        """The changes of what an owner sees, the newest first, each under the digest of the owner's view after it.
-
-        Args:
-            owner: whose view
-            of_all: whether the changes of other owners' private rows are listed too, as admins see them
-
-        Returns:
-            the changes
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """The changes of what an owner sees, the newest first, each under the digest of the owner's view after it."""
         with self._reading() as connection:
             return changes_seen(connection, owner, of_all=of_all)
 
     def version(self, kind: type, key: str, revision: int, may_see: Callable[[Row], bool]) -> Row | None:
-        """One version of a row, whether it still holds or not.
-
-        Args:
-            kind: class of the row
-            key: its slug, or the id of a price
-            revision: which version
-            may_see: whether the caller may see a version
-
-        Returns:
-            the row; where several owners had the key, the one that has it now or had it last; None where there is none
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """One version of a row, whether it still holds or not."""
         kept = KEPT[kind]
         now = [row for row in (self.holdings.everyone.held(kind, key),) if row is not None]
         now += [row for row in self.holdings.rows_of_kind(kind) if key_of(row) == key and may_see(row)]
@@ -191,21 +135,7 @@ class History:
         return next(reversed(mine or seen), None)
 
     def change(self, owner: str, decide: Callable[[Holdings], Rows], also: Also | None = None) -> Written:
-        """Change the catalogue, all of it or nothing, with nobody else changing it meanwhile.
-
-        Args:
-            owner: who changes it
-            decide: what is written, given the rows that the database holds; any error it raises undoes everything
-            also: what is written elsewhere in the same transaction, given the rows before; None for nothing
-
-        Returns:
-            what the change made; it is in memory when this returns, or when what it is written together with is kept
-
-        Raises:
-            Conflict: the catalogue would contradict itself
-            Busy: others write for so long that waiting came to an end
-            Unreachable: the database does not answer
-        """
+        """Change the catalogue, all of it or nothing, with nobody else changing it meanwhile."""
         with answering(), writing(self._connected()) as connection:
             alone(connection)
             newest = newest_change(connection)
@@ -270,26 +200,12 @@ class History:
 
 
 def load_catalogue(engine: Engine) -> Holdings:
-    """All rows that the database holds.
-
-    Raises:
-        UnsoundFact: rows contradict each other
-    """
+    """All rows that the database holds."""
     return load_numbered(engine)[1]
 
 
 def load_numbered(engine: Engine) -> tuple[int, Holdings]:
-    """Everything the database knows, and since when.
-
-    Args:
-        engine: the database
-
-    Returns:
-        number of the newest change, 0 where there is none, and the rows after it
-
-    Raises:
-        UnsoundFact: rows contradict each other
-    """
+    """Everything the database knows, and since when."""
     with reading(engine) as connection:
         newest = newest_change(connection)
         return (0, Holdings.of(())) if newest is None else (newest.number, holdings_at(connection, newest.number))
@@ -311,14 +227,7 @@ def _read_view(connection: Connection, revision: str, owners: Iterable[str]) -> 
 
 
 def _brought_up(connection: Connection, current: Holdings, number: int, newest: Change) -> Holdings:
-    """The rows after the newest change, made of those in memory where the database tells of their change too.
-
-    Args:
-        connection: the database
-        current: rows in memory
-        number: the change after which they held; 0 where nobody knows
-        newest: the newest change of the database
-    """
+    """The rows after the newest change, made of those in memory where the database tells of their change too."""
     if 0 < number < newest.number and revision_after(connection, number) == current.revision:
         with suppress(UnsoundFact):
             found = holdings_since(connection, current, number, newest.number)

@@ -47,19 +47,6 @@ def once(
 
     What is done and what is answered are kept in one transaction, so whatever breaks in between leaves neither. Whoever
     asks at the same time under the same key waits for that.
-
-    Args:
-        engine: the database
-        key: what tells the request from others
-        request_digest: what it holds
-        act: does it
-
-    Returns:
-        the answer, and whether it was given before
-
-    Raises:
-        Busy: the other one takes longer than anybody waits
-        Unreachable: the database does not answer
     """
     with answering(), together(engine) as connection:
         before = _taken(connection, key, request_digest)

@@ -50,34 +50,14 @@ class ApiKey:
 
 
 def create_key(engine: Engine, key: ApiKey) -> None:
-    """Keep a new key.
-
-    Args:
-        engine: the database
-        key: the key
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Keep a new key."""
     with answering(), writing(engine) as connection:
         connection.execute(insert(API_KEYS), asdict(key))
         note_in(connection, key.id)
 
 
 def revoke_key(engine: Engine, key_id: str, moment: datetime) -> datetime | None:
-    """Mark a key as revoked; one that is revoked already stays as it is, and nothing is noted.
-
-    Args:
-        engine: the database
-        key_id: its public part
-        moment: when it is revoked
-
-    Returns:
-        since when it is; None where there is no such key
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Mark a key as revoked; one that is revoked already stays as it is, and nothing is noted."""
     is_meant, revoked_at = API_KEYS.c.id == key_id, API_KEYS.c.revoked_at
     with answering(), writing(engine) as connection:
         done = connection.execute(update(API_KEYS).where(is_meant, revoked_at.is_(None)).values(revoked_at=moment))
@@ -88,20 +68,7 @@ def revoke_key(engine: Engine, key_id: str, moment: datetime) -> datetime | None
 
 
 def limit_key(engine: Engine, key_id: str, requests_per_minute: int | None, request_burst: int | None) -> bool:
-    """Give a key other limits.
-
-    Args:
-        engine: the database
-        key_id: its public part
-        requests_per_minute: requests in a minute in the long run, 0 for any number; None for what the service says
-        request_burst: requests at once; None for what the service says
-
-    Returns:
-        whether there is such a key
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Give a key other limits."""
     limits = {"requests_per_minute": requests_per_minute, "request_burst": request_burst}
     values = {**limits, "limit_changes": API_KEYS.c.limit_changes + 1}
     with answering(), writing(engine) as connection:
@@ -112,43 +79,19 @@ def limit_key(engine: Engine, key_id: str, requests_per_minute: int | None, requ
 
 
 def read_keys(engine: Engine) -> list[ApiKey]:
-    """Every key, the oldest first.
-
-    Args:
-        engine: the database
-
-    Returns:
-        the keys
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Every key, the oldest first."""
     with answering(), reading(engine) as connection:
         return keys_in(connection)
 
 
 def keys_in(connection: Connection) -> list[ApiKey]:
-    """Every key, the oldest first.
-
-    Args:
-        connection: the database
-
-    Returns:
-        the keys
-    """
+    """Every key, the oldest first."""
     found = connection.execute(select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)).mappings()
     return [_key(row) for row in found]
 
 
 def state_in(connection: Connection) -> tuple[Any, ...]:
-    """What differs whenever a key was made, limited or revoked: cheaper to look at than the keys.
-
-    Args:
-        connection: the database
-
-    Returns:
-        numbers and newest moments, to be compared
-    """
+    """What differs whenever a key was made, limited or revoked: cheaper to look at than the keys."""
     made, revoked = API_KEYS.c.created_at, API_KEYS.c.revoked_at
     limited = func.sum(API_KEYS.c.limit_changes)
     query = select(func.count(), func.max(made), func.count(revoked), func.max(revoked), limited).select_from(API_KEYS)
@@ -156,15 +99,7 @@ def state_in(connection: Connection) -> tuple[Any, ...]:
 
 
 def write_uses(engine: Engine, used: Mapping[str, datetime]) -> None:
-    """Keep when keys were last used, unless another process knows of a later moment.
-
-    Args:
-        engine: the database
-        used: moments by the public part of the key
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Keep when keys were last used, unless another process knows of a later moment."""
     last = API_KEYS.c.last_used_at
     marking = update(API_KEYS).where(API_KEYS.c.id == bindparam("key"), or_(last.is_(None), last < bindparam("moment")))
     given = [{"key": key_id, "moment": moment} for key_id, moment in sorted(used.items())]
@@ -213,12 +148,6 @@ class Caller:
     def reaches(self, owner: str) -> bool:
         """Whether something is theirs to see and to change.
 
-        Args:
-            owner: whose it is
-
-        Returns:
-            true where it is; to everybody else it is as if it were not there
-
         >>> Caller(owner="a").reaches("b"), Caller(owner="b").reaches("b"), Caller(sees_all=True).reaches("b")
         (False, True, True)
         """
@@ -242,11 +171,7 @@ _NOBODY = ApiKey(
 
 
 class KeyRing:
-    """The keys of the service, and what it signs links with.
-
-    Args:
-        engine: the database; None where there is none, so that there are no keys
-    """
+    """The keys of the service, and what it signs links with."""
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine
@@ -270,14 +195,7 @@ class KeyRing:
         return self._is_locked
 
     def find(self, presented: str) -> ApiKey | None:
-        """The key that a caller presents.
-
-        Args:
-            presented: public and secret part, as the caller sent them
-
-        Returns:
-            the key, revoked or not; None where there is no such key, or its secret is another
-        """
+        """The key that a caller presents."""
         key_id, _, secret = presented.partition(SEPARATOR)
         key = self._known.get(key_id, _NOBODY)
         is_right = compare_digest(sha256(secret.encode(errors="replace")).digest(), key.digest)
@@ -288,30 +206,17 @@ class KeyRing:
         return self._known.get(key_id)
 
     def lend(self, key: ApiKey) -> None:
-        """Let a key in for as long as this process runs; it is kept in memory alone, and locks nothing.
-
-        Args:
-            key: the key
-        """
+        """Let a key in for as long as this process runs; it is kept in memory alone, and locks nothing."""
         self._lent[key.id] = key
         self._known = {**self._keys, **self._lent}
 
     def note_use(self, key: ApiKey, moment: datetime) -> None:
-        """Remember that a key was used; it is written later.
-
-        Args:
-            key: the key
-            moment: when
-        """
+        """Remember that a key was used; it is written later."""
         if key.id not in self._lent:
             self._used[key.id] = moment
 
     def refresh(self) -> None:
-        """Take over which keys other processes made, limited and revoked.
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """Take over which keys other processes made, limited and revoked."""
         if self._engine is None:
             return
         with answering(), reading(self._engine) as connection:
@@ -324,14 +229,7 @@ class KeyRing:
             self.signing_secret, self.unlisted_secret = secrets.get(LINKS), secrets.get(UNLISTED_LINKS)
 
     def make_signing_secret(self) -> bytes:
-        """What links are signed with, made where there is nothing yet.
-
-        Returns:
-            the secret
-
-        Raises:
-            Unreachable: the database does not answer, or there is none
-        """
+        """What links are signed with, made where there is nothing yet."""
         if self.signing_secret is None:
             if self._engine is None:
                 raise Unreachable(NO_ANSWER)
@@ -343,14 +241,7 @@ class KeyRing:
         self._opened[link_id] = moment
 
     def write_uses(self, *, all_of_them: bool = False) -> None:
-        """Write when keys and share links were last used: of each at most once a minute.
-
-        Args:
-            all_of_them: whether to write what is less than a minute after the last note too, before the process ends
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """Write when keys and share links were last used: of each at most once a minute."""
         due = _due(self._used, self._noted, all_of_them=all_of_them)
         opened = _due(self._opened, self._links_noted, all_of_them=all_of_them)
         if self._engine is None:

@@ -79,12 +79,7 @@ class Measured:
 
 
 def keep_measurements_in(connection: Connection, rows: Iterable[Measured]) -> None:
-    """Keep measurements, in somebody else's transaction; those that are there already stay as they are.
-
-    Args:
-        connection: the database, inside a writing transaction
-        rows: the measurements
-    """
+    """Keep measurements, in somebody else's transaction; those that are there already stay as they are."""
     records = [_record(row) for row in rows]
     if records:
         connection.execute(insert_new(connection, MEASUREMENTS), records)
@@ -96,20 +91,7 @@ def read_measurements(
     owner: str | None = None,
     values: Mapping[str, Collection[str]] | None = None,
 ) -> list[Measured]:
-    """Measurements.
-
-    Args:
-        engine: the database
-        ids: which of them; None for all
-        owner: whose; None for everybody's
-        values: by column, the values that it may have; None for any
-
-    Returns:
-        the measurements, in no order; those that there are
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Measurements."""
     asked = (MEASUREMENTS.c[name].in_(sorted(of_it)) for name, of_it in (values or {}).items())
     conditions = [*asked, *_whose(owner)]
     with answering(), reading(engine) as connection:
@@ -120,19 +102,7 @@ def read_measurements(
 
 
 def read_measurements_of(engine: Engine, owner: str | None, part: RowPart | None) -> list[Measured]:
-    """Measurements of an owner, some at a time where they are many.
-
-    Args:
-        engine: the database
-        owner: whose; None for everybody's
-        part: which of them, and in which order; None for all, in none
-
-    Returns:
-        the measurements
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Measurements of an owner, some at a time where they are many."""
     held = MEASUREMENTS.c
     query = part_of(_ALL.where(*_whose(owner)), engine, part, held.id, held.measured_at)
     with answering(), reading(engine) as connection:
@@ -140,37 +110,13 @@ def read_measurements_of(engine: Engine, owner: str | None, part: RowPart | None
 
 
 def each_measurement(engine: Engine, owner: str | None) -> Iterator[Measured]:
-    """Measurements of an owner, one after the other: however many there are, a few are in memory at a time.
-
-    Args:
-        engine: the database
-        owner: whose; None for everybody's
-
-    Yields:
-        the measurements, in no order
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Measurements of an owner, one after the other: however many there are, a few are in memory at a time."""
     with answering(), reading(engine) as connection:
         yield from _measured_by(connection, _ALL.where(*_whose(owner)))
 
 
 def counting_measurements(engine: Engine, owner: str | None, device: str, since: datetime) -> list[Measured]:
-    """Measurements of a device that are not in quarantine.
-
-    Args:
-        engine: the database
-        owner: whose; None for everybody's
-        device: name of the device
-        since: from when on
-
-    Returns:
-        the measurements, in no order
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Measurements of a device that are not in quarantine."""
     held = MEASUREMENTS.c
     newer = (held.device == device, held.measured_at >= since, held.quarantined_at.is_(None))
     with answering(), reading(engine) as connection:
@@ -178,16 +124,7 @@ def counting_measurements(engine: Engine, owner: str | None, device: str, since:
 
 
 def measurements_like(connection: Connection, rows: Collection[Measured], most: int) -> list[Measured]:
-    """Measurements to compare others with: of the same owner, device, software and shapes, and not in quarantine.
-
-    Args:
-        connection: the database
-        rows: the others
-        most: how many of one owner, device, probe, operation, quantity and shape; the newest
-
-    Returns:
-        the measurements, in no order
-    """
+    """Measurements to compare others with: of the same owner, device, software and shapes, and not in quarantine."""
     held = MEASUREMENTS.c
     named = ("owner", "device", "fingerprint", "probe", "operation")
     alike = [held[name].in_(sorted({getattr(row, name) for row in rows})) for name in named]
@@ -205,14 +142,7 @@ def measurements_like(connection: Connection, rows: Collection[Measured], most: 
 
 
 def shape_key(shape: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The sizes, number format and kernel of a shape, without its name.
-
-    Args:
-        shape: sizes, number format and kernel
-
-    Returns:
-        equal keys for equal sizes, number formats and kernels
-    """
+    """The sizes, number format and kernel of a shape, without its name."""
     return tuple(sorted((name, str(value)) for name, value in shape.items() if name != "name"))
 
 
@@ -221,30 +151,12 @@ def _whose(owner: str | None) -> list[ColumnElement[bool]]:
 
 
 def measurements_in(connection: Connection, *which: ColumnElement[bool]) -> list[Measured]:
-    """Measurements that meet some conditions.
-
-    Args:
-        connection: the database
-        which: the conditions
-
-    Returns:
-        the measurements, in no order
-    """
+    """Measurements that meet some conditions."""
     return list(_measured_by(connection, _ALL.where(*which)))
 
 
 def quarantine_measurements(engine: Engine, ids: Sequence[str], moment: datetime | None, reason: str | None) -> None:
-    """Take measurements out of what calibrations are fitted on, or back in.
-
-    Args:
-        engine: the database
-        ids: their ids
-        moment: since when; None to release them
-        reason: why; None to release them
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Take measurements out of what calibrations are fitted on, or back in."""
     changed = update(MEASUREMENTS).values(quarantined_at=moment, reason=reason)
     with answering(), writing(engine) as connection:
         for place in range(0, len(ids), MOST_NAMED):

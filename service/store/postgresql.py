@@ -21,19 +21,7 @@ class Bounded(psycopg.Connection[Any]):
     """Longest wait; None for as long as it takes."""
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        """What the server answers to what was sent to it.
-
-        Args:
-            gen: takes the answer in
-            interval: time between two looks at whether the process is to stop [second]
-            timeout: longest wait that the driver itself sets; None for that of this connection [second]
-
-        Returns:
-            the answer
-
-        Raises:
-            OperationalError: none came in time; the connection is closed
-        """
+        """What the server answers to what was sent to it."""
         try:
             return super().wait(gen, interval, self.answer_seconds if timeout is None else timeout)
         except _WaitTimeout:
@@ -44,11 +32,7 @@ class Bounded(psycopg.Connection[Any]):
 
 
 def bound_waits(engine: Engine) -> None:
-    """Have an engine make connections that wait no longer than ANSWER_SECONDS.
-
-    Args:
-        engine: the engine of a PostgreSQL database
-    """
+    """Have an engine make connections that wait no longer than ANSWER_SECONDS."""
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: object, _record: object, given: Any, named: Any) -> Bounded:

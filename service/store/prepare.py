@@ -27,26 +27,13 @@ log = logging.getLogger(__name__)
 
 
 def is_seeded(connection: Connection, shipped: Catalogue) -> bool:
-    """Whether the database holds the shipped rows, all of them, as they are shipped now.
-
-    Args:
-        connection: the database, at the head revision
-        shipped: the rows that come with this version
-
-    Returns:
-        true if nothing is to be seeded
-    """
+    """Whether the database holds the shipped rows, all of them, as they are shipped now."""
     seeded = connection.execute(select(SEEDINGS.c.catalogue_revision)).scalars().all()
     return seeded == [shipped.revision] and has_parts(connection)
 
 
 def seed(connection: Connection, shipped: Catalogue) -> None:
-    """Put the shipped rows in the place of those of another version; custom rows stay.
-
-    Args:
-        connection: the database, inside a writing transaction, alone
-        shipped: the rows that come with this version
-    """
+    """Put the shipped rows in the place of those of another version; custom rows stay."""
     last = newest_change(connection)
     before = Holdings.of(()) if last is None else holdings_at(connection, last.number)
     wanted = _wanted(before, shipped)
@@ -116,19 +103,7 @@ HEAD = "0021"
 
 
 def prepare_database(url: str, shipped: Catalogue, connections: int = DATABASE_CONNECTIONS) -> Engine:
-    """An engine on a database that holds this version's tables and shipped facts.
-
-    Args:
-        url: sqlite:////folder/file.db or postgresql://user:password@host/name
-        shipped: the rows that come with this version
-        connections: how many the engine holds at once
-
-    Returns:
-        the engine
-
-    Raises:
-        StartupError: the URL is wrong, or the database is unreachable, unwritable, or newer than this version
-    """
+    """An engine on a database that holds this version's tables and shipped facts."""
     engine = open_engine(url, connections=connections)
     try:
         _prepare(engine, shipped)
@@ -151,28 +126,13 @@ def _prepare(engine: Engine, shipped: Catalogue) -> None:
 
 
 def complaint(engine: Engine, error: Exception) -> str:
-    """What the driver says, in one line with the database but without its password.
-
-    Args:
-        engine: the database
-        error: what was raised
-
-    Returns:
-        the line
-    """
+    """What the driver says, in one line with the database but without its password."""
     reason = " ".join(str(getattr(error, "orig", None) or error).split())
     return f"the database {place_of(engine)} cannot be used: {reason}"
 
 
 def revision_in(connection: Connection) -> str | None:
-    """The revision that a database is at.
-
-    Args:
-        connection: the database
-
-    Returns:
-        the revision; None where it has no tables of ours
-    """
+    """The revision that a database is at."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
@@ -180,15 +140,7 @@ def revision_in(connection: Connection) -> str | None:
 
 
 def migrate(connection: Connection, revision: str = HEAD) -> None:
-    """Bring a database up to a revision; one that is there already is left alone.
-
-    Args:
-        connection: the database, inside a writing transaction, alone
-        revision: the revision
-
-    Raises:
-        StartupError: the database is at a revision that this version does not know
-    """
+    """Bring a database up to a revision; one that is there already is left alone."""
     found = revision_in(connection)
     if found == revision:
         return
@@ -200,16 +152,7 @@ def migrate(connection: Connection, revision: str = HEAD) -> None:
 
 
 def refuse_unknown(revision: str, what: str, error: type[TraincostError]) -> None:
-    """Refuse what a newer version made.
-
-    Args:
-        revision: its revision
-        what: what is at that revision
-        error: what is raised
-
-    Raises:
-        TraincostError: this version does not know the revision
-    """
+    """Refuse what a newer version made."""
     from alembic.script import ScriptDirectory
 
     known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
@@ -229,11 +172,7 @@ def _config(connection: Connection | None = None) -> "Config":
 
 
 def migrations_folder() -> Path:
-    """Where the revisions are: inside an installed package, else beside it in a checkout.
-
-    Returns:
-        the folder
-    """
+    """Where the revisions are: inside an installed package, else beside it in a checkout."""
     package = Path(__file__).parent.parent
     shipped = package / "_migrations"
     return shipped if shipped.is_dir() else package.parent / "migrations"

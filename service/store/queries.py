@@ -38,37 +38,18 @@ class _Now(FunctionElement[Any]):
 
 
 def now() -> ColumnElement[Any]:
-    """The present moment.
-
-    Returns:
-        an SQL expression
-    """
+    """The present moment."""
     return _Now()
 
 
 def later(seconds: float | ColumnElement[Any], start: ColumnElement[Any] | None = None) -> ColumnElement[Any]:
-    """A moment some time after another.
-
-    Args:
-        seconds: how long after; negative for before [second]
-        start: the other moment; None for the present one
-
-    Returns:
-        an SQL expression
-    """
+    """A moment some time after another."""
     wait = literal(float(seconds)) if isinstance(seconds, int | float) else seconds
     return _Later(now() if start is None else start, wait)
 
 
 def moment_in(connection: Connection) -> datetime:
-    """The present moment, as the database tells it.
-
-    Args:
-        connection: the database
-
-    Returns:
-        the moment, in UTC
-    """
+    """The present moment, as the database tells it."""
     found: datetime = connection.execute(select(now())).scalar_one()
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
@@ -96,17 +77,7 @@ def _later_on_postgresql(element: _Later, compiler: SQLCompiler, **given: Any) -
 
 
 def database_time(engine: Engine) -> datetime:
-    """What time it is by the database's clock.
-
-    Args:
-        engine: the database
-
-    Returns:
-        the moment, in UTC
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """What time it is by the database's clock."""
     with answering(), reading(engine) as connection:
         return moment_in(connection)
 
@@ -118,12 +89,6 @@ def in_utc(moment: Moment) -> Moment:
 
 def utc_text(moment: datetime) -> str:
     """A moment as text, to the second.
-
-    Args:
-        moment: a date and time; in UTC where it does not say, for SQLite does not
-
-    Returns:
-        its RFC 3339 text
 
     >>> utc_text(datetime(2026, 11, 21, 16, 30))
     '2026-11-21T16:30:00Z'
@@ -153,18 +118,7 @@ class RowPart:
 def part_of(
     query: Select[Any], engine: Engine, part: RowPart | None, key: ColumnElement[str], moment: ColumnElement[datetime]
 ) -> Select[Any]:
-    """A query of rows, for a part of them.
-
-    Args:
-        query: finds all of them
-        engine: the database
-        part: which part; None for all of them, in no order
-        key: the column of their keys
-        moment: the column that tells how old they are
-
-    Returns:
-        a query that finds no others
-    """
+    """A query of rows, for a part of them."""
     if part is None:
         return query
     if part.newest_first:

@@ -35,23 +35,12 @@ _COUNT = text(
 
 
 def replicas_in(connection: Connection) -> int:
-    """How many processes of the service answer from a PostgreSQL database.
-
-    Args:
-        connection: the database
-
-    Returns:
-        those that have said which catalogue they hold
-    """
+    """How many processes of the service answer from a PostgreSQL database."""
     return int(connection.execute(_COUNT, {"kind": _KIND}).scalar_one())
 
 
 class Replicas:
-    """The processes that answer from one database; on SQLite this one does not know of others.
-
-    Args:
-        engine: the database; None where there is none
-    """
+    """The processes that answer from one database; on SQLite this one does not know of others."""
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine if engine is not None and engine.dialect.name == "postgresql" else None
@@ -61,14 +50,7 @@ class Replicas:
         self._lock = Lock()
 
     def say(self, number: int) -> None:
-        """Say which catalogue this process holds, until it says another or ends.
-
-        Args:
-            number: number of the newest change in memory
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """Say which catalogue this process holds, until it says another or ends."""
         if self._engine is None:
             return
         with self._lock, answering():
@@ -79,17 +61,7 @@ class Replicas:
                 raise
 
     def are_behind(self, number: int) -> bool:
-        """Whether another process holds an earlier catalogue.
-
-        Args:
-            number: number of a change
-
-        Returns:
-            true while one that is alive has said a lower number
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """Whether another process holds an earlier catalogue."""
         if self._engine is None:
             return False
         with answering(), reading(self._engine) as connection:
@@ -97,14 +69,7 @@ class Replicas:
             return bool(connection.execute(_BEHIND, said).scalar_one())
 
     def are_there(self) -> bool:
-        """Whether other processes answer from this database.
-
-        Returns:
-            true while one that is alive has said what it holds
-
-        Raises:
-            Unreachable: the database does not answer
-        """
+        """Whether other processes answer from this database."""
         return self.are_behind(_ABOVE_ALL)
 
     def leave(self) -> None:

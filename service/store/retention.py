@@ -80,20 +80,7 @@ class _Old:
 
 
 def forget_old(engine: Engine, keeping: Keeping, moment: datetime, pause: Pause) -> dict[str, int]:
-    """Remove what was kept for long enough and is not spoken of.
-
-    Args:
-        engine: the database
-        keeping: for how long each is kept
-        moment: the present, from which ages are counted
-        pause: called between two transactions
-
-    Returns:
-        how many of each kind were removed
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Remove what was kept for long enough and is not spoken of."""
     removed: dict[str, int] = {}
     for old in _kinds(keeping, moment):
         removed[old.name] = _forget(engine, old, pause)

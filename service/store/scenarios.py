@@ -106,16 +106,7 @@ class Saved(NamedTuple):
 
 
 def read_scenarios(engine: Engine, owner: str | None = None, part: RowPart | None = None) -> list[Scenario]:
-    """Scenarios, in their newest revision.
-
-    Args:
-        engine: the database
-        owner: whose; None for everybody's
-        part: which of them, and in which order; None for all, in none
-
-    Returns:
-        the scenarios
-    """
+    """Scenarios, in their newest revision."""
     newest = _selected().where(SCENARIOS.c.revision == SCENARIO_REVISIONS.c.revision)
     query = newest if owner is None else newest.where(SCENARIOS.c.owner == owner)
     query = part_of(query, engine, part, SCENARIOS.c.id, SCENARIOS.c.created_at)
@@ -124,16 +115,7 @@ def read_scenarios(engine: Engine, owner: str | None = None, part: RowPart | Non
 
 
 def read_scenario(engine: Engine, scenario_id: str, revision: int | None = None) -> Saved | None:
-    """One scenario with its question.
-
-    Args:
-        engine: the database
-        scenario_id: its id
-        revision: which of its revisions; None for the newest
-
-    Returns:
-        the scenario and its question; None where there is no such scenario or revision
-    """
+    """One scenario with its question."""
     wanted = SCENARIOS.c.revision if revision is None else revision
     query = _selected(SCENARIO_REVISIONS.c.question)
     query = query.where(SCENARIOS.c.id == scenario_id, SCENARIO_REVISIONS.c.revision == wanted)
@@ -143,13 +125,7 @@ def read_scenario(engine: Engine, scenario_id: str, revision: int | None = None)
 
 
 def create_scenario(engine: Engine, saved: Saved, answer: bytes) -> None:
-    """Keep a new scenario and its answer.
-
-    Args:
-        engine: the database
-        saved: the scenario, at revision 1, and its question
-        answer: what was answered, as it is sent
-    """
+    """Keep a new scenario and its answer."""
     head = {name: value for name, value in _record(saved.scenario).items() if name in _HEAD}
     with answering(), writing(engine) as connection:
         connection.execute(insert(SCENARIOS), head)
@@ -158,17 +134,7 @@ def create_scenario(engine: Engine, saved: Saved, answer: bytes) -> None:
 
 
 def change_scenario(engine: Engine, saved: Saved, answer: bytes | None) -> None:
-    """Keep a new revision of a scenario.
-
-    Args:
-        engine: the database
-        saved: the scenario, its revision one more than that of the one it starts from, and its question
-        answer: what was answered, as it is sent; None where that is stored already
-
-    Raises:
-        Stale: it was changed or deleted since
-        Unreachable: the database does not answer
-    """
+    """Keep a new revision of a scenario."""
     revision = saved.scenario.revision
     starts_from = SCENARIOS.c.id == saved.scenario.id, SCENARIOS.c.revision == revision - 1
     with answering(), writing(engine) as connection:
@@ -179,17 +145,7 @@ def change_scenario(engine: Engine, saved: Saved, answer: bytes | None) -> None:
 
 
 def delete_scenario(engine: Engine, scenario_id: str, revision: int) -> None:
-    """Remove a scenario and all of its revisions; the stored answers stay.
-
-    Args:
-        engine: the database
-        scenario_id: its id
-        revision: number of its newest revision
-
-    Raises:
-        Stale: it was changed or deleted since
-        Unreachable: the database does not answer
-    """
+    """Remove a scenario and all of its revisions; the stored answers stay."""
     with answering(), writing(engine) as connection:
         gone = connection.execute(
             delete(SCENARIOS).where(SCENARIOS.c.id == scenario_id, SCENARIOS.c.revision == revision)
@@ -199,16 +155,7 @@ def delete_scenario(engine: Engine, scenario_id: str, revision: int) -> None:
 
 
 def read_answer(engine: Engine, estimate_id: str, whose: str | None = None) -> bytes | None:
-    """A stored answer.
-
-    Args:
-        engine: the database
-        estimate_id: what it is read by
-        whose: owner who has to have it; None for whoever has
-
-    Returns:
-        the answer byte for byte as it was first given; None where the owner has none of this id
-    """
+    """A stored answer."""
     with answering(), reading(engine) as connection:
         answer: bytes | None = connection.execute(
             select(ESTIMATES.c.answer).where(ESTIMATES.c.id == estimate_id, is_owned(ESTIMATES.c.id, whose))
@@ -266,15 +213,7 @@ class CheckedQuestion:
 
 
 def keep_checked_questions(engine: Engine, asked: Iterable[tuple[CheckedQuestion, str]]) -> None:
-    """Keep questions, each for an owner; one whose id is kept already stays as it is, and is that owner's too.
-
-    Args:
-        engine: the database
-        asked: the questions with their owners
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Keep questions, each for an owner; one whose id is kept already stays as it is, and is that owner's too."""
     now, pairs = datetime.now(UTC), list(asked)
     rows = [{**asdict(one), "asked_at": now} for one in {one.estimate_id: one for one, _ in pairs}.values()]
     with answering(), writing(engine) as connection:
@@ -283,46 +222,21 @@ def keep_checked_questions(engine: Engine, asked: Iterable[tuple[CheckedQuestion
 
 
 def forget_checked_questions(engine: Engine, before: datetime) -> None:
-    """Remove questions that were asked before a moment.
-
-    Args:
-        engine: the database
-        before: the moment
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Remove questions that were asked before a moment."""
     with answering(), writing(engine) as connection:
         connection.execute(delete(CHECKED_QUESTIONS).where(CHECKED_QUESTIONS.c.asked_at < before))
         forget_owners_in(connection)
 
 
 def nobody_writes() -> bool:
-    """What to wait with where no other process is about to write a question.
-
-    Returns:
-        false, at once
-    """
+    """What to wait with where no other process is about to write a question."""
     return False
 
 
 def read_checked_question(
     engine: Engine, estimate_id: str, whose: str | None = None, look_again: Callable[[], bool] = nobody_writes
 ) -> CheckedQuestion | None:
-    """The question of a check.
-
-    Args:
-        engine: the database
-        estimate_id: id of its estimate
-        whose: owner who has to have asked it; None for whoever did
-        look_again: waits where it is not there and somebody may be about to write it; false where nobody is
-
-    Returns:
-        the question; None where the owner has no check of this id
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """The question of a check."""
     columns = [CHECKED_QUESTIONS.c[name] for name in CheckedQuestion.__dataclass_fields__]
     owned = is_owned(CHECKED_QUESTIONS.c.estimate_id, whose)
     query = select(*columns).where(CHECKED_QUESTIONS.c.estimate_id == estimate_id, owned)

@@ -25,17 +25,7 @@ _INSERT: Mapping[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.
 
 
 def make_signing_secret(engine: Engine) -> bytes:
-    """The secret that links are signed with, made where there is none yet.
-
-    Args:
-        engine: the database
-
-    Returns:
-        the secret; of many processes that make one at once, all get the same
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """The secret that links are signed with, made where there is none yet."""
     fresh = token_bytes(SECRET_BYTES)
     made = {"name": LINKS, "secret": fresh, "made_at": datetime.now(UTC)}
     with answering(), writing(engine) as connection:
@@ -105,17 +95,7 @@ def read_share_link(engine: Engine, link_id: str) -> ShareLink | None:
 
 
 def revoke_share_link(engine: Engine, link_id: str, moment: datetime, scenario_id: str | None = None) -> bool:
-    """Revoke a link; one that is revoked already stays as it is.
-
-    Args:
-        engine: the database
-        link_id: its id
-        moment: when it is revoked
-        scenario_id: the scenario that it has to be one of; None for any
-
-    Returns:
-        whether there is such a link
-    """
+    """Revoke a link; one that is revoked already stays as it is."""
     is_meant = [SHARE_LINKS.c.id == link_id]
     if scenario_id is not None:
         is_meant.append(SHARE_LINKS.c.scenario_id == scenario_id)

@@ -46,14 +46,7 @@ class Seeker:
     """Whose jobs alone it takes; None for those of every owner."""
 
     def can_do(self, opening: Opening) -> bool:
-        """Whether some of the queued jobs are for it.
-
-        Args:
-            opening: what they are
-
-        Returns:
-            whether it can do them
-        """
+        """Whether some of the queued jobs are for it."""
         if opening.kind not in self.kinds or self.owner not in {None, opening.owner}:
             return False
         return does_match(Requirements(**json.loads(opening.requires)), self.capabilities)
@@ -72,17 +65,7 @@ BOUNDS = WorkerBounds()
 
 
 def see_worker(engine: Engine, seeker: Seeker, bounds: WorkerBounds = BOUNDS) -> None:
-    """Note that a worker is there, and what it can do.
-
-    Args:
-        engine: the database
-        seeker: the worker
-        bounds: how many workers its key may have
-
-    Raises:
-        Refused: as many workers of this key are there
-        Unreachable: the database does not answer
-    """
+    """Note that a worker is there, and what it can do."""
     moment, worker_id = now(), _id_of(seeker.key, seeker.worker)
     can = {"capabilities": asdict(seeker.capabilities), "owner": seeker.owner}
     first = {"id": worker_id, "key": seeker.key, "name": seeker.worker, **can}
@@ -95,30 +78,12 @@ def see_worker(engine: Engine, seeker: Seeker, bounds: WorkerBounds = BOUNDS) ->
 
 
 def saw_worker_in(connection: Connection, key: str, worker: str) -> None:
-    """Note that a known worker is still there.
-
-    Args:
-        connection: the database, inside a writing transaction
-        key: key that it claimed its job with; empty without keys
-        worker: its name
-    """
+    """Note that a known worker is still there."""
     connection.execute(update(WORKERS).where(WORKERS.c.id == _id_of(key, worker)).values(last_seen_at=now()))
 
 
 def read_workers(engine: Engine, alive_seconds: float, owner: str | None = None) -> list[SeenWorker]:
-    """Workers that were heard of, in the order of their names.
-
-    Args:
-        engine: the database
-        alive_seconds: time for which a worker that is not heard of is taken to be there [second]
-        owner: whose jobs the workers take, and are named; None for every worker, and the jobs of every owner
-
-    Returns:
-        the workers
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Workers that were heard of, in the order of their names."""
     is_alive = (WORKERS.c.last_seen_at >= later(-alive_seconds)).label("is_alive")
     name = func.coalesce(WORKERS.c.name, WORKERS.c.id)
     has_job = and_(JOBS.c.worker == name, JOBS.c.lease_key == WORKERS.c.key, JOBS.c.status == "running")
@@ -132,15 +97,7 @@ def read_workers(engine: Engine, alive_seconds: float, owner: str | None = None)
 
 
 def forget_workers(engine: Engine, unseen_seconds: float) -> None:
-    """Remove workers that were not heard of for long.
-
-    Args:
-        engine: the database
-        unseen_seconds: for how long [second]
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Remove workers that were not heard of for long."""
     with answering(), writing(engine) as connection:
         connection.execute(delete(WORKERS).where(WORKERS.c.last_seen_at < later(-unseen_seconds)))
 

@@ -17,11 +17,7 @@ SIDE = 256
 
 
 def main(words: Sequence[str]) -> None:
-    """Go through the steps on a device.
-
-    Args:
-        words: the device, as torch writes it
-    """
+    """Go through the steps on a device."""
     (device,) = words
     _say("bare", 0)
     import torch
@@ -61,11 +57,7 @@ def _say(step: str, allocator_bytes: int) -> None:
 
 
 def resident_bytes() -> int:
-    """Memory of the machine that this process holds.
-
-    Returns:
-        memory [byte]; 0 where this system does not tell
-    """
+    """Memory of the machine that this process holds."""
     if not RESIDENT.is_file():
         return 0
     import resource

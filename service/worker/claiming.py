@@ -49,15 +49,7 @@ class WorkerOptions:
 
 
 class Claiming:
-    """Does one job after another.
-
-    Args:
-        client: the service
-        runner: where jobs run
-        work: what does a job, by its kind
-        habits: how to go about it
-        stopping: set when it has to go
-    """
+    """Does one job after another."""
 
     def __init__(
         self,
@@ -71,14 +63,7 @@ class Claiming:
         self.stopping = stopping
 
     async def go_on(self, capabilities: Mapping[str, Any]) -> None:
-        """Claim and do jobs until there is a reason to end.
-
-        Args:
-            capabilities: what this worker can do
-
-        Raises:
-            StartupError: the service does not let this worker in
-        """
+        """Claim and do jobs until there is a reason to end."""
         while not self.stopping.is_set():
             job = await self._next(capabilities)
             if job is None:

@@ -32,14 +32,7 @@ log = logging.getLogger(__name__)
 
 
 def main(words: Sequence[str]) -> int:
-    """Do jobs until there is a reason to end.
-
-    Args:
-        words: arguments of the command line
-
-    Returns:
-        exit code
-    """
+    """Do jobs until there is a reason to end."""
     given = _parsed(words)
     try:
         start_log(os.environ.get("TRAINCOST_LOG_LEVEL") or "info", _log_format())

@@ -81,14 +81,7 @@ class Driven:
 
 
 def ask(*words: str) -> str | None:
-    """What the driver's program answers.
-
-    Args:
-        words: what it is asked
-
-    Returns:
-        what it printed; None where there is no such program, no GPU, or no such field
-    """
+    """What the driver's program answers."""
     program = shutil.which(PROGRAM)
     if program is None:
         return None
@@ -102,11 +95,7 @@ def ask(*words: str) -> str | None:
 
 
 def driven_gpus() -> tuple[Driven, ...]:
-    """Every GPU that the driver tells of.
-
-    Returns:
-        them, in its order; none where there is no driver
-    """
+    """Every GPU that the driver tells of."""
     for fields in (FIELDS, FIELDS_OF_OLD):
         text = ask(f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
         if text is not None:
@@ -121,13 +110,6 @@ def parse_gpus(text: str, fields: Sequence[str] = FIELDS) -> tuple[Driven, ...]:
     >>> gpu = parse_gpus(text)[0]
     >>> gpu.most_clock_hz, gpu.power_limit_watts, gpu.used_bytes
     (1980000000.0, 700.0, 4194304.0)
-
-    Args:
-        text: lines of comma-separated values, without a header and units
-        fields: what was asked for
-
-    Returns:
-        them, in the same order
     """
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
     return tuple(_driven(dict(zip(fields, row, strict=True))) for row in rows if len(row) == len(fields))
@@ -154,14 +136,7 @@ def _number(cell: str, scale: float) -> float | None:
 
 
 def computing_processes(gpu: Driven) -> tuple[int, ...]:
-    """Processes that compute on a GPU, as far as the driver lets this process see them.
-
-    Args:
-        gpu: the GPU
-
-    Returns:
-        their ids, this process among them where it computes
-    """
+    """Processes that compute on a GPU, as far as the driver lets this process see them."""
     said = ask(f"--id={gpu.uuid}", "--query-compute-apps=pid", "--format=csv,noheader,nounits") or ""
     return tuple(int(line) for line in map(str.strip, said.splitlines()) if line.isdigit())
 
@@ -171,12 +146,6 @@ def parse_looks(text: str) -> tuple[tuple[float | None, int], ...]:
 
     >>> parse_looks("1755, 0x0000000000000004")
     ((1755000000.0, 4),)
-
-    Args:
-        text: lines of clock and mask; a line that was cut off is passed over
-
-    Returns:
-        clock [Hz] and mask of each look
     """
     looks = []
     for line in text.splitlines():
@@ -191,24 +160,13 @@ def reasons_of(mask: int) -> tuple[str, ...]:
 
     >>> reasons_of(0x25), reasons_of(0x400)
     (('sw_power_cap', 'sw_thermal_slowdown'), ('bit_0x400',))
-
-    Args:
-        mask: the driver's mask
-
-    Returns:
-        names, in the order of the bits
     """
     bits = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
     return tuple(REASONS.get(bit, f"bit_{bit:#x}") for bit in bits if bit != IDLE)
 
 
 class Watch:
-    """Looks at a GPU's clock and at what holds it down, from beside, while something runs on it.
-
-    Args:
-        gpu: the GPU; None watches nothing
-        file: where the looks are written meanwhile
-    """
+    """Looks at a GPU's clock and at what holds it down, from beside, while something runs on it."""
 
     def __init__(self, gpu: Driven | None, file: Path) -> None:
         self._gpu, self._file = gpu, file
@@ -235,11 +193,7 @@ class Watch:
             self._process.wait()
 
     def looks(self) -> tuple[tuple[float | None, int], ...]:
-        """What was seen while something ran.
-
-        Returns:
-            clock [Hz] and mask of each look at which the GPU was not idle
-        """
+        """What was seen while something ran."""
         text = self._file.read_text(encoding="utf-8") if self._process is not None else ""
         return tuple((clock, mask) for clock, mask in parse_looks(text) if not mask & IDLE)
 
@@ -267,11 +221,7 @@ SHOWN = "CUDA_VISIBLE_DEVICES"
 
 
 def gpus_here() -> list[tuple[str, float]]:
-    """Each GPU of this host that a measurement could use.
-
-    Returns:
-        name and memory of each [byte], in the order in which torch numbers them
-    """
+    """Each GPU of this host that a measurement could use."""
     if not any(Path(driver).exists() for driver in DRIVERS):
         return []
     if find_spec("torch") is not None:
@@ -281,24 +231,12 @@ def gpus_here() -> list[tuple[str, float]]:
 
 
 def devices_here() -> list[dict[str, Any]]:
-    """The GPUs of this host by kind.
-
-    Returns:
-        name, count and memory_bytes of each kind
-    """
+    """The GPUs of this host by kind."""
     return counted(gpus_here())
 
 
 def shown_alone(name: str | None, names: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
     """Variables under which a process sees the GPUs of one name only.
-
-    Args:
-        name: their name; None for any
-        names: name of each GPU that a process sees under those variables
-        variables: the environment
-
-    Returns:
-        what to set; nothing where every GPU bears the name, or none does
 
     >>> shown_alone("B", ["A", "B", "B"], {}), shown_alone("B", ["A", "B"], {"CUDA_VISIBLE_DEVICES": "3,GPU-7"})
     ({'CUDA_VISIBLE_DEVICES': '1,2'}, {'CUDA_VISIBLE_DEVICES': 'GPU-7'})
@@ -313,31 +251,17 @@ def shown_alone(name: str | None, names: Sequence[str], variables: Mapping[str, 
 
 
 def can_sweep() -> bool:
-    """Whether the estimator can work here: what it and its tables need is installed.
-
-    Returns:
-        whether it is
-    """
+    """Whether the estimator can work here: what it and its tables need is installed."""
     return all(find_spec(name) is not None for name in NEEDED_BY_SWEEPS)
 
 
 def threads_here() -> int:
-    """Threads of the processors that this process may use.
-
-    Returns:
-        how many
-    """
+    """Threads of the processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def counted(found: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
     """Devices by kind.
-
-    Args:
-        found: name and memory of each [byte]
-
-    Returns:
-        name, count and memory_bytes of each kind, in order
 
     >>> counted([("A", 8.0), ("B", 4.0), ("A", 8.0)])
     [{'name': 'A', 'count': 2, 'memory_bytes': 8.0}, {'name': 'B', 'count': 1, 'memory_bytes': 4.0}]
@@ -349,13 +273,7 @@ def counted(found: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
 def listed_gpus(table: str) -> list[tuple[str, float]]:
     """GPUs in the driver's table.
 
-    Args:
-        table: name and MiB a line
-
-    Returns:
-        name and memory of each [byte]
-
-    >>> driven("NVIDIA H100 80GB HBM3, 81559")
+    >>> listed_gpus("NVIDIA H100 80GB HBM3, 81559")
     [('NVIDIA H100 80GB HBM3', 85520809984.0)]
     """
     rows = (line.rpartition(",") for line in table.splitlines())
@@ -387,11 +305,7 @@ FREE_BYTES = 2.0**30
 
 
 def missing_torch() -> str | None:
-    """Why nothing can be measured here without torch, and the command that adds it.
-
-    Returns:
-        the sentence; None where torch is installed
-    """
+    """Why nothing can be measured here without torch, and the command that adds it."""
     if importlib.util.find_spec("torch") is not None:
         return None
     is_checkout = (CHECKOUT / "pyproject.toml").is_file()
@@ -400,17 +314,7 @@ def missing_torch() -> str | None:
 
 
 def chosen_device(local_rank: int) -> str:
-    """The device of one of the processes on this machine.
-
-    Args:
-        local_rank: which of them it is
-
-    Returns:
-        the device, as torch writes it; the processor where there is no GPU
-
-    Raises:
-        CannotRun: there is a GPU that torch cannot use, or there are too few of them
-    """
+    """The device of one of the processes on this machine."""
     import torch
 
     if torch.cuda.is_available():
@@ -438,14 +342,6 @@ def unusable(torch: str, driver: str, said: str) -> str:
 
     >>> unusable("2.9.0", "470.57", "The NVIDIA driver on your system is too old (found version 11040)")
     'the driver is too old: 470.57 does not run torch 2.9.0; update the driver, or install a torch built for it'
-
-    Args:
-        torch: version of torch
-        driver: version of the driver
-        said: what torch says of it
-
-    Returns:
-        one sentence
     """
     mend = "update the driver, or install a torch built for it"
     if "too old" in said:
@@ -454,11 +350,7 @@ def unusable(torch: str, driver: str, said: str) -> str:
 
 
 def make_current(device: str) -> None:
-    """Have streams and events of this process be those of its device.
-
-    Args:
-        device: the device, as torch writes it
-    """
+    """Have streams and events of this process be those of its device."""
     if device != "cpu":
         import torch
 
@@ -466,14 +358,7 @@ def make_current(device: str) -> None:
 
 
 def driven(device: str) -> Driven | None:
-    """The GPU behind a device of torch, as its driver tells it.
-
-    Args:
-        device: the device, as torch writes it
-
-    Returns:
-        the GPU; None on a processor, and where there is no driver to ask
-    """
+    """The GPU behind a device of torch, as its driver tells it."""
     if device == "cpu":
         return None
     import torch
@@ -498,12 +383,6 @@ def others_on(gpu: Driven | None) -> int:
 
     A container hides them and shows their memory all the same, so memory in use counts as one. Slices of a divided GPU
     are kept apart by hardware, so who is on another of them counts for nothing.
-
-    Args:
-        gpu: the GPU
-
-    Returns:
-        how many
     """
     if gpu is None or gpu.is_divided:
         return 0
@@ -517,12 +396,6 @@ def others_beside(gpu: Driven | None) -> int:
 
     Its own are those of its session. A container may number processes otherwise than the driver; then one of those that
     the driver tells is this one.
-
-    Args:
-        gpu: the GPU
-
-    Returns:
-        how many
     """
     if gpu is None or gpu.is_divided:
         return 0
@@ -538,15 +411,7 @@ def _is_own(pid: int) -> bool:
 
 
 def refuse_busy(gpu: Driven | None, others: int) -> None:
-    """Refuse to measure beside others: neither would learn what it takes alone.
-
-    Args:
-        gpu: the GPU
-        others: processes of others that use it
-
-    Raises:
-        CannotRun: somebody uses it
-    """
+    """Refuse to measure beside others: neither would learn what it takes alone."""
     if gpu is not None and others:
         used = f", which hold {said(gpu.used_bytes, BYTES)}" if gpu.used_bytes else ""
         raise CannotRun(
@@ -574,15 +439,7 @@ class EnvironmentWatch:
 
 @contextmanager
 def watched(device: str, folder: Path) -> Iterator[EnvironmentWatch]:
-    """What a probe runs on, looked at before it, from beside while it runs, and after it.
-
-    Args:
-        device: device that it runs on, as torch writes it
-        folder: where looks at the clock are written meanwhile
-
-    Yields:
-        the surroundings; clock and throttle reasons come in when the probe has ended
-    """
+    """What a probe runs on, looked at before it, from beside while it runs, and after it."""
     gpu = driven(device)
     surroundings = EnvironmentWatch(environment=environment_of(device, gpu), gpu=gpu)
     with Watch(gpu, folder / "clock.csv") as watch:
@@ -600,15 +457,7 @@ def watched(device: str, folder: Path) -> Iterator[EnvironmentWatch]:
 
 
 def environment_of(device: str, gpu: Driven | None) -> Environment:
-    """What is known of a device before anything runs on it.
-
-    Args:
-        device: the device, as torch writes it
-        gpu: the same as its driver tells it; None where there is none to ask
-
-    Returns:
-        the environment
-    """
+    """What is known of a device before anything runs on it."""
     import torch
 
     return _processor(torch) if device == "cpu" else _gpu(torch, device, gpu)
@@ -637,14 +486,7 @@ def _gpu(torch: ModuleType, device: str, gpu: Driven | None) -> Environment:
 
 
 def nccl_version(torch: ModuleType) -> str | None:
-    """Version of the library of collectives between GPUs.
-
-    Args:
-        torch: the module
-
-    Returns:
-        the version, its parts joined by dots; None where torch was built without one
-    """
+    """Version of the library of collectives between GPUs."""
     try:
         version = torch.cuda.nccl.version()
     except (AttributeError, RuntimeError):
@@ -671,12 +513,6 @@ def cpu_name(text: str) -> str:
 
     >>> cpu_name("processor : 0\nmodel name\t: AMD EPYC 7763 64-Core Processor\n")
     'AMD EPYC 7763 64-Core Processor'
-
-    Args:
-        text: the list; empty where this system has none
-
-    Returns:
-        the name; that of the architecture where none is told
     """
     return _told(text, "model name") or platform.processor() or platform.machine()
 
@@ -686,12 +522,6 @@ def cpu_instructions(text: str) -> tuple[str, ...]:
 
     >>> cpu_instructions("processor : 0\nflags\t\t: fpu sse2 fma avx avx2 avx512f erms\n")
     ('avx', 'avx2', 'avx512f', 'fma')
-
-    Args:
-        text: the list; empty where this system has none
-
-    Returns:
-        their names as the kernel has them, sorted
     """
     named = (_told(text, "flags") or _told(text, "Features")).split()
     return tuple(sorted(name for name in named if name.startswith(VECTORS)))
@@ -704,11 +534,7 @@ def _told(text: str, name: str) -> str:
 
 
 def memory_bytes() -> float:
-    """Memory that this machine has, or the container is limited to.
-
-    Returns:
-        memory [byte]
-    """
+    """Memory that this machine has, or the container is limited to."""
     whole = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     limit = CGROUP_LIMIT.read_text(encoding="utf-8").strip() if CGROUP_LIMIT.is_file() else ""
     return min(whole, float(limit)) if limit.isdigit() else whole

@@ -28,14 +28,7 @@ class Group:
     """A number on the device that ranks exchange to meet."""
 
     def largest(self, *values: float) -> list[float]:
-        """The largest of each value over all ranks.
-
-        Args:
-            values: this rank's
-
-        Returns:
-            the same on every rank
-        """
+        """The largest of each value over all ranks."""
         import torch
 
         tensor = torch.tensor(values, dtype=torch.float64, device=self.told.device)
@@ -50,35 +43,17 @@ class Group:
             self.distributed.all_reduce(self.token)
 
     def left_seconds(self) -> float:
-        """Time until the first of the ranks should be done.
-
-        Returns:
-            time, the same on every rank [s]
-        """
+        """Time until the first of the ranks should be done."""
         return -self.largest(-self.told.left_seconds())[0]
 
     def named(self, *names: str) -> Any:
-        """A function of torch that was renamed: by its newest name that this torch knows.
-
-        Args:
-            names: its names, the newest first
-
-        Returns:
-            the function
-        """
+        """A function of torch that was renamed: by its newest name that this torch knows."""
         return next(getattr(self.distributed, name) for name in names if hasattr(self.distributed, name))
 
 
 @contextmanager
 def joined(told: ProbeContext) -> Iterator[Group]:
-    """The group of all ranks of a probe, until its end.
-
-    Args:
-        told: what the probe was told
-
-    Yields:
-        the group
-    """
+    """The group of all ranks of a probe, until its end."""
     import torch
     from torch import distributed
 
@@ -98,13 +73,5 @@ def joined(told: ProbeContext) -> Iterator[Group]:
 
 
 def any_failed(group: Group, errors: Sequence[BaseException]) -> bool:
-    """Whether something failed on any rank, which all of them have to know before they wait for each other.
-
-    Args:
-        group: the ranks
-        errors: what failed on this one
-
-    Returns:
-        the same on every rank
-    """
+    """Whether something failed on any rank, which all of them have to know before they wait for each other."""
     return bool(group.largest(float(len(errors)))[0])

@@ -23,28 +23,14 @@ SEED = 20
 
 
 def allowed_error_fraction(name: str) -> float:
-    """Largest error of a right result over its largest number.
-
-    Args:
-        name: number format of the result
-
-    Returns:
-        the error [1]
-
-    Raises:
-        CannotRun: no kernel here computes in that format
-    """
+    """Largest error of a right result over its largest number."""
     if name not in ALLOWED_ERROR_FRACTIONS:
         raise CannotRun(f"no number format {name}; there are {', '.join(ALLOWED_ERROR_FRACTIONS)}")
     return ALLOWED_ERROR_FRACTIONS[name]
 
 
 class KernelInputs:
-    """Tensors of random numbers on a device; all are views of one buffer a format.
-
-    Args:
-        device: the device, as torch writes it
-    """
+    """Tensors of random numbers on a device; all are views of one buffer a format."""
 
     def __init__(self, device: str) -> None:
         import torch
@@ -55,44 +41,18 @@ class KernelInputs:
         self._blank: dict[str, Any] = {}
 
     def format_of(self, name: str) -> Any:
-        """A number format of torch.
-
-        Args:
-            name: its name in a question
-
-        Returns:
-            torch's type
-
-        Raises:
-            CannotRun: this torch does not know it
-        """
+        """A number format of torch."""
         known = getattr(self._torch, FORMATS.get(name, name), None)
         if known is None:
             raise CannotRun(f"torch {self._torch.__version__} has no number format {name}: install a newer torch")
         return known
 
     def random(self, name: str, *shapes: tuple[int, ...]) -> list[Any]:
-        """Tensors of random numbers, normally distributed, that share no number.
-
-        Args:
-            name: number format
-            shapes: shape of each
-
-        Returns:
-            the tensors; asked again, the same numbers
-        """
+        """Tensors of random numbers, normally distributed, that share no number."""
         return self._views(self._drawn, name, shapes)
 
     def blank(self, name: str, shape: tuple[int, ...]) -> Any:
-        """A tensor to write a result into, which is used again for the next result.
-
-        Args:
-            name: number format
-            shape: its shape
-
-        Returns:
-            the tensor, with whatever it holds
-        """
+        """A tensor to write a result into, which is used again for the next result."""
         return self._views(self._blank, name, (shape,))[0]
 
     def _views(self, buffers: dict[str, Any], name: str, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
@@ -127,15 +87,7 @@ def _repeated(torch: Any, numbers: Any, count: int) -> Any:
 
 
 def error_fraction(found: Any, reference: Any) -> float:
-    """Largest error of a result over the largest number of the same in higher precision.
-
-    Args:
-        found: the result
-        reference: the same, as exact as it gets
-
-    Returns:
-        the error [1]; infinite where a number is none
-    """
+    """Largest error of a result over the largest number of the same in higher precision."""
     largest = float(reference.abs().max())
     error = float((found.double() - reference.double()).abs().max()) / (largest or 1.0)
     return error if math.isfinite(error) else math.inf
@@ -146,13 +98,6 @@ def spread(count: int, most: int) -> list[int]:
 
     >>> spread(10, 4), spread(3, 8)
     ([0, 3, 6, 9], [0, 1, 2])
-
-    Args:
-        count: places that there are
-        most: places that are wanted at most
-
-    Returns:
-        the places, in order
     """
     if count <= most:
         return list(range(count))

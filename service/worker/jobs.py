@@ -74,11 +74,7 @@ class JobContext:
     """Set when there is news of the progress."""
 
     def tell(self, progress: dict[str, Any]) -> None:
-        """Say how far the job is; the service hears of it with the next heartbeat.
-
-        Args:
-            progress: what to say
-        """
+        """Say how far the job is; the service hears of it with the next heartbeat."""
         if progress != self.progress:
             self.progress = progress
             self.changed.set()
@@ -109,16 +105,7 @@ class Task:
 
 
 async def record_of(runner: Runner, errand: Task, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
-    """What comes of an errand.
-
-    Args:
-        runner: where it is run
-        errand: what to run
-        tell: called now and then with what it told of its progress
-
-    Returns:
-        its record; None where it did not end in time
-    """
+    """What comes of an errand."""
     running = await _started(runner, errand)
     try:
         while (record := await asyncio.to_thread(running.poll)) is None and not _is_late(running, errand):
@@ -165,14 +152,7 @@ Record = dict[str, Any]
 
 
 async def run_launch_check(desk: JobContext) -> JobResult:
-    """Do a launch check.
-
-    Args:
-        desk: the job, and what is at hand for it
-
-    Returns:
-        the records of its probes, in order
-    """
+    """Do a launch check."""
     tasks: list[Mapping[str, Any]] = list(desk.job.payload["tasks"])
     shown = [_shown(task, status="queued") for task in tasks]
     records: list[Record] = []
@@ -257,14 +237,7 @@ _sweeps: dict[str, bytes] = {}
 
 
 async def run_sweep_shard(desk: JobContext) -> JobResult:
-    """Work out a piece of a sweep.
-
-    Args:
-        desk: the job, and what is at hand for it
-
-    Returns:
-        what became of its rows
-    """
+    """Work out a piece of a sweep."""
     folder = desk.folder / "shard"
     folder.mkdir()
     (folder / SWEEP_FILE).write_bytes(await _sweep(desk))
@@ -307,12 +280,6 @@ WORK: dict[str, Work] = {
 
 def work_of(capabilities: Mapping[str, Any]) -> dict[str, Work]:
     """What a worker asks for.
-
-    Args:
-        capabilities: what it can do
-
-    Returns:
-        what does a job, by each kind that it can do
 
     >>> sorted(work_of({"sweeps": True})), sorted(work_of({"sweeps": False}))
     (['launch-check', 'sweep-shard'], ['launch-check'])

@@ -45,14 +45,7 @@ class Task:
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure what a task asks for, and leave the record.
-
-    Args:
-        words: path of the task and of the folder
-
-    Returns:
-        0 where it succeeded
-    """
+    """Measure what a task asks for, and leave the record."""
     started = time.monotonic()
     end_with_starter()
     file, folder = map(Path, words)
@@ -66,48 +59,24 @@ def main(words: Sequence[str]) -> int:
 
 
 def read_task(text: str) -> ProbeTask:
-    """A task out of its JSON.
-
-    Args:
-        text: the JSON
-
-    Returns:
-        the task
-    """
+    """A task out of its JSON."""
     return ProbeTask(**json.loads(text))
 
 
 def write_record(record: ProbeRecord, path: Path) -> None:
-    """Leave a record, whole or not at all.
-
-    Args:
-        record: the record
-        path: its file
-    """
+    """Leave a record, whole or not at all."""
     write_json(asdict(record), path)
 
 
 def write_json(content: Any, path: Path) -> None:
-    """Write a file that nobody sees half written.
-
-    Args:
-        content: what JSON can say
-        path: the file
-    """
+    """Write a file that nobody sees half written."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
     part.replace(path)
 
 
 def measured(errand: Task) -> ProbeRecord:
-    """Run the probe of a task.
-
-    Args:
-        errand: the task and its place
-
-    Returns:
-        what came of it, whatever that is
-    """
+    """Run the probe of a task."""
     record = ProbeRecord(probe=errand.task.probe, status="skipped")
     surroundings: list[EnvironmentWatch] = []
     try:

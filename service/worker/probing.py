@@ -32,11 +32,7 @@ class ProbeContext:
     """Processes that run it together, one a device."""
 
     def left_seconds(self) -> float:
-        """Time until the probe should be done; negative once it is late.
-
-        Returns:
-            time that is left [s]
-        """
+        """Time until the probe should be done; negative once it is late."""
         return self.end_seconds - time.monotonic()
 
 
@@ -61,11 +57,5 @@ def is_out_of_memory(error: BaseException) -> bool:
 
     >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError("out of range"))
     (True, False)
-
-    Args:
-        error: the error
-
-    Returns:
-        whether it does
     """
     return isinstance(error, MemoryError) or any(word in str(error) for word in WORDS)

@@ -15,12 +15,6 @@ Span = tuple[float, float]
 def merged(spans: Iterable[Span]) -> list[Span]:
     """Spans as few as cover the same.
 
-    Args:
-        spans: spans, in any order
-
-    Returns:
-        sorted spans that do not touch
-
     >>> merged([(4, 6), (0, 2), (1, 3)])
     [(0, 3), (4, 6)]
     """
@@ -35,13 +29,6 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 
 def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
     """What two sets of spans have in common.
-
-    Args:
-        one: merged spans
-        other: merged spans
-
-    Returns:
-        merged spans
 
     >>> common([(0, 3), (4, 6)], [(2, 5)])
     [(2, 3), (4, 5)]
@@ -61,13 +48,6 @@ def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
 
 def without(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
     """What one set of spans has that another has not.
-
-    Args:
-        one: merged spans
-        other: merged spans
-
-    Returns:
-        merged spans
 
     >>> without([(0, 3), (4, 6)], [(2, 5)])
     [(0, 2), (5, 6)]
@@ -91,12 +71,6 @@ def without(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
 
 def length_seconds(spans: Iterable[Span]) -> float:
     """Time that merged spans take.
-
-    Args:
-        spans: merged spans
-
-    Returns:
-        the time [s]
 
     >>> length_seconds([(0, 3), (4, 6)])
     5
@@ -167,28 +141,14 @@ class Event:
 
 
 def read_trace(path: Path) -> list[Event]:
-    """The events of a trace.
-
-    Args:
-        path: the file; compressed where its name ends in .gz
-
-    Returns:
-        the events, in order
-    """
+    """The events of a trace."""
     data = path.read_bytes()
     text = gzip.decompress(data) if path.suffix == ".gz" else data
     return trace_events(json.loads(text)["traceEvents"])
 
 
 def trace_events(raw: Iterable[Mapping[str, Any]]) -> list[Event]:
-    """Events with a duration and a role.
-
-    Args:
-        raw: events as a trace has them
-
-    Returns:
-        the events, in order
-    """
+    """Events with a duration and a role."""
     raw = [one for one in raw if one.get("ph") == "X"]
     collective = _collective_ids(raw)
     origin = min((float(one["ts"]) for one in raw), default=0.0)
@@ -266,12 +226,6 @@ _PATTERNS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
 def kind_of(name: str) -> str:
     """The kind of work of a kernel or operation.
 
-    Args:
-        name: its name
-
-    Returns:
-        the kind; `other` where no pattern fits
-
     >>> kind_of("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm>"), kind_of("aten::mul")
     ('gemm', 'elementwise')
     >>> kind_of("ncclDevKernel_AllReduce_Sum_bf16_RING_LL"), kind_of("unknown")
@@ -281,14 +235,7 @@ def kind_of(name: str) -> str:
 
 
 def device_seconds_by_kind(events: Iterable[Event]) -> dict[str, float]:
-    """Time of kernels and copies on a device by kind; streams that run side by side each count.
-
-    Args:
-        events: kernels, copies and fills
-
-    Returns:
-        seconds by kind, largest first [s]
-    """
+    """Time of kernels and copies on a device by kind; streams that run side by side each count."""
     found: dict[str, float] = {}
     for event in events:
         kind = "copies" if event.role in ("memcpy", "memset") else kind_of(event.name)
@@ -297,14 +244,7 @@ def device_seconds_by_kind(events: Iterable[Event]) -> dict[str, float]:
 
 
 def host_seconds_by_kind(events: Iterable[Event]) -> dict[str, float]:
-    """Time of operations on a processor by kind, each without those inside it; all inside an optimizer's step are its.
-
-    Args:
-        events: operations, in order
-
-    Returns:
-        seconds by kind, largest first [s]
-    """
+    """Seconds of operations on a processor by kind, without nested ones; an optimizer's step counts as a whole."""
     found: dict[str, float] = {}
     open_events: dict[str, list[tuple[Event, str]]] = {}
     for event in sorted(events, key=lambda one: (one.start_seconds, -one.end_seconds)):
@@ -347,14 +287,7 @@ _SYNCHRONISATIONS = ("Synchronize", "cudaMemcpy", "hipMemcpy", "WaitEvent")
 
 
 def summary_of(events: Sequence[Event]) -> dict[str, Any]:
-    """What a trace amounts to.
-
-    Args:
-        events: its events, in order
-
-    Returns:
-        steps, each by role; sums over the steps by kind of work, and what waits for what [s]
-    """
+    """What a trace amounts to."""
     steps = steps_of(events)
     spans = [step.span for step in steps]
     return {
@@ -371,14 +304,7 @@ def _has_device(events: Iterable[Event]) -> bool:
 
 
 def steps_of(events: Sequence[Event]) -> list[Step]:
-    """The steps of a trace; all of it where it names none.
-
-    Args:
-        events: events of a trace
-
-    Returns:
-        the steps, in order
-    """
+    """The steps of a trace; all of it where it names none."""
     hosts = [event for event in events if event.role == "step"]
     if not hosts and events:
         whole = (min(one.start_seconds for one in events), max(one.end_seconds for one in events))

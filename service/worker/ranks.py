@@ -49,13 +49,6 @@ def place_of(ranks: int, variables: Mapping[str, str]) -> Place | None:
     True
     >>> place_of(16, {"RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1"})
     Place(rank=9, ranks=16, local_rank=1)
-
-    Args:
-        ranks: how many the task asks for
-        variables: environment of the process
-
-    Returns:
-        the place; None where the others have still to be started
     """
     if ranks == 1:
         return Place()
@@ -75,15 +68,7 @@ def end_with_starter() -> None:
 
 
 def start_ranks(ranks: int, words: Sequence[str]) -> int | None:
-    """Run a program once for each rank, on this machine, until all have ended or one has failed.
-
-    Args:
-        ranks: how many
-        words: the program and its arguments
-
-    Returns:
-        the rank that failed first; None where all came through
-    """
+    """Run a program once for each rank, on this machine, until all have ended or one has failed."""
     threads = max(1, (os.cpu_count() or 1) // ranks)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MASTER_")}
     running = {}
@@ -125,13 +110,6 @@ def nodes_of(ranks: int, variables: Mapping[str, str]) -> int:
 
     >>> nodes_of(16, {"LOCAL_WORLD_SIZE": "8"}), nodes_of(2, {})
     (2, 1)
-
-    Args:
-        ranks: how many ranks there are
-        variables: environment of the process
-
-    Returns:
-        how many machines
     """
     return max(1, ranks // int(variables.get("LOCAL_WORLD_SIZE", ranks)))
 
@@ -140,12 +118,5 @@ def rendezvous(folder: Path, variables: Mapping[str, str]) -> str:
     """Where the ranks find each other.
 
     A file cannot be taken by somebody else meanwhile, as a port can; machines that share none have torchrun's address.
-
-    Args:
-        folder: a folder that all ranks of one machine see
-        variables: environment of the process
-
-    Returns:
-        the address, as torch writes it
     """
     return "env://" if "MASTER_ADDR" in variables else f"file://{folder.absolute()}/{RENDEZVOUS}"

@@ -20,25 +20,13 @@ class Running(Protocol):
     """Something that was started."""
 
     def poll(self) -> dict[str, Any] | None:
-        """What came of it.
-
-        Returns:
-            its record; None while it runs
-        """
+        """What came of it."""
 
     def began_seconds(self) -> float | None:
-        """When it began to run, which may be later than it was started, and anew where it is run again.
-
-        Returns:
-            the moment, by the monotonic clock; None while it waits for a place
-        """
+        """When it began to run, which may be later than it was started, and anew where it is run again."""
 
     def progress(self) -> dict[str, Any]:
-        """How far it is.
-
-        Returns:
-            done_fraction and note; empty where it told nothing yet
-        """
+        """How far it is."""
 
     def kill(self) -> None:
         """End it and everything that it started; returns when that is gone."""
@@ -48,40 +36,18 @@ class Runner(Protocol):
     """A place to run things. Its methods may take a while; they are called from threads, several at a time."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What can be run here.
-
-        Returns:
-            devices, cpu_threads, measures, sweeps, runner, nodes, as `POST /v1/worker/claim` takes them
-        """
+        """What can be run here."""
 
     def slots(self) -> int:
-        """How many jobs it makes sense to have here at the same time.
-
-        Returns:
-            how many
-        """
+        """How many jobs it makes sense to have here at the same time."""
 
     def lacking(self) -> str | None:
-        """What keeps measurements from running here.
-
-        Returns:
-            what is missing, and the command that adds it; None where each place tells it for itself
-        """
+        """What keeps measurements from running here."""
 
     def start(
         self, task: Mapping[str, Any], folder: Path, module: str = PROBE_PROCESS, device: str | None = None
     ) -> Running:
-        """Start something.
-
-        Args:
-            task: what to do, as JSON; its `ranks` tell how many devices it needs
-            folder: files that it needs, if any, and where it leaves its record and its own
-            module: what carries it out, in a process of its own
-            device: name of the device that it is for, as `capabilities` told it; None for any
-
-        Returns:
-            what was started
-        """
+        """Start something."""
 
     def close(self) -> None:
         """Give back what the runner holds itself."""
@@ -94,11 +60,7 @@ LOCK, WORK = "held-by-worker", "work"
 
 @contextmanager
 def job_folder() -> Iterator[Path]:
-    """An empty folder for one job, gone afterwards.
-
-    Yields:
-        the folder
-    """
+    """An empty folder for one job, gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
         with (folder / LOCK).open("w", encoding="utf-8") as lock:
@@ -110,11 +72,7 @@ def job_folder() -> Iterator[Path]:
 
 
 def remove_abandoned() -> int:
-    """Remove folders of workers that are gone.
-
-    Returns:
-        how many there were
-    """
+    """Remove folders of workers that are gone."""
     return sum(_removed(folder) for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
 
 

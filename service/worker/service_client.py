@@ -72,12 +72,7 @@ class Address:
 
 
 class ServiceClient:
-    """Speaks to one service for one worker.
-
-    Args:
-        address: the service
-        transport: sends requests otherwise than over the network; None for the network
-    """
+    """Speaks to one service for one worker."""
 
     def __init__(self, address: Address, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self.worker = address.worker
@@ -101,20 +96,7 @@ class ServiceClient:
     async def claim(
         self, kinds: Sequence[str], capabilities: Mapping[str, Any], wait_seconds: float
     ) -> ClaimedJob | None:
-        """A job for this worker; asked once.
-
-        Args:
-            kinds: kinds of jobs that it knows
-            capabilities: what it can do
-            wait_seconds: how long the service may wait for one [second]
-
-        Returns:
-            the job; None where there was none in time
-
-        Raises:
-            Away: there was no answer
-            StartupError: the service does not let this worker in, or does not understand it
-        """
+        """A job for this worker; asked once."""
         said = {"worker": self.worker, "kinds": kinds, "capabilities": capabilities, "wait_seconds": wait_seconds}
         timeout = httpx.Timeout(ANSWER_SECONDS + wait_seconds, connect=CONNECT_SECONDS)
         try:
@@ -128,34 +110,14 @@ class ServiceClient:
         return ClaimedJob(**{name: value for name, value in job.items() if name in known})
 
     async def heartbeat(self, job: ClaimedJob, progress: Mapping[str, Any] | None) -> State:
-        """Tell that this worker is still at a job; asked once.
-
-        Args:
-            job: the job
-            progress: how far it is
-
-        Returns:
-            what to do
-
-        Raises:
-            Away: there was no answer
-            NotTaken: the service refuses the progress; the lease is not renewed
-        """
+        """Tell that this worker is still at a job; asked once."""
         said = {"lease": job.lease, "progress": progress}
         answer = await self._asked("POST", f"{_of(job)}/heartbeat", content=encoded(said))
         state: State = "lost" if answer.status_code == LOST else answer.json()["state"]
         return state
 
     async def hand_in(self, job: ClaimedJob, file: FoundFile) -> None:
-        """Give the service a file of a job, however long it is away meanwhile.
-
-        Args:
-            job: the job
-            file: the file
-
-        Raises:
-            NotTaken: the service refuses it
-        """
+        """Give the service a file of a job, however long it is away meanwhile."""
         content = _no_longer_than(MOST_FILE_BYTES, await asyncio.to_thread(file.path.read_bytes))
         headers = {"Content-Type": file.media_type, LEASE_HEADER: job.lease}
         place = f"{_of(job)}/files/{quote(file.name, safe='')}"
@@ -164,36 +126,14 @@ class ServiceClient:
             raise NotTaken(LEASE_LOST)
 
     async def read(self, job: ClaimedJob, path: str) -> bytes:
-        """Something that a job needs, however long the service is away meanwhile.
-
-        Args:
-            job: the job
-            path: where it is
-
-        Returns:
-            its bytes
-
-        Raises:
-            NotTaken: the service refuses it
-        """
+        """Something that a job needs, however long the service is away meanwhile."""
         answer = await self._until_answered("GET", path, headers={LEASE_HEADER: job.lease})
         if answer.status_code == LOST:
             raise NotTaken(LEASE_LOST)
         return answer.content
 
     async def finish(self, job: ClaimedJob, ending: JobResult) -> bool:
-        """Hand in how a job ended, however long the service is away meanwhile.
-
-        Args:
-            job: the job
-            ending: how it ended
-
-        Returns:
-            whether it was taken; false where the job is another's by now
-
-        Raises:
-            NotTaken: the service refuses it
-        """
+        """Hand in how a job ended, however long the service is away meanwhile."""
         said = {"lease": job.lease, "outcome": ending.outcome, "result": ending.result, "error": ending.error}
         answer = await self._until_answered("POST", f"{_of(job)}/finish", content=encoded(said))
         return answer.status_code != LOST
@@ -238,17 +178,7 @@ class ServiceClient:
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """The JSON of a body.
-
-    Args:
-        body: what to say
-
-    Returns:
-        UTF-8 JSON
-
-    Raises:
-        NotTaken: it holds a number that JSON cannot say, or is longer than the service takes
-    """
+    """The JSON of a body."""
     try:
         content = json.dumps(body, allow_nan=False).encode()
     except ValueError as error:
@@ -257,14 +187,7 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 
 
 def told(answer: httpx.Response) -> str:
-    """Why the service refuses something, in its own words.
-
-    Args:
-        answer: a problem document, or anything else
-
-    Returns:
-        the reason
-    """
+    """Why the service refuses something, in its own words."""
     try:
         return str(answer.json()["detail"])
     except (ValueError, KeyError, TypeError):
@@ -282,13 +205,6 @@ def _of(job: ClaimedJob) -> str:
 
 
 def longer_seconds(wait_seconds: float) -> float:
-    """The wait after another one that did not help.
-
-    Args:
-        wait_seconds: the last wait; 0 before the first [second]
-
-    Returns:
-        the next one, spread so that workers do not come all at once [second]
-    """
+    """The wait after another one that did not help."""
     doubled = min(max(2.0 * wait_seconds, FIRST_WAIT_SECONDS), LONGEST_WAIT_SECONDS)
     return doubled * random.uniform(0.75, 1.0)  # noqa: S311 - nothing is secret here

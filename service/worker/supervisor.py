@@ -35,14 +35,7 @@ _CHILD_SUBREAPER, _DIES_WITH_PARENT = 36, 1
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a command, and leave nothing behind that it started.
-
-    Args:
-        words: the command
-
-    Returns:
-        the command's exit code; 128 and the number of the signal that ended it
-    """
+    """Run a command, and leave nothing behind that it started."""
     _control(_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the worker decides, and its end is seen on standard input

@@ -33,9 +33,6 @@ class Caches:
     """Empties the caches of a device and takes the time of what runs after that.
 
     The buffer is read, not written, so that nothing has to be written back while the time runs.
-
-    Args:
-        device: the device, as torch writes it
     """
 
     def __init__(self, device: str) -> None:
@@ -68,13 +65,6 @@ class Caches:
 
         Reading the buffer takes a GPU longer than it takes this process to enqueue what comes after, so that the time
         is the device's own.
-
-        Args:
-            work: what runs
-            before: what runs between reading and the first event
-
-        Returns:
-            time [s]
         """
         self._buffer.sum()
         if before is not None:
@@ -92,14 +82,7 @@ class Caches:
 
 
 def last_level_bytes(root: Path) -> int:
-    """Size of all caches of the last level of this machine's processors.
-
-    Args:
-        root: where Linux tells of processors
-
-    Returns:
-        their size [byte]; 0 where it does not tell
-    """
+    """Size of all caches of the last level of this machine's processors."""
     found: dict[tuple[int, str], int] = {}
     for cache in root.glob("cpu[0-9]*/cache/index[0-9]*"):
         texts = [cache / name for name in ("level", "shared_cpu_list", "size", "type")]
@@ -129,26 +112,12 @@ NOT_IN_TIME = LeftOut(code="no_time", reason=NO_TIME)
 
 
 def wrong_result(error_fraction: float) -> LeftOut:
-    """Why something that computes nonsense has no figure: it may be fast.
-
-    Args:
-        error_fraction: largest error of its result over the largest number of the reference
-
-    Returns:
-        the reason
-    """
+    """Why something that computes nonsense has no figure: it may be fast."""
     return LeftOut(code="wrong_result", reason=f"wrong result, off by {error_fraction:.2g} of the largest number")
 
 
 def no_memory(whose: str) -> LeftOut:
-    """Why something that found no room has no figure.
-
-    Args:
-        whose: what has too little
-
-    Returns:
-        the reason
-    """
+    """Why something that found no room has no figure."""
     return LeftOut(code="out_of_memory", reason=f"out of memory: it needs more than {whose} has left")
 
 
@@ -157,14 +126,6 @@ def left_out_row(operation: str, shape: Mapping[str, Any], why: LeftOut) -> dict
 
     >>> left_out_row("copy", {"size_bytes": 8}, NOT_IN_TIME)
     {'operation': 'copy', 'size_bytes': 8, 'code': 'no_time', 'reason': 'no time was left'}
-
-    Args:
-        operation: what it is
-        shape: what tells it from others of the same operation
-        why: why it was not measured
-
-    Returns:
-        a row of `left_out`
     """
     return {"operation": operation, **shape, "code": why.code, "reason": why.reason}
 
@@ -174,12 +135,6 @@ def why_left_out(left_out: Sequence[Mapping[str, Any]]) -> str | None:
 
     >>> why_left_out([{"reason": "no time was left"}, {"reason": "no time was left"}])
     '2 not measured: no time was left'
-
-    Args:
-        left_out: what was not measured, each with its reason
-
-    Returns:
-        the sentence; None where nothing was left out
     """
     reasons = dict.fromkeys(str(row["reason"]) for row in left_out)
     return f"{len(left_out)} not measured: {'; '.join(reasons)}" if left_out else None
@@ -247,16 +202,7 @@ class TimingRun:
 
 
 def time_cases(cases: Sequence[Case], told: ProbeContext, repeats: int = REPEATS) -> ProbeResult:
-    """Time each case as often as asked, or as time allows.
-
-    Args:
-        cases: what to time
-        told: what the probe was told
-        repeats: how often
-
-    Returns:
-        a measurement of each case that could run, and why the others could not
-    """
+    """Time each case as often as asked, or as time allows."""
     caches = Caches(told.device)
     courses = [TimingRun(case=case) for case in cases]
     order = sorted(courses, key=lambda course: course.case.amount)
@@ -348,16 +294,6 @@ def measurement(
     >>> found = measurement("sum", {}, "seconds", [3.0, 1.0, 2.0])
     >>> found.low, found.value, found.high
     (1.2, 2.0, 2.8)
-
-    Args:
-        operation: what was measured
-        shape: what tells it from others of the same operation
-        quantity: what was measured, by the suffix of its unit
-        values: the repeats, in that unit
-        relative_error_fraction: error of the result
-
-    Returns:
-        median and 10th and 90th percentile
     """
     ordered = sorted(values)
     return Measurement(

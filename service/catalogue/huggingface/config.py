@@ -41,13 +41,7 @@ class Config:
     """The keys of one config of a known type, and what was read of them."""
 
     def __init__(self, values: Mapping[str, Any], dialect: Dialect, path: str) -> None:
-        """Take up a config.
-
-        Args:
-            values: the JSON object
-            dialect: how the type of the config spells a model
-            path: dotted path of the object in the question, for problems
-        """
+        """Take up a config."""
         self.dialect = dialect
         self.path = path
         self.values = _flattened(values, path)
@@ -56,32 +50,12 @@ class Config:
         self.notes: list[str] = []
 
     def field(self, field: str) -> Any:
-        """The value of a Model field, inside the Model's own bounds, under the key that the type has for it.
-
-        Args:
-            field: field of Model
-
-        Returns:
-            the value; None where the key says null and the field may be absent
-
-        Raises:
-            Refused: no such value, or out of bounds
-        """
+        """The value of a Model field, inside the Model's own bounds, under the key that the type has for it."""
         key, value = self._value(*self.dialect.keys.get(field, (field,)))
         return self._judged(key, value, rule_of(Model, field))
 
     def needed(self, field: str) -> Any:
-        """The value of a Model field that others are computed from.
-
-        Args:
-            field: field of Model
-
-        Returns:
-            the value
-
-        Raises:
-            Refused: no such value, or out of bounds
-        """
+        """The value of a Model field that others are computed from."""
         value = self.field(field)
         if value is not None:
             return value
@@ -89,79 +63,26 @@ class Config:
         raise self.problem(key, "required", "is null, and other widths follow from it", "give a whole number")
 
     def read(self, key: str, annotation: Any) -> Any:
-        """The value of a key that no single field of Model says.
-
-        Args:
-            key: where it stands
-            annotation: what may stand there: bool, int, float, str, a tuple of them, with bounds, or None beside it
-
-        Returns:
-            the value
-
-        Raises:
-            Refused: something else stands there
-        """
+        """The value of a key that no single field of Model says."""
         _, value = self._value(key)
         return self._judged(key, value, rule_for(annotation))
 
     def whole(self, key: str, *, least: int = 0) -> int:
-        """A whole number.
-
-        Args:
-            key: where it stands
-            least: smallest value it can have
-
-        Returns:
-            the number
-
-        Raises:
-            Refused: something else stands there, or nothing
-        """
+        """A whole number."""
         number: int = self.read(key, Annotated[int, Interval(ge=least, le=MOST)])
         return number
 
     def whole_or_none(self, key: str, *, least: int = 0) -> int | None:
-        """A whole number, or null.
-
-        Args:
-            key: where it stands
-            least: smallest value it can have
-
-        Returns:
-            the number, or None
-
-        Raises:
-            Refused: something else stands there
-        """
+        """A whole number, or null."""
         number: int | None = self.read(key, Annotated[int, Interval(ge=least, le=MOST)] | None)
         return number
 
     def flag(self, key: str) -> bool:
-        """True or false; null is false.
-
-        Args:
-            key: where it stands
-
-        Returns:
-            the value
-
-        Raises:
-            Refused: something else stands there
-        """
+        """True or false; null is false."""
         return bool(self.read(key, bool | None))
 
     def wholes(self, key: str) -> tuple[int, ...] | None:
-        """A list of whole numbers, or null; true and false count as 1 and 0.
-
-        Args:
-            key: where it stands
-
-        Returns:
-            the numbers, or None
-
-        Raises:
-            Refused: something else stands there, or more numbers than a model can have layers
-        """
+        """A list of whole numbers, or null; true and false count as 1 and 0."""
         _, value = self._value(key)
         if isinstance(value, list):
             value = [int(item) if isinstance(item, bool) else item for item in value]
@@ -169,15 +90,7 @@ class Config:
         return numbers
 
     def demand(self, key: str, allowed: tuple[Any, ...]) -> None:
-        """Refuse a value whose architecture cannot be expressed.
-
-        Args:
-            key: where it stands
-            allowed: the values that can be
-
-        Raises:
-            Refused: another value stands there
-        """
+        """Refuse a value whose architecture cannot be expressed."""
         _, value = self._value(key)
         self.assumed.pop(key, None)
         if not any(value == one and type(value) is type(one) for one in allowed):
@@ -186,17 +99,7 @@ class Config:
             raise self.problem(key, "unsupported_value", message, f"only {spelled} can be estimated")
 
     def problem(self, key: str, code: str, wrong: str, fix: str) -> Refused:
-        """The refusal of one key.
-
-        Args:
-            key: where the value stands
-            code: stable name of the broken rule
-            wrong: what is wrong, after the key's name
-            fix: what to do
-
-        Returns:
-            the error to raise
-        """
+        """The refusal of one key."""
         return Refused(Problem(field=f"{self.path}.{key}", code=code, message=f"{key} {wrong}", fix=fix))
 
     def _judged(self, key: str, value: Any, rule: Rule) -> Any:
@@ -249,27 +152,13 @@ def _defaults() -> Mapping[str, Any]:
 
 
 def defaults_of(model_type: str) -> Mapping[str, Any]:
-    """What absent keys mean.
-
-    Args:
-        model_type: type of the config
-
-    Returns:
-        default by key
-    """
+    """What absent keys mean."""
     defaults: Mapping[str, Any] = _defaults()["defaults"].get(model_type, {})
     return defaults
 
 
 def read_from(model_type: str) -> str:
-    """Where the defaults were read.
-
-    Args:
-        model_type: type of the config
-
-    Returns:
-        the library and its version, or the file of a type that the library does not have
-    """
+    """Where the defaults were read."""
     defaults = _defaults()
     return str(defaults["elsewhere"].get(model_type, defaults["source"]))
 

@@ -31,14 +31,7 @@ SPARSE_ONLY = (
 
 
 def canonical(fields: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a Model without what goes without saying.
-
-    Args:
-        fields: fields of a Model, patterns with one item a layer
-
-    Returns:
-        the fields to keep
-    """
+    """Fields of a Model without what goes without saying."""
     kept = _feed_forward(_attention({name: value for name, value in fields.items() if value is not None}))
     if kept.get("attention_out_bias") == kept.get("attention_bias", False):
         kept.pop("attention_out_bias", None)
@@ -95,16 +88,7 @@ TEXT_PARTS: Mapping[str, str] = {
 
 
 def refusal_of_type(model_type: str, config: Mapping[str, Any], path: str) -> Problem:
-    """Why a config of a type without a row in ARCHITECTURES is refused.
-
-    Args:
-        model_type: the type
-        config: the config
-        path: dotted path of the config in the question
-
-    Returns:
-        the problem, with the nearest types that can be estimated
-    """
+    """Why a config of a type without a row in ARCHITECTURES is refused."""
     kind = kind_of(model_type)
     message = f"{model_type} is {kind}, which cannot be estimated" if kind else "this type of config is not known here"
     return Problem(
@@ -116,14 +100,7 @@ def refusal_of_type(model_type: str, config: Mapping[str, Any], path: str) -> Pr
 
 
 def kind_of(model_type: str) -> str | None:
-    """What a type is that cannot be estimated.
-
-    Args:
-        model_type: the type
-
-    Returns:
-        what it is, e.g. "an encoder"; None for an unknown type
-    """
+    """What a type is that cannot be estimated."""
     return next((kind for kind, types in _refused_types().items() if model_type in types), None)
 
 
@@ -181,18 +158,7 @@ class Imported:
 
 
 def import_config(config: Mapping[str, Any]) -> Imported:
-    """The model that a config.json describes.
-
-    Args:
-        config: the JSON object
-
-    Returns:
-        the model; assumptions name the keys that were taken from the type's defaults, warnings those of them
-        that define the model, and those not understood
-
-    Raises:
-        Refused: no model_type or one that cannot be estimated; a wrong value; an architecture no layer kind describes
-    """
+    """The model that a config.json describes."""
     model_type, path = _model_type(config, PATH), PATH
     assumptions: list[str] = []
     warnings = list(_warnings_of_whole(config))
@@ -304,11 +270,7 @@ def _warnings_of_keys(architecture: Architecture, read: Config) -> Iterator[str]
 
 @cache
 def keys_without_effect() -> frozenset[str]:
-    """Keys of any type that change neither parameters nor operations.
-
-    Returns:
-        the keys
-    """
+    """Keys of any type that change neither parameters nor operations."""
     file = files("service.catalogue.huggingface").joinpath("keys_without_effect.json")
     groups: Mapping[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
     return frozenset(key for keys in groups.values() for key in keys)

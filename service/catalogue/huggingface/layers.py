@@ -18,12 +18,6 @@ FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attenti
 def shortest_period(pattern: Sequence[Name]) -> tuple[Name, ...]:
     """The shortest list that, repeated, begins with a pattern.
 
-    Args:
-        pattern: one item a layer
-
-    Returns:
-        its beginning
-
     >>> shortest_period(["a", "b", "a", "b", "a"])
     ('a', 'b')
     """
@@ -36,53 +30,25 @@ def shortest_period(pattern: Sequence[Name]) -> tuple[Name, ...]:
 
 
 def window_everywhere(config: Config) -> Fields:
-    """Every layer has the window, if there is one (Mistral, Mixtral, Phi-3).
-
-    Args:
-        config: the config
-
-    Returns:
-        sliding_window
-    """
+    """Every layer has the window, if there is one (Mistral, Mixtral, Phi-3)."""
     return {"sliding_window": config.field("sliding_window")}
 
 
 def switched_window(config: Config) -> Fields:
-    """Every layer has the window, if use_sliding_window says so (Qwen3-MoE).
-
-    Args:
-        config: the config
-
-    Returns:
-        sliding_window
-    """
+    """Every layer has the window, if use_sliding_window says so (Qwen3-MoE)."""
     window = config.field("sliding_window")
     return {"sliding_window": window if config.flag("use_sliding_window") else None}
 
 
 def window_from_layer(config: Config) -> Fields:
-    """Layers from max_window_layers on have the window, if it is switched on (Qwen2, Qwen3).
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types and sliding_window
-    """
+    """Layers from max_window_layers on have the window, if it is switched on (Qwen2, Qwen3)."""
     switched, first = config.flag("use_sliding_window"), config.whole("max_window_layers")
     layers = range(config.field("num_hidden_layers"))
     return windowed(config, [SLIDING if switched and layer >= first else FULL for layer in layers])
 
 
 def window_below_layer(config: Config) -> Fields:
-    """Every second layer below max_window_layers has the window, if it is switched on (Qwen2-MoE).
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types and sliding_window
-    """
+    """Every second layer below max_window_layers has the window, if it is switched on (Qwen2-MoE)."""
     switched, end = config.flag("use_sliding_window"), config.whole("max_window_layers")
     layers = range(config.field("num_hidden_layers"))
     has_window = [switched and layer < end and layer % 2 == 0 for layer in layers]
@@ -90,41 +56,20 @@ def window_below_layer(config: Config) -> Fields:
 
 
 def alternating_window(config: Config) -> Fields:
-    """Every second layer has the window, the first one too (Gemma 2, gpt-oss).
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types and sliding_window
-    """
+    """Every second layer has the window, the first one too (Gemma 2, gpt-oss)."""
     layers = range(config.field("num_hidden_layers"))
     return windowed(config, [FULL if layer % 2 else SLIDING for layer in layers])
 
 
 def window_without_rotation(config: Config) -> Fields:
-    """Layers without rotary positions have the window, if it is switched on (SmolLM3).
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types and sliding_window
-    """
+    """Layers without rotary positions have the window, if it is switched on (SmolLM3)."""
     switched = config.flag("use_sliding_window") and config.field("sliding_window") is not None
     rotary = _rotary_layers(config)
     return windowed(config, [SLIDING if switched and not turns else FULL for turns in rotary])
 
 
 def chunks_with_rotation(config: Config) -> Fields:
-    """Layers with rotary positions attend inside chunks (Llama 4).
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types and attention_chunk_size
-    """
+    """Layers with rotary positions attend inside chunks (Llama 4)."""
     turning = _rotary_layers(config)
     pattern = _layer_types(config, [CHUNKED if turns else FULL for turns in turning])
     chunk = config.field("attention_chunk_size")
@@ -134,28 +79,14 @@ def chunks_with_rotation(config: Config) -> Fields:
 
 
 def sparse_every_nth(config: Config) -> Fields:
-    """Every moe_layer_freq-th layer is sparse, from the first one on (DeepSeek).
-
-    Args:
-        config: the config
-
-    Returns:
-        mlp_layer_types
-    """
+    """Every moe_layer_freq-th layer is sparse, from the first one on (DeepSeek)."""
     period = config.whole("moe_layer_freq", least=1)
     layers = range(config.field("num_hidden_layers"))
     return {"mlp_layer_types": ["dense" if layer % period else "sparse" for layer in layers]}
 
 
 def sparse_but_listed(config: Config) -> Fields:
-    """Every decoder_sparse_step-th layer is sparse, but those of mlp_only_layers (Qwen2-MoE, Qwen3-MoE).
-
-    Args:
-        config: the config
-
-    Returns:
-        mlp_layer_types
-    """
+    """Every decoder_sparse_step-th layer is sparse, but those of mlp_only_layers (Qwen2-MoE, Qwen3-MoE)."""
     period, listed = config.whole("decoder_sparse_step", least=1), config.wholes("mlp_only_layers")
     dense = set(defaults_of(config.dialect.model_type)["mlp_only_layers"] or () if listed is None else listed)
     layers = range(config.field("num_hidden_layers"))
@@ -167,14 +98,7 @@ def sparse_but_listed(config: Config) -> Fields:
 
 
 def sparse_if_listed(config: Config) -> Fields:
-    """Layers of moe_layers are sparse, or every interleave_moe_layer_step-th (Llama 4).
-
-    Args:
-        config: the config
-
-    Returns:
-        mlp_layer_types
-    """
+    """Layers of moe_layers are sparse, or every interleave_moe_layer_step-th (Llama 4)."""
     period, listed = config.whole("interleave_moe_layer_step", least=1), config.wholes("moe_layers")
     layers = range(config.field("num_hidden_layers"))
     sparse = set(range(period - 1, len(layers), period) if listed is None else listed)
@@ -195,13 +119,6 @@ def windowed(config: Config, pattern: list[str]) -> Fields:
     """Layers as the config lists them, else as the type's own rule says, and the length of their window.
 
     A window of 0 is how transformers saves a window that is switched off.
-
-    Args:
-        config: the config
-        pattern: what the type's rule says of each layer
-
-    Returns:
-        layer_types and sliding_window
     """
     pattern, said = _layer_types(config, pattern), config.values.get("sliding_window")
     if SLIDING not in pattern and type(said) is int and said == 0:
@@ -224,43 +141,19 @@ def _layer_types(config: Config, otherwise: list[str]) -> list[str]:
 
 
 def one_a_layer(config: Config, key: str, items: int, layers: int) -> None:
-    """Refuse a list that does not have one item a layer.
-
-    Args:
-        config: the config
-        key: where the list stands
-        items: its length [1]
-        layers: layers of the model [1]
-
-    Raises:
-        Refused: the two differ
-    """
+    """Refuse a list that does not have one item a layer."""
     if items != layers:
         wrong = f"says {items} layers, and the model has {layers}"
         raise config.problem(key, "contradiction", wrong, "give one item a layer")
 
 
 def positions(*, extra: int = 0) -> Builder:
-    """A learned position table as long as the longest sequence (GPT-2, OPT).
-
-    Args:
-        extra: rows beyond that [1]
-
-    Returns:
-        builder of position_embedding_rows
-    """
+    """A learned position table as long as the longest sequence (GPT-2, OPT)."""
     return lambda config: {"position_embedding_rows": config.needed("max_position_embeddings") + extra}
 
 
 def inner_width(key: str | None = None) -> Builder:
-    """An MLP four times as wide as the residual stream, unless a key says otherwise (GPT-2, BLOOM, Falcon).
-
-    Args:
-        key: where another width would stand; None where the type has no such key (GPT)
-
-    Returns:
-        builder of intermediate_size
-    """
+    """An MLP four times as wide as the residual stream, unless a key says otherwise (GPT-2, BLOOM, Falcon)."""
 
     def build(config: Config) -> Fields:
         said = config.whole_or_none(key, least=1) if key else None
@@ -270,27 +163,12 @@ def inner_width(key: str | None = None) -> Builder:
 
 
 def qk_norm(key: str, kind: str) -> Builder:
-    """A norm on queries and keys, if a key says so (Command R, GLM-4.5, Llama 4, StableLM).
-
-    Args:
-        key: true or false
-        kind: the norm that the type has then
-
-    Returns:
-        builder of qk_norm
-    """
+    """A norm on queries and keys, if a key says so (Command R, GLM-4.5, Llama 4, StableLM)."""
     return lambda config: {"qk_norm": kind if config.flag(key) else "none"}
 
 
 def parallel_residual(*, norms: int) -> Builder:
-    """Attention and MLP side by side, if use_parallel_residual says so (GPT-NeoX, StableLM).
-
-    Args:
-        norms: norms of such a layer [1]
-
-    Returns:
-        builder of parallel_attention and norms_per_layer
-    """
+    """Attention and MLP side by side, if use_parallel_residual says so (GPT-NeoX, StableLM)."""
 
     def build(config: Config) -> Fields:
         parallel = config.flag("use_parallel_residual")
@@ -300,43 +178,19 @@ def parallel_residual(*, norms: int) -> Builder:
 
 
 def opt_norms(config: Config) -> Fields:
-    """OPT's norms: before the branches or after them, with numbers to train or without.
-
-    Args:
-        config: the config
-
-    Returns:
-        normalization and final_norm
-    """
+    """OPT's norms: before the branches or after them, with numbers to train or without."""
     before, removed = config.flag("do_layer_norm_before"), config.flag("_remove_final_layer_norm")
     trained = config.flag("layer_norm_elementwise_affine")
     return {"normalization": "layernorm" if trained else "nonparametric", "final_norm": before and not removed}
 
 
 def multi_query(config: Config) -> Fields:
-    """One key and value head, if multi_query says so, else as many as query heads (StarCoder).
-
-    Args:
-        config: the config
-
-    Returns:
-        num_key_value_heads
-    """
+    """One key and value head, if multi_query says so, else as many as query heads (StarCoder)."""
     return {"num_key_value_heads": 1 if config.flag("multi_query") else None}
 
 
 def square_output(config: Config) -> Fields:
-    """Heads that fill the residual stream exactly, because the output projection is square (Helium).
-
-    Args:
-        config: the config
-
-    Returns:
-        head_dim
-
-    Raises:
-        Refused: heads of another width together
-    """
+    """Heads that fill the residual stream exactly, because the output projection is square (Helium)."""
     heads, hidden = config.needed("num_attention_heads"), config.needed("hidden_size")
     width = config.field("head_dim") or hidden // heads
     if heads * width != hidden:
@@ -346,39 +200,18 @@ def square_output(config: Config) -> Fields:
 
 
 def value_width(config: Config) -> Fields:
-    """Value heads that fill the residual stream together, unless a key says their width (MiniCPM3).
-
-    Args:
-        config: the config
-
-    Returns:
-        v_head_dim
-    """
+    """Value heads that fill the residual stream together, unless a key says their width (MiniCPM3)."""
     hidden, heads = config.needed("hidden_size"), config.whole("num_attention_heads", least=1)
     return {"v_head_dim": config.field("v_head_dim") or hidden // heads}
 
 
 def post_norms(key: str) -> Builder:
-    """Norms after both branches too, if a key says so (HyperCLOVA X).
-
-    Args:
-        key: true or false
-
-    Returns:
-        builder of norms_per_layer
-    """
+    """Norms after both branches too, if a key says so (HyperCLOVA X)."""
     return lambda config: {"norms_per_layer": 4 if config.flag(key) else 2}
 
 
 def command_with_experts(config: Config) -> Fields:
-    """RMSNorm where the config has its epsilon, else LayerNorm; dense layers as wide as an expert (Command A, sparse).
-
-    Args:
-        config: the config
-
-    Returns:
-        normalization and intermediate_size
-    """
+    """RMSNorm with an epsilon, else LayerNorm; dense layers as wide as an expert (Command A, sparse)."""
     has_rms = config.values.get("rms_norm_eps") is not None
     dense = config.whole_or_none("prefix_dense_intermediate_size", least=1)
     return {
@@ -388,14 +221,7 @@ def command_with_experts(config: Config) -> Fields:
 
 
 def falcon_heads(config: Config) -> Fields:
-    """Falcon's key and value heads: as said in the new architecture, else one or as many as query heads.
-
-    Args:
-        config: the config
-
-    Returns:
-        num_key_value_heads
-    """
+    """Falcon's key and value heads: as said in the new architecture, else one or as many as query heads."""
     said, one = config.whole_or_none("num_kv_heads", least=1), config.flag("multi_query")
     if config.flag("new_decoder_architecture"):
         return {"num_key_value_heads": said}
@@ -403,28 +229,14 @@ def falcon_heads(config: Config) -> Fields:
 
 
 def falcon_norms(config: Config) -> Fields:
-    """Falcon's branches, side by side or not, and the norms before them.
-
-    Args:
-        config: the config
-
-    Returns:
-        parallel_attention and norms_per_layer
-    """
+    """Falcon's branches, side by side or not, and the norms before them."""
     parallel, new = config.flag("parallel_attn"), config.flag("new_decoder_architecture")
     norms = config.whole_or_none("num_ln_in_parallel_attn", least=1) or (2 if new else 1)
     return {"parallel_attention": parallel, "norms_per_layer": 2 if not parallel or norms == 2 else 1}
 
 
 def mpt_branches(config: Config) -> Fields:
-    """MPT's MLP width and biases, as llm-foundry builds them.
-
-    Args:
-        config: the config
-
-    Returns:
-        intermediate_size, normalization and biases
-    """
+    """MPT's MLP width and biases, as llm-foundry builds them."""
     biased, ratio = not config.flag("no_bias"), config.whole("expansion_ratio", least=1)
     if biased or ratio != 4:
         config.notes.append("MLP width and biases are as llm-foundry builds them; transformers ignores these keys")
@@ -437,14 +249,7 @@ def mpt_branches(config: Config) -> Fields:
 
 
 def shared_experts(config: Config) -> Fields:
-    """Shared experts, each as wide as a routed one (DeepSeek, GLM-4.5).
-
-    Args:
-        config: the config
-
-    Returns:
-        shared_expert_intermediate_size
-    """
+    """Shared experts, each as wide as a routed one (DeepSeek, GLM-4.5)."""
     experts = config.whole_or_none("n_shared_experts") or 0
     return {"shared_expert_intermediate_size": experts * config.needed("moe_intermediate_size")}
 
@@ -453,39 +258,18 @@ DENSE, SPARSE = "dense", "sparse"
 
 
 def dense_before(layers: int) -> Builder:
-    """The leading layers are dense, unless mlp_layer_types lists them (GLM-4.7 Flash, Hunyuan 3, Mellum).
-
-    Args:
-        layers: how many [1]
-
-    Returns:
-        builder of first_k_dense_replace or mlp_layer_types
-    """
+    """The leading layers are dense, unless mlp_layer_types lists them (GLM-4.7 Flash, Hunyuan 3, Mellum)."""
     return lambda config: _listed(config) or {"first_k_dense_replace": min(layers, config.needed("num_hidden_layers"))}
 
 
 def dense_before_said(config: Config) -> Fields:
-    """The first_k_dense_replace leading layers are dense, unless mlp_layer_types lists them (EXAONE with experts).
-
-    Args:
-        config: the config
-
-    Returns:
-        first_k_dense_replace or mlp_layer_types
-    """
+    """The first_k_dense_replace leading layers are dense, unless mlp_layer_types lists them (EXAONE with experts)."""
     leading = config.field("first_k_dense_replace")
     return _listed(config) or {"first_k_dense_replace": leading}
 
 
 def sparse_between(config: Config) -> Fields:
-    """Every moe_layer_interval-th layer is sparse, from moe_layer_start_index to moe_layer_end_index (ERNIE 4.5).
-
-    Args:
-        config: the config
-
-    Returns:
-        first_k_dense_replace or mlp_layer_types
-    """
+    """Every moe_layer_interval-th layer is sparse, from moe_layer_start_index to moe_layer_end_index (ERNIE 4.5)."""
     layers, period = config.needed("num_hidden_layers"), config.whole("moe_layer_interval", least=1)
     start, end = config.whole("moe_layer_start_index"), config.whole("moe_layer_end_index", least=-1)
     end = layers - 1 if end == -1 else end
@@ -493,17 +277,7 @@ def sparse_between(config: Config) -> Fields:
 
 
 def experts_of_hunyuan(config: Config) -> Fields:
-    """Hunyuan's experts: numbers that may be lists with one item a layer, and a shared expert as wide as a routed one.
-
-    Args:
-        config: the config
-
-    Returns:
-        num_experts_per_tok and shared_expert_intermediate_size
-
-    Raises:
-        Refused: layers differ, or experts are not as wide as intermediate_size
-    """
+    """Hunyuan's experts: numbers or lists by layer, and a shared expert as wide as a routed one."""
     width = config.needed("moe_intermediate_size")
     for key, only in (("moe_intermediate_size", width), ("num_shared_expert", 1)):
         if _in_every_layer(config, key) not in (None, only):
@@ -517,15 +291,7 @@ def experts_of_hunyuan(config: Config) -> Fields:
 
 
 def shared_experts_of(key: str, *, least: int = 0) -> Builder:
-    """Shared experts, each as wide as a routed one (ERNIE 4.5, EXAONE with experts, Hunyuan 3).
-
-    Args:
-        key: how many
-        least: the fewest that the type's code can have [1]
-
-    Returns:
-        builder of shared_expert_intermediate_size
-    """
+    """Shared experts, each as wide as a routed one (ERNIE 4.5, EXAONE with experts, Hunyuan 3)."""
 
     def build(config: Config) -> Fields:
         experts = config.whole_or_none(key, least=least) or 0
@@ -566,27 +332,12 @@ GLOBAL_AND_LOCAL = {"global": FULL, "local": SLIDING}
 
 
 def full_every(period: int, *, first: int) -> Builder:
-    """All but every period-th layer have the window, whatever the config says (OLMo 3, Code World Model).
-
-    Args:
-        period: layers from one full layer to the next [1]
-        first: the first full layer, from 0 [1]
-
-    Returns:
-        builder of layer_types and sliding_window
-    """
+    """All but every period-th layer have the window, whatever the config says (OLMo 3, Code World Model)."""
     return lambda config: _unlisted(config, lambda layer, _: layer % period != first)
 
 
 def window_but_every_nth(key: str) -> Builder:
-    """All but every n-th layer have the window; where layers are listed, n may be text (EXAONE, Trinity).
-
-    Args:
-        key: where n stands
-
-    Returns:
-        builder of layer_types and sliding_window
-    """
+    """All but every n-th layer have the window; where layers are listed, n may be text (EXAONE, Trinity)."""
 
     def build(config: Config) -> Fields:
         config.understood.add(key)
@@ -599,64 +350,29 @@ def window_but_every_nth(key: str) -> Builder:
 
 
 def window_after_layer(config: Config) -> Fields:
-    """Layers from max_window_layers on have the window, if there is one (dots.llm1).
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types and sliding_window
-    """
+    """Layers from max_window_layers on have the window, if there is one (dots.llm1)."""
     first, has_window = config.whole("max_window_layers"), config.field("sliding_window") is not None
     return _unlisted(config, lambda layer, _: has_window and layer >= first)
 
 
 def window_if_any(config: Config) -> Fields:
-    """Every layer has the window, if there is one, unless a list says otherwise (Ministral).
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types and sliding_window
-    """
+    """Every layer has the window, if there is one, unless a list says otherwise (Ministral)."""
     has_window = config.field("sliding_window") is not None
     return _unlisted(config, lambda *_: has_window)
 
 
 def window_if_listed(config: Config) -> Fields:
-    """No layer has the window, unless a list says so (Mellum).
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types and sliding_window
-    """
+    """No layer has the window, unless a list says so (Mellum)."""
     return _unlisted(config, lambda *_: False)
 
 
 def window_between_full_ends(config: Config) -> Fields:
-    """The first two layers, every fourth one and the last are full, all others have the window (Flint).
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types and sliding_window
-    """
+    """The first two layers, every fourth one and the last are full, all others have the window (Flint)."""
     return _unlisted(config, lambda layer, layers: layer >= 2 and layer % 4 != 1 and layer < layers - 1)
 
 
 def window_after_prefix(config: Config) -> Fields:
-    """A period for the leading dense layers, then another for the sparse ones (Command A with experts).
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types and sliding_window
-    """
+    """A period for the leading dense layers, then another for the sparse ones (Command A with experts)."""
     dense = config.whole("first_k_dense_replace")
     early = config.whole("prefix_dense_sliding_window_pattern", least=1)
     later = config.whole("sliding_window_pattern", least=1)
@@ -666,17 +382,7 @@ def window_after_prefix(config: Config) -> Fields:
 
 
 def global_and_local(config: Config) -> Fields:
-    """Layers by attention_types, a list of names and of how often they repeat: [[["global", "local"], 12]] (GPT-Neo).
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types and sliding_window
-
-    Raises:
-        Refused: no such list, or not as long as the model; attention_layers says otherwise
-    """
+    """Layers by attention_types, names and their repeats: [[["global", "local"], 12]] (GPT-Neo)."""
     key, layers = "attention_types", config.needed("num_hidden_layers")
     if key not in config.values:
         config.assumed[key] = defaults_of(config.dialect.model_type)[key]
@@ -712,15 +418,7 @@ def _unlisted(config: Config, has_window: Callable[[int, int], bool]) -> Fields:
 
 
 def depths_left_out(count: str, *others: str) -> Builder:
-    """Depths of a kind that no layer of the model describes: left out, as transformers leaves them out, and said.
-
-    Args:
-        count: where their number stands
-        others: keys that say how a depth is made
-
-    Returns:
-        builder of no field
-    """
+    """Depths of a kind that no layer of the model describes: left out, as transformers leaves them out, and said."""
 
     def build(config: Config) -> Fields:
         config.understood.update(others)

@@ -33,15 +33,7 @@ MAMBA2_KEYS: Mapping[str, str] = {
 
 
 def mamba(keys: Mapping[str, str], inner: Callable[[Config], int]) -> Builder:
-    """A selective state space; the rank of its step is a sixteenth of hidden_size unless said.
-
-    Args:
-        keys: where its numbers stand, by the names of MAMBA_KEYS
-        inner: reader of its inner width
-
-    Returns:
-        builder of its fields
-    """
+    """A selective state space; the rank of its step is a sixteenth of hidden_size unless said."""
     return lambda config: {
         "mamba_d_ssm": inner(config),
         "mamba_d_state": config.whole(keys["state"], least=1),
@@ -53,15 +45,7 @@ def mamba(keys: Mapping[str, str], inner: Callable[[Config], int]) -> Builder:
 
 
 def said_or(key: str, otherwise: Callable[[Config], int]) -> Callable[[Config], int]:
-    """A width that a key may say.
-
-    Args:
-        key: where it may stand
-        otherwise: reader of it where it does not
-
-    Returns:
-        reader of the width
-    """
+    """A width that a key may say."""
 
     def read(config: Config) -> int:
         width, said = otherwise(config), config.whole_or_none(key, least=1)
@@ -71,41 +55,17 @@ def said_or(key: str, otherwise: Callable[[Config], int]) -> Callable[[Config], 
 
 
 def expanded(key: str) -> Callable[[Config], int]:
-    """An inner width so many times hidden_size.
-
-    Args:
-        key: where it says how many times
-
-    Returns:
-        reader of the width
-    """
+    """An inner width so many times hidden_size."""
     return lambda config: int(config.read(key, FACTOR) * config.needed("hidden_size"))
 
 
 def head_by_head(heads: str, width: str) -> Callable[[Config], int]:
-    """An inner width that follows from its heads.
-
-    Args:
-        heads: where their number stands
-        width: where the width of one stands
-
-    Returns:
-        reader of the width
-    """
+    """An inner width that follows from its heads."""
     return lambda config: config.whole(heads, least=1) * config.whole(width, least=1)
 
 
 def mamba2(keys: Mapping[str, str], inner: Callable[[Config], int], *, norm: bool = True) -> Builder:
-    """A state space with one decay a head.
-
-    Args:
-        keys: where its numbers stand, by the names of MAMBA2_KEYS
-        inner: reader of its inner width
-        norm: whether it has a norm on the gated output
-
-    Returns:
-        builder of its fields
-    """
+    """A state space with one decay a head."""
 
     def build(config: Config) -> Fields:
         heads, wide = config.whole(keys["heads"], least=1), inner(config)
@@ -128,14 +88,7 @@ def mamba2(keys: Mapping[str, str], inner: Callable[[Config], int], *, norm: boo
 
 
 def falcon_h1_mixer(config: Config) -> Fields:
-    """Falcon-H1's state space: mamba_d_ssm wide where that is given, its norm and biases by switches.
-
-    Args:
-        config: the config
-
-    Returns:
-        its fields
-    """
+    """Falcon-H1's state space: mamba_d_ssm wide where that is given, its norm and biases by switches."""
     inner = said_or("mamba_d_ssm", expanded("mamba_expand"))
     fields = mamba2(MAMBA2_KEYS, inner, norm=config.flag("mamba_rms_norm"))(config)
     if config.flag("projectors_bias") != fields["mixer_bias"]:
@@ -145,14 +98,7 @@ def falcon_h1_mixer(config: Config) -> Fields:
 
 
 def delta_net(config: Config) -> Fields:
-    """The gated delta net of Qwen3-Next and OLMo Hybrid; heads and widths may follow from attention's.
-
-    Args:
-        config: the config
-
-    Returns:
-        its fields
-    """
+    """The gated delta net of Qwen3-Next and OLMo Hybrid; heads and widths may follow from attention's."""
     heads = config.whole("num_attention_heads", least=1)
     key_heads = config.whole_or_none("linear_num_key_heads", least=1) or heads
     key_width = config.whole_or_none("linear_key_head_dim", least=1) or 3 * config.needed("hidden_size") // (
@@ -168,27 +114,13 @@ def delta_net(config: Config) -> Fields:
 
 
 def short_convolution(config: Config) -> Fields:
-    """LFM2's convolution, with biases on its projections too where it has one.
-
-    Args:
-        config: the config
-
-    Returns:
-        its fields
-    """
+    """LFM2's convolution, with biases on its projections too where it has one."""
     biased = config.flag("conv_bias")
     return {"conv_kernel": config.whole("conv_L_cache", least=1), "conv_bias": biased, "mixer_bias": biased}
 
 
 def lfm2_width(config: Config) -> Fields:
-    """LFM2's MLP width: two thirds of what the key says, rounded up, unless that is switched off.
-
-    Args:
-        config: the config
-
-    Returns:
-        intermediate_size
-    """
+    """LFM2's MLP width: two thirds of what the key says, rounded up, unless that is switched off."""
     width = config.whole_or_none("block_ff_dim", least=2) or config.whole("intermediate_size", least=2)
     config.understood.add("intermediate_size")
     multiple, factor = config.whole("block_multiple_of", least=1), config.read("block_ffn_dim_multiplier", FACTOR)
@@ -198,14 +130,7 @@ def lfm2_width(config: Config) -> Fields:
 
 
 def zamba2_block(config: Config) -> Fields:
-    """Zamba2's shared blocks: attention twice as wide as the residual stream, an MLP four times unless said.
-
-    Args:
-        config: the config
-
-    Returns:
-        their fields
-    """
+    """Zamba2's shared blocks: attention twice as wide as the residual stream, an MLP four times unless said."""
     hidden, heads = config.needed("hidden_size"), config.whole("num_attention_heads", least=1)
     return {
         "head_dim": 2 * hidden // heads,
@@ -216,14 +141,7 @@ def zamba2_block(config: Config) -> Fields:
 
 
 def granite_shared_mlp(config: Config) -> Fields:
-    """Granite's shared MLP: beside its experts, or the only one where it has none.
-
-    Args:
-        config: the config
-
-    Returns:
-        shared_expert_intermediate_size, and intermediate_size
-    """
+    """Granite's shared MLP: beside its experts, or the only one where it has none."""
     width = config.whole("shared_intermediate_size")
     if config.field("num_experts"):
         return {"shared_expert_intermediate_size": width}
@@ -231,14 +149,7 @@ def granite_shared_mlp(config: Config) -> Fields:
 
 
 def jamba_experts(config: Config) -> Fields:
-    """Jamba's experts, as wide as its MLP, in one of so many layers; a single one is an MLP.
-
-    Args:
-        config: the config
-
-    Returns:
-        num_experts and what follows from it
-    """
+    """Jamba's experts, as wide as its MLP, in one of so many layers; a single one is an MLP."""
     experts, visits = config.whole("num_experts", least=1), config.whole("num_experts_per_tok", least=1)
     period, offset = config.whole("expert_layer_period", least=1), config.whole("expert_layer_offset")
     if experts == 1:
@@ -267,15 +178,7 @@ NAMES = Annotated[tuple[Annotated[str, Len(1, 40)], ...], Len(1, MOST_LAYERS)] |
 
 
 def listed(names: Mapping[str, str], otherwise: Callable[[Config], list[str]]) -> Builder:
-    """Layers that a list names one by one.
-
-    Args:
-        names: the mixer by each name that the list may hold
-        otherwise: the names where there is no list
-
-    Returns:
-        builder of layer_types
-    """
+    """Layers that a list names one by one."""
 
     def build(config: Config) -> Fields:
         found = layer_names(config, "layer_types", names, otherwise)
@@ -288,20 +191,7 @@ def listed(names: Mapping[str, str], otherwise: Callable[[Config], list[str]]) -
 def layer_names(
     config: Config, key: str, known: Mapping[str, str], otherwise: Callable[[Config], list[str]]
 ) -> list[str]:
-    """The names that a list gives to the layers.
-
-    Args:
-        config: the config
-        key: where the list stands
-        known: names that it may hold
-        otherwise: the names where there is no list
-
-    Returns:
-        one name a layer
-
-    Raises:
-        Refused: another name, or not one a layer
-    """
+    """The names that a list gives to the layers."""
     names = config.read(key, NAMES)
     if names is None:
         return otherwise(config)
@@ -313,16 +203,7 @@ def layer_names(
 
 
 def attention_every(period_key: str, offset_key: str, mixer: str) -> Builder:
-    """Every so many layers one attends, the others mix tokens another way (Jamba).
-
-    Args:
-        period_key: where it says how many
-        offset_key: where it says which layer is the first
-        mixer: the other way
-
-    Returns:
-        builder of layer_types
-    """
+    """Every so many layers one attends, the others mix tokens another way (Jamba)."""
 
     def build(config: Config) -> Fields:
         period, offset = config.whole(period_key, least=1), config.whole(offset_key)
@@ -333,15 +214,7 @@ def attention_every(period_key: str, offset_key: str, mixer: str) -> Builder:
 
 
 def attention_at(key: str, mixer: str) -> Builder:
-    """Listed layers attend, the others mix tokens another way (Bamba).
-
-    Args:
-        key: where the list stands
-        mixer: the other way
-
-    Returns:
-        builder of layer_types
-    """
+    """Listed layers attend, the others mix tokens another way (Bamba)."""
 
     def build(config: Config) -> Fields:
         attending = set(config.wholes(key) or ())
@@ -352,15 +225,7 @@ def attention_at(key: str, mixer: str) -> Builder:
 
 
 def attention_at_every(key: str, names: Mapping[str, str]) -> Builder:
-    """A list of layers, or else attention every so many layers (Qwen3-Next).
-
-    Args:
-        key: where it says how many
-        names: the mixer by each name that the list may hold
-
-    Returns:
-        builder of layer_types
-    """
+    """A list of layers, or else attention every so many layers (Qwen3-Next)."""
 
     def build(config: Config) -> Fields:
         period, layers = config.whole(key, least=1), config.field("num_hidden_layers")
@@ -371,14 +236,7 @@ def attention_at_every(key: str, names: Mapping[str, str]) -> Builder:
 
 
 def minimax_layers(config: Config) -> Fields:
-    """MiniMax's layers: by name, or by number (1 attends to all), or else in turn.
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types
-    """
+    """MiniMax's layers: by name, or by number (1 attends to all), or else in turn."""
     names = {LINEAR: "lightning_attention", FULL: FULL}
     numbers, layers = config.wholes("attn_type_list"), config.field("num_hidden_layers")
     in_turn = [1 - layer % 2 for layer in range(layers)]
@@ -388,17 +246,7 @@ def minimax_layers(config: Config) -> Fields:
 
 
 def every_layer_attends(config: Config) -> Fields:
-    """A list that may say of each layer that it attends to all (MiniMax-M2); no layer of the type does otherwise.
-
-    Args:
-        config: the config
-
-    Returns:
-        no field
-
-    Raises:
-        Refused: the list says otherwise
-    """
+    """A list that may say of each layer that it attends to all (MiniMax-M2); no layer of the type does otherwise."""
     numbers = config.wholes("attn_type_list") or ()
     if any(number != 1 for number in numbers):
         wrong = "names a layer that does not attend to all, and the type has none"
@@ -407,28 +255,14 @@ def every_layer_attends(config: Config) -> Fields:
 
 
 def olmo_hybrid_names(config: Config) -> list[str]:
-    """Layers of OLMo Hybrid without a list: every fourth attends, or else the last one.
-
-    Args:
-        config: the config
-
-    Returns:
-        one name a layer
-    """
+    """Layers of OLMo Hybrid without a list: every fourth attends, or else the last one."""
     layers = config.field("num_hidden_layers")
     names = [FULL if layer % 4 == 3 else LINEAR for layer in range(layers)]
     return names if FULL in names else [*names[:-1], FULL]
 
 
 def lfm2_layers(config: Config) -> Fields:
-    """LFM2's layers: by name, or the numbers of those that attend, or else all of them do.
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types
-    """
+    """LFM2's layers: by name, or the numbers of those that attend, or else all of them do."""
     layers, numbers = range(config.field("num_hidden_layers")), config.wholes("full_attn_idxs")
     attending = set(layers if numbers is None else numbers)
     otherwise = [FULL if layer in attending else "conv" for layer in layers]
@@ -436,26 +270,12 @@ def lfm2_layers(config: Config) -> Fields:
 
 
 def longcat_layers(config: Config) -> Fields:
-    """LongCat's layers: each holds two blocks of attention and MLP, and experts beside the first.
-
-    Args:
-        config: the config
-
-    Returns:
-        num_hidden_layers
-    """
+    """LongCat's layers: each holds two blocks of attention and MLP, and experts beside the first."""
     return {"num_hidden_layers": 2 * config.whole("num_layers", least=1)}
 
 
 def recurrent_gemma_mixers(config: Config) -> Fields:
-    """RecurrentGemma's layers: a short list of blocks that repeats, and the width of the recurrence.
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types, lru_width and intermediate_size
-    """
+    """RecurrentGemma's layers: a short list of blocks that repeats, and the width of the recurrence."""
     names = {"recurrent": "rg_lru", "attention": "sliding_attention"}
     key = "_block_types" if "_block_types" in config.values and "block_types" not in config.values else "block_types"
     blocks = layer_names(config, key, names, lambda _: ["recurrent", "recurrent", "attention"])
@@ -469,14 +289,7 @@ def recurrent_gemma_mixers(config: Config) -> Fields:
 
 
 def zamba2_layers(config: Config) -> Fields:
-    """Zamba2's layers: a state space each, some with a shared block before it.
-
-    Args:
-        config: the config
-
-    Returns:
-        layer_types
-    """
+    """Zamba2's layers: a state space each, some with a shared block before it."""
     names = {LINEAR: "mamba2", "mamba": "mamba2", "hybrid": "shared_attention_and_mamba2"}
     default = [*6 * [LINEAR], *6 * (["hybrid"] + 5 * [LINEAR]), "hybrid", *4 * [LINEAR], "hybrid", *3 * [LINEAR]]
     default += ["hybrid", *2 * [LINEAR]]
@@ -501,14 +314,7 @@ NEMOTRON_H_EXPERTS = (
 
 
 def nemotron_h_layers(config: Config) -> Fields:
-    """Nemotron-H's layers: a pattern of letters, or a list of names.
-
-    Args:
-        config: the config
-
-    Returns:
-        num_hidden_layers, layer_types and mlp_layer_types; num_experts and what follows from it
-    """
+    """Nemotron-H's layers: a pattern of letters, or a list of names."""
     default = [LINEAR, "moe", FULL, "mlp"]
     names = layer_names(config, "layers_block_type", dict.fromkeys(NEMOTRON_H_BLOCKS, ""), lambda _: default)
     pattern = config.read("hybrid_override_pattern", Annotated[str, Len(1, MOST_LAYERS)] | None)

@@ -42,17 +42,7 @@ class KeptCheck:
 
 
 def create_launch_check(engine: Engine, check: KeptCheck, estimate: bytes, job: NewJob) -> None:
-    """Keep a new launch check, the estimate of its question, and the job that a worker is to do.
-
-    Args:
-        engine: the database
-        check: the launch check
-        estimate: the answer to its question, as it would be sent
-        job: its job, of the same id
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Keep a new launch check, the estimate of its question, and the job that a worker is to do."""
     row = {name: value for name, value in asdict(check).items() if name != "found"}
     with answering(), writing(engine) as connection:
         keep_answer_in(connection, check.estimate_id, estimate, job.owner)
@@ -62,32 +52,13 @@ def create_launch_check(engine: Engine, check: KeptCheck, estimate: bytes, job: 
 
 
 def read_launch_check(engine: Engine, check_id: str) -> KeptCheck | None:
-    """One launch check, without its job.
-
-    Args:
-        engine: the database
-        check_id: its id
-
-    Returns:
-        the launch check; None where there is none
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """One launch check, without its job."""
     with answering(), reading(engine) as connection:
         return launch_check_in(connection, check_id)
 
 
 def launch_check_in(connection: Connection, check_id: str) -> KeptCheck | None:
-    """One launch check, in somebody's transaction.
-
-    Args:
-        connection: the database
-        check_id: its id
-
-    Returns:
-        the launch check; None where there is none
-    """
+    """One launch check, in somebody's transaction."""
     columns = [LAUNCH_CHECKS.c[name] for name in KeptCheck.__dataclass_fields__]
     row = connection.execute(select(*columns).where(LAUNCH_CHECKS.c.id == check_id)).mappings().one_or_none()
     return None if row is None else KeptCheck(**{**row, "probes": tuple(row["probes"])})
@@ -96,33 +67,13 @@ def launch_check_in(connection: Connection, check_id: str) -> KeptCheck | None:
 def keep_found_in(
     connection: Connection, check_id: str, found: Mapping[str, Any], *, comparable: bool | None, device: str | None
 ) -> None:
-    """Keep what a launch check found, in the transaction that ends its job.
-
-    Args:
-        connection: the database, inside a writing transaction
-        check_id: its id
-        found: what was found, verdict included
-        comparable: whether it ran on the cluster's own GPU; None where it never ran
-        device: name of the device that it ran on; None where it never ran
-    """
+    """Keep what a launch check found, in the transaction that ends its job."""
     values = {"found": found, "verdict": found.get("verdict"), "comparable": comparable, "device": device}
     connection.execute(update(LAUNCH_CHECKS).where(LAUNCH_CHECKS.c.id == check_id).values(**values))
 
 
 def read_launch_checks(engine: Engine, owner: str | None = None, part: RowPart | None = None) -> list[LaunchCheckRow]:
-    """Launch checks in short.
-
-    Args:
-        engine: the database
-        owner: whose; None for everybody's
-        part: which of them, and in which order; None for all, in none
-
-    Returns:
-        the launch checks
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Launch checks in short."""
     own = ("verdict", "comparable", "gpu", "gpus", "device", "probes", "estimate_id")
     of_job = ("id", "status", "worker", "owner", "created_at", "finished_at")
     columns = [*(LAUNCH_CHECKS.c[name] for name in own), *(JOBS.c[name] for name in of_job)]

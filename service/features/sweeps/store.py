@@ -67,17 +67,7 @@ class ShardState:
 
 
 def create_sweep(engine: Engine, sweep: NewSweep, content: bytes, shards: Sequence[NewJob]) -> None:
-    """Keep a new sweep together with its pieces.
-
-    Args:
-        engine: the database
-        sweep: the sweep
-        content: everything that its rows depend on
-        shards: a job for each of its pieces
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Keep a new sweep together with its pieces."""
     with answering(), writing(engine) as connection:
         connection.execute(insert(SWEEPS).values(created_at=now()), {**asdict(sweep), "content": content})
         create_jobs_in(connection, shards)
@@ -85,18 +75,7 @@ def create_sweep(engine: Engine, sweep: NewSweep, content: bytes, shards: Sequen
 
 
 def read_sweep(engine: Engine, sweep_id: str) -> KeptSweep | None:
-    """One sweep.
-
-    Args:
-        engine: the database
-        sweep_id: its id
-
-    Returns:
-        the sweep; None where there is none
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """One sweep."""
     with answering(), reading(engine) as connection:
         row = connection.execute(select(*_COLUMNS).where(SWEEPS.c.id == sweep_id)).mappings().one_or_none()
     return None if row is None else _sweep(row)
@@ -105,19 +84,7 @@ def read_sweep(engine: Engine, sweep_id: str) -> KeptSweep | None:
 def read_sweeps(
     engine: Engine, owner: str | None = None, part: RowPart | None = None
 ) -> list[tuple[KeptSweep, dict[JobStatus, int]]]:
-    """Sweeps, each with its pieces by status.
-
-    Args:
-        engine: the database
-        owner: whose; None for everybody's
-        part: which of them, and in which order; None for all, in none
-
-    Returns:
-        the sweeps
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Sweeps, each with its pieces by status."""
     which = () if owner is None else (SWEEPS.c.owner == owner,)
     ids = part_of(select(SWEEPS.c.id).where(*which), engine, part, SWEEPS.c.id, SWEEPS.c.created_at)
     counted = select(JOBS.c.parent, JOBS.c.status, func.count().label("jobs"))
@@ -132,18 +99,7 @@ def read_sweeps(
 
 
 def read_sweep_content(engine: Engine, sweep_id: str) -> bytes | None:
-    """Everything that the rows of a sweep depend on.
-
-    Args:
-        engine: the database
-        sweep_id: the sweep's id
-
-    Returns:
-        its content, byte for byte as it was kept; None where there is no such sweep
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Everything that the rows of a sweep depend on."""
     with answering(), reading(engine) as connection:
         query = select(SWEEPS.c.content).where(SWEEPS.c.id == sweep_id)
         content: bytes | None = connection.execute(query).scalar_one_or_none()
@@ -151,18 +107,7 @@ def read_sweep_content(engine: Engine, sweep_id: str) -> bytes | None:
 
 
 def read_shards(engine: Engine, sweep_id: str) -> list[ShardState]:
-    """The pieces of a sweep, in the order of their rows.
-
-    Args:
-        engine: the database
-        sweep_id: the sweep's id
-
-    Returns:
-        how far each is
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """The pieces of a sweep, in the order of their rows."""
     query = select(*_SHARD_COLUMNS).where(JOBS.c.parent == sweep_id).order_by(JOBS.c.id)
     with answering(), reading(engine) as connection:
         rows = connection.execute(query).mappings().all()
@@ -170,18 +115,7 @@ def read_shards(engine: Engine, sweep_id: str) -> list[ShardState]:
 
 
 def read_sweeps_and_shards(engine: Engine, sweep_ids: Sequence[str]) -> list[tuple[KeptSweep, list[ShardState]]]:
-    """Some sweeps, each with its pieces in the order of their rows.
-
-    Args:
-        engine: the database
-        sweep_ids: ids of the sweeps
-
-    Returns:
-        those that are there, in no order
-
-    Raises:
-        Unreachable: the database does not answer
-    """
+    """Some sweeps, each with its pieces in the order of their rows."""
     shards: dict[str, list[ShardState]] = {}
     query = select(JOBS.c.parent, *_SHARD_COLUMNS).where(JOBS.c.parent.in_(sweep_ids)).order_by(JOBS.c.id)
     with answering(), reading(engine) as connection:

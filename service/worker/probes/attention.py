@@ -24,16 +24,7 @@ CHECKED = 64
 
 
 def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
-    """Time attention kernels.
-
-    Args:
-        parameters: `kernels`, each with kernel, batch, heads, kv_heads, length, width of a head, dtype and causal;
-            `repeats`
-        told: what the probe was told
-
-    Returns:
-        seconds of each kernel forward and backward, with the error of its result or of the queries' gradient
-    """
+    """Time attention kernels."""
     operands = KernelInputs(told.device)
     cases = [_case(way, shape, operands) for shape in parameters["kernels"] for way in ("forward", "backward")]
     return time_cases(cases, told, int(parameters.get("repeats", REPEATS)))

@@ -24,15 +24,7 @@ NUMBER_BYTES = 4
 
 
 def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
-    """Time copies.
-
-    Args:
-        parameters: `sizes_bytes`; `repeats`
-        told: what the probe was told
-
-    Returns:
-        bytes per second of each operation and size
-    """
+    """Time copies."""
     operands = KernelInputs(told.device)
     operations = OPERATIONS if told.device == "cpu" else OPERATIONS + TRANSFERS
     cases = [_case(operation, int(size), operands) for size in parameters["sizes_bytes"] for operation in operations]

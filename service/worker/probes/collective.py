@@ -64,29 +64,13 @@ BUS_FACTORS: Mapping[str, Callable[[int], float]] = {
 
 
 def exchange_of(operation: str, size_bytes: int, group: Group) -> Exchange:
-    """An operation, its buffers filled.
-
-    Args:
-        operation: which
-        size_bytes: the whole tensor; rounded up to a number for each rank
-        group: the ranks
-
-    Returns:
-        the exchange
-    """
+    """An operation, its buffers filled."""
     part = -(-size_bytes // (NUMBER_BYTES * group.told.ranks))
     return _EXCHANGES[operation](part, group)
 
 
 def checked_places(exchange: Exchange) -> list[int]:
-    """Places of a result that are compared.
-
-    Args:
-        exchange: the exchange
-
-    Returns:
-        places, spread evenly
-    """
+    """Places of a result that are compared."""
     return spread(exchange.result.numel(), CHECKED)
 
 
@@ -213,15 +197,7 @@ class RankTiming:
 
 
 def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
-    """Time collectives.
-
-    Args:
-        parameters: `operations`, `sizes_bytes`; `repeats`
-        told: what the probe was told
-
-    Returns:
-        seconds of each operation and size, and bus bandwidth as nccl-tests counts it
-    """
+    """Time collectives."""
     if told.ranks == 1:
         raise CannotRun("one rank has nobody to exchange with; ask for at least two, on a machine with as many GPUs")
     asked = [(name, int(size)) for size in sorted(parameters["sizes_bytes"]) for name in parameters["operations"]]

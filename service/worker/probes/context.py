@@ -29,15 +29,7 @@ COMMUNICATOR_BYTES = 2**26
 
 
 def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:  # noqa: ARG001 - there is nothing to choose
-    """Count bytes of processes that do next to nothing.
-
-    Args:
-        parameters: none
-        told: what the probe was told
-
-    Returns:
-        bytes of each step; of communicators too, where there are several ranks
-    """
+    """Count bytes of processes that do next to nothing."""
     counts: list[dict[str, float]] = []
     longest = 0.0
     while len(counts) < PROCESSES and (not counts or told.left_seconds() > longest):

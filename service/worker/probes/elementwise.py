@@ -64,16 +64,7 @@ class Inputs:
 
 
 def inputs_of(kernel: RowKernel, shape: Mapping[str, Any], operands: KernelInputs) -> Inputs:
-    """Random inputs of a kernel.
-
-    Args:
-        kernel: the kernel
-        shape: rows, width and dtype
-        operands: where random numbers come from
-
-    Returns:
-        the inputs, those with gradients marked so
-    """
+    """Random inputs of a kernel."""
     rows, width = shape["rows"], shape["width"]
     wanted = [(rows, width)] * kernel.rowed + [(width,)] * kernel.shared
     tensors = [one.detach().requires_grad_() for one in operands.random(shape["dtype"], *wanted)]
@@ -167,15 +158,7 @@ IMPLEMENTATIONS = ("fused", "foreach")
 
 
 def optimizer_step(shape: Mapping[str, Any], operands: KernelInputs) -> Callable[[], Ready]:
-    """An update of rows times width parameters.
-
-    Args:
-        shape: rows, width, dtype, and `implementation` where it is not fused
-        operands: where random numbers come from
-
-    Returns:
-        what gets it ready; its state is made once and stays
-    """
+    """An update of rows times width parameters."""
     made: list[Any] = []
 
     def ready() -> Ready:
@@ -231,16 +214,7 @@ MOVED_BYTES = 8.0
 
 
 def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
-    """Time element-wise kernels.
-
-    Args:
-        parameters: `kernels`, each with operation, rows, width, dtype and direction, an optimizer's with
-            `implementation` (fused or foreach) too; `repeats`
-        told: what the probe was told
-
-    Returns:
-        seconds of each kernel, with the error of its result or of its first input's gradient
-    """
+    """Time element-wise kernels."""
     operands = KernelInputs(told.device)
     cases = [_case(kernel, operands) for kernel in parameters["kernels"]]
     return time_cases(cases, told, int(parameters.get("repeats", REPEATS)))

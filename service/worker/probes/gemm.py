@@ -26,16 +26,7 @@ FP8_CAPABILITY = (8, 9)
 
 
 def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
-    """Time matrix products.
-
-    Args:
-        parameters: `products`, each with operation, name, rows and columns of its result, inner, dtype and copies;
-            `repeats`
-        told: what the probe was told
-
-    Returns:
-        seconds of each product, with the error of its result
-    """
+    """Time matrix products."""
     operands = KernelInputs(told.device)
     cases = [_case(product, operands) for product in parameters["products"]]
     return time_cases(cases, told, int(parameters.get("repeats", REPEATS)))

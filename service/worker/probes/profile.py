@@ -35,18 +35,7 @@ class Batches(IterableDataset):
 
 
 def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
-    """Profile three steps of the model at one depth.
-
-    Args:
-        parameters: `model` and `recipe` as JSON, `depth`
-        told: where, and the folder for the trace
-
-    Returns:
-        the summary; the trace is a file
-
-    Raises:
-        CannotRun: the model or the recipe cannot be run as it is
-    """
+    """Profile three steps of the model at one depth."""
     try:
         recipe, depth = step_recipe(parameters["recipe"]), int(parameters["depth"])
         model = model_fields(parameters["model"], depth)

@@ -27,18 +27,7 @@ LATE = "out of time before {depths} layers: ask for a longer time budget, a shor
 
 
 def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
-    """Train the model at each depth, each anew.
-
-    Args:
-        parameters: `model` and `recipe` as JSON, `depths`, `steps` and `timed_steps`; `seconds` that it should take
-        told: where, and until when
-
-    Returns:
-        peaks of the first and of the last counted step, seconds of later ones, and the timeline by category
-
-    Raises:
-        CannotRun: the model or the recipe cannot be run as it is, or there is no time for even one depth
-    """
+    """Train the model at each depth, each anew."""
     try:
         recipe = step_recipe(parameters["recipe"])
         models = {int(depth): model_fields(parameters["model"], int(depth)) for depth in parameters["depths"]}

@@ -25,11 +25,7 @@ KEPT_BACK = ("TRAINCOST_TOKEN",)
 
 
 class LocalRunner:
-    """Runs things on this host.
-
-    Args:
-        variables: what stands in their environment beside this process's own
-    """
+    """Runs things on this host."""
 
     def __init__(self, variables: Mapping[str, str] | None = None) -> None:
         self._variables = variables or {}
@@ -69,14 +65,7 @@ class LocalRunner:
 
 
 class LocalRunning:
-    """A process under its warden.
-
-    Args:
-        task: what it is to do, as JSON
-        folder: where it leaves what it found
-        module: what carries it out
-        variables: what stands in its environment beside this process's own
-    """
+    """A process under its warden."""
 
     def __init__(self, task: Mapping[str, Any], folder: Path, module: str, variables: Mapping[str, str]) -> None:
         self._task, self._folder, self._began_seconds = task, folder, time.monotonic()

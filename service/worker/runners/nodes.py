@@ -52,14 +52,7 @@ class Placing:
 
 
 def nodes_of(told: Sequence[Mapping[str, Any]]) -> tuple[Node, ...]:
-    """The nodes that are alive.
-
-    Args:
-        told: of `ray.nodes()`
-
-    Returns:
-        the nodes, those with most GPUs first
-    """
+    """The nodes that are alive."""
     nodes = [_node(one) for one in told if one["Alive"]]
     return tuple(sorted(nodes, key=lambda node: (-node.gpus, -node.cpus, node.id)))
 
@@ -81,12 +74,6 @@ def _node(told: Mapping[str, Any]) -> Node:
 def common_labels(nodes: Sequence[Node]) -> dict[str, str]:
     """Labels that all nodes bear, so that a job which asks for them may run on any.
 
-    Args:
-        nodes: the nodes
-
-    Returns:
-        the labels
-
     >>> common_labels([])
     {}
     """
@@ -95,19 +82,7 @@ def common_labels(nodes: Sequence[Node]) -> dict[str, str]:
 
 
 def placing_of(nodes: Sequence[Node], kind: str | None, ranks: int) -> Placing:
-    """Where the ranks of a task are to run: on one node where one has enough GPUs, else on as few as have.
-
-    Args:
-        nodes: the nodes, those with most GPUs first
-        kind: kind of GPUs that it needs; None for processors alone
-        ranks: how many ranks it has
-
-    Returns:
-        what each node has to give, and its ranks
-
-    Raises:
-        CannotRun: the cluster has not so many
-    """
+    """Where the ranks of a task are to run: on one node where one has enough GPUs, else on as few as have."""
     if kind is None:
         cpus = min(ranks, max((node.cpus for node in nodes), default=0))
         if not cpus:
@@ -171,11 +146,7 @@ class Look:
 
 
 class NodeRunner:
-    """A node's share of a task. It ends with its process, and everything that it started ends with it.
-
-    Args:
-        node: what the cluster calls the node
-    """
+    """A node's share of a task. It ends with its process, and everything that it started ends with it."""
 
     def __init__(self, node: str = "") -> None:
         self._node = node
@@ -185,22 +156,14 @@ class NodeRunner:
         self._running: dict[int, LocalRunning] = {}
 
     def port(self) -> int:
-        """A port of this node that nobody listens on.
-
-        Returns:
-            its number
-        """
+        """A port of this node that nobody listens on."""
         with socket.socket() as one:
             one.bind(("", 0))
             number: int = one.getsockname()[1]
         return number
 
     def start(self, share: Share) -> None:
-        """Start what this node has to do.
-
-        Args:
-            share: the ranks that run here
-        """
+        """Start what this node has to do."""
         found = os.pathsep.join(filter(None, sys.path))  # what this process was given to import from
         for place, rank in enumerate(share.ranks or (0,)):
             folder = self._folder / f"{rank}" / "work"
@@ -210,11 +173,7 @@ class NodeRunner:
             self._running[rank] = LocalRunner(variables).start(share.task, folder, share.module)
 
     def look(self) -> Look:
-        """How far it is.
-
-        Returns:
-            its record once all ranks here have ended, or one has failed
-        """
+        """How far it is."""
         told = {rank: self._record(rank, running) for rank, running in self._running.items()}
         progress = next(iter(self._running.values())).progress()
         failed = [record for record in told.values() if record is not None and record["status"] != "succeeded"]

@@ -47,14 +47,7 @@ class Stopped(Exception):
 
 
 class RayProbe:
-    """A measurement on a cluster.
-
-    Args:
-        task: what to do, as JSON
-        folder: where its files go
-        module: what carries it out
-        kind: kind of GPUs that it runs on; None for processors
-    """
+    """A measurement on a cluster."""
 
     def __init__(self, task: Mapping[str, Any], folder: Path, module: str, kind: str | None) -> None:
         self._task, self._folder, self._module, self._kind = task, folder, module, kind
@@ -209,14 +202,7 @@ class Shipped:
         self._lock = Lock()
 
     def of(self, content: Mapping[str, bytes]) -> Any:
-        """Files for a task.
-
-        Args:
-            content: the files by name
-
-        Returns:
-            a reference that a task reads them by
-        """
+        """Files for a task."""
         digest = _digest(content)
         with self._lock:
             if digest not in self._kept:
@@ -227,14 +213,7 @@ class Shipped:
 
 
 class RayShard:
-    """A piece of a sweep on a cluster.
-
-    Args:
-        task: what to do, as JSON
-        folder: files that it needs, and where its own go
-        module: what carries it out
-        shipped: keeps files in the cluster
-    """
+    """A piece of a sweep on a cluster."""
 
     def __init__(self, task: Mapping[str, Any], folder: Path, module: str, shipped: Shipped) -> None:
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
@@ -308,14 +287,7 @@ NAMESPACE = "traincost"
 
 
 class RayRunner:
-    """Runs things on a Ray cluster.
-
-    Args:
-        address: where its head is; None for the cluster of RAY_ADDRESS, or of this host
-
-    Raises:
-        StartupError: there is no such cluster
-    """
+    """Runs things on a Ray cluster."""
 
     def __init__(self, address: str | None = None) -> None:
         try:

@@ -74,15 +74,7 @@ class LengthNorm(nn.Module):
 
 
 def norm_of(normalization: str, width: int) -> nn.Module:
-    """One norm over the residual stream.
-
-    Args:
-        normalization: rmsnorm, layernorm, layernorm_no_bias or nonparametric
-        width: numbers that it norms [1]
-
-    Returns:
-        the module
-    """
+    """One norm over the residual stream."""
     if normalization == "rmsnorm":
         return RmsNorm(width)
     if normalization == "nonparametric":
@@ -91,16 +83,7 @@ def norm_of(normalization: str, width: int) -> nn.Module:
 
 
 def query_key_norm(kind: str, heads: int, width: int) -> nn.Module | None:
-    """The norm on queries, or that on keys.
-
-    Args:
-        kind: as the model's qk_norm
-        heads: heads of the projection [1]
-        width: numbers of a head [1]
-
-    Returns:
-        the module; None where there is none
-    """
+    """The norm on queries, or that on keys."""
     if kind == "none":
         return None
     if kind == "l2":
@@ -124,17 +107,7 @@ Positions = tuple[torch.Tensor, torch.Tensor]
 
 
 def rotary_positions(tokens: int, width: int, dtype: torch.dtype, device: torch.device) -> Positions:
-    """Cosines and sines of every position, for all layers.
-
-    Args:
-        tokens: tokens of a sequence [1]
-        width: numbers of a head [1]
-        dtype: their format
-        device: where they lie
-
-    Returns:
-        both, 1 x tokens x width
-    """
+    """Cosines and sines of every position, for all layers."""
     with torch.no_grad():
         waves = 1.0 / ROTARY_BASE ** (torch.arange(0, width, 2, device=device, dtype=torch.float) / width)
         angles = torch.arange(tokens, device=device, dtype=torch.float)[None, :, None] * waves
@@ -143,18 +116,7 @@ def rotary_positions(tokens: int, width: int, dtype: torch.dtype, device: torch.
 
 
 def causal_mask(tokens: int, model: ModelFields, mixer: str, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """What eager attention adds to scores: 0 for keys that a query sees, the lowest number for others.
-
-    Args:
-        tokens: tokens of a sequence [1]
-        model: its window and chunk
-        mixer: how the layer mixes tokens
-        dtype: format of the scores
-        device: where it lies
-
-    Returns:
-        1 x 1 x tokens x tokens
-    """
+    """What eager attention adds to scores: 0 for keys that a query sees, the lowest number for others."""
     with torch.no_grad():
         place = torch.arange(tokens, device=device)
         seen = place[:, None] >= place
@@ -308,16 +270,7 @@ def _spans(ends: torch.Tensor) -> list[tuple[int, int]]:
 
 
 def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """Rows times the matrix of their group: by torch's kernel where there is one, as transformers' grouped_mm does.
-
-    Args:
-        rows: rows in the order of their groups, n x inputs
-        matrices: one a group, groups x outputs x inputs
-        ends: row after the last of each group
-
-    Returns:
-        n x outputs
-    """
+    """Rows times the matrix of their group: by torch's kernel where there is one, as transformers' grouped_mm does."""
     if torch.is_autocast_enabled(rows.device.type):
         target = torch.get_autocast_dtype(rows.device.type)
         rows, matrices = rows.to(target), matrices.to(target)
@@ -521,16 +474,7 @@ def _head(model: ModelFields, width: int, shared: nn.Parameter | None) -> nn.Lin
 
 
 def causal_loss(logits: torch.Tensor, tokens: torch.Tensor, vocabulary: int) -> torch.Tensor:
-    """The mean cross entropy of the next token, in fp32: transformers' ForCausalLMLoss.
-
-    Args:
-        logits: of every token
-        tokens: the tokens
-        vocabulary: logits of one token [1]
-
-    Returns:
-        the loss
-    """
+    """The mean cross entropy of the next token, in fp32: transformers' ForCausalLMLoss."""
     wide = logits.float()
     targets = functional.pad(tokens, (0, 1), value=NO_TARGET)[..., 1:].contiguous()
     return functional.cross_entropy(wide.view(-1, vocabulary), targets.view(-1), ignore_index=NO_TARGET)
@@ -547,17 +491,7 @@ WEIGHTS = {
 
 
 def build(model: ModelFields, running: Running, precision: str, device: str) -> Decoder:
-    """A model on a device, its weights random.
-
-    Args:
-        model: its fields
-        running: how its operations are carried out
-        precision: a name of WEIGHTS
-        device: the device; `meta` holds no numbers
-
-    Returns:
-        the model, in training
-    """
+    """A model on a device, its weights random."""
     usual = torch.get_default_dtype()
     torch.set_default_dtype(WEIGHTS[precision])
     try:

@@ -111,18 +111,7 @@ class ModelFields:
 
 
 def model_fields(model: Mapping[str, Any], depth: int | None = None) -> ModelFields:
-    """The fields of a model, at full width and any depth.
-
-    Args:
-        model: the model noun as JSON; fields that it leaves out have their presets
-        depth: layers [1]; all where None
-
-    Returns:
-        the fields
-
-    Raises:
-        Refused: the model has parts that are not built here
-    """
+    """The fields of a model, at full width and any depth."""
     built = {field.name for field in fields(ModelFields)}
     alien = [name for name, value in model.items() if name not in built and not _is_empty(name, value)]
     if alien:

@@ -36,15 +36,7 @@ Work = Callable[[Callable[[], None]], None]
 
 
 def readings(work: Work, device: str) -> list[Reading]:
-    """What memory holds at the marks of some work.
-
-    Args:
-        work: what to measure; all that it holds it makes itself
-        device: where it computes
-
-    Returns:
-        one reading a mark
-    """
+    """What memory holds at the marks of some work."""
     return _device_readings(work, device) if torch.device(device).type == "cuda" else _host_readings(work)
 
 
@@ -94,12 +86,6 @@ def _host_readings(work: Work) -> list[Reading]:
 def marked_readings(events: Iterable[Mapping[str, Any]]) -> list[Reading]:
     """Readings at the marks of a trace.
 
-    Args:
-        events: events of a Chrome trace, in any order
-
-    Returns:
-        one reading a mark
-
     >>> memory = {"name": "[memory]", "ph": "i"}
     >>> events = [memory | {"ts": ts, "args": {"Bytes": given}} for ts, given in ((1, 8), (2, 4), (3, -4), (5, -8))]
     >>> found = marked_readings([*events, {"name": MARK + "0", "ts": 4}, {"name": MARK + "1", "ts": 6}])
@@ -148,7 +134,7 @@ def told_moment(moment: Moment, before: Reading | None) -> dict[str, Any]:
     Returns:
         its row of the timeline, in bytes
 
-    >>> held = Held(parameters_bytes=40, gradients_bytes=0, optimizer_states_bytes=0, input_bytes=8)
+    >>> held = TensorBytes(parameters_bytes=40, gradients_bytes=0, optimizer_states_bytes=0, input_bytes=8)
     >>> now = Moment(step=1, name="loss", layer=None, held=held, reading=Reading(live_bytes=100, peak_bytes=130))
     >>> row = told_moment(now, Reading(live_bytes=90, peak_bytes=90))
     >>> row["activations_bytes"], row["temporaries_bytes"]
@@ -170,28 +156,13 @@ def told_moment(moment: Moment, before: Reading | None) -> dict[str, Any]:
 
 
 def timeline(moments: Sequence[Moment]) -> list[dict[str, Any]]:
-    """Every moment by category.
-
-    Args:
-        moments: the moments, in order
-
-    Returns:
-        one row a moment
-    """
+    """Every moment by category."""
     before = [None, *(moment.reading for moment in moments[:-1])]
     return [told_moment(moment, earlier) for moment, earlier in zip(moments, before, strict=True)]
 
 
 def step_peaks(moments: Sequence[Moment], step: int) -> Reading:
-    """The most that memory held in one step, its own beginning not counted.
-
-    Args:
-        moments: the moments of all steps
-        step: the step, from 1
-
-    Returns:
-        the peaks
-    """
+    """The most that memory held in one step, its own beginning not counted."""
     found = [moment.reading for moment in moments if moment.step == step and moment.name != "start"]
     reserved = [one.reserved_bytes for one in found if one.reserved_bytes is not None]
     device = [one.device_bytes for one in found if one.device_bytes is not None]
@@ -208,16 +179,7 @@ Make = Callable[[], Trainer]
 
 
 def counted_steps(make: Make, steps: int, device: str) -> tuple[Trainer, list[Moment]]:
-    """Train, and tell what memory holds meanwhile.
-
-    Args:
-        make: makes what is trained; nothing of it is there before
-        steps: steps [1]
-        device: where
-
-    Returns:
-        what was trained, and every moment
-    """
+    """Train, and tell what memory holds meanwhile."""
     places: list[tuple[int, str, int | None, TensorBytes]] = []
     made: list[Trainer] = []
 
@@ -241,16 +203,7 @@ def counted_steps(make: Make, steps: int, device: str) -> tuple[Trainer, list[Mo
 
 
 def step_seconds(trainer: Trainer, end_seconds: float, most: int) -> list[float]:
-    """Seconds of steps after the first ones: by the GPU's own clock, or by the processor's.
-
-    Args:
-        trainer: what is trained; it has taken steps before
-        end_seconds: time of the monotonic clock after which no further step begins [s]
-        most: steps at most [1]
-
-    Returns:
-        seconds of each step, at least of one [s]
-    """
+    """Seconds of steps after the first ones: by the GPU's own clock, or by the processor's."""
     measure = _device_seconds if trainer.device.type == "cuda" else _host_seconds
     found: list[float] = []
     while len(found) < most and (not found or time.monotonic() < end_seconds):

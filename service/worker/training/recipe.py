@@ -66,17 +66,7 @@ class StepRecipe:
 
 
 def step_recipe(recipe: Mapping[str, Any]) -> StepRecipe:
-    """The recipe of a step.
-
-    Args:
-        recipe: a resolved recipe as JSON, as `launch_checks.live_bytes.own_recipe` writes it
-
-    Returns:
-        how to run it
-
-    Raises:
-        Refused: the recipe asks for what is not run here
-    """
+    """The recipe of a step."""
     given = dict(recipe)
     read: dict[str, Callable[[Any], Any]] = {
         "precision": lambda value: _one_of("precision", value, tuple(WEIGHTS)),

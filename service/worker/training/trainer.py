@@ -53,11 +53,7 @@ class Trainer:
         return torch.optim.AdamW(self.parameters, lr=LEARNING_RATE, weight_decay=0.1, **manner)
 
     def step(self, mark: Mark | None = None) -> None:
-        """Train on the batch once.
-
-        Args:
-            mark: told of each moment; None where nobody listens
-        """
+        """Train on the batch once."""
         hooks = list(self._hooks(mark)) if mark else []
         tell = mark or _tell_nobody
         tell("start", None)
@@ -115,16 +111,7 @@ class Trainer:
 
 
 def trainer_of(model: ModelFields, recipe: StepRecipe, device: str) -> Trainer:
-    """A model of random weights in training on one device.
-
-    Args:
-        model: its fields
-        recipe: how it is trained
-        device: where
-
-    Returns:
-        what trains it
-    """
+    """A model of random weights in training on one device."""
     running = Running(
         kernel=recipe.kernel,
         dropout_fraction=recipe.dropout_fraction,
