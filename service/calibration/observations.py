@@ -23,6 +23,7 @@ from service.estimator.constants import LAUNCH_SECONDS, MEMORY_FRACTION, streami
 from service.estimator.degrees import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
 from service.estimator.memory.device import context_and_communicators
 from service.estimator.question import Cluster, Gpu
+from service.estimator.resolve import complete_cluster
 from service.estimator.software.precision import Format, peak_flop_per_s
 from service.estimator.software.versions import READABLE
 from service.estimator.time.attention import FusedName, attention_fraction, attention_rate
@@ -291,7 +292,10 @@ def _collective(observed: Observed, gpu: Gpu) -> float | None:
     )
     size = float(shape["size_bytes"])
     seconds = float(
-        transfer_seconds(Transfer(collective, size, 1, ranks, NEXT_TO_EACH_OTHER), interconnect_of(cluster, gpu))
+        transfer_seconds(
+            Transfer(collective, size, 1, ranks, NEXT_TO_EACH_OTHER),
+            interconnect_of(complete_cluster(cluster, gpu), gpu),
+        )
     )
     return seconds if measured.quantity == "seconds" else bus_fraction(collective, ranks) * size / seconds
 

@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from service.estimator.question import Question
+from service.estimator.complete import CompleteQuestion
 
 Basis = Literal["exact", "analytic", "calibrated", "measured"]
 
@@ -352,7 +352,7 @@ class Totals:
 class Estimate:
     """The whole answer to one question."""
 
-    resolved: Question
+    resolved: CompleteQuestion
     """The question with every default filled."""
     verdict: Verdict
     """Does it fit?"""
@@ -376,7 +376,7 @@ class Estimate:
 class MemoryEstimate:
     """The part of an answer that says whether one configuration fits."""
 
-    resolved: Question
+    resolved: CompleteQuestion
     """The question with every default filled."""
     verdict: Verdict
     """Does it fit?"""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal, get_args
 
+from service.estimator.complete import CompleteLayout, CompleteRecipe
 from service.estimator.names import RankOrder
 from service.estimator.numeric import (
     Amount,
@@ -21,7 +22,7 @@ from service.estimator.numeric import (
     where,
     where_needed,
 )
-from service.estimator.question import Layout, Model, Recipe, filled
+from service.estimator.question import Model
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,25 +82,24 @@ def order_number(order: RankOrder) -> int:
     return get_args(RankOrder).index(order)
 
 
-def degrees_of(recipe: Recipe, layout: Layout) -> Degrees:
-    """The degrees of one resolved layout as plain numbers."""
-    data = filled(layout.data)
+def degrees_of(recipe: CompleteRecipe, layout: CompleteLayout) -> Degrees:
+    """The degrees of one layout as plain numbers."""
     return Degrees(
-        data=data,
+        data=layout.data,
         tensor=layout.tensor,
         context=layout.context,
         pipeline=layout.pipeline,
         virtual_pipeline=layout.virtual_pipeline,
-        virtual_group=filled(layout.virtual_group),
+        virtual_group=layout.virtual_group,
         expert=layout.expert,
-        expert_tensor=filled(layout.expert_tensor),
-        zero_stage=filled(layout.zero_stage),
-        shard_group=filled(layout.shard_group),
-        reshard_after_forward=1 if filled(layout.reshard_after_forward) else 0,
-        sequence_parallel=1 if filled(layout.sequence_parallel) else 0,
-        rank_order=order_number(filled(layout.rank_order)),
+        expert_tensor=layout.expert_tensor,
+        zero_stage=layout.zero_stage,
+        shard_group=layout.shard_group,
+        reshard_after_forward=1 if layout.reshard_after_forward else 0,
+        sequence_parallel=1 if layout.sequence_parallel else 0,
+        rank_order=order_number(layout.rank_order),
         micro_batch=recipe.micro_batch,
-        accumulation=filled(recipe.global_batch) // (recipe.micro_batch * data),
+        accumulation=recipe.global_batch // (recipe.micro_batch * layout.data),
     )
 
 

@@ -5,6 +5,15 @@ from functools import lru_cache
 from typing import Any
 
 from service.errors import Problem, Refused
+from service.estimator.complete import (
+    CompleteCluster,
+    CompleteLayout,
+    CompleteOwnedPrice,
+    CompletePrice,
+    CompleteQuestion,
+    CompleteRecipe,
+    completed,
+)
 from service.estimator.constants import (
     BUSY_POWER_FRACTION,
     FAILURES_PER_GPU_HOUR,
@@ -29,11 +38,10 @@ from service.estimator.question import (
     Question,
     Recipe,
     Software,
-    filled,
 )
 from service.estimator.rule import Rule, broken_rules, divisors_of, unmet_demands
 from service.estimator.rules import device, model, recipe, software
-from service.estimator.schedule import filled_stages, placed, questions_of, resolve_batch
+from service.estimator.schedule import complete_stages, global_batch_of, placed, questions_of
 from service.estimator.software.precision import PRECISIONS, default_gradient_dtype, default_precision
 from service.estimator.software.stacks import STACKS, Stack, default_stack, software_of
 from service.estimator.workload import Workload, recompute_of, workload_of
@@ -42,20 +50,26 @@ LARGEST_NODE = 16
 """GPUs in the largest single node sold; a larger fast-link domain spans a rack. Source: NVIDIA HGX-2, 16 V100."""
 
 
-def fill_defaults(question: Question) -> Question:
+def fill_defaults(question: Question) -> CompleteQuestion:
     """A configuration with every default filled, whatever rules its layout breaks."""
     problems = (*model.problems_of(question.model), *_version_problems(question))
     if problems:
         raise Refused(*problems)
-    cluster = _fill_cluster(question.cluster, question.gpu)
+    cluster = complete_cluster(question.cluster, question.gpu)
     asked = question.recipe
     if asked.stack is None:
         quantizes = method_of(asked).name == "qlora"
         asked = replace(asked, stack=default_stack(recurrences_of(question.model), quantizes=quantizes))
     layout = _fill_layout(question, asked, cluster)
-    batched = filled_stages(resolve_batch(asked, filled(layout.data)), layout)
-    recipe = _fill_recipe(batched, question.gpu, filled(layout.zero_stage))
-    return replace(question, model=_fill_model(question.model), recipe=recipe, layout=layout, cluster=cluster)
+    recipe = complete_stages(asked.stages, _fill_recipe(asked, question.gpu, layout), layout)
+    return CompleteQuestion(
+        model=_fill_model(question.model),
+        recipe=recipe,
+        layout=layout,
+        cluster=cluster,
+        gpu=question.gpu,
+        price=_fill_price(question.price),
+    )
 
 
 def _version_problems(question: Question) -> tuple[Problem, ...]:
@@ -63,18 +77,23 @@ def _version_problems(question: Question) -> tuple[Problem, ...]:
     stack = question.recipe.stack
     if not isinstance(stack, Software):
         return ()
-    return unmet_demands(software.VERSION_DEMANDS, stack, question.layout)
+    return unmet_demands(software.VERSION_DEMANDS, stack)
 
 
-def _fill_cluster(cluster: Cluster, gpu: Gpu) -> Cluster:
-    """A node is always one domain: by the GPU's own link, or over the host's bus where that reaches fewer GPUs."""
+def complete_cluster(cluster: Cluster, gpu: Gpu) -> CompleteCluster:
+    """A cluster with every default filled.
+
+    A node is always one domain: by the GPU's own link, or over the host's bus where that reaches fewer GPUs.
+    """
     node = min(cluster.gpus_per_node, cluster.gpus)
     rack = gpu.scale_up_gpus if gpu.scale_up_gpus > LARGEST_NODE else node
-    return replace(
+    return completed(
+        CompleteCluster,
         cluster,
         gpus_per_node=node,
         scale_up_gpus=cluster.scale_up_gpus or min(rack, cluster.gpus),
         inter_node_bytes_per_s=cluster.inter_node_bytes_per_s or gpu.inter_node_bytes_per_s,
+        **_fill_running(cluster),
     )
 
 
@@ -90,20 +109,26 @@ def _fill_model(model: Model) -> Model:
     return replace(model, **{name: value for name, value in derived.items() if name in read})
 
 
-def _fill_recipe(recipe: Recipe, gpu: Gpu, zero_stage: int) -> Recipe:
+def _fill_recipe(recipe: Recipe, gpu: Gpu, layout: CompleteLayout) -> CompleteRecipe:
+    """Everything but the stages of the run."""
+    batch = global_batch_of(recipe, layout.data)
     stack = STACKS[software_of(recipe).name]
     name = recipe.precision or default_precision(gpu)
-    return replace(
+    return completed(
+        CompleteRecipe,
         recipe,
+        global_batch=batch,
+        global_batch_tokens=batch * recipe.sequence_length,
+        stages=(),
         precision=name,
-        gradient_dtype=recipe.gradient_dtype or default_gradient_dtype(PRECISIONS[name], stack, zero_stage),
+        gradient_dtype=recipe.gradient_dtype or default_gradient_dtype(PRECISIONS[name], stack, layout.zero_stage),
         vocabulary_multiple=recipe.vocabulary_multiple or stack.vocabulary_multiple,
         recompute=recipe.recompute if isinstance(recipe.recompute, str) else recompute_of(recipe),
         method="full" if recipe.method == "full" else method_of(recipe),
     )
 
 
-def _fill_layout(question: Question, recipe: Recipe, cluster: Cluster) -> Layout:
+def _fill_layout(question: Question, recipe: Recipe, cluster: Cluster) -> CompleteLayout:
     layout = question.layout
     stack = STACKS[software_of(recipe).name]
     replica = layout.tensor * layout.context * layout.pipeline
@@ -116,7 +141,8 @@ def _fill_layout(question: Question, recipe: Recipe, cluster: Cluster) -> Layout
         reshard = zero_stage == 3 and layout.pipeline == 1
     splits_norms = layout.tensor > 1 and stack.splits_norms
     parallel = splits_norms if layout.sequence_parallel is None else layout.sequence_parallel
-    return replace(
+    return completed(
+        CompleteLayout,
         layout,
         data=replicas,
         virtual_group=layout.virtual_group or layout.pipeline,
@@ -167,6 +193,11 @@ Source: constants.py."""
 _UNTOLD: dict[str, Any] = dict.fromkeys(_RUNNING)
 
 
+def _fill_running(cluster: Cluster) -> dict[str, Any]:
+    given = {name: getattr(cluster, name) for name in _RUNNING}
+    return {name: _RUNNING[name] if value is None else value for name, value in given.items()}
+
+
 def configuration_in(question: Question) -> Question:
     """The part of a question that memory, FLOP and step depend on; questions that differ in their run alone share it.
 
@@ -182,33 +213,31 @@ def configuration_in(question: Question) -> Question:
     )
 
 
-def with_run(configuration: Question, asked: Question) -> Question:
+def with_run(configuration: CompleteQuestion, asked: Question) -> CompleteQuestion:
     """A configuration with the run of a question, every default filled."""
-    told = {name: getattr(asked.cluster, name) for name in _RUNNING}
     return replace(
         configuration,
         recipe=replace(
             configuration.recipe, training_tokens=asked.recipe.training_tokens, checkpoint=asked.recipe.checkpoint
         ),
-        cluster=replace(
-            configuration.cluster,
-            **{name: _RUNNING[name] if value is None else value for name, value in told.items()},
-        ),
-        price=_priced(asked.price),
+        cluster=replace(configuration.cluster, **_fill_running(asked.cluster)),
+        price=_fill_price(asked.price),
     )
 
 
-def with_price(asked: Question, price: Price | OwnedPrice | None) -> Question:
+def with_price(question: CompleteQuestion, price: Price | OwnedPrice | None) -> CompleteQuestion:
     """A question at another price, its defaults filled."""
-    return replace(asked, price=_priced(price))
+    return replace(question, price=_fill_price(price))
 
 
-def _priced(price: Price | OwnedPrice | None) -> Price | OwnedPrice | None:
-    """A price with its preemptions filled in."""
-    if not isinstance(price, Price) or price.preemptions_per_instance_hour is not None:
-        return price
+def _fill_price(price: Price | OwnedPrice | None) -> CompletePrice | CompleteOwnedPrice | None:
+    if price is None:
+        return None
+    if isinstance(price, OwnedPrice):
+        return completed(CompleteOwnedPrice, price)
     usual = PREEMPTIONS_PER_INSTANCE_HOUR if price.price_model == "spot" else 0.0
-    return replace(price, preemptions_per_instance_hour=usual)
+    taken = price.preemptions_per_instance_hour
+    return completed(CompletePrice, price, preemptions_per_instance_hour=usual if taken is None else taken)
 
 
 CONFIGURATIONS_KEPT = 256
@@ -220,7 +249,7 @@ than one sheet, or one comparison of prices, has."""
 class ResolvedQuestion:
     """A question that can be answered. Each is itself alone, so what is worked out of one can be kept beside it."""
 
-    question: Question
+    question: CompleteQuestion
     """Every default filled."""
     workload: Workload
     """Its rows and ledger."""
@@ -249,7 +278,7 @@ def configuration_of(question: Question) -> ResolvedQuestion:
 
 def run_problems(question: Question) -> tuple[Problem, ...]:
     """What a question does not tell of its run, or tells twice, whatever its configuration."""
-    return unmet_demands(recipe.RUN_DEMANDS, question, question.layout)
+    return unmet_demands(recipe.RUN_DEMANDS, question)
 
 
 def with_run_of(question: Question, configuration: ResolvedQuestion) -> ResolvedQuestion:
@@ -270,7 +299,7 @@ def _configuration(question: Question) -> ResolvedQuestion:
     return replace(found, run_stages=_run_stages(found)) if question.recipe.stages else found
 
 
-def demands_unmet(workload: Workload, layout: Layout) -> tuple[Problem, ...]:
+def demands_unmet(workload: Workload, layout: CompleteLayout) -> tuple[Problem, ...]:
     """What software and GPU cannot do of a job, whatever its degrees."""
     return unmet_demands(_DEMANDS, workload, layout)
 

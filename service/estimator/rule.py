@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from service.errors import Problem
+from service.estimator.complete import PLAIN_LAYOUT, CompleteLayout
 from service.estimator.degrees import Degrees
 from service.estimator.numeric import Condition
-from service.estimator.question import Layout
 from service.estimator.workload import Workload
 
 MOST_PRIME = 1 << 16
@@ -68,13 +68,15 @@ class Demand(Generic[Subject]):
     """Code of the refusal."""
     field: str
     """Field to blame."""
-    holds: Callable[[Subject, Layout], bool]
+    holds: Callable[[Subject, CompleteLayout], bool]
     """The condition."""
-    words: Callable[[Subject, Layout], tuple[str, str]]
+    words: Callable[[Subject, CompleteLayout], tuple[str, str]]
     """What is wrong and why it matters; what to do."""
 
 
-def unmet_demands(demands: tuple[Demand[Subject], ...], subject: Subject, layout: Layout) -> tuple[Problem, ...]:
+def unmet_demands(
+    demands: tuple[Demand[Subject], ...], subject: Subject, layout: CompleteLayout = PLAIN_LAYOUT
+) -> tuple[Problem, ...]:
     """The demands that a question does not meet, as problems."""
     problems = []
     for demand in demands:

@@ -5,12 +5,30 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from service.errors import Problem, Refused
+from service.estimator.complete import CompleteLayout, CompleteQuestion, CompleteRecipe, CompleteStage, completed
 from service.estimator.model.documents import trained_tokens
-from service.estimator.question import Layout, Question, Recipe, RunStage, filled
+from service.estimator.question import Layout, Recipe, RunStage
 
 
-def resolve_batch(recipe: Recipe, data: int) -> Recipe:
-    """The recipe with its global batch filled in both units."""
+def global_batch_of(recipe: Recipe, data: int) -> int:
+    """Sequences in one optimizer step, given in either unit.
+
+    Formula:
+        B as given, or B_tokens / s; b x data where neither is
+
+    Args:
+        recipe: the recipe; s its sequence length, b its micro-batch
+        data: replicas [1]
+
+    Returns:
+        sequences in one step [1]
+
+    Source:
+        definition
+
+    >>> global_batch_of(Recipe(sequence_length=4096, global_batch_tokens=4_194_304), 8)
+    1024
+    """
     tokens = recipe.sequence_length
     group = recipe.micro_batch * data
     batch, batch_tokens = recipe.global_batch, recipe.global_batch_tokens
@@ -24,7 +42,7 @@ def resolve_batch(recipe: Recipe, data: int) -> Recipe:
         batch = group
     if batch % group:
         raise Refused(_uneven_batch(batch, recipe.micro_batch, data))
-    return replace(recipe, global_batch=batch, global_batch_tokens=batch * tokens)
+    return batch
 
 
 def _disagreement(batch: int, batch_tokens: int, tokens: int) -> Problem:
@@ -274,7 +292,7 @@ class Schedule:
         return self.last_steps + sum(sum(stretch.steps) for stretch in self.stretches)
 
 
-def batches_of(stage: RunStage) -> tuple[int, ...]:
+def batches_of(stage: CompleteStage) -> tuple[int, ...]:
     """Batches that one stage of a run goes through, in turn.
 
     Formula:
@@ -289,13 +307,14 @@ def batches_of(stage: RunStage) -> tuple[int, ...]:
     Source:
         Megatron-LM num_microbatches_calculator.py, --rampup-batch-size start increment samples
 
-    >>> batches_of(RunStage(until_tokens=1e9, global_batch=3072, final_global_batch=15360, batch_increment=3072))
+    >>> ramp = {"global_batch": 3072, "final_global_batch": 15360, "batch_increment": 3072}
+    >>> batches_of(CompleteStage(until_tokens=1e9, sequence_length=4096, **ramp))
     (3072, 6144, 9216, 12288)
     """
-    first = filled(stage.global_batch)
-    if stage.final_global_batch is None:
+    first = stage.global_batch
+    if stage.final_global_batch is None or stage.batch_increment is None:
         return (first,)
-    return tuple(range(first, stage.final_global_batch, filled(stage.batch_increment)))
+    return tuple(range(first, stage.final_global_batch, stage.batch_increment))
 
 
 def steps_of_phases(trained: float, until_tokens: float, step_tokens: Sequence[float]) -> tuple[int, ...]:
@@ -330,49 +349,49 @@ def steps_of_phases(trained: float, until_tokens: float, step_tokens: Sequence[f
     return tuple(found)
 
 
-def schedule_of(recipe: Recipe) -> Schedule | None:
+def schedule_of(recipe: CompleteRecipe) -> Schedule | None:
     """The steps of a recipe's run, stage by stage. None without training_tokens."""
     if recipe.training_tokens is None:
         return None
     trained, stretches = 0.0, []
     for stage in recipe.stages:
-        tokens = trained_tokens(replace(recipe, sequence_length=filled(stage.sequence_length)))
+        tokens = trained_tokens(replace(recipe, sequence_length=stage.sequence_length))
         batches = batches_of(stage)
         steps = steps_of_phases(trained, stage.until_tokens, [batch * tokens for batch in batches])
         stretches.append(Phase(tokens, batches, steps))
         trained += stretches[-1].sequences * tokens
     left = max(0.0, recipe.training_tokens - trained)
-    return Schedule(tuple(stretches), steps_of(left, filled(recipe.global_batch), trained_tokens(recipe)))
+    return Schedule(tuple(stretches), steps_of(left, recipe.global_batch, trained_tokens(recipe)))
 
 
 STAGES = "recipe.stages"
 """Place of the stages in a question."""
 
 
-def filled_stages(recipe: Recipe, layout: Layout) -> Recipe:
-    """The recipe with every field of its stages filled.
+def complete_stages(stages: tuple[RunStage, ...], recipe: CompleteRecipe, layout: CompleteLayout) -> CompleteRecipe:
+    """The recipe with the stages of its run, every field filled.
 
     Every stage has a batch that micro-batches and replicas share evenly, and at least one step.
     """
-    if not recipe.stages:
+    if not stages:
         return recipe
-    problems = _order_problems(recipe)
-    stages = []
-    for index, stage in enumerate(recipe.stages):
-        found, wrong = _filled(stage, recipe, layout)
-        stages.append(found)
+    problems = _order_problems(stages, recipe.training_tokens)
+    found = []
+    for index, stage in enumerate(stages):
+        one, wrong = _complete(stage, recipe, layout)
+        found.append(one)
         problems += _at(index, wrong)
     if problems:
         raise Refused(*problems)
-    whole = replace(recipe, stages=tuple(stages))
+    whole = replace(recipe, stages=tuple(found))
     _refuse_stages_without_steps(whole)
     return whole
 
 
-def questions_of(question: Question, index: int) -> tuple[Question, ...]:
+def questions_of(question: CompleteQuestion, index: int) -> tuple[CompleteQuestion, ...]:
     """What one stage of a run asks for: its first configuration, and its last one where its batch rises."""
     recipe, stage = question.recipe, question.recipe.stages[index]
-    batches, length = batches_of(stage), filled(stage.sequence_length)
+    batches, length = batches_of(stage), stage.sequence_length
     return tuple(
         replace(
             question,
@@ -399,8 +418,8 @@ _OF_LENGTH = ("recipe.sequence_length", "layout.context", "layout.sequence_paral
 """Fields that rules of the sequence length blame."""
 
 
-def _order_problems(recipe: Recipe) -> list[Problem]:
-    if recipe.training_tokens is None:
+def _order_problems(stages: tuple[RunStage, ...], training_tokens: float | None) -> list[Problem]:
+    if training_tokens is None:
         message = "stages end after so many tokens of the run, and the tokens of the run are not told"
         return [
             Problem(
@@ -411,14 +430,14 @@ def _order_problems(recipe: Recipe) -> list[Problem]:
             )
         ]
     problems, before = [], 0.0
-    for index, stage in enumerate(recipe.stages):
+    for index, stage in enumerate(stages):
         end, field = stage.until_tokens, f"{STAGES}.{index}.until_tokens"
         if end <= before:
             message = f"the stage ends at {end:.6g} tokens of the run, and the one before it at {before:.6g}"
             fix = "count until_tokens from the beginning of the run, and order stages by it"
             problems.append(Problem(field=field, code="stages_ascend", message=message, fix=fix))
-        if end >= recipe.training_tokens:
-            message = f"the stage ends at {end:.6g} tokens, and the run has {recipe.training_tokens:.6g}"
+        if end >= training_tokens:
+            message = f"the stage ends at {end:.6g} tokens, and the run has {training_tokens:.6g}"
             fix = "set until_tokens below training_tokens; what follows has the recipe's own batch and length"
             problems.append(Problem(field=field, code="stages_end_before_the_run", message=message, fix=fix))
         before = end
@@ -429,7 +448,7 @@ def _order_problems(recipe: Recipe) -> list[Problem]:
 class _Sharing:
     """How the batch of one stage is shared."""
 
-    recipe: Recipe
+    micro_batch: int
     replicas: int
     chunks: int
     """Micro-batches of which a replica runs a whole number, so that the schedule fits."""
@@ -437,20 +456,18 @@ class _Sharing:
     @property
     def group(self) -> int:
         """Sequences that the layout shares evenly [1]."""
-        return self.recipe.micro_batch * self.replicas * self.chunks
+        return self.micro_batch * self.replicas * self.chunks
 
     def uneven(self, batch: int, field: str) -> list[Problem]:
         """What is wrong with a batch, where it cannot be shared."""
-        try:
-            resolve_batch(replace(self.recipe, global_batch=batch, global_batch_tokens=None), self.replicas)
-        except Refused as refused:
-            return [replace(one, field=field) for one in refused.problems]
+        if batch % (self.micro_batch * self.replicas):
+            return [replace(_uneven_batch(batch, self.micro_batch, self.replicas), field=field)]
         return []
 
 
-def _filled(stage: RunStage, recipe: Recipe, layout: Layout) -> tuple[RunStage, list[Problem]]:
-    sharing = _Sharing(recipe, filled(layout.data), micro_batch_multiple(layout))
-    first, final = stage.global_batch or filled(recipe.global_batch), stage.final_global_batch
+def _complete(stage: RunStage, recipe: CompleteRecipe, layout: CompleteLayout) -> tuple[CompleteStage, list[Problem]]:
+    sharing = _Sharing(recipe.micro_batch, layout.data, micro_batch_multiple(layout))
+    first, final = stage.global_batch or recipe.global_batch, stage.final_global_batch
     problems = sharing.uneven(first, "global_batch")
     increment = stage.batch_increment
     if final is None:
@@ -459,8 +476,9 @@ def _filled(stage: RunStage, recipe: Recipe, layout: Layout) -> tuple[RunStage, 
         problems += sharing.uneven(final, "final_global_batch") or _falling(first, final)
         increment = increment or _least_increment(sharing.group, final - first)
         problems += _uneven_increment(increment, sharing.group) or _too_many(first, final, increment, sharing.group)
+    filled = {"global_batch": first, "batch_increment": increment}
     length = stage.sequence_length or recipe.sequence_length
-    return replace(stage, global_batch=first, sequence_length=length, batch_increment=increment), problems
+    return completed(CompleteStage, stage, sequence_length=length, **filled), problems
 
 
 def micro_batch_multiple(layout: Layout) -> int:
@@ -529,7 +547,7 @@ def _at(index: int, problems: Iterable[Problem]) -> list[Problem]:
     return [replace(one, field=f"{STAGES}.{index}.{one.field}") for one in problems]
 
 
-def _refuse_stages_without_steps(recipe: Recipe) -> None:
+def _refuse_stages_without_steps(recipe: CompleteRecipe) -> None:
     """Refuse a stage, or an end of the run, that the last step before it already reaches."""
     schedule = schedule_of(recipe)
     if schedule is None:

@@ -2,22 +2,19 @@
 
 from dataclasses import dataclass, replace
 
+from service.estimator.complete import CompleteCluster, CompleteQuestion, CompleteRecipe, CompleteSoftware
 from service.estimator.constants import STEP_CONSTANTS, StepConstants, calibrated_steps
 from service.estimator.model.documents import documents_of
 from service.estimator.model.ledger import Ledger, Setting, by_operation
 from service.estimator.model.training import ledger_of, method_of
 from service.estimator.names import AttentionName
 from service.estimator.question import (
-    Cluster,
     Gpu,
     MeasuredStep,
     Method,
     Model,
-    Question,
     Recipe,
     Recompute,
-    Software,
-    filled,
 )
 from service.estimator.software.implementations import CrossEntropy, Implementation, Overlap, kernel_of
 from service.estimator.software.optimizers import OPTIMIZERS, Optimizer
@@ -37,12 +34,12 @@ class Workload:
     """A model under a recipe on a cluster, before any layout divides it."""
 
     model: Model
-    recipe: Recipe
-    cluster: Cluster
+    recipe: CompleteRecipe
+    cluster: CompleteCluster
     gpu: Gpu
     precision: Precision
     optimizer: Optimizer
-    software: Software
+    software: CompleteSoftware
     implementation: Implementation
     kernel: AttentionName
     """Attention kernel."""
@@ -64,10 +61,10 @@ class Workload:
         return calibrated_steps(self.gpu, self.software.name, self.software.implementation)
 
 
-def setting_of(recipe: Recipe, gpu: Gpu) -> Setting:
+def setting_of(recipe: CompleteRecipe, gpu: Gpu) -> Setting:
     """How a recipe and its stack carry out the operations of one sequence."""
     run, kernel = implementation_of(software_of(recipe)), kernel_in(recipe, gpu)
-    precision, capacity = PRECISIONS[filled(recipe.precision)], recipe.expert_capacity_factor
+    precision, capacity = PRECISIONS[recipe.precision], recipe.expert_capacity_factor
     return Setting(
         tokens=recipe.sequence_length,
         element_bytes=precision.element_bytes,
@@ -106,10 +103,10 @@ def recompute_of(recipe: Recipe) -> Recompute:
     return asked
 
 
-def workload_of(question: Question) -> Workload:
+def workload_of(question: CompleteQuestion) -> Workload:
     """The rows and the ledger that a question names."""
     recipe, setting, method = question.recipe, setting_of(question.recipe, question.gpu), method_of(question.recipe)
-    software, precision = software_of(recipe), PRECISIONS[filled(recipe.precision)]
+    software, precision = software_of(recipe), PRECISIONS[recipe.precision]
     stack = STACKS[software.name]
     return Workload(
         overlap=overlap_of(software),
@@ -130,5 +127,5 @@ def workload_of(question: Question) -> Workload:
             precision, recipe, stack, question.gpu, keeps_copies=implementation_of(software).uses_transformer_engine
         ),
         ledger=ledger_of(question.model, setting, method),
-        vocabulary_multiple=recipe.vocabulary_multiple or stack.vocabulary_multiple,
+        vocabulary_multiple=recipe.vocabulary_multiple,
     )

@@ -6,8 +6,8 @@ from math import ceil, floor, isclose
 from service.answers.solutions import BatchPlan
 from service.errors import Problem, Refused
 from service.estimator import estimate
-from service.estimator.question import Question, Recipe, filled
-from service.estimator.resolve import resolve
+from service.estimator.question import Question, Recipe
+from service.estimator.resolve import configuration_of, resolve
 from service.estimator.rule import divisors
 from service.estimator.schedule import micro_batch_multiple
 from service.planner.feasibility import Attempt, Attempts, SolveLimits
@@ -148,14 +148,14 @@ def _next_larger(micro_batch: int, attempts: Attempts) -> Steps[Attempt | None]:
 
 
 def _tokens_of(question: Question) -> int:
-    return filled(question.recipe.global_batch) * question.recipe.sequence_length
+    return configuration_of(question).question.recipe.global_batch_tokens
 
 
 def _planned(question: Question, wanted: int) -> tuple[BatchPlan, tuple[str, ...]]:
     """A batch factor by factor, and what to look at in it."""
     recipe, data = question.recipe, _replicas(question)
-    batch = filled(recipe.global_batch)
     found = estimate(question)
+    batch = found.resolved.recipe.global_batch
     tokens, run = _tokens_of(question), found.resolved.recipe.training_tokens
     total = None if found.flop.total_flop is None else float(found.flop.total_flop)
     plan = BatchPlan(

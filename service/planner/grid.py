@@ -15,6 +15,7 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
+from service.estimator.complete import PLAIN_LAYOUT, CompleteLayout
 from service.estimator.degrees import Degrees, local_ranks, order_number, replica_spacing, stage_spacing
 from service.estimator.memory.device import allocator_room_bytes, reserved_bytes, reserved_shares, usable_bytes
 from service.estimator.memory.memory import stage_bytes
@@ -22,7 +23,6 @@ from service.estimator.memory.rank_load import RankLoad, mirrored, rank_load_of
 from service.estimator.names import RankOrder, ScheduleName, ZeroStage
 from service.estimator.numeric import Amount, maximum
 from service.estimator.parallelism.stages import Stage
-from service.estimator.question import Layout, filled
 from service.estimator.rule import Rule
 from service.estimator.time.step import (
     MicroBatchSeconds,
@@ -54,7 +54,7 @@ class Splits:
 class Spreads:
     """How layers are spread over stages, and their numbers over replicas."""
 
-    pipeline: Layout
+    pipeline: CompleteLayout
     """Its pipeline and its order of ranks, the other fields unsaid."""
     zero_stage: ZeroStage
     shard_group: int | None
@@ -105,7 +105,7 @@ def along_or_same(numbers: Sequence[float], axis: int) -> Amount:
 
 def degrees_in(grid: Grid, workload: Workload) -> tuple[Degrees, dict[str, Mask]]:
     """The degrees of every layout of a grid, and where they are whole."""
-    gpus, batch = workload.cluster.gpus, filled(workload.recipe.global_batch)
+    gpus, batch = workload.cluster.gpus, workload.recipe.global_batch
     tensor, context = (along([getattr(one, name) for one in grid.splits], 0) for name in ("tensor", "context"))
     pipeline = along([one.pipeline.pipeline for one in grid.spreads], 1)
     micro_batch = along(grid.micro_batches, 2)
@@ -118,14 +118,14 @@ def degrees_in(grid: Grid, workload: Workload) -> tuple[Degrees, dict[str, Mask]
         context=context,
         pipeline=pipeline,
         virtual_pipeline=along_or_same([one.pipeline.virtual_pipeline for one in grid.spreads], 1),
-        virtual_group=along_or_same([filled(one.pipeline.virtual_group) for one in grid.spreads], 1),
+        virtual_group=along_or_same([one.pipeline.virtual_group for one in grid.spreads], 1),
         expert=along_or_same([one.expert for one in grid.splits], 0),
         expert_tensor=along_or_same([one.expert_tensor for one in grid.splits], 0),
         zero_stage=along_or_same([one.zero_stage for one in grid.spreads], 1),
         shard_group=data * context,
         reshard_after_forward=along_or_same([one.reshard_after_forward for one in grid.spreads], 1),
         sequence_parallel=along_or_same([one.sequence_parallel for one in grid.splits], 0),
-        rank_order=along_or_same([order_number(filled(one.pipeline.rank_order)) for one in grid.spreads], 1),
+        rank_order=along_or_same([order_number(one.pipeline.rank_order) for one in grid.spreads], 1),
         micro_batch=micro_batch,
         accumulation=accumulation,
     )
@@ -142,7 +142,7 @@ def _whole(quotient: Numbers) -> tuple[Numbers, Mask]:
 
 def _shard_groups(grid: Grid, workload: Workload, degrees: Degrees) -> Numbers:
     everybody = degrees.data * degrees.context
-    domain = local_ranks(everybody, replica_spacing(degrees), filled(workload.cluster.scale_up_gpus))
+    domain = local_ranks(everybody, replica_spacing(degrees), workload.cluster.scale_up_gpus)
     said = along([one.shard_group or 0 for one in grid.spreads], 1)
     within = along([one.shard_group == WITHIN_DOMAIN for one in grid.spreads], 1) == 1
     return np.where(within, domain, np.where(said > 0, said, everybody))
@@ -191,7 +191,7 @@ def in_order(grid: Grid, order: RankOrder) -> Grid:
 
 def reordering_gains(grid: Grid, workload: Workload, degrees: Degrees) -> Mask:
     """Where an order of ranks brings all stages of a replica into one fast-link domain, and the stack can run it."""
-    domain, stack = filled(workload.cluster.scale_up_gpus), workload.stack
+    domain, stack = workload.cluster.scale_up_gpus, workload.stack
     able = [
         one.pipeline.pipeline > 1 and one.zero_stage in stack.reordered_zero_stages and one.shard_group != WITHIN_DOMAIN
         for one in grid.spreads
@@ -200,7 +200,7 @@ def reordering_gains(grid: Grid, workload: Workload, degrees: Degrees) -> Mask:
     return np.asarray(together & (along(able, 1) == 1) & (domain < workload.cluster.gpus))
 
 
-def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, int, int]) -> Layout:
+def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, int, int]) -> CompleteLayout:
     """One layout of a grid, its schedule, context method and offload unsaid."""
     split, spread = grid.splits[place[0]], grid.spreads[place[1]]
 
@@ -236,7 +236,7 @@ class Block:
     grid: Grid
     stages: tuple[tuple[Distinct, ...], ...]
     """The distinct stages of each spread of the grid; equally many."""
-    layouts: tuple[Layout, ...]
+    layouts: tuple[CompleteLayout, ...]
     """Schedule, context method and offload, the other fields unsaid."""
     mirrors: bool
     """Each rank serves a stage from either end (DualPipe)."""
@@ -296,7 +296,7 @@ def _splits(workload: Workload, axes: Axes) -> Iterator[Splits]:
 
 
 def _spreads(
-    workload: Workload, axes: Axes, variant: Variant, pipeline: Layout, refused: Counter[str], each: int
+    workload: Workload, axes: Axes, variant: Variant, pipeline: CompleteLayout, refused: Counter[str], each: int
 ) -> Iterator[Spreads]:
     """How one pipeline's layers and their numbers may be spread over replicas."""
     for zero in variant.zero_stages:
@@ -313,9 +313,9 @@ def _spreads(
                 yield Spreads(pipeline, zero, group, free)
 
 
-def _choices(axes: Axes, schedules: tuple[ScheduleName, ...]) -> tuple[Layout, ...]:
+def _choices(axes: Axes, schedules: tuple[ScheduleName, ...]) -> tuple[CompleteLayout, ...]:
     return tuple(
-        Layout(schedule=schedule, context_method=method, offload=offload)
+        replace(PLAIN_LAYOUT, schedule=schedule, context_method=method, offload=offload)
         for method in axes.context_method
         for offload in axes.offload
         for schedule in schedules
@@ -350,12 +350,12 @@ def _cut(splits: tuple[Splits, ...], each: int) -> Iterator[tuple[Splits, ...]]:
     yield tuple(part)
 
 
-def with_choices(layout: Layout, choices: Layout) -> Layout:
+def with_choices(layout: CompleteLayout, choices: CompleteLayout) -> CompleteLayout:
     """A layout with its schedule, context method and offload."""
     return replace(
         layout,
-        schedule=filled(choices.schedule),
-        context_method=filled(choices.context_method),
+        schedule=choices.schedule,
+        context_method=choices.context_method,
         offload=choices.offload,
     )
 
@@ -415,7 +415,7 @@ def _columns(stages: Sequence[Stage]) -> Stage:
 
 
 def micro_batches_of(
-    workload: Workload, degrees: Degrees, carried: Sequence[Carried], layout: Layout
+    workload: Workload, degrees: Degrees, carried: Sequence[Carried], layout: CompleteLayout
 ) -> list[MicroBatchSeconds]:
     """What each kind of stage does for one micro-batch."""
     each = ledger_seconds(workload, degrees)
@@ -423,7 +423,11 @@ def micro_batches_of(
 
 
 def scores_of(
-    workload: Workload, degrees: Degrees, carried: Sequence[Carried], micro: Sequence[MicroBatchSeconds], layout: Layout
+    workload: Workload,
+    degrees: Degrees,
+    carried: Sequence[Carried],
+    micro: Sequence[MicroBatchSeconds],
+    layout: CompleteLayout,
 ) -> Scores:
     """The step and the memory of every layout of a grid."""
     share, room = reserved_shares(workload)[1], allocator_room_bytes(workload)

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.errors import Problem, Refused
+from service.estimator.complete import CompleteLayout
 from service.estimator.degrees import Degrees, order_number
 from service.estimator.names import RankOrder
-from service.estimator.question import Layout, Question, Recompute, filled
+from service.estimator.question import Question, Recompute
 from service.estimator.resolve import rules_of
 from service.estimator.rule import Rule
 from service.planner.grid import (
@@ -45,7 +46,7 @@ class Candidate:
     """What the allocator holds on its fullest GPU."""
     place: int
     """Which of all layouts it is, in the order of the search."""
-    layout: Layout = field(compare=False)
+    layout: CompleteLayout = field(compare=False)
     micro_batch: int = field(compare=False)
     recompute: str | Recompute = field(compare=False)
 
@@ -88,7 +89,7 @@ class Scored:
 
     variant: Variant
     part: Part
-    choices: Layout
+    choices: CompleteLayout
     scores: Scores
 
 
@@ -160,7 +161,7 @@ def question_of(question: Question, candidate: Candidate) -> Question:
         question.recipe,
         micro_batch=candidate.micro_batch,
         recompute=candidate.recompute,  # type: ignore[arg-type]  # a name of the table
-        global_batch=filled(question.recipe.global_batch),
+        global_batch=question.recipe.global_batch,
     )
     return replace(question, recipe=recipe, layout=candidate.layout)
 
@@ -207,15 +208,15 @@ def _leave_out(found: Found, refused: Counter[str]) -> None:
     found.generated += refused.total()
 
 
-def _groups(block: Block) -> Iterator[tuple[Layout, ...]]:
+def _groups(block: Block) -> Iterator[tuple[CompleteLayout, ...]]:
     """Choices under which a micro-batch takes the same time: those that differ in their schedule alone."""
-    by_rest: dict[tuple[object, object], list[Layout]] = {}
+    by_rest: dict[tuple[object, object], list[CompleteLayout]] = {}
     for choices in block.layouts:
         by_rest.setdefault((choices.context_method, choices.offload), []).append(choices)
     yield from map(tuple, by_rest.values())
 
 
-def _search_grid(block: Block, choices: tuple[Layout, ...], found: Found, top: int) -> None:
+def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], found: Found, top: int) -> None:
     workload, schedules = block.variant.workload, len(choices)
     degrees, whole = degrees_in(block.grid, workload)
     representative = replace(choices[0], stage_layers=(), pipeline=2 if block.mirrors else 1)

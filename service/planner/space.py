@@ -8,6 +8,7 @@ from typing import Any
 
 from service.errors import Problem, Refused
 from service.estimator.answer import Interval
+from service.estimator.complete import PLAIN_LAYOUT, CompleteLayout
 from service.estimator.degrees import Degrees
 from service.estimator.memory.device import (
     allocated_interval,
@@ -24,7 +25,7 @@ from service.estimator.names import ContextMethod, OffloadName, RankOrder, Sched
 from service.estimator.numeric import Amount
 from service.estimator.parallelism.pipeline import partition_layers, partition_layers_by_cost
 from service.estimator.parallelism.stages import Stage, stage_at
-from service.estimator.question import Layout, Model, Question, Recompute, filled
+from service.estimator.question import Layout, Model, Question, Recompute
 from service.estimator.resolve import demands_unmet, fill_defaults
 from service.estimator.rule import divisors
 from service.estimator.workload import Workload, workload_of
@@ -118,7 +119,7 @@ def axes_of(workload: Workload, freedom: Freedom) -> Axes:
         shard_group=freedom.of("shard_group", (None, WITHIN_DOMAIN)),
         reshard_after_forward=freedom.of("reshard_after_forward", (True, False)),
         sequence_parallel=freedom.of("sequence_parallel", (True, False), lambda value: stack.splits_norms or not value),
-        micro_batch=freedom.of("micro_batch", tuple(divisors(filled(workload.recipe.global_batch)))),
+        micro_batch=freedom.of("micro_batch", tuple(divisors(workload.recipe.global_batch))),
         schedule=freedom.of("schedule", released, stack.schedules.__contains__),
         context_method=freedom.of("context_method", stack.context_methods[:1], stack.context_methods.__contains__),
         rank_order=_rank_orders(workload, freedom),
@@ -133,7 +134,7 @@ def axes_of(workload: Workload, freedom: Freedom) -> Axes:
 
 def _offloads(workload: Workload, offload: OffloadName) -> bool:
     """Whether the software sends that to host memory where everything is sharded."""
-    layout = Layout(data=workload.cluster.gpus, zero_stage=3, offload=offload)
+    layout = replace(PLAIN_LAYOUT, data=workload.cluster.gpus, zero_stage=3, offload=offload)
     return "layout.offload" not in {problem.field for problem in demands_unmet(workload, layout)}
 
 
@@ -173,7 +174,7 @@ class Distinct:
     """How many they are."""
 
 
-def distinct_stages(workload: Workload, layout: Layout, *, mirrors: bool) -> tuple[Distinct, ...]:
+def distinct_stages(workload: Workload, layout: CompleteLayout, *, mirrors: bool) -> tuple[Distinct, ...]:
     """The stages of one pipeline that differ in what they hold."""
     degrees = _degrees(layout)
     stages = [
@@ -194,7 +195,7 @@ def _shape(stage: Stage) -> Shape:
     return (*(count for chunk in stage.chunk_counts for count in chunk), bool(stage.is_first), bool(stage.is_last))
 
 
-def _degrees(layout: Layout) -> Degrees:
+def _degrees(layout: CompleteLayout) -> Degrees:
     """What `stage_at` reads of a layout; every other degree is 1."""
     ones = dict.fromkeys(Degrees.__slots__, 1)
     return Degrees(**{**ones, "pipeline": layout.pipeline, "virtual_pipeline": layout.virtual_pipeline})
@@ -270,7 +271,7 @@ def _device(workload: Workload, reserved: float) -> Interval:
     return device_interval(spread, beside_allocator(workload))
 
 
-def dealings(workload: Workload, axes: Axes, stages: int) -> Iterator[tuple[int, tuple[Layout, ...]]]:
+def dealings(workload: Workload, axes: Axes, stages: int) -> Iterator[tuple[int, tuple[CompleteLayout, ...]]]:
     """The pipelines of so many stages, for each number of virtual stages.
 
     Layers are dealt evenly, with embedding and head counted as layers or not. Where one chunk a stage cannot be dealt
@@ -288,8 +289,9 @@ def dealings(workload: Workload, axes: Axes, stages: int) -> Iterator[tuple[int,
         yield virtual, layouts or (_uneven(workload.model, _plain(axes, stages, virtual)) if may_differ else ())
 
 
-def _plain(axes: Axes, stages: int, virtual: int) -> Layout:
-    return Layout(
+def _plain(axes: Axes, stages: int, virtual: int) -> CompleteLayout:
+    return replace(
+        PLAIN_LAYOUT,
         pipeline=stages,
         virtual_pipeline=virtual,
         virtual_group=axes.virtual_group or stages,
@@ -297,7 +299,7 @@ def _plain(axes: Axes, stages: int, virtual: int) -> Layout:
     )
 
 
-def _as_said(workload: Workload, axes: Axes, plain: Layout) -> tuple[Layout, ...]:
+def _as_said(workload: Workload, axes: Axes, plain: CompleteLayout) -> tuple[CompleteLayout, ...]:
     """The one dealing that the caller says, or that the stack makes."""
     chunks, layers = plain.pipeline * plain.virtual_pipeline, workload.model.num_hidden_layers
     if axes.stage_layers:
@@ -310,7 +312,7 @@ def _as_said(workload: Workload, axes: Axes, plain: Layout) -> tuple[Layout, ...
     return (plain,)
 
 
-def _even(model: Model, axes: Axes, stages: int, virtual: int) -> tuple[Layout, ...]:
+def _even(model: Model, axes: Axes, stages: int, virtual: int) -> tuple[CompleteLayout, ...]:
     plain, found = _plain(axes, stages, virtual), []
     chunks = stages * virtual
     for embedding, loss in axes.ends_in_split:
@@ -323,7 +325,7 @@ def _even(model: Model, axes: Axes, stages: int, virtual: int) -> tuple[Layout, 
     return tuple(found)
 
 
-def _uneven(model: Model, plain: Layout) -> tuple[Layout, ...]:
+def _uneven(model: Model, plain: CompleteLayout) -> tuple[CompleteLayout, ...]:
     chunks, layers = plain.pipeline * plain.virtual_pipeline, model.num_hidden_layers
     ways = [full_but_last(layers, chunks)]
     if plain.virtual_pipeline == 1:
@@ -449,16 +451,15 @@ def plain_job(question: Question, recompute: str | Recompute = "none", zero_stag
     return workload_of(fill_defaults(replace(question, recipe=recipe, layout=plain)))
 
 
-def _plainest(workload: Workload, zero: ZeroStage, order: RankOrder) -> Layout:
+def _plainest(workload: Workload, zero: ZeroStage, order: RankOrder) -> CompleteLayout:
     """A layout that asks nothing of the software but its ZeRO stage and an order of ranks."""
-    return Layout(
+    return replace(
+        PLAIN_LAYOUT,
         data=workload.cluster.gpus,
         zero_stage=zero,
+        shard_group=workload.cluster.gpus,
         schedule=workload.stack.schedules[0],
         context_method=workload.stack.context_methods[0],
-        virtual_group=1,
-        expert_tensor=1,
-        sequence_parallel=False,
         reshard_after_forward=zero == 3,
         rank_order=order,
     )
@@ -468,7 +469,7 @@ def _plainest(workload: Workload, zero: ZeroStage, order: RankOrder) -> Layout:
 class Pipeline:
     """One way to deal the layers of a model out."""
 
-    layout: Layout
+    layout: CompleteLayout
     """Stages, virtual stages, layers of each, order of ranks; the other fields unsaid."""
     alone: tuple[Distinct, ...]
     """Its stages that differ."""
@@ -501,7 +502,7 @@ def pipelines_of(workload: Workload, axes: Axes) -> Pipelines:
     return Pipelines(tuple(found), refused)
 
 
-def _pipeline(workload: Workload, layout: Layout) -> Pipeline:
+def _pipeline(workload: Workload, layout: CompleteLayout) -> Pipeline:
     alone = distinct_stages(workload, layout, mirrors=False)
     mirrors = layout.virtual_pipeline == 1 and layout.pipeline > 1
     return Pipeline(layout, alone, distinct_stages(workload, layout, mirrors=True) if mirrors else ())

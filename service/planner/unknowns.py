@@ -8,7 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from annotated_types import Interval
 
 from service.errors import Refused
-from service.estimator.question import Cluster, Layout, Model, Question, Recipe, filled
+from service.estimator.question import Cluster, Layout, Model, Question, Recipe
 from service.estimator.resolve import configuration_of
 from service.estimator.rule import divisors
 from service.planner.feasibility import RUN_LIMITS
@@ -176,7 +176,7 @@ def _tokens(question: Question, multiple: int) -> Values:
         recipe = configuration_of(_with_tokens(question, LARGEST_TOKENS)).question.recipe
     except Refused:
         return range(multiple, LARGEST_TOKENS + 1, multiple)
-    step = lcm(filled(recipe.global_batch_tokens), multiple)
+    step = lcm(recipe.global_batch_tokens, multiple)
     return range(step, LARGEST_TOKENS + 1, step)
 
 

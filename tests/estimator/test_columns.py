@@ -12,6 +12,7 @@ import pytest
 
 from service.errors import Refused
 from service.estimator import parallelism
+from service.estimator.complete import CompleteLayout, CompleteQuestion
 from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.memory.memory import StageBytes, stage_bytes
 from service.estimator.memory.rank_load import RankLoad, rank_load_of
@@ -99,11 +100,11 @@ AXES_ROOM = Path(parallelism.__file__).parent
 SIZES = (1, 2, 4, 8, 16)
 
 
-def legal_layouts(model: Model, recipe: Recipe, wanted: int) -> list[Question]:
+def legal_layouts(model: Model, recipe: Recipe, wanted: int) -> list[CompleteQuestion]:
     """Random questions that break no rule, every axis and ZeRO stage among them."""
     random = Random(11)  # noqa: S311 - the same layouts every time
     axes = list(product(SIZES, SIZES, SIZES, (1, 2), (1, 2, 4), (0, 1, 2, 3), (1, 2, 4)))
-    found: list[Question] = []
+    found: list[CompleteQuestion] = []
     stack = STACKS[recipe.stack.name if isinstance(recipe.stack, Software) else "megatron-core"]
     for tensor, context, pipeline, virtual, expert, zero, micro in random.sample(axes, len(axes)):
         degrees = {"tensor": tensor, "context": context, "pipeline": pipeline, "virtual_pipeline": virtual}
@@ -132,7 +133,7 @@ def legal_layouts(model: Model, recipe: Recipe, wanted: int) -> list[Question]:
     return found
 
 
-def columns_of(questions: list[Question]) -> Degrees:
+def columns_of(questions: list[CompleteQuestion]) -> Degrees:
     """The degrees of many layouts, one float64 column a field."""
     rows = [degrees_of(question.recipe, question.layout) for question in questions]
     return Degrees(
@@ -181,13 +182,13 @@ def test_a_column_holds_layouts_with_chunks_and_without() -> None:
     assert groups == {1, 2}
 
 
-def step_of(workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: Layout) -> StepSeconds:
+def step_of(workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: CompleteLayout) -> StepSeconds:
     """The step of one stage of which the whole pipeline is made."""
     micro = micro_batch_seconds(workload, degrees, stage, load, layout, ledger_seconds(workload, degrees))
     return step_seconds(workload, degrees, load, layout, micro, StepOverhead(stage_seconds=micro.sent_seconds))
 
 
-def compare(questions: list[Question]) -> None:
+def compare(questions: list[CompleteQuestion]) -> None:
     degrees = columns_of(questions)
     workload = workload_of(questions[0])
     layout = questions[0].layout

@@ -114,7 +114,7 @@ def steps(*residuals: float) -> tuple[MeasuredStep, ...]:
 
 
 def asked(*residuals: float, stages: tuple[RunStage, ...] = ()) -> Estimate:
-    question = sample_resolved().question
+    question: Question = sample_resolved().question
     return estimate(
         replace(
             question,

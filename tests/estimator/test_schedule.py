@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from service.estimator import Estimate, Layout, Recipe, estimate, estimate_memory
+from service.estimator.complete import CompleteStage
 from service.estimator.question import RunStage
 from service.estimator.samples import LLAMA_3_8B
 from service.estimator.schedule import batches_of, schedule_of
@@ -124,7 +125,7 @@ def test_memory_alone_says_the_same() -> None:
 
 def test_stages_are_filled() -> None:
     (stage,) = asked(RunStage(until_tokens=1e11, final_global_batch=2048)).resolved.recipe.stages
-    assert stage == RunStage(
+    assert stage == CompleteStage(
         until_tokens=1e11, global_batch=1024, sequence_length=8192, final_global_batch=2048, batch_increment=32
     )
 

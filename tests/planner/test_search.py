@@ -191,7 +191,7 @@ def test_in_one_node_there_is_one_order_of_ranks() -> None:
 def shape(answer: Estimate) -> tuple[object, ...]:
     """What tells one layout from another: a pipeline of one stage runs the same schedule by any name."""
     layout, recipe = answer.resolved.layout, answer.resolved.recipe
-    named = replace(layout, schedule=None) if layout.pipeline == 1 else layout
+    named = replace(layout, schedule="1f1b") if layout.pipeline == 1 else layout
     return (named, recipe.micro_batch, str(recipe.recompute))
 
 

@@ -1,11 +1,12 @@
 """Assumptions that an answer rests on, and warnings about it."""
 
 from service.estimator.answer import Totals
+from service.estimator.complete import CompleteOwnedPrice
 from service.estimator.constants import CHECKPOINT_SECONDS, calibration_of, own_scale
 from service.estimator.model.build import MIXERS
 from service.estimator.model.documents import padding_fraction
 from service.estimator.model.training import trains_everything
-from service.estimator.question import OwnedPrice, Price, filled
+from service.estimator.question import OwnedPrice, Price
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.totals import checkpointing_of, interruption_inputs, spares_of
 from service.estimator.time.matrix_products import UNMEASURED_RATES, generation_rates
@@ -54,7 +55,7 @@ def lost_time_warnings(resolved: ResolvedQuestion, totals: Totals | None) -> lis
 def _failures(resolved: ResolvedQuestion) -> list[str]:
     cluster, told = resolved.question.cluster, checkpointing_of(resolved.workload)
     rates = interruption_inputs(resolved.question)
-    once, restart = 1 / filled(cluster.failures_per_gpu_hour), filled(cluster.restart_seconds)
+    once, restart = 1 / cluster.failures_per_gpu_hour, cluster.restart_seconds
     said = f"one interruption for {once:,.0f} GPU-hours, {restart / 60:.3g} minutes to restart"
     if told.stall_seconds is None and told.write_bytes_per_s is None:
         said += f", {CHECKPOINT_SECONDS:.0f} seconds for a checkpoint"
@@ -72,8 +73,8 @@ def _failures(resolved: ResolvedQuestion) -> list[str]:
 
 def _power(resolved: ResolvedQuestion) -> list[str]:
     cluster = resolved.question.cluster
-    busy, idle = filled(cluster.busy_power_fraction), filled(cluster.idle_power_fraction)
-    host, pue = filled(cluster.host_power_fraction), filled(cluster.pue)
+    busy, idle = cluster.busy_power_fraction, cluster.idle_power_fraction
+    host, pue = cluster.host_power_fraction, cluster.pue
     said = [
         f"nodes at work draw {busy:.3g} and waiting ones {idle:.3g} of their rated power, hosts and network are rated "
         f"at {host:.3g} of the GPU boards, and pue is {pue:.3g}"
@@ -85,9 +86,9 @@ def _power(resolved: ResolvedQuestion) -> list[str]:
 
 def _money(resolved: ResolvedQuestion) -> list[str]:
     price = resolved.question.price
-    if isinstance(price, OwnedPrice):
+    if isinstance(price, CompleteOwnedPrice):
         return [
-            f"own hardware of {filled(price.purchase_usd):,.0f} USD a GPU is written off over "
+            f"own hardware of {price.purchase_usd:,.0f} USD a GPU is written off over "
             f"{price.amortisation_years:g} years in which it works {price.utilisation_fraction:.0%} of the time"
         ]
     if isinstance(price, Price) and price.discount_fraction:
@@ -203,7 +204,7 @@ def _padding(resolved: ResolvedQuestion) -> list[str]:
 
 def _length(resolved: ResolvedQuestion) -> list[str]:
     recipe, limit = resolved.question.recipe, resolved.question.model.max_position_embeddings
-    length = max(recipe.sequence_length, *(filled(stage.sequence_length) for stage in recipe.stages), 0)
+    length = max(recipe.sequence_length, *(stage.sequence_length for stage in recipe.stages), 0)
     if limit is None or length <= limit:
         return []
     return [f"sequence_length {length} exceeds the {limit} tokens the model was built for"]
@@ -224,7 +225,7 @@ def _tokens(resolved: ResolvedQuestion, active: int) -> list[str]:
 
 
 def _batch(resolved: ResolvedQuestion) -> list[str]:
-    tokens, asked = filled(resolved.question.recipe.global_batch_tokens), resolved.question.recipe.training_tokens
+    tokens, asked = resolved.question.recipe.global_batch_tokens, resolved.question.recipe.training_tokens
     low, high = SENSIBLE_BATCH_TOKENS
     if asked is None or low <= tokens <= high or resolved.workload.method.name != "full":
         return []
@@ -232,7 +233,7 @@ def _batch(resolved: ResolvedQuestion) -> list[str]:
 
 
 def _layout(resolved: ResolvedQuestion) -> list[str]:
-    layout, domain = resolved.question.layout, filled(resolved.question.cluster.scale_up_gpus)
+    layout, domain = resolved.question.layout, resolved.question.cluster.scale_up_gpus
     said = []
     if layout.tensor > domain:
         said.append(f"tensor degree {layout.tensor} leaves the fast link's {domain} GPUs: expect slow exchanges")

@@ -8,7 +8,7 @@ from service.errors import Refused
 from service.estimator.answer import Change, Memory, Verdict
 from service.estimator.memory.device import verdict_of
 from service.estimator.names import OffloadName
-from service.estimator.question import Question, Software, filled
+from service.estimator.question import Question, Software
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.run import loads_of, peak_stage_of
 from service.estimator.run.stages import LoadedStage, slowest_step, stages_of, total_seconds
@@ -132,7 +132,7 @@ def _splits(asked: Question, resolved: ResolvedQuestion, axis: str, factor: floa
 
 
 def _zero_stages(asked: Question, resolved: ResolvedQuestion) -> Ladder:
-    now = filled(resolved.question.layout.zero_stage)
+    now = resolved.question.layout.zero_stage
     more = [stage for stage in sorted(resolved.workload.stack.zero_stages) if stage > now]
     return [_of_layout(asked, "zero_stage", stage, asked.layout.data) for stage in more]
 
@@ -197,7 +197,7 @@ class ChangeResult:
     def token_seconds(self) -> float:
         """Seconds of one step over its tokens: a batch that is left to its default follows the layout."""
         workload, degrees, layout = self.resolved.workload, self.resolved.degrees, self.resolved.question.layout
-        tokens = filled(workload.recipe.global_batch) * workload.recipe.sequence_length
+        tokens = workload.recipe.global_batch * workload.recipe.sequence_length
         return total_seconds(slowest_step(workload, degrees, layout, self.stages)) / tokens
 
 

@@ -23,7 +23,7 @@ from service.estimator.model.ledger import Ops
 from service.estimator.model.parameters import parameter_counts
 from service.estimator.parallelism.pipeline import bubble_micro_batches
 from service.estimator.parallelism.stages import rank_parameters, stage_total
-from service.estimator.question import Method, Question, Recipe, filled
+from service.estimator.question import Method, Question, Recipe
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.run import peak_stage_in, tokens_per_s_per_gpu, utilisation_fraction
 from service.estimator.run.stages import LoadedStage, stages_of, total_seconds
@@ -129,9 +129,9 @@ def explanations(question: Question, estimate: Estimate) -> tuple[Explanation, .
 
 
 def _flop(workload: Workload, estimate: Estimate) -> list[Explanation]:
-    flop, recipe, active = estimate.flop, estimate.resolved.recipe, estimate.parameters.active
+    flop, recipe, active = estimate.flop, workload.recipe, estimate.parameters.active
     batch, length, one = (
-        filled(recipe.global_batch),
+        recipe.global_batch,
         recipe.sequence_length,
         sequence_flop(workload.ledger, workload.recompute),
     )

@@ -47,12 +47,10 @@ from service.estimator.memory.states import (
     sharded_lines,
     undivided_share,
 )
-from service.estimator.names import ScheduleName
 from service.estimator.parallelism.context import exchanged_bytes, key_value_bytes
 from service.estimator.parallelism.data import expert_shards, shards
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.parallelism.stages import handed_stream_bytes, sequence_stream_bytes
-from service.estimator.question import filled
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.stages import LoadedStage
 from service.estimator.software.stacks import version_of
@@ -168,7 +166,7 @@ def _kept_by_operation(resolved: ResolvedQuestion) -> Inputs:
 
 def _activations(resolved: ResolvedQuestion, one: LoadedStage) -> Told:
     layout = resolved.question.layout
-    schedule: ScheduleName = filled(layout.schedule)
+    schedule = layout.schedule
     flying = in_flight(schedule, resolved.degrees, one.stage.index, len(one.stage.chunk_counts))
     return stage_activations, {
         **_kept_by_operation(resolved),

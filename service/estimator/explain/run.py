@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from service.estimator.answer import Estimate, Flop, RunStageTotals, Step, Totals
+from service.estimator.complete import CompleteStage
 from service.estimator.explain.explanation import Explanation, Inputs, applied, explained
 from service.estimator.model.documents import step_tokens, trained_tokens
 from service.estimator.model.flop import run_flop, sequence_flop
-from service.estimator.question import Recipe, RunStage, filled
+from service.estimator.question import Recipe
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.cost import charges_of, sum_usd
 from service.estimator.run.energy import carbon_kg_co2e, energy_kwh, gpu_watts
@@ -94,9 +95,12 @@ def mean_step_seconds(totals: Totals, step: Step) -> float:
 def stage_explanations(resolved: ResolvedQuestion, estimate: Estimate) -> list[Explanation]:
     """Explanations of each stage of a run. None where batch and length never change."""
     totals, recipe = estimate.totals, resolved.question.recipe
-    if totals is None or not totals.stages:
+    if totals is None or recipe.training_tokens is None or not totals.stages:
         return []
-    stages = (*recipe.stages, _last(recipe))
+    last = CompleteStage(
+        until_tokens=recipe.training_tokens, global_batch=recipe.global_batch, sequence_length=recipe.sequence_length
+    )
+    stages = (*recipe.stages, last)
     firsts = (*(first for first, *_ in resolved.run_stages), resolved)
     said, before = [], 0.0
     for told, stage, first in zip(totals.stages, stages, firsts, strict=True):
@@ -105,20 +109,11 @@ def stage_explanations(resolved: ResolvedQuestion, estimate: Estimate) -> list[E
     return said
 
 
-def _last(recipe: Recipe) -> RunStage:
-    """The recipe's own values, as the last stage of its run."""
-    return RunStage(
-        until_tokens=filled(recipe.training_tokens),
-        global_batch=recipe.global_batch,
-        sequence_length=recipe.sequence_length,
-    )
-
-
 def _stage(
-    told: RunStageTotals, stage: RunStage, first: ResolvedQuestion, before: float, goodput: float
+    told: RunStageTotals, stage: CompleteStage, first: ResolvedQuestion, before: float, goodput: float
 ) -> list[Explanation]:
     path, gpus = f"totals.stages[{told.stage}]", first.question.cluster.gpus
-    tokens = trained_tokens(replace(first.question.recipe, sequence_length=filled(stage.sequence_length)))
+    tokens = trained_tokens(replace(first.question.recipe, sequence_length=stage.sequence_length))
     batches: Inputs = {
         "trained": before,
         "until_tokens": stage.until_tokens,
@@ -260,8 +255,8 @@ def _energy(resolved: ResolvedQuestion, totals: Totals, losses: LostShares) -> l
     power: Inputs = {
         "board_watts": resolved.workload.gpu.board_watts,
         "limit_watts": limited_watts(resolved.workload),
-        "host_power_fraction": filled(cluster.host_power_fraction),
-        "pue": filled(cluster.pue),
+        "host_power_fraction": cluster.host_power_fraction,
+        "pue": cluster.pue,
     }
     said = [
         applied("totals.gpu_busy_watts", gpu_watts, **power, power_fraction=cluster.busy_power_fraction),

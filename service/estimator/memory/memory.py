@@ -5,6 +5,7 @@ from functools import reduce
 from typing import Literal
 
 from service.estimator.answer import Phase
+from service.estimator.complete import CompleteLayout
 from service.estimator.degrees import Degrees
 from service.estimator.memory.device import cached_bytes
 from service.estimator.memory.rank_load import RankLoad
@@ -25,7 +26,6 @@ from service.estimator.parallelism.context import exchanged_bytes
 from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.pipeline import in_flight, interleaved_bytes, warm_passes
 from service.estimator.parallelism.stages import WIDE_BYTES, Stage, sequence_stream_bytes, stream_bytes
-from service.estimator.question import Layout, filled
 from service.estimator.software.optimizers import moment_bytes
 from service.estimator.software.stacks import version_of
 from service.estimator.software.versions import (
@@ -331,7 +331,9 @@ Source: NVIDIA/Megatron-LM@d98e8a64 core/pipeline_parallel/fine_grained_activati
 its two functional tests."""
 
 
-def stage_bytes(workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: Layout) -> StageBytes:
+def stage_bytes(
+    workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: CompleteLayout
+) -> StageBytes:
     """Bytes of one rank of one stage, kind by kind.
 
     Formula:
@@ -350,7 +352,7 @@ def stage_bytes(workload: Workload, degrees: Degrees, stage: Stage, load: RankLo
     Source:
         each kind's own function
     """
-    schedule: ScheduleName = filled(layout.schedule)
+    schedule = layout.schedule
     flying, activations = _flying(schedule, degrees, stage, load)
     losses = flying if schedule == "gpipe" else 1
     spread, host = _moved(_spread_bytes(workload, degrees, load), OFF_DEVICE[layout.offload])
@@ -373,7 +375,7 @@ def stage_bytes(workload: Workload, degrees: Degrees, stage: Stage, load: RankLo
         cast_weights=gathered.cast_bytes,
         reduced_gradients=gathered.gradient_bytes + table_gradient_bytes(workload, degrees, load),
         held=cached_bytes(workload, degrees, load, spread["gradients"]),
-        context_buffers=exchanged_bytes(workload, degrees, filled(layout.context_method)),
+        context_buffers=exchanged_bytes(workload, degrees, layout.context_method),
         attention_mask=mask_bytes(workload, degrees),
         pipeline_buffers=received_bytes(workload, degrees, stage),
         left_streams=left_bytes(workload, degrees),

@@ -2,7 +2,7 @@
 
 from service.estimator.other_tools import limits
 from service.estimator.other_tools.tool import ACTIVATIONS, OPTIMIZER, WEIGHTS, Term, Tool, ToolAnswer
-from service.estimator.question import Layout, Model, filled
+from service.estimator.question import Model
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.software.precision import DTYPE_BYTES
 
@@ -75,14 +75,14 @@ def kept_activation_bytes(resolved: ResolvedQuestion) -> float:
     return kept / layout.tensor if layout.sequence_parallel else kept
 
 
-def buffer_bytes(layout: Layout, gpus: int) -> float:
+def buffer_bytes(zero_stage: int, gpus: int) -> float:
     """Communication buffers of ZeRO on one GPU.
 
     Formula:
         2 x 5e8 from stage 1, and 2 x 1e9 at stage 3; none on one GPU
 
     Args:
-        layout: the layout
+        zero_stage: ZeRO stage [1]
         gpus: GPUs in all [1]
 
     Returns:
@@ -91,22 +91,21 @@ def buffer_bytes(layout: Layout, gpus: int) -> float:
     Source:
         EleutherAI/cookbook@827ee3b calc/calc_transformer_mem.py
 
-    >>> buffer_bytes(Layout(zero_stage=3), 8), buffer_bytes(Layout(zero_stage=3), 1)
+    >>> buffer_bytes(3, 8), buffer_bytes(3, 1)
     (3000000000.0, 0.0)
     """
-    stage = filled(layout.zero_stage)
-    if gpus == 1 or stage == 0:
+    if gpus == 1 or zero_stage == 0:
         return 0.0
-    return 2 * (BUCKET_NUMBERS + (LIVE_NUMBERS if stage == 3 else 0.0))
+    return 2 * (BUCKET_NUMBERS + (LIVE_NUMBERS if zero_stage == 3 else 0.0))
 
 
 def _said(resolved: ResolvedQuestion) -> ToolAnswer:
     model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
-    gpus, stage = resolved.question.cluster.gpus, filled(layout.zero_stage)
+    gpus, stage = resolved.question.cluster.gpus, layout.zero_stage
     numbers = counted_parameters(model, recipe.sequence_length, layout.expert)
     over = [gpus if stage >= reached else 1 for reached in (3, 2, 1)]
     weights = 2.0 * numbers / (layout.tensor * layout.pipeline) / over[0]
-    gradients = DTYPE_BYTES[filled(recipe.gradient_dtype)] * numbers / over[1]
+    gradients = DTYPE_BYTES[recipe.gradient_dtype] * numbers / over[1]
     states = float(STATE_BYTES[recipe.optimizer] * numbers) / over[2]
     return ToolAnswer(
         terms=(
@@ -114,7 +113,7 @@ def _said(resolved: ResolvedQuestion) -> ToolAnswer:
             Term("Model Memory", weights, WEIGHTS),
             Term("Gradient Memory", gradients, ("gradients",)),
             Term("Optimizer Memory", states, ("master_weights", *OPTIMIZER)),
-            Term("Communication Memory", buffer_bytes(layout, gpus), ("gathered_weights",)),
+            Term("Communication Memory", buffer_bytes(stage, gpus), ("gathered_weights",)),
         )
     )
 

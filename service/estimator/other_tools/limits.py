@@ -5,11 +5,12 @@ What a formula leaves out as a whole (activations, in those of states alone) is 
 
 from collections.abc import Callable
 
+from service.estimator.complete import CompleteLayout
 from service.estimator.model.build import layer_type, mlp_type
 from service.estimator.model.training import trains_everything
 from service.estimator.names import OffloadName, OptimizerName, PrecisionName, ScheduleName
 from service.estimator.other_tools.tool import Limit
-from service.estimator.question import Layout, Model
+from service.estimator.question import Model
 from service.estimator.resolve import ResolvedQuestion
 
 MIXED: tuple[PrecisionName, ...] = ("bf16-mixed", "fp16-mixed")
@@ -128,7 +129,7 @@ NODES = Limit(
 )
 
 
-def _shards_over_all(layout: Layout) -> bool:
+def _shards_over_all(layout: CompleteLayout) -> bool:
     return layout.shard_group == (layout.data or 1) * layout.context
 
 

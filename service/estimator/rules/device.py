@@ -1,9 +1,10 @@
 """Demands on the GPU and the software together: kernels, formats, power, and choices without effect."""
 
+from service.estimator.complete import CompleteLayout
 from service.estimator.model.build import recurrences_of
 from service.estimator.names import AttentionName
 from service.estimator.parallelism.pipeline import partition_layers
-from service.estimator.question import Gpu, Layout, MeasuredStep
+from service.estimator.question import Gpu, MeasuredStep
 from service.estimator.rule import Demand
 from service.estimator.software.implementations import IMPLEMENTATIONS
 from service.estimator.software.precision import PRECISIONS, Precision, peak_flop_per_s
@@ -17,17 +18,17 @@ AXES = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_t
 _SELECTIVE_NEEDS = {"moe": "experts", "moe_act": "experts", "shared_experts": "shared experts", "mla_up_proj": "MLA"}
 
 
-def _largest_chunk(workload: Workload, layout: Layout) -> int:
+def _largest_chunk(workload: Workload, layout: CompleteLayout) -> int:
     if layout.stage_layers is not None:
         return max(layout.stage_layers)
     return -(-workload.model.num_hidden_layers // (layout.pipeline * layout.virtual_pipeline))
 
 
-def _chunks(layout: Layout) -> int:
+def _chunks(layout: CompleteLayout) -> int:
     return layout.pipeline * layout.virtual_pipeline
 
 
-def _counts_ends(layout: Layout) -> bool:
+def _counts_ends(layout: CompleteLayout) -> bool:
     return layout.embedding_in_split or layout.loss_in_split
 
 
@@ -36,7 +37,7 @@ def _unusable_modules(workload: Workload) -> list[str]:
     return [module for module in workload.recompute.modules if module not in names and module != "op"]
 
 
-def _unknown_axes(workload: Workload, layout: Layout) -> list[str]:
+def _unknown_axes(workload: Workload, layout: CompleteLayout) -> list[str]:
     asked = {axis: getattr(layout, axis) or 1 for axis in AXES}
     split_as_every_mlp = layout.expert == 1 and layout.expert_tensor == layout.tensor
     if split_as_every_mlp or not workload.model.num_experts:
@@ -317,7 +318,7 @@ _RUNS_NOT_ON: dict[AttentionName, tuple[str, ...]] = {
 cuDNN support matrix (fused attention from Ampere on)."""
 
 
-def _lacks_no_kernel(workload: Workload, _: Layout) -> bool:
+def _lacks_no_kernel(workload: Workload, _: CompleteLayout) -> bool:
     if workload.software.implementation not in IMPLEMENTATIONS[workload.software.name]:
         return True
     if workload.recipe.attention in _WRITTEN_FOR:
@@ -331,7 +332,7 @@ def _runs_cudnn(workload: Workload) -> bool:
     return workload.implementation.uses_transformer_engine or workload.software.name == "torchtitan"
 
 
-def _missing_kernel(workload: Workload, _: Layout) -> tuple[str, str]:
+def _missing_kernel(workload: Workload, _: CompleteLayout) -> tuple[str, str]:
     if written := _WRITTEN_FOR.get(workload.recipe.attention):
         message = f"{workload.recipe.attention} is written for {written}, and the GPU is {generation(workload.gpu)}"
     elif generation(workload.gpu) in _RUNS_NOT_ON.get(workload.recipe.attention, ()):
@@ -351,12 +352,12 @@ LEAST_LIMIT_FRACTION = 0.2
 Source: nvidia-smi -q -d POWER of both (0.25, 0.29), and some room for others."""
 
 
-def _in_range(workload: Workload, _: Layout) -> bool:
+def _in_range(workload: Workload, _: CompleteLayout) -> bool:
     limit, rated = workload.cluster.power_limit_watts, workload.gpu.board_watts
     return limit is None or LEAST_LIMIT_FRACTION * rated <= limit <= rated
 
 
-def _words(workload: Workload, _: Layout) -> tuple[str, str]:
+def _words(workload: Workload, _: CompleteLayout) -> tuple[str, str]:
     rated = workload.gpu.board_watts
     return (
         f"power_limit_watts {workload.cluster.power_limit_watts:g} is outside what a board of {rated:g} W can be held "
@@ -382,11 +383,11 @@ def _implausible(workload: Workload) -> list[tuple[int, MeasuredStep]]:
     ]
 
 
-def _plausible(workload: Workload, _: Layout) -> bool:
+def _plausible(workload: Workload, _: CompleteLayout) -> bool:
     return not (workload.cluster.measured_steps and _implausible(workload))
 
 
-def _measured_words(workload: Workload, _: Layout) -> tuple[str, str]:
+def _measured_words(workload: Workload, _: CompleteLayout) -> tuple[str, str]:
     index, step = _implausible(workload)[0]
     return (
         f"measured step {index} took {step.measured_seconds:g} s, and {step.predicted_seconds:g} s predicted: more "

@@ -15,7 +15,7 @@ from service.estimator.model.build import (
     mlp_type,
 )
 from service.estimator.model.ledger import LayerShape
-from service.estimator.question import Layout, Model
+from service.estimator.question import Model
 from service.estimator.rule import Demand, divisors_of, unmet_demands
 
 _DEFAULTS = {field.name: field.default for field in fields(Model)}
@@ -300,11 +300,9 @@ DEMANDS: tuple[Demand[Model], ...] = (
 
 
 _EVERY = (*DEMANDS, *MIXER_DEMANDS)
-_ANY_LAYOUT = Layout()
-"""Demands on a model read no layout."""
 
 
 @lru_cache(maxsize=LEDGERS_KEPT)
 def problems_of(model: Model) -> tuple[Problem, ...]:
     """What is wrong with a model by itself."""
-    return unmet_demands(_EVERY, model, _ANY_LAYOUT)
+    return unmet_demands(_EVERY, model)

@@ -1,8 +1,9 @@
 """Demands on what is trained, on number formats and on the run."""
 
+from service.estimator.complete import CompleteLayout
 from service.estimator.model.training import part_of, trains_everything
 from service.estimator.names import MatrixName, PartName
-from service.estimator.question import Layout, OwnedPrice, Question
+from service.estimator.question import OwnedPrice, Question
 from service.estimator.rule import Demand
 from service.estimator.software.optimizers import MOMENT_BYTES
 from service.estimator.software.precision import DTYPE_BYTES
@@ -305,12 +306,12 @@ FORMAT_DEMANDS: tuple[Demand[Workload], ...] = (
 )
 
 
-def _interval_told_once(asked: Question, _: Layout) -> bool:
+def _interval_told_once(asked: Question, _: CompleteLayout) -> bool:
     told = asked.recipe.checkpoint
     return told is None or told.rule is None or told.interval_seconds is None
 
 
-def _interval_words(asked: Question, _: Layout) -> tuple[str, str]:
+def _interval_words(asked: Question, _: CompleteLayout) -> tuple[str, str]:
     told = asked.recipe.checkpoint
     said = "" if told is None else f"interval_seconds {told.interval_seconds:g} and rule {told.rule}"
     return (
@@ -319,12 +320,12 @@ def _interval_words(asked: Question, _: Layout) -> tuple[str, str]:
     )
 
 
-def _stall_known(asked: Question, _: Layout) -> bool:
+def _stall_known(asked: Question, _: CompleteLayout) -> bool:
     told = asked.recipe.checkpoint
     return told is None or told.asynchronous or (told.stall_seconds is None) != (told.write_bytes_per_s is None)
 
 
-def _stall_words(asked: Question, _: Layout) -> tuple[str, str]:
+def _stall_words(asked: Question, _: CompleteLayout) -> tuple[str, str]:
     told = asked.recipe.checkpoint
     if told is not None and told.stall_seconds is not None:
         return (
@@ -338,11 +339,11 @@ def _stall_words(asked: Question, _: Layout) -> tuple[str, str]:
     )
 
 
-def _purchase_known(asked: Question, _: Layout) -> bool:
+def _purchase_known(asked: Question, _: CompleteLayout) -> bool:
     return not isinstance(asked.price, OwnedPrice) or asked.price.purchase_usd is not None
 
 
-def _purchase_words(asked: Question, _: Layout) -> tuple[str, str]:
+def _purchase_words(asked: Question, _: CompleteLayout) -> tuple[str, str]:
     return (
         f"own hardware is written off from its purchase price, and the price of {asked.gpu.slug} is not known",
         "give purchase_usd, what one GPU costs with its share of server and network",

@@ -1,7 +1,8 @@
 """Demands on the training software: operations, losses, versions, and what Megatron-LM refuses to combine."""
 
+from service.estimator.complete import CompleteLayout
 from service.estimator.numeric import both, implies
-from service.estimator.question import Layout, Software, Versions, filled
+from service.estimator.question import Software, Versions
 from service.estimator.rule import Demand, Rule
 from service.estimator.software.implementations import CROSS_ENTROPIES, IMPLEMENTATIONS
 from service.estimator.software.stacks import ENGINE_LOSS_SINCE, STACKS, requested_software, version_of
@@ -93,7 +94,7 @@ def _op_stands_alone(workload: Workload) -> bool:
     return workload.stack.selects == "op" and workload.recompute.modules == ("op",)
 
 
-def _offloads(workload: Workload, layout: Layout) -> bool:
+def _offloads(workload: Workload, layout: CompleteLayout) -> bool:
     return layout.offload not in ("activations", "optimizer-and-activations") or workload.stack.offloads_activations
 
 
@@ -277,11 +278,11 @@ def _has_sharded_update(workload: Workload) -> bool:
     return workload.recipe.optimizer in _SHARDED_UPDATES
 
 
-def _offloads_activations(layout: Layout) -> bool:
+def _offloads_activations(layout: CompleteLayout) -> bool:
     return layout.offload in ("activations", "optimizer-and-activations")
 
 
-def _offloads_optimizer(layout: Layout) -> bool:
+def _offloads_optimizer(layout: CompleteLayout) -> bool:
     return layout.offload in ("optimizer", "optimizer-and-activations")
 
 
@@ -312,7 +313,7 @@ MEGATRON_DEMANDS: tuple[Demand[Workload], ...] = (
         "sharded_weights_have_an_update",
         "recipe.optimizer",
         lambda workload, layout: (
-            not (_is_megatron(workload) and filled(layout.zero_stage) >= 2) or _has_sharded_update(workload)
+            not (_is_megatron(workload) and layout.zero_stage >= 2) or _has_sharded_update(workload)
         ),
         lambda workload, layout: (
             f"megatron-core shards gradients and weights by Megatron-FSDP, which has no {workload.recipe.optimizer}, "
@@ -337,7 +338,7 @@ MEGATRON_DEMANDS: tuple[Demand[Workload], ...] = (
     Demand(
         "fp8_weights_are_gathered",
         "recipe.fp8_weights",
-        lambda workload, layout: not _gathers_fp8(workload) or filled(layout.zero_stage) > 0,
+        lambda workload, layout: not _gathers_fp8(workload) or layout.zero_stage > 0,
         lambda _, __: (
             "fp8_weights are what megatron-core's distributed optimizer gathers, and zero_stage 0 shards nothing",
             "set zero_stage to 1, or leave fp8_weights out",

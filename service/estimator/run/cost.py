@@ -12,9 +12,10 @@ from math import isfinite
 from typing import Any
 
 from service.estimator.answer import CostLine, Interval
+from service.estimator.complete import CompleteOwnedPrice
 from service.estimator.memory.states import checkpoint_bytes
 from service.estimator.numeric import Amount
-from service.estimator.question import OwnedPrice, Price, filled
+from service.estimator.question import OwnedPrice, Price
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.energy import gpu_watts
 
@@ -317,7 +318,7 @@ def charges_of(resolved: ResolvedQuestion, used: Usage) -> tuple[Charge, ...]:
     price = resolved.question.price
     if price is None:
         return ()
-    own = _owned(resolved, price, used) if isinstance(price, OwnedPrice) else _rented(price, used)
+    own = _owned(resolved, price, used) if isinstance(price, CompleteOwnedPrice) else _rented(price, used)
     return (*own, *_beside(resolved, price, used))
 
 
@@ -328,8 +329,8 @@ def _rented(price: Price, used: Usage) -> Iterator[Charge]:
         yield Charge("spares", used.spare_gpu_hours, rent_usd, rates)
 
 
-def _owned(resolved: ResolvedQuestion, price: OwnedPrice, used: Usage) -> Iterator[Charge]:
-    bought, works = filled(price.purchase_usd), price.utilisation_fraction
+def _owned(resolved: ResolvedQuestion, price: CompleteOwnedPrice, used: Usage) -> Iterator[Charge]:
+    bought, works = price.purchase_usd, price.utilisation_fraction
     written_off = {"purchase_usd": bought, "residual_fraction": price.residual_fraction}
     share = {"years": price.amortisation_years, "utilisation_fraction": works}
     yield Charge("amortisation", used.billed_gpu_hours, amortisation_usd, {**written_off, **share})
@@ -337,7 +338,7 @@ def _owned(resolved: ResolvedQuestion, price: OwnedPrice, used: Usage) -> Iterat
         upkeep = {"purchase_usd": bought, "maintenance_fraction": price.maintenance_fraction}
         yield Charge("maintenance", used.billed_gpu_hours, maintenance_usd, {**upkeep, "utilisation_fraction": works})
     if price.usd_per_kw_month is not None:
-        board, host = resolved.workload.gpu.board_watts, filled(resolved.question.cluster.host_power_fraction)
+        board, host = resolved.workload.gpu.board_watts, resolved.question.cluster.host_power_fraction
         rated = gpu_watts(board, board, host, 1.0, 1.0)
         place = {"rated_watts": rated, "usd_per_kw_month": price.usd_per_kw_month, "utilisation_fraction": works}
         yield Charge("hosting", used.billed_gpu_hours, hosting_usd, place)

@@ -20,7 +20,6 @@ from service.estimator.model.flop import (
 )
 from service.estimator.model.parameters import ParameterCounts, parameter_counts
 from service.estimator.numeric import column
-from service.estimator.question import filled
 from service.estimator.resolve import CONFIGURATIONS_KEPT, ResolvedQuestion
 from service.estimator.run.stages import (
     LoadedStage,
@@ -342,7 +341,7 @@ def _step(resolved: ResolvedQuestion, stages: list[LoadedStage], flop: Flop, in_
 def _flop_of(workload: Workload, counts: ParameterCounts, rerun_fraction: float) -> Flop:
     """The FLOP part of the answer, without a run."""
     one, tokens = sequence_flop(workload.ledger, workload.recompute), trained_tokens(workload.recipe)
-    batch, length = filled(workload.recipe.global_batch), workload.recipe.sequence_length
+    batch, length = workload.recipe.global_batch, workload.recipe.sequence_length
     model = step_flop(one.training, batch)
     rerun = recompute_flop(one.rerun, batch, rerun_fraction)
     return Flop(

@@ -7,6 +7,7 @@ from math import ceil
 from operator import add
 
 from service.estimator.answer import Memory, MemoryLine, Phase, StageMemory, StageParameters
+from service.estimator.complete import CompleteLayout
 from service.estimator.degrees import Degrees
 from service.estimator.memory.device import (
     allocated_interval,
@@ -38,7 +39,6 @@ from service.estimator.memory.rank_load import RankLoad, mirrored, rank_load_of
 from service.estimator.memory.states import checkpoint_bytes
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism.stages import Stage, stage_at, stage_total
-from service.estimator.question import Layout
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.time.step import StepOverhead, StepSeconds, ledger_seconds, micro_batch_seconds, step_seconds
 from service.estimator.workload import Workload
@@ -54,7 +54,7 @@ class LoadedStage:
     """What tells its load and its step from another stage's."""
 
 
-def stages_of(workload: Workload, degrees: Degrees, layout: Layout) -> list[LoadedStage]:
+def stages_of(workload: Workload, degrees: Degrees, layout: CompleteLayout) -> list[LoadedStage]:
     """Every stage of one layout with its load; equal stages share theirs."""
     loads: dict[tuple[Amount, ...], RankLoad] = {}
     loaded = []
@@ -78,7 +78,7 @@ def stages_of(workload: Workload, degrees: Degrees, layout: Layout) -> list[Load
 
 
 def stage_memory(
-    workload: Workload, degrees: Degrees, layout: Layout, loaded: LoadedStage
+    workload: Workload, degrees: Degrees, layout: CompleteLayout, loaded: LoadedStage
 ) -> tuple[StageMemory, float]:
     """The memory of one rank of one stage as the answer tells it."""
     stage = loaded.stage
@@ -118,14 +118,18 @@ def stage_parameters(workload: Workload, degrees: Degrees, stages: list[LoadedSt
 
 
 def slowest_step(
-    workload: Workload, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float = 0.0
+    workload: Workload,
+    degrees: Degrees,
+    layout: CompleteLayout,
+    stages: list[LoadedStage],
+    filled_fraction: float = 0.0,
 ) -> StepSeconds:
     """The step as the slowest stage lives it; each distinct stage is tried once."""
     return max(_steps(workload, degrees, layout, stages, filled_fraction), key=total_seconds)
 
 
 def _steps(
-    workload: Workload, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float
+    workload: Workload, degrees: Degrees, layout: CompleteLayout, stages: list[LoadedStage], filled_fraction: float
 ) -> list[StepSeconds]:
     """The step as each distinct stage lives it; all wait for the mean of the stages where the pipeline is empty."""
     distinct = {one.shape: one for one in stages}
@@ -140,7 +144,11 @@ def _steps(
 
 
 def slowest_seconds(
-    workload: Workload, degrees: Degrees, layout: Layout, stages: list[LoadedStage], filled_fraction: float = 0.0
+    workload: Workload,
+    degrees: Degrees,
+    layout: CompleteLayout,
+    stages: list[LoadedStage],
+    filled_fraction: float = 0.0,
 ) -> Amount:
     """Seconds of one step on the slowest stage, for one batch or a column of them.
 
@@ -306,7 +314,7 @@ def timeline(resolved: ResolvedQuestion) -> tuple[StageTimeline, ...]:
     return tuple(_stage_timeline(workload, degrees, layout, one) for one in stages_of(workload, degrees, layout))
 
 
-def _stage_timeline(workload: Workload, degrees: Degrees, layout: Layout, loaded: LoadedStage) -> StageTimeline:
+def _stage_timeline(workload: Workload, degrees: Degrees, layout: CompleteLayout, loaded: LoadedStage) -> StageTimeline:
     held = stage_bytes(workload, degrees, loaded.stage, loaded.load, layout)
     several = float(degrees.accumulation) > 1
     moments = [told for step in ("first", "later") for told in _step(held, step, several=several)]

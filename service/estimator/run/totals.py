@@ -7,12 +7,13 @@ from math import exp
 from typing import Any
 
 from service.estimator.answer import Estimate, Flop, Goodput, Interval, LostTime, RunStageTotals, Step, Totals
+from service.estimator.complete import CompleteCluster, CompletePrice, CompleteQuestion
 from service.estimator.constants import CHECKPOINT_SECONDS
 from service.estimator.memory.device import verdict_of
 from service.estimator.memory.states import checkpoint_bytes
 from service.estimator.model.flop import PFLOP_DAY_FLOP, run_flop
 from service.estimator.numeric import ceil_div
-from service.estimator.question import Checkpointing, Cluster, OwnedPrice, Price, Question, filled
+from service.estimator.question import Checkpointing, OwnedPrice, Price, Question
 from service.estimator.resolve import ResolvedQuestion, with_price, with_run_of
 from service.estimator.run.cost import Usage, charges_of, sum_of
 from service.estimator.run.energy import carbon_kg_co2e, energy_kwh, gpu_watts
@@ -85,7 +86,7 @@ def lost_shares_of(resolved: ResolvedQuestion, step_seconds: float) -> LostShare
         interval_seconds=interval,
         checkpoints_fraction=checkpoint_waste_fraction(stall, interval),
         lost_work_fraction=lost_work_fraction(interval, between),
-        restarts_fraction=restart_fraction(filled(full.cluster.restart_seconds), between),
+        restarts_fraction=restart_fraction(full.cluster.restart_seconds, between),
     )
 
 
@@ -145,15 +146,15 @@ def checkpointing_of(workload: Workload) -> Checkpointing:
     return workload.recipe.checkpoint or USUAL
 
 
-def interruption_inputs(question: Question) -> dict[str, Any]:
+def interruption_inputs(question: CompleteQuestion) -> dict[str, Any]:
     """What the mean time between interruptions follows from."""
     cluster, price = question.cluster, question.price
     return {
         "gpus": cluster.gpus,
-        "failures_per_gpu_hour": filled(cluster.failures_per_gpu_hour),
+        "failures_per_gpu_hour": cluster.failures_per_gpu_hour,
         "instances": int(ceil_div(cluster.gpus, cluster.gpus_per_node)),
         "preemptions_per_instance_hour": (
-            filled(price.preemptions_per_instance_hour) if isinstance(price, Price) else 0.0
+            price.preemptions_per_instance_hour if isinstance(price, CompletePrice) else 0.0
         ),
     }
 
@@ -337,7 +338,7 @@ def _together(one: Interval, other: Interval, formula: Callable[[float, float], 
     )
 
 
-def spares_of(cluster: Cluster) -> int:
+def spares_of(cluster: CompleteCluster) -> int:
     """Spare GPUs of a cluster.
 
     Formula:
@@ -352,10 +353,12 @@ def spares_of(cluster: Cluster) -> int:
     Source:
         definition
 
-    >>> spares_of(Cluster(gpu="any", gpus=64, spare_fraction=0.05))
+    >>> from dataclasses import replace
+    >>> from service.estimator.samples import sample_resolved
+    >>> spares_of(replace(sample_resolved().question.cluster, gpus=64, gpus_per_node=8, spare_fraction=0.05))
     8
     """
-    return spare_gpus(cluster.gpus, cluster.gpus_per_node, filled(cluster.spare_fraction))
+    return spare_gpus(cluster.gpus, cluster.gpus_per_node, cluster.spare_fraction)
 
 
 def power_of(resolved: ResolvedQuestion) -> Power:
@@ -365,8 +368,8 @@ def power_of(resolved: ResolvedQuestion) -> Power:
         resolved.workload.gpu.board_watts,
         limited_watts(resolved.workload),
     )
-    host, pue = filled(cluster.host_power_fraction), filled(cluster.pue)
-    busy, idle = filled(cluster.busy_power_fraction), filled(cluster.idle_power_fraction)
+    host, pue = cluster.host_power_fraction, cluster.pue
+    busy, idle = cluster.busy_power_fraction, cluster.idle_power_fraction
     return Power(gpu_watts(board, most, host, busy, pue), gpu_watts(board, most, host, idle, pue))
 
 

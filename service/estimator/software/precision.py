@@ -186,6 +186,33 @@ def peak_flop_per_s(gpu: Gpu, number_format: Format) -> float | None:
     return peaks[number_format]
 
 
+def known_peak_flop_per_s(gpu: Gpu, number_format: Format) -> float:
+    """Dense peak of one GPU in a number format that it has; rules refuse the others.
+
+    Formula:
+        the GPU's data-sheet row
+
+    Args:
+        gpu: the GPU
+        number_format: format of the products
+
+    Returns:
+        the peak [FLOP/s]
+
+    Source:
+        the GPU's row in the catalogue
+
+    >>> from service.estimator.samples import H100
+    >>> known_peak_flop_per_s(H100, "fp8")
+    1978900000000000.0
+    """
+    peak = peak_flop_per_s(gpu, number_format)
+    if peak is None:
+        message = f"{gpu.slug} has no {number_format} unit"
+        raise TypeError(message)
+    return peak
+
+
 def default_precision(gpu: Gpu) -> PrecisionName:
     """The precision recipe of a question that names none: the widest used that the GPU has units for.
 

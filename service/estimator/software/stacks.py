@@ -1,16 +1,16 @@
 """Buffers, defaults, kernels and abilities of each training stack. One row a stack."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from service.estimator.complete import CompleteSoftware, completed
 from service.estimator.model.build import MIXERS
 from service.estimator.names import (
     ContextMethod,
     CrossEntropyName,
     GradientDtype,
-    ImplementationName,
     LayerType,
     MasterDtype,
     MomentDtype,
@@ -21,7 +21,7 @@ from service.estimator.names import (
     StackName,
     ZeroStage,
 )
-from service.estimator.question import Recipe, Software, filled
+from service.estimator.question import Recipe, Software
 from service.estimator.software.implementations import (
     CROSS_ENTROPIES,
     IMPLEMENTATIONS,
@@ -314,21 +314,23 @@ _PLAIN_SOFTWARE: dict[StackName, Software] = {name: Software(name=name) for name
 
 def requested_software(recipe: Recipe) -> Software:
     """The training software as a recipe says it."""
-    given: StackName | Software = filled(recipe.stack)
-    return given if isinstance(given, Software) else _PLAIN_SOFTWARE[given]
+    if recipe.stack is None:
+        message = "the recipe names no stack: resolve the question first"
+        raise TypeError(message)
+    return recipe.stack if isinstance(recipe.stack, Software) else _PLAIN_SOFTWARE[recipe.stack]
 
 
-def software_of(recipe: Recipe) -> Software:
+def software_of(recipe: Recipe) -> CompleteSoftware:
     """The training software of a recipe in its full form, every choice filled but the versions."""
-    return _filled(requested_software(recipe))
+    return _complete(requested_software(recipe))
 
 
 @lru_cache(maxsize=64)
-def _filled(asked: Software) -> Software:
+def _complete(asked: Software) -> CompleteSoftware:
     rows = IMPLEMENTATIONS[asked.name]
     named = next(iter(rows)) if asked.implementation is None else asked.implementation
     if named not in rows:
-        return asked
+        return completed(CompleteSoftware, asked, implementation=named)
     run = rows[named]
     fused = run.uses_transformer_engine if asked.gradient_fusion is None else asked.gradient_fusion
     usually = OVERLAPS[asked.name, named].overlaps_tensor and not asked.deterministic
@@ -336,7 +338,8 @@ def _filled(asked: Software) -> Software:
     losses = asked.cross_entropy or default_cross_entropy(run, asked)
     grouped = run.uses_transformer_engine if asked.grouped_experts is None else asked.grouped_experts
     grows = STACKS[asked.name].grows_segments if asked.expandable_segments is None else asked.expandable_segments
-    return replace(
+    return completed(
+        CompleteSoftware,
         asked,
         expandable_segments=grows,
         fused_update=STACKS[asked.name].fuses_update if asked.fused_update is None else asked.fused_update,
@@ -385,13 +388,13 @@ def implementation_of(software: Software) -> Implementation:
     return rows[named] if named is not None and named in rows else next(iter(rows.values()))
 
 
-def overlap_of(software: Software) -> Overlap:
+def overlap_of(software: CompleteSoftware) -> Overlap:
     """What a software sends beside its compute.
 
     It is that of the stack's first implementation where the stack has none of that name.
     """
-    named: ImplementationName = filled(software.implementation)
-    return OVERLAPS.get((software.name, named)) or OVERLAPS[software.name, next(iter(IMPLEMENTATIONS[software.name]))]
+    row = OVERLAPS.get((software.name, software.implementation))
+    return row or OVERLAPS[software.name, next(iter(IMPLEMENTATIONS[software.name]))]
 
 
 def cross_entropy_of(software: Software) -> CrossEntropy:

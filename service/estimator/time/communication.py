@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from service.estimator.complete import CompleteLayout
 from service.estimator.degrees import Degrees, Transfer
 from service.estimator.memory.activations import repeated_forwards, trained_layers
 from service.estimator.memory.memory import OFFLOADED_ACTIVATIONS
@@ -13,7 +14,6 @@ from service.estimator.names import RecomputeModule
 from service.estimator.numeric import Amount, maximum, minimum, where
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.stages import RankParameters, Stage
-from service.estimator.question import Layout, filled
 from service.estimator.time.collectives import transfer_seconds
 from service.estimator.time.kernels import ComputeSeconds
 from service.estimator.time.links import Interconnect, interconnect_of
@@ -53,7 +53,7 @@ class MicroBatchTransfers:
 
 
 def micro_batch_transfers(
-    workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: Layout
+    workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: CompleteLayout
 ) -> MicroBatchTransfers:
     """What one rank of a stage sends for one micro-batch. Those of a group of one, or of no bytes, take no time.
 
@@ -65,9 +65,7 @@ def micro_batch_transfers(
     sparse = _layers(workload, stage, lambda shape: shape.is_sparse)
     return MicroBatchTransfers(
         tensor=_tensor(workload, degrees, stage),
-        context=Repeated(
-            attends, context.layer_transfers(workload, degrees, filled(layout.context_method), *attending)
-        ),
+        context=Repeated(attends, context.layer_transfers(workload, degrees, layout.context_method, *attending)),
         expert=Repeated(
             sparse, expert.layer_transfers(workload, degrees, *routing) if workload.model.num_experts else ()
         ),
@@ -148,7 +146,7 @@ class ExposedSeconds:
         return self.tensor + self.context + self.expert + self.data + self.pipeline + self.offload
 
 
-def _hidden_experts(workload: Workload, degrees: Degrees, layout: Layout, most: Amount) -> Amount:
+def _hidden_experts(workload: Workload, degrees: Degrees, layout: CompleteLayout, most: Amount) -> Amount:
     """Exchange of experts' tokens that runs beside another micro-batch, where there is one, less contention."""
     if layout.schedule == "dualpipe":
         return where(degrees.pipeline > 1, most, 0.0)
@@ -199,7 +197,7 @@ def _tensor_seconds(tensors: tuple[Repeated, ...], wires: Interconnect) -> Amoun
 
 
 def exposed_seconds(
-    workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: Layout, compute: ComputeSeconds
+    workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: CompleteLayout, compute: ComputeSeconds
 ) -> ExposedSeconds:
     """Communication of one micro-batch that nothing hides.
 
@@ -211,7 +209,7 @@ def exposed_seconds(
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1
     """
-    wires, method = _wires(workload), filled(layout.context_method)
+    wires, method = _wires(workload), layout.context_method
     sent = micro_batch_transfers(workload, degrees, stage, load, layout)
     exchange, experts = _repeated_seconds(sent.context, wires), _repeated_seconds(sent.expert, wires)
     sends, sharded = _repeated_seconds(sent.pipeline, wires), _repeated_seconds(sent.data, wires)

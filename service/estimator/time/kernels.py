@@ -7,11 +7,11 @@ from typing import Literal
 from service.estimator.constants import LAUNCH_SECONDS, NEWEST_KERNEL, product_scale, streaming_bytes_per_s
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.model.ledger import Op, OpKind, Ops, Split, is_rerun, rerun_flop
-from service.estimator.names import AttentionName, ImplementationName
+from service.estimator.names import AttentionName
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism.stages import RankParameters
-from service.estimator.question import Model, filled
-from service.estimator.software.precision import Format, peak_flop_per_s
+from service.estimator.question import Model
+from service.estimator.software.precision import Format, known_peak_flop_per_s
 from service.estimator.time.attention import MOST_FRACTION, AttentionRate, FusedName, attention_fraction, attention_rate
 from service.estimator.time.matrix_products import (
     ProductRates,
@@ -273,7 +273,7 @@ def stack_scale(workload: Workload) -> float:
     >>> 0.75 < stack_scale(sample_workload()) < 1.35
     True
     """
-    implementation: ImplementationName = filled(workload.software.implementation)
+    implementation = workload.software.implementation
     return workload.constants.stack_scales.get((workload.software.name, implementation), 1.0)
 
 
@@ -281,7 +281,7 @@ def rates_of(workload: Workload) -> Rates:
     """The rates that a job's kernels reach on its GPU."""
     constants, gpu, model = workload.constants, workload.gpu, workload.model
     wide, scales = workload.precision.attention_format, workload.constants.attention_scales
-    peak = filled(peak_flop_per_s(gpu, wide)) * _clock(workload)
+    peak = known_peak_flop_per_s(gpu, wide) * _clock(workload)
     kernel = fused_kernel(workload.kernel)
     widths = (model.head_width,) * 2 if model.kv_lora_rank is None else (model.query_width, model.value_width)
     attention = attention_rate(kernel, gpu, *widths)

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from service.estimator.complete import CompleteCluster
 from service.estimator.constants import LinkCalibration, calibration_of
 from service.estimator.degrees import Spacing, local_ranks
 from service.estimator.numeric import Amount, ceil_div, doublings, minimum, where
-from service.estimator.question import Cluster, Gpu, filled
+from service.estimator.question import Gpu
 
 ROOT_BYTES = float(1 << 20)
 """Size at which a curve's root term is told.
@@ -306,16 +307,16 @@ SWITCHED_GPUS = 8
 Source: NVIDIA HGX; bridges join 2 or 4."""
 
 
-def interconnect_of(cluster: Cluster, gpu: Gpu, network_scale: float = 1.0) -> Interconnect:
+def interconnect_of(cluster: CompleteCluster, gpu: Gpu, network_scale: float = 1.0) -> Interconnect:
     """The rates that collectives reach on a cluster.
 
     A domain larger than a bridge between few GPUs reaches talks over the host's bus; the switch of a whole node is one
     that larger domains have too.
     """
-    domain = filled(cluster.scale_up_gpus)
+    domain = cluster.scale_up_gpus
     linked = gpu.scale_up_gpus >= min(domain, cluster.gpus, SWITCHED_GPUS)
     rate = gpu.link_bytes_per_s if linked else min(gpu.link_bytes_per_s, gpu.host_bytes_per_s)
-    network = filled(cluster.inter_node_bytes_per_s)
+    network = cluster.inter_node_bytes_per_s
     return Interconnect(
         link_bytes_per_s=rate,
         network_bytes_per_s=network * NETWORK_FRACTION * network_scale / cluster.network_oversubscription,

@@ -14,8 +14,8 @@ from service.estimator.constants import (
     streaming_bytes_per_s,
 )
 from service.estimator.numeric import Amount, ceil_div, maximum
-from service.estimator.question import Gpu, filled
-from service.estimator.software.precision import Format, peak_flop_per_s
+from service.estimator.question import Gpu
+from service.estimator.software.precision import Format, known_peak_flop_per_s, peak_flop_per_s
 
 TILE = 128
 """Rows, and columns, of the block of a result that a kernel always computes whole.
@@ -361,7 +361,7 @@ def rates_under(
     rate = format_rate(generation, number_format)
     width = OPERAND_BYTES[number_format]
     return ProductRates(
-        flop_per_s=filled(peak_flop_per_s(gpu, number_format)) * rate.peak_fraction * sustained_fraction,
+        flop_per_s=known_peak_flop_per_s(gpu, number_format) * rate.peak_fraction * sustained_fraction,
         bytes_per_s=traffic_bytes_per_s(rate, gpu, MEMORY_FRACTION),
         operand_bytes=width,
         result_bytes=ADDED_BYTES if adds else max(width, 2.0),

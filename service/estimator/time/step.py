@@ -6,6 +6,7 @@ from math import exp
 from typing import Literal
 
 from service.estimator.answer import Basis, Interval
+from service.estimator.complete import CompleteLayout
 from service.estimator.constants import calibration_of, measured_scale, own_spread_fraction, streaming_bytes_per_s
 from service.estimator.degrees import Degrees
 from service.estimator.memory.activations import rank_logits, repeated_forwards, trained_layers
@@ -15,7 +16,7 @@ from service.estimator.names import ImplementationName, StackName
 from service.estimator.numeric import Amount, ceil_div, doublings, maximum, minimum, where
 from service.estimator.parallelism import pipeline
 from service.estimator.parallelism.stages import Stage
-from service.estimator.question import Gpu, Layout, filled
+from service.estimator.question import Gpu
 from service.estimator.software.versions import generation
 from service.estimator.time.communication import ExposedSeconds, exposed_seconds, once_a_step_seconds
 from service.estimator.time.kernels import ComputeSeconds, ops_compute, rates_of, stack_scale, weight_cast_seconds
@@ -394,7 +395,7 @@ def _stage_compute(workload: Workload, degrees: Degrees, stage: Stage, each: Led
 
 
 def micro_batch_seconds(
-    workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: Layout, each: LedgerSeconds
+    workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: CompleteLayout, each: LedgerSeconds
 ) -> MicroBatchSeconds:
     """What one rank of a stage does for one micro-batch.
 
@@ -411,7 +412,12 @@ def micro_batch_seconds(
 
 
 def step_seconds(
-    workload: Workload, degrees: Degrees, load: RankLoad, layout: Layout, micro: MicroBatchSeconds, waits: StepOverhead
+    workload: Workload,
+    degrees: Degrees,
+    load: RankLoad,
+    layout: CompleteLayout,
+    micro: MicroBatchSeconds,
+    waits: StepOverhead,
 ) -> StepSeconds:
     """Seconds of one step as one stage lives it, were it the slowest.
 
@@ -475,7 +481,12 @@ class BusySeconds:
 
 
 def busy_seconds(
-    workload: Workload, degrees: Degrees, load: RankLoad, layout: Layout, micro: MicroBatchSeconds, waits: StepOverhead
+    workload: Workload,
+    degrees: Degrees,
+    load: RankLoad,
+    layout: CompleteLayout,
+    micro: MicroBatchSeconds,
+    waits: StepOverhead,
 ) -> BusySeconds:
     """What one stage does in one step, beside its micro-batches and with them.
 
@@ -483,7 +494,7 @@ def busy_seconds(
         each part's own function
     """
     once = once_a_step_seconds(workload, degrees, load.held, maximum(0.0, micro.exposed.free - micro.compute.forward))
-    bubble = pipeline.bubble_micro_batches(filled(layout.schedule), degrees) * waits.stage_seconds
+    bubble = pipeline.bubble_micro_batches(layout.schedule, degrees) * waits.stage_seconds
     update = (offloaded_seconds if OFF_DEVICE[layout.offload] else optimizer_seconds)(workload, degrees, load.updated)
     recast = weight_cast_seconds(workload, load.held)
     total = degrees.accumulation * micro.total_seconds + bubble + once + update + recast

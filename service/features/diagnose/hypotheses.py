@@ -8,7 +8,7 @@ from typing import Any, Literal
 from service.answers.diagnoses import MatchedTensor, Said, Supposition
 from service.errors import Refused
 from service.estimator.memory.activations import rank_logits
-from service.estimator.question import Question, filled
+from service.estimator.question import Question
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.run import peak_stage_in
 from service.estimator.run.stages import LoadedStage, StageTimeline, stages_of, timeline
@@ -85,7 +85,7 @@ def _weights(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Iterator[
     for loaded in stages:
         load = loaded.load
         held = float(load.held.dense + load.held.expert)
-        shards = float(degrees.shard_group) if filled(resolved.question.layout.zero_stage) else 1.0
+        shards = float(degrees.shard_group) if resolved.question.layout.zero_stage else 1.0
         yield "the embedding's matrix, its gradient or a moment of it", "weights", float(load.largest_table)
         yield "one layer, gathered from its shards", "gathered_weights", float(load.largest_layer)
         yield "embedding and head, gathered from their shards", "gathered_weights", float(load.gathered_ends)
@@ -162,7 +162,7 @@ def differences(asked: Question) -> Iterator[tuple[Supposition, Question]]:
         fields = {"sequence_length": recipe.sequence_length * times}
         yield _recipe(asked, fields, f"sequences were {times} times as long")
         times *= 2
-    for stage in ZERO_STAGES[: filled(resolved.question.layout.zero_stage)]:
+    for stage in ZERO_STAGES[: resolved.question.layout.zero_stage]:
         supposition = Supposition(
             patch={"layout": {"zero_stage": stage}}, message=f"states were sharded as by ZeRO stage {stage} only"
         )

@@ -6,7 +6,7 @@ from functools import partial
 
 from service.answers.estimates import Answer
 from service.estimator.answer import Interval
-from service.estimator.question import Layout, Question, filled
+from service.estimator.question import Layout, Question
 from service.estimator.software.stacks import software_of
 from service.units import BYTES, FLOP, SECONDS, readable, said
 
@@ -108,7 +108,7 @@ def _asked(question: Question) -> str:
     batch = f"{recipe.global_batch} sequences of {recipe.sequence_length:,} tokens a step"
     named = [
         f"micro-batches of {recipe.micro_batch}",
-        filled(recipe.precision),
+        str(recipe.precision),
         recipe.optimizer,
         software_of(recipe).name,
     ]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from service.answers.plans import PlanAnswer, PlanCounts, PlanRow
 from service.estimator.answer import Interval
-from service.estimator.question import Layout, Recompute, filled
+from service.estimator.question import Layout, Recompute
 from service.features.estimates.report import VERDICTS, layout_in_words
 from service.tabular.lists import cell_text
 from service.units import BYTES, readable, said
@@ -120,7 +120,7 @@ def _cells(row: PlanRow) -> list[Any]:
         for interval in intervals
         for end in ("low", "value", "high")
     ]
-    chosen = [row.recipe.micro_batch, filled(row.recipe.global_batch), _recompute(row.recipe.recompute), row.verdict]
+    chosen = [row.recipe.micro_batch, row.recipe.global_batch, _recompute(row.recipe.recompute), row.verdict]
     return [row.rank, row.cluster.gpu, row.cluster.gpus, *layout, *chosen, *ends, row.headroom_bytes, row.reason]
 
 

@@ -7,11 +7,11 @@ import pytest
 from service.errors import Refused
 from service.estimator import Cluster, Price, Question, estimate
 from service.estimator.question import Checkpointing, OwnedPrice, RunStage
-from service.estimator.resolve import configuration_of
+from service.estimator.resolve import configuration_of, resolve
 from service.estimator.run.run import compute_configuration
 from service.estimator.samples import sample_resolved
 
-ASKED = replace(sample_resolved().question, price=None)
+ASKED: Question = replace(sample_resolved().question, price=None)
 RUNS = (
     replace(ASKED, recipe=replace(ASKED.recipe, training_tokens=1e12)),
     replace(ASKED, recipe=replace(ASKED.recipe, training_tokens=2e12), price=Price(usd_per_gpu_hour=2.0)),
@@ -79,7 +79,7 @@ def test_another_configuration_is_worked_out_anew(asked: Question) -> None:
 
 
 def test_all_that_a_run_tells_of_its_cluster_is_left_out_of_its_configuration() -> None:
-    told, plain = RUNS[-1].cluster, Cluster(gpu="any", gpus=1)
+    told, plain = RUNS[-1].cluster, resolve(ASKED).question.cluster
     kept = configuration_of(RUNS[-1]).question.cluster
     of_run = {field.name for field in fields(Cluster) if getattr(kept, field.name) != getattr(told, field.name)}
     assert of_run == OF_RUN

@@ -12,6 +12,7 @@ import pytest
 from service.estimator.degrees import CollectiveName, Spacing, Transfer
 from service.estimator.parallelism.data import micro_batch_transfers
 from service.estimator.question import Cluster
+from service.estimator.resolve import complete_cluster
 from service.estimator.samples import H100, sample_degrees, sample_rank_load, sample_workload
 from service.estimator.time.collectives import transfer_seconds
 from service.estimator.time.links import (
@@ -165,7 +166,7 @@ def test_switches_between_domains_that_add_halve_an_all_reduce_and_nothing_else(
 
 
 def test_a_network_that_carries_less_than_its_adapters_slows_what_leaves_a_domain() -> None:
-    cluster = Cluster(gpu="h100", gpus=64, scale_up_gpus=8, inter_node_bytes_per_s=50e9)
+    cluster = complete_cluster(Cluster(gpu="h100", gpus=64, scale_up_gpus=8, inter_node_bytes_per_s=50e9), H100)
     full, thin = (interconnect_of(replace(cluster, network_oversubscription=times), H100) for times in (1.0, 7.0))
     assert full.network_bytes_per_s == 50e9 * NETWORK_FRACTION
     for kind in KINDS:
@@ -174,18 +175,10 @@ def test_a_network_that_carries_less_than_its_adapters_slows_what_leaves_a_domai
 
 
 def test_gpus_that_no_link_joins_talk_over_the_bus() -> None:
-    lone = replace(H100, scale_up_gpus=1)
-    assert (
-        interconnect_of(Cluster(gpu="h", gpus=8, scale_up_gpus=8, inter_node_bytes_per_s=50e9), lone).link is HOST_BUS
-    )
-    assert (
-        interconnect_of(Cluster(gpu="h", gpus=8, scale_up_gpus=8, inter_node_bytes_per_s=50e9), H100).link is NVLINK_4
-    )
-    unknown = replace(H100, architecture="Next")
-    assert (
-        interconnect_of(Cluster(gpu="h", gpus=8, scale_up_gpus=8, inter_node_bytes_per_s=50e9), unknown).link
-        is UNMEASURED
-    )
+    lone, unknown = replace(H100, scale_up_gpus=1), replace(H100, architecture="Next")
+    cluster = complete_cluster(Cluster(gpu="h", gpus=8, scale_up_gpus=8, inter_node_bytes_per_s=50e9), H100)
+    links = [interconnect_of(cluster, gpu).link for gpu in (lone, H100, unknown)]
+    assert links == [HOST_BUS, NVLINK_4, UNMEASURED]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,136 @@
+"""The parts of a question with every default filled: fields that a caller may leave out are never None here.
+
+`resolve` makes them, once. Formulas take them, so a field that nothing filled is a type error, not a quiet default.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from service.estimator.names import (
+    ContextMethod,
+    Degree,
+    GradientDtype,
+    ImplementationName,
+    PrecisionName,
+    RankOrder,
+    ScheduleName,
+    Sequences,
+    StackName,
+    Tokens,
+    ZeroStage,
+)
+from service.estimator.question import (
+    Cluster,
+    Layout,
+    OwnedPrice,
+    Price,
+    Question,
+    Recipe,
+    RunStage,
+    Software,
+)
+
+Part = TypeVar("Part")
+
+
+def completed(kind: type[Part], part: object, **values: Any) -> Part:
+    """A part of a question as its complete kind: its own fields, but for the given values."""
+    return kind(**({one.name: getattr(part, one.name) for one in fields(kind)} | values))  # type: ignore[arg-type]  # kinds are dataclasses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteStage(RunStage):
+    """A part of a run with its batch and length."""
+
+    global_batch: Sequences
+    sequence_length: Tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteSoftware(Software):
+    """Training software whose operations are chosen."""
+
+    implementation: ImplementationName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteRecipe(Recipe):
+    """A recipe with its batch in both units, its number formats and its software."""
+
+    global_batch: Sequences
+    global_batch_tokens: int
+    stages: tuple[CompleteStage, ...] = ()
+    precision: PrecisionName
+    gradient_dtype: GradientDtype
+    stack: StackName | Software
+    vocabulary_multiple: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteLayout(Layout):
+    """A layout with every degree and choice; stage_layers stays None where layers are even."""
+
+    data: Degree
+    expert_tensor: Degree
+    zero_stage: ZeroStage
+    shard_group: Degree
+    reshard_after_forward: bool
+    sequence_parallel: bool
+    context_method: ContextMethod
+    virtual_group: Degree
+    schedule: ScheduleName
+    rank_order: RankOrder
+
+
+PLAIN_LAYOUT = CompleteLayout(
+    data=1,
+    expert_tensor=1,
+    zero_stage=0,
+    shard_group=1,
+    reshard_after_forward=False,
+    sequence_parallel=False,
+    context_method="ring",
+    virtual_group=1,
+    schedule="1f1b",
+    rank_order="tp-cp-ep-dp-pp",
+)
+"""One GPU, every choice at its plainest: what a search starts from, and what demands that read no layout get."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteCluster(Cluster):
+    """A cluster with its network, failures and power."""
+
+    scale_up_gpus: int
+    inter_node_bytes_per_s: float
+    failures_per_gpu_hour: float
+    restart_seconds: float
+    spare_fraction: float
+    pue: float
+    busy_power_fraction: float
+    idle_power_fraction: float
+    host_power_fraction: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletePrice(Price):
+    """A rent with its rate of preemptions."""
+
+    preemptions_per_instance_hour: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteOwnedPrice(OwnedPrice):
+    """Own hardware with its purchase price."""
+
+    purchase_usd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompleteQuestion(Question):
+    """A question with every default filled."""
+
+    recipe: CompleteRecipe
+    layout: CompleteLayout
+    cluster: CompleteCluster
+    price: CompletePrice | CompleteOwnedPrice | None = None
