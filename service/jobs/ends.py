@@ -1,4 +1,4 @@
-"""The end of an attempt at a job: its worker finishes it, a caller cancels it, or its lease runs out."""
+"""The end of an attempt at a job: its worker finishes it, a caller cancels it, or its lease expires."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -20,18 +20,17 @@ from service.store.queries import database_time, later, now
 from service.store.tables import ENDED, JOBS
 
 Ending = Literal["succeeded", "failed", "cancelled", "released"]
-"""How a worker ends an attempt; released: given back untried, because the worker itself has to go."""
+"""How an attempt ends; `released`: returned untried, because the worker itself has to stop."""
 
 FIRST_WAIT_SECONDS = 1.0
 """Wait before a failed job is tried again; it doubles with every attempt. Source: a choice."""
 LONGEST_WAIT_SECONDS = 60.0
 """Longest such wait. Source: a choice."""
 OVERTIME_SECONDS = 60.0
-"""How long a worker that is still heard of may hold a job beyond its time: it should have stopped it itself, and may
-still have to hand in what it found. Source: a choice."""
+"""Longest time that a live worker keeps a job beyond its timeout: it may still upload results. Source: a choice."""
 MOST_RELEASES = 1_000
-"""Attempts of one job that may be given back without counting, so that no job is given back for ever. Source: a choice;
-a job of an hour on machines that are taken away every minute is given back 60 times."""
+"""Attempts of one job that may be released without counting. Source: a choice; a job of an hour on machines that are
+preempted every minute is released 60 times."""
 
 WORKER_LOST = {"code": "worker_lost", "message": "in every attempt, the worker was not heard of any more"}
 OUT_OF_TIME = {"code": "timed_out", "message": "the worker held the job for longer than it may take"}
@@ -50,24 +49,23 @@ _ENDS_NOW: dict[str, Any] = {**_NOT_HELD, "finished_at": now()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a worker says at the end of an attempt."""
+    """The result of an attempt, as its worker reports it."""
 
     ending: Ending
-    """How it ended."""
     result: Any = None
-    """What came of it, as JSON."""
+    """The result, as JSON."""
     error: Mapping[str, Any] | None = None
-    """Why it failed: code, message, and `final` where another attempt would fail the same way."""
+    """Code, message, and `final` where another attempt would fail the same way."""
 
     def digest(self) -> bytes:
-        """A digest that two outcomes share only if they are the same."""
+        """A digest of the outcome."""
         error = None if self.error is None else dict(self.error)
         text = json.dumps([self.ending, self.result, error], sort_keys=True, separators=(",", ":"))
         return sha256(text.encode()).digest()
 
 
 def finish_job(engine: Engine, lease: Lease, outcome: Outcome, also: Also | None = None) -> bool:
-    """Take the outcome of an attempt, if the worker holds the job; sent again, it is taken once."""
+    """Store the outcome of an attempt, if the worker holds the lease. Repeated requests store it once."""
     digest = outcome.digest()
     with answering(), writing(engine) as connection:
         job = job_in(connection, locked(lease.job_id))
@@ -84,14 +82,14 @@ def finish_job(engine: Engine, lease: Lease, outcome: Outcome, also: Also | None
 
 
 def cancel_job(engine: Engine, job_id: str, also: Also | None = None) -> Job | None:
-    """Have a job stopped: at once where it waits, at its worker's next heartbeat where it runs."""
+    """Cancel a job: at once where it is queued, at its worker's next heartbeat where it runs."""
     with answering(), writing(engine) as connection:
         note_in(connection, job_id)
         return _cancel_in(connection, job_id, also)
 
 
 def cancel_jobs(engine: Engine, parent: str, also: Also | None = None) -> None:
-    """Have all parts of something stopped."""
+    """Cancel all parts of a parent."""
     query = select(JOBS.c.id).where(JOBS.c.parent == parent, JOBS.c.status.not_in(ENDED)).order_by(JOBS.c.id)
     with answering(), writing(engine) as connection:
         for job_id in connection.execute(query).scalars().all():
@@ -100,7 +98,7 @@ def cancel_jobs(engine: Engine, parent: str, also: Also | None = None) -> None:
 
 
 def retry_jobs(engine: Engine, parent: str) -> int:
-    """Have those parts of something done that were cancelled or failed; one that is about to stop goes on."""
+    """Queue the cancelled and failed parts of a parent again; a part that is about to stop goes on."""
     is_stopping = and_(JOBS.c.status == "running", JOBS.c.cancel_requested)
     is_wanted = or_(JOBS.c.status.in_(("cancelled", "failed")), is_stopping)
     query = select(JOBS.c.id, JOBS.c.status).where(JOBS.c.parent == parent, is_wanted).order_by(JOBS.c.id)
@@ -118,7 +116,7 @@ def retry_jobs(engine: Engine, parent: str) -> int:
 
 
 def reap_jobs(engine: Engine, also: Also | None = None, moment: datetime | None = None) -> int:
-    """Take jobs from workers that are not heard of any more; any number of processes may do so at the same time."""
+    """End the jobs whose lease has expired. Several processes may do so at the same time."""
     with answering(), reading(engine) as connection:
         jobs = connection.execute(select(JOBS.c.id).where(*_is_abandoned(moment)).order_by(JOBS.c.id)).scalars().all()
     taken, errors = 0, []
@@ -135,7 +133,7 @@ def reap_jobs(engine: Engine, also: Also | None = None, moment: datetime | None 
 
 
 def _reap(engine: Engine, job_id: str, also: Also | None, moment: datetime | None) -> bool:
-    """Take one job, unless somebody else does, or its worker was heard of again."""
+    """End one job with an expired lease, unless another process did, or its worker renewed the lease."""
     is_lost = (JOBS.c.lease_until < (now() if moment is None else moment)).label("is_lost")
     query = select(*JOBS.c, is_lost).where(JOBS.c.id == job_id, *_is_abandoned(moment))
     with answering(), writing(engine) as connection:
@@ -148,7 +146,7 @@ def _reap(engine: Engine, job_id: str, also: Also | None, moment: datetime | Non
 
 
 def is_overtime(moment: datetime | None = None) -> ColumnElement[bool]:
-    """Whether a job has been held beyond its time."""
+    """Whether a job has run beyond its timeout and the overtime."""
     present = None if moment is None else literal(moment, DateTime(timezone=True))
     return later(-OVERTIME_SECONDS, present) > later(JOBS.c.timeout_seconds, JOBS.c.started_at)
 
@@ -176,7 +174,7 @@ def _cancel_in(connection: Connection, job_id: str, also: Also | None) -> Job | 
 
 
 def _after(job: Job, outcome: Outcome) -> dict[str, Any]:
-    """What becomes of a job when its worker ends an attempt."""
+    """The next state of a job whose worker ends an attempt."""
     told = {"result": outcome.result, "error": None if outcome.error is None else dict(outcome.error)}
     if outcome.ending == "succeeded":
         return {"status": "succeeded", **told, **_ENDS_NOW}
@@ -193,7 +191,9 @@ def _after(job: Job, outcome: Outcome) -> dict[str, Any]:
 
 
 def _after_loss(job: Job, error: Mapping[str, str]) -> dict[str, Any]:
-    """What becomes of a job whose lease ran out.
+    """The next state of a job whose lease expired.
+
+    An attempt that began under an earlier release, which gave no lease, does not count.
 
     An attempt that began under an earlier release, which gave no lease, does not count.
     """
@@ -207,15 +207,17 @@ def _after_loss(job: Job, error: Mapping[str, str]) -> dict[str, Any]:
 
 
 MOST_JUMP_SECONDS = 5.0
-"""Difference that is left alone, or a quarter of a lease where that is shorter. Source: a choice; clocks that are
+"""Jump of a clock that is ignored, or a quarter of a lease where that is shorter. Source: a choice; clocks that are
 adjusted in small steps stay far below it."""
 
 LONGEST_LEASE_SECONDS = 3600.0
-"""Longest lease that any replica may be set to give."""
+"""Longest lease of any replica's settings."""
 
 
 class SlowerClock:
-    """The present by the slower of two clocks: the database's, and the time that went by since this process started.
+    """The present by the slower of two clocks: the database's, and the monotonic clock of this process.
+
+    A clock that is set forward by mistake would expire everything at once.
 
     A clock that is set forward by mistake would make everything old at once.
     """
@@ -230,7 +232,7 @@ class SlowerClock:
 
 
 class _Look(NamedTuple):
-    """The database's clock, read between two moments of this process's own."""
+    """The database's clock, read between two moments of this process's own clock."""
 
     begun: float
     moment: datetime
@@ -238,7 +240,13 @@ class _Look(NamedTuple):
 
 
 class LeaseExpiry:
-    """Takes jobs from workers that are not heard of any more, but not because a clock was set."""
+    """Expires leases of workers that stopped sending heartbeats, but not because a clock was set.
+
+    Leases are moments of the database's clock. Set forward by an hour, it would expire all of them at once; set back,
+    it would keep the job of a lost worker for an hour longer. So each tick compares the database's clock with the
+    monotonic clock. Where the two disagree, every lease is renewed. Moments too far in the future are corrected at
+    every tick: the clock may have jumped there and back between two of them.
+    """
 
     def __init__(
         self, engine: Engine, lease_seconds: float, also: Also | None = None, clock: Callable[[], float] = monotonic
@@ -249,7 +257,7 @@ class LeaseExpiry:
             self._last = self._read()
 
     def look(self) -> int:
-        """Take what is abandoned now; after a jump nothing is, and every lease starts anew."""
+        """Expire leases; after a jump of the clock renew all of them instead."""
         mend_moments(self._engine, self._lease_seconds)
         found = self._read()
         if self._last is not None and self._is_jump(self._last, found):
@@ -264,14 +272,14 @@ class LeaseExpiry:
         return _Look(begun, database_time(self._engine), self._clock())
 
     def _is_jump(self, last: _Look, found: _Look) -> bool:
-        """Whether the database's clock went further, or less far, than the time that can have gone by."""
+        """Whether the database's clock advanced by more, or less, than the time that passed."""
         most = min(MOST_JUMP_SECONDS, self._lease_seconds / 4)
         went_seconds = (found.moment - last.moment).total_seconds()
         return not found.begun - last.ended - most <= went_seconds <= found.ended - last.begun + most
 
 
 def renew_leases(engine: Engine, lease_seconds: float) -> None:
-    """Start every lease anew, and the time of every job that the present clock takes to be over it."""
+    """Renew every lease, and restart the timeout of every job that the present clock takes to be overdue."""
     is_running = JOBS.c.status == "running"
     with answering(), writing(engine) as connection:
         connection.execute(update(JOBS).where(is_running, is_overtime()).values(started_at=now()))
@@ -279,7 +287,7 @@ def renew_leases(engine: Engine, lease_seconds: float) -> None:
 
 
 def mend_moments(engine: Engine, lease_seconds: float) -> None:
-    """Let no job wait for a moment, or be held until one, that lies further ahead than the present clock would name."""
+    """Correct moments of jobs that lie further ahead than the present clock would set."""
     is_running, is_queued = JOBS.c.status == "running", JOBS.c.status == "queued"
     odd = {
         "started_at": (and_(is_running, JOBS.c.started_at > later(MOST_JUMP_SECONDS)), now()),

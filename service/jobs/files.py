@@ -1,4 +1,4 @@
-"""Files that jobs leave, stored in the database: one backup, one place, whichever replica is asked."""
+"""Files of jobs, stored in the database, so that every replica serves them and one backup has them."""
 
 from dataclasses import dataclass
 
@@ -12,25 +12,22 @@ from service.store.engine import answering, reading, writing
 from service.store.tables import JOB_FILES, JOBS
 
 MOST_FILES = 100
-"""Files of one job. Source: a choice; a launch check leaves one or two a probe, a piece of a sweep one."""
+"""Files of one job. Source: a choice; a launch check writes one or two a probe, a part of a sweep one."""
 MOST_JOB_BYTES = 256 << 20
-"""Bytes of all files of one job. Source: a choice; four files of the longest that is taken."""
+"""Bytes of all files of one job. Source: a choice; four files of the largest size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
-    """A file that a job left."""
+    """A file of a job."""
 
     name: str
-    """What it is called."""
     media_type: str
-    """What it holds."""
     content: bytes
-    """Its bytes."""
 
 
 def keep_file(engine: Engine, lease: Lease, file: JobFile, most_key_bytes: int = WORKER_FILE_BYTES) -> bool:
-    """Store a file of a job, in the place of one of the same name."""
+    """Store a file of a job, in place of one of the same name."""
     same = JOB_FILES.c.job_id == lease.job_id, JOB_FILES.c.name == file.name
     values = {"job_id": lease.job_id, "name": file.name, "media_type": file.media_type, "content": file.content}
     with answering(), writing(engine) as connection:
@@ -49,7 +46,7 @@ def keep_file(engine: Engine, lease: Lease, file: JobFile, most_key_bytes: int =
 
 
 def holds_job(engine: Engine, lease: Lease) -> bool:
-    """Whether a worker holds a job now, asked before a long file is read."""
+    """Whether a worker holds a job now; checked before a long file is read."""
     with answering(), reading(engine) as connection:
         job = job_in(connection, select(JOBS).where(JOBS.c.id == lease.job_id))
     return is_held(job, lease) and job.status == "running"
@@ -63,7 +60,10 @@ def _refuse_too_many(connection: Connection, job: Job) -> None:
 
 
 def _refuse_too_large(connection: Connection, job: Job, more_bytes: int, most_key_bytes: int) -> None:
-    """Uploads of one key at the same moment are not counted together, so that none waits for another."""
+    """Refuse a file beyond the bounds of a job or of a key.
+
+    Uploads of one key at the same moment are not counted together, so that none waits for another.
+    """
     if more_bytes <= 0:
         return
     if job.file_bytes + more_bytes > MOST_JOB_BYTES:
@@ -86,13 +86,13 @@ def read_file(engine: Engine, job_id: str, name: str) -> JobFile | None:
 
 
 def read_file_names(engine: Engine, job_id: str) -> list[str]:
-    """What the files of a job are called."""
+    """Names of the files of a job."""
     query = select(JOB_FILES.c.name).where(JOB_FILES.c.job_id == job_id).order_by(JOB_FILES.c.name)
     with answering(), reading(engine) as connection:
         return list(connection.execute(query).scalars())
 
 
 def has_file_in(connection: Connection, job_id: str, name: str) -> bool:
-    """Whether a job left a file."""
+    """Whether a job has a file of a name."""
     query = select(JOB_FILES.c.name).where(JOB_FILES.c.job_id == job_id, JOB_FILES.c.name == name)
     return connection.execute(query).one_or_none() is not None

@@ -1,4 +1,4 @@
-"""Which jobs are there? Work that takes longer than a request; the row in the database is the truth about it."""
+"""Jobs: work that takes longer than a request, with its events. The row in the database is the state of a job."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,26 +18,24 @@ JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """A job to be kept."""
+    """A job to be stored."""
 
     id: str
-    """What it is read by."""
     kind: str
-    """What is to be done: launch-check, sweep-shard."""
+    """launch-check or sweep-shard."""
     payload: Mapping[str, Any]
-    """What the worker is told, as JSON."""
+    """Input of the worker, as JSON."""
     timeout_seconds: float
-    """Longest time that one attempt may take."""
+    """Longest time of one attempt."""
     requires: Requirements = field(default_factory=Requirements)
-    """What the worker has to be able to do."""
+    """Capabilities that the worker needs."""
     max_attempts: int = 2
-    """How often it is tried before it counts as failed; what a worker gives back is no try."""
+    """Attempts before the job fails; released attempts do not count."""
     priority: int = 0
-    """Higher ones are handed out first."""
+    """Higher first."""
     parent: str | None = None
-    """What it is a part of, e.g. a sweep."""
+    """Id of what the job is a part of, e.g. a sweep."""
     owner: str = ""
-    """Whose it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,39 +51,38 @@ class Job:
     status: JobStatus
     priority: int
     attempt: int
-    """How often it was handed out."""
+    """Number of claims."""
     given_back: int
-    """How many of those attempts were given back and do not count."""
+    """Attempts that were released and do not count."""
     max_attempts: int
     timeout_seconds: float
     available_at: datetime
-    """From when on it may be handed out."""
+    """Start of the time in which it may be claimed."""
     worker: str | None
-    """Who has it, or brought its last attempt to an end; None where the last one's lease ran out."""
+    """Worker of the current or last attempt; None where the last lease expired."""
     lease_until: datetime | None
-    """Until when its worker has to be heard of."""
+    """End of the lease, unless a heartbeat renews it."""
     created_at: datetime
     started_at: datetime | None
-    """When its last attempt began."""
+    """Start of the last attempt."""
     finished_at: datetime | None
     cancel_requested: bool
     progress: Any
-    """What its worker told last."""
+    """Last progress that its worker reported."""
     result: Any
     error: Mapping[str, Any] | None
-    """Why its last attempt failed: code, message."""
+    """Code and message of the last failure."""
     events: int
-    """How many events there are of it."""
+    """Number of its events."""
     lease_digest: bytes | None = field(repr=False)
-    """Digest of the lease of its last claim; None where no lease holds any more."""
+    """Digest of the current lease; None where no lease is valid."""
     lease_key: str
-    """Key that made that claim; empty without keys."""
+    """Key of the last claim; empty without keys."""
     outcome_digest: bytes | None = field(repr=False)
-    """Digest of the outcome of that claim; None while there is none."""
+    """Digest of the outcome of the last claim; None while there is none."""
     file_bytes: int
-    """Bytes of its files."""
     progress_bytes: int
-    """Bytes of all progress that was reported of it."""
+    """Bytes of all progress reports."""
 
     @property
     def attempts_used(self) -> int:
@@ -94,17 +91,17 @@ class Job:
 
 
 Also = Callable[[Connection, Job], None]
-"""What else to write when a job ends, in the transaction that ends it; what it raises undoes that transaction."""
+"""Further writes when a job ends, in the same transaction. An exception undoes the transaction."""
 
 
 def create_jobs(engine: Engine, jobs: Sequence[NewJob]) -> None:
-    """Keep new jobs."""
+    """Store new jobs."""
     with answering(), writing(engine) as connection:
         create_jobs_in(connection, jobs)
 
 
 def create_jobs_in(connection: Connection, jobs: Sequence[NewJob]) -> None:
-    """Keep new jobs in somebody's transaction."""
+    """Store new jobs in the caller's transaction."""
     if not jobs:
         return
     moment = now()
@@ -129,7 +126,7 @@ def job_in(connection: Connection, query: Select[Any]) -> Job | None:
 def change_in(
     connection: Connection, which: Update, values: Mapping[str, Any], data: Mapping[str, Any] | None = None
 ) -> Job | None:
-    """Change a job and note that as an event, called as the status that it is in afterwards."""
+    """Change a job, and add an event that bears the name of its new status."""
     changed = which.values(**values, events=JOBS.c.events + 1).returning(*JOBS.c)
     row = connection.execute(changed).mappings().one_or_none()
     if row is None:
@@ -140,7 +137,7 @@ def change_in(
 
 
 def note_in(connection: Connection, job: Job, name: str, data: Mapping[str, Any]) -> None:
-    """Add the event whose number the job's own count of events already tells."""
+    """Add the event whose number is the job's count of events."""
     values = {"job_id": job.id, "number": job.events, "name": name, "data": data}
     connection.execute(insert(JOB_EVENTS).values(at=now()), values)
 
@@ -151,7 +148,7 @@ def the_job(job_id: str) -> Update:
 
 
 def requires_text(requires: Requirements) -> str:
-    """What a job requires, as text that is equal where the demands are."""
+    """Requirements as canonical text: equal requirements are equal texts."""
     return json.dumps(asdict(requires), sort_keys=True, separators=(",", ":"))
 
 
@@ -169,16 +166,16 @@ _MOMENTS = ("available_at", "lease_until", "created_at", "started_at", "finished
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvent:
-    """Something that happened to a job."""
+    """An event of a job."""
 
     number: int
-    """Which of its events: from 1, without gaps."""
+    """Position among its events: from 1, without gaps."""
     at: datetime | None
-    """When, in UTC by the database's clock."""
+    """In UTC by the database's clock."""
     name: str
-    """The status that the job has since then, or progress."""
+    """The new status of the job, or `progress`."""
     data: Mapping[str, Any]
-    """What else there is to say of it; of progress what the worker told."""
+    """Further facts; the report of the worker for `progress`."""
 
 
 def read_events(engine: Engine, job_id: str, after: int = 0) -> list[JobEvent]:
@@ -191,7 +188,7 @@ def read_events(engine: Engine, job_id: str, after: int = 0) -> list[JobEvent]:
 
 
 def read_later_events(engine: Engine, known: Mapping[str, int]) -> dict[str, tuple[JobStatus, list[JobEvent]]]:
-    """What happened to jobs since, in order, and where each was before anybody looked for that."""
+    """Events of jobs after known numbers, in order, with the status of each job before the events were read."""
     columns = [JOB_EVENTS.c[name] for name in ("job_id", *JobEvent.__dataclass_fields__)]
     with answering(), reading(engine) as connection:
         query = select(JOBS.c.id, JOBS.c.status, JOBS.c.events).where(JOBS.c.id.in_(list(known)))

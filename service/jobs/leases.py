@@ -1,6 +1,6 @@
-"""Leases on jobs: a worker claims a job, proves by a random token that it holds it, and keeps it by heartbeats.
+"""Leases on jobs: a worker claims a job, proves by a random token that it holds it, and renews it by heartbeats.
 
-Only a digest of the token is stored, together with the attempt that it is for. A lease works from the key that made the
+Only a digest of the token is stored, together with the attempt, and a lease is valid for the key that made the
 claim and from no other; the next claim of the job replaces it.
 """
 
@@ -22,42 +22,42 @@ from service.store.tables import JOB_FILES, JOB_TURNS, JOBS
 from service.store.workers import Opening, Seeker, saw_worker_in
 
 LEASE_BYTES = 32
-"""Random bytes of a lease: 256 bits, twice what nobody guesses."""
+"""Random bytes of a lease: 256 bits."""
 MOST_EVENTS = 2_000
-"""Events of one job after which it takes no more progress. Source: a choice; this project's worker sends at most
-600 reports in the time of one attempt."""
+"""Events of one job after which it takes no more progress. Source: a choice; this project's worker sends at most 600
+reports in one attempt."""
 MOST_PROGRESS_BYTES = 8 << 20
 """Bytes of all progress of one job. Source: a choice; 2,000 reports of 4 KB."""
 
 HeartbeatState = Literal["run", "cancel", "lost"]
-"""What a worker has to do: go on, stop because the job is to be cancelled, stop because its lease holds no longer."""
+"""Instruction to a worker: go on, stop because the job is cancelled, or stop because its lease is invalid."""
 
 
 class Lease(NamedTuple):
-    """What a worker proves its claim on a job with."""
+    """A worker's proof of its claim on a job."""
 
     job_id: str
     token: str
-    """The random token that the claim was answered with."""
+    """Random token from the answer to the claim."""
     key: str = ""
-    """Key that the worker sends; empty without keys."""
+    """Key of the worker; empty without keys."""
 
 
 class Claim(NamedTuple):
-    """A job that was handed to a worker."""
+    """A claimed job with its lease."""
 
     job: Job
     lease: Lease
 
 
 def read_openings(engine: Engine) -> frozenset[Opening]:
-    """What there is to be done: cheaper to look at than to claim, and enough for every worker that waits."""
+    """Queued jobs by requirements and owner: a cheap read before a claim, one for all waiting workers."""
     with answering(), reading(engine) as connection:
         return frozenset(_openings_in(connection))
 
 
 def claim_job(engine: Engine, seeker: Seeker, lease_seconds: float) -> Claim | None:
-    """Hand a worker a job that it can do: owners in turn, and of each owner the most urgent, then the oldest."""
+    """Claim a job that a worker can do: owners in turn, of each owner the most urgent first, then the oldest."""
     token = token_urlsafe(LEASE_BYTES)
     with answering(), writing(engine) as connection:
         wanted = _wanted_in(connection, seeker)
@@ -94,7 +94,7 @@ def heartbeat_job(engine: Engine, lease: Lease, lease_seconds: float, progress: 
 
 
 def holds_part(engine: Engine, parent: str, token: str, key: str) -> bool:
-    """Whether a worker holds a job that is a part of something."""
+    """Whether a worker holds a job that is a part of a parent."""
     query = select(JOBS).where(JOBS.c.parent == parent, JOBS.c.status == "running", JOBS.c.lease_key.in_(("", key)))
     columns = JOBS.c.id, JOBS.c.attempt, JOBS.c.lease_digest
     with answering(), reading(engine) as connection:
@@ -103,14 +103,14 @@ def holds_part(engine: Engine, parent: str, token: str, key: str) -> bool:
 
 
 def is_held(job: Job | None, lease: Lease) -> TypeGuard[Job]:
-    """Whether a lease is that of the last claim of a job, and comes from the key that made it."""
+    """Whether a lease is that of the last claim of a job, and comes from the key that claimed it."""
     if job is None or job.lease_digest is None or job.lease_key not in ("", lease.key):
         return False
     return _is_same(job.lease_digest, lease.token, job.attempt)
 
 
 def locked(job_id: str) -> Select[Any]:
-    """A job that nobody else changes until the transaction ends."""
+    """A job, locked until the transaction ends."""
     return select(JOBS).where(JOBS.c.id == job_id).with_for_update()
 
 
@@ -119,7 +119,7 @@ def _is_same(digest: bytes, token: str, attempt: int) -> bool:
 
 
 def _digest(token: str, attempt: int) -> bytes:
-    """The attempt is part of it, so that a claim made by an earlier release leaves no older lease valid."""
+    """Digest of a lease. It covers the attempt, so that a claim of an earlier release leaves no older lease valid."""
     return sha256(f"{attempt}:{token}".encode()).digest()
 
 
@@ -132,12 +132,12 @@ def _refuse_too_much_progress(job: Job, size: int) -> None:
 
 
 def _is_available() -> tuple[Any, ...]:
-    """The present moment is asked for once, not for each job."""
+    """Whether a job may be claimed now. The clock is read once, not for each job."""
     return JOBS.c.status == "queued", JOBS.c.available_at <= select(now()).scalar_subquery()
 
 
 def _wanted_in(connection: Connection, seeker: Seeker) -> dict[str, list[Opening]]:
-    """By owner, what a worker can do of that owner's queued jobs."""
+    """Queued jobs that a worker can do, by owner."""
     wanted: dict[str, list[Opening]] = {}
     for opening in _openings_in(connection):
         if seeker.can_do(opening):
@@ -151,7 +151,10 @@ def _openings_in(connection: Connection) -> list[Opening]:
 
 
 def _next_in(connection: Connection, wanted: Mapping[str, Sequence[Opening]]) -> tuple[str, int] | None:
-    """The job that is next, locked, and how often it was claimed.
+    """The next job, locked, and the number of claims.
+
+    Claims at the same moment serve different owners, and get different jobs. An owner that another claim is serving is
+    served too where no other owner has a job.
 
     Claims at the same moment serve different owners, and get different jobs. An owner whose turn another claim is just
     taking is served too where no other owner has a job.

@@ -1,7 +1,7 @@
-"""Who changed what, and when? Noted in the transaction of the change: neither is there without the other.
+"""The audit log: who changed what and when, written in the transaction of the change.
 
-Who answers for what is written is said once, where a request or a command begins; what workers and the service itself
-write is nobody's change, and is not noted.
+The caller is set once, where a request or a command begins. Changes by workers and by the service itself have no caller
+and are not logged.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -21,65 +21,62 @@ AuditOutcome = Literal["done", "forbidden", "not_found", "conflict", "stale"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """A change that somebody asks for."""
+    """The caller and operation of a change."""
 
     caller: str | None
-    """Public part of the key, or subject of the token; None where the service asks for none."""
+    """Public part of the key, or subject of the token; None where the service requires none."""
     owner: str
     """Owner of the key or the token."""
     operation: str
-    """What they ask for, as the contract calls it; or the command."""
+    """Operation id in the contract, or the command."""
     request_id: str | None = None
-    """Id of the request; None where it is none."""
+    """Id of the request; None for commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """What became of a deed."""
+    """A change and its outcome."""
 
     deed: Deed
-    """Who asked for what."""
     at: datetime
-    """When."""
     object: str | None
-    """What was to be changed; None where that was told in no form that may be kept."""
+    """Object of the change; None where the request named none in a form that may be stored."""
     outcome: AuditOutcome
-    """Whether it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptEntry(AuditEntry):
-    """An entry as the log holds it."""
+    """A stored entry of the log."""
 
     number: int
-    """Its number; later entries have higher ones."""
+    """Ascending number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPart:
-    """Some entries of the log."""
+    """A filtered page of the log."""
 
     among: Mapping[str, Collection[str | None]] = field(default_factory=dict)
-    """By column of texts in ASCII, those that an entry may hold there, in small letters; None for none."""
+    """Accepted values of each filtered column, in lower case; None accepts an absent value."""
     behind: int | None = None
-    """Number behind which they stand in their order; None for the beginning."""
+    """Number after which the page begins; None for the beginning."""
     newest_first: bool = False
-    """Whether their numbers descend."""
+    """Whether numbers descend."""
     most: int
-    """How many of them."""
+    """Page size."""
 
 
 _DEED: ContextVar[Deed | None] = ContextVar("deed", default=None)
 
 
 def act_as(deed: Deed) -> None:
-    """Say who answers for all that this context writes from now on."""
+    """Set the caller of all later writes of this context."""
     _DEED.set(deed)
 
 
 @contextmanager
 def acting_as(deed: Deed) -> Iterator[None]:
-    """Say who answers for what is written inside."""
+    """Set the caller of writes inside a block."""
     token = _DEED.set(deed)
     try:
         yield
@@ -88,7 +85,7 @@ def acting_as(deed: Deed) -> Iterator[None]:
 
 
 def note_in(connection: Connection, *objects: str) -> None:
-    """Note that something is changed, in the transaction that changes it."""
+    """Log a change, in the transaction that makes it."""
     deed = _DEED.get()
     if deed is not None:
         moment = datetime.now(UTC)
@@ -96,19 +93,19 @@ def note_in(connection: Connection, *objects: str) -> None:
 
 
 def note(engine: Engine, *objects: str) -> None:
-    """Note what changes no row but what somebody may do: that something was shared."""
+    """Log an act that changes no row but grants access, such as sharing."""
     with answering(), writing(engine) as connection:
         note_in(connection, *objects)
 
 
 def keep_entries(engine: Engine, entries: Iterable[AuditEntry]) -> None:
-    """Keep entries of what wrote nothing itself."""
+    """Store entries of requests that wrote nothing themselves."""
     with answering(), writing(engine) as connection:
         _keep_in(connection, entries)
 
 
 def read_audit(engine: Engine, part: AuditPart) -> list[KeptEntry]:
-    """A part of the log, in the order of its numbers."""
+    """A page of the log, in the order of its numbers."""
     number = AUDIT_LOG.c.number
     query = select(AUDIT_LOG).where(*(_is_among(AUDIT_LOG.c[name], values) for name, values in part.among.items()))
     if part.behind is not None:
@@ -128,7 +125,7 @@ def read_audit(engine: Engine, part: AuditPart) -> list[KeptEntry]:
 
 
 def _is_among(column: ColumnElement[Any], values: Collection[str | None]) -> ColumnElement[bool]:
-    """Whether a text is one of some in small letters, or absent where None is one of them."""
+    """Whether a column holds one of the values in lower case, or is absent where None is one of them."""
     texts = [value for value in values if value is not None]
     is_absent = or_(column.is_(None), column == "") if None in values else false()
     return or_(func.lower(column).in_(texts), is_absent)

@@ -1,8 +1,8 @@
-"""How does the data survive its database? A backup is one file, of one moment, that any of our databases takes back.
+"""Backups: one file of one moment, which either kind of database restores.
 
-On SQLite the online backup API copies the pages, on PostgreSQL one snapshot is read, so nobody who writes meanwhile
-waits, and nothing of what they write is in it by half. Both give the same kind of file. A restore is one transaction:
-it is kept once what was written, read again, is what the backup counted.
+On SQLite the online backup API copies the pages; on PostgreSQL one snapshot is read. Writers do not wait, and none of
+their writes is in a backup by half. Both give the same kind of file. A restore is one transaction: it commits once the
+rows, read again, match the counts of the backup.
 """
 
 import json
@@ -46,12 +46,12 @@ DIGEST_CHARACTERS = 64
 END_BYTES = len(LAST_LINE) + DIGEST_CHARACTERS + 1
 BLOCK_BYTES = 1 << 20
 ONLY_THE_OWNER = 0o600
-"""Who reads a backup reads everything, the digests of keys and what links are signed with among it."""
+"""File mode: a backup holds digests of keys and signing secrets."""
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """A file that is there whole or not at all, for nobody but its owner."""
+    """A file that appears whole or not at all, readable by its owner alone."""
     if path.exists():
         raise BackupRefused(f"{path} is there already, and may be the only backup; name another file")
     part = path.with_name(f".{path.name}.part")
@@ -87,7 +87,7 @@ def refuse_damaged(path: Path) -> None:
 
 
 def engine_on(path: Path) -> Engine:
-    """An engine that reads a backup, and writes nothing, not even beside it."""
+    """An engine that reads a backup and writes nothing, not even beside it."""
     address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
     return create_engine(
         "sqlite://",
@@ -98,7 +98,7 @@ def engine_on(path: Path) -> Engine:
 
 
 def _seal(part: Path) -> None:
-    """Write the last line, and have the disk keep it all."""
+    """Write the last line, and flush the file to disk."""
     line = LAST_LINE + _digest(part, part.stat().st_size).encode() + b"\n"
     with part.open("ab") as file:
         file.write(line)
@@ -107,7 +107,7 @@ def _seal(part: Path) -> None:
 
 
 def _write_folder(folder: Path) -> None:
-    """Have the disk keep the name too."""
+    """Flush the folder, so that the name is on disk too."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -129,29 +129,28 @@ def _reason(error: OSError) -> str:
 
 
 REVISION_TABLE = "alembic_version"
-"""Where the database says which revision of the schema it is at."""
+"""Alembic's table of the revision of the schema."""
 
 FORMER_TABLES: frozenset[str] = frozenset()
-"""Tables that earlier revisions had and a contraction dropped: what is still in them belongs into a backup."""
+"""Tables of earlier revisions that a contraction dropped: their rows belong in a backup."""
 
 ROWS_AT_ONCE, LARGE_ROWS_AT_ONCE = 1_000, 16
-"""Rows that are in memory at a time; fewer of tables that hold files."""
+"""Rows in memory at a time; fewer of tables that hold files."""
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What a table holds, in short."""
+    """Count and digest of the rows of a table."""
 
     rows: int
-    """How many rows."""
     digest: str
-    """Sum of the SHA-256 of all rows modulo 2^256, in whatever order they are read."""
+    """Sum of the SHA-256 of all rows modulo 2^256, independent of their order."""
 
 
 def our_tables(connection: Connection) -> list[str]:
-    """Names of the tables in a database that are this program's, whatever revision it is at."""
+    """Names of this program's tables in a database, whatever its revision."""
     return sorted((METADATA.tables.keys() | FORMER_TABLES).intersection(inspect(connection).get_table_names()))
 
 
@@ -167,14 +166,14 @@ def described_tables(connection: Connection) -> list[Table]:
 
 
 def drop_tables(connection: Connection) -> None:
-    """Take away everything of this program's that a database holds."""
+    """Drop all of this program's tables."""
     found = MetaData()
     found.reflect(connection, only=[*our_tables(connection), *_revision_table(connection)])
     found.drop_all(connection)
 
 
 def copy_rows(source: Connection, target: Connection, tables: Sequence[Table] | None = None) -> dict[str, Tally]:
-    """Copy every row of a database into another that has the same tables, empty."""
+    """Copy every row of a database into empty tables of another."""
     into = {table.name: table for table in (described_tables(target) if tables is None else tables)}
     copied = {
         table.name: _tally(source, table, partial(target.execute, insert(into[table.name])))
@@ -187,13 +186,13 @@ def copy_rows(source: Connection, target: Connection, tables: Sequence[Table] | 
 
 
 def tally_rows(connection: Connection, tables: Sequence[Table] | None = None) -> dict[str, Tally]:
-    """Count every row of a database."""
+    """Count and digest every row of a database."""
     found = described_tables(connection) if tables is None else tables
     return {table.name: _tally(connection, table, lambda _: None) for table in found}
 
 
 def _count_on(connection: Connection, table: Table) -> None:
-    """Have numbers that the database gives out itself go on after those that are there."""
+    """Set the database's own sequences after the numbers that exist."""
     for column in table.primary_key:
         sequence = connection.execute(select(func.pg_get_serial_sequence(f'"{table.name}"', column.name))).scalar()
         last = connection.execute(select(func.max(column))).scalar() if sequence else None
@@ -221,7 +220,7 @@ def _read(connection: Connection, table: Table) -> Iterator[list[Record]]:
 
 
 def _in_utc(value: Any) -> Any:
-    """Moments with their zone: SQLite keeps them in UTC and says so nowhere."""
+    """Datetimes with their zone: SQLite stores them in UTC without one."""
     if not isinstance(value, datetime):
         return value
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -232,7 +231,7 @@ def _written(values: Sequence[Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """What a value means: PostgreSQL sorts the keys of some JSON and writes whole numbers without a point."""
+    """The normalised value: PostgreSQL sorts the keys of some JSON and writes whole numbers without a point."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, dict):
@@ -249,30 +248,30 @@ def _revision_table(connection: Connection) -> list[str]:
 
 
 FORMAT = 1
-"""Version of the file's form."""
+"""Version of the file format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """What a backup says of itself."""
+    """The header of a backup."""
 
     revision: str
     """Revision of the schema."""
     version: str
-    """Version of traincost that made it."""
+    """Version of traincost that wrote it."""
     made_at: str
-    """When, in UTC."""
+    """In UTC."""
     tables: dict[str, Tally]
-    """What each table held."""
+    """Count and digest by table."""
 
     @property
     def rows(self) -> int:
-        """How many rows there are in all tables together."""
+        """Rows of all tables together."""
         return sum(tally.rows for tally in self.tables.values())
 
 
 def make_backup(url: str, file: Path) -> Backup:
-    """Write all that a database holds into a file, while others read and write."""
+    """Write a backup of a database into a file, while others read and write."""
     with _opened(url) as engine, new_file(file) as part:
         revision = _revision_of(engine)
         read = _copy_pages(engine, part) if engine.dialect.name == "sqlite" else _copied_rows(engine, part)
@@ -285,7 +284,7 @@ def make_backup(url: str, file: Path) -> Backup:
 
 
 def restore_backup(url: str, file: Path, *, replace: bool = False) -> Backup:
-    """Write all that a backup holds into a database, of whichever kind; all of it or nothing."""
+    """Restore a backup into a database of either kind; all of it or nothing."""
     refuse_damaged(file)
     source = engine_on(file)
     try:
@@ -321,7 +320,7 @@ def _opened(url: str) -> Iterator[Engine]:
 
 @contextmanager
 def _said(engine: Engine) -> Iterator[None]:
-    """Say what a database complains of in one line, and let go of it in any case."""
+    """The error of a database in one line; its connections are released in any case."""
     try:
         yield
     except (SQLAlchemyError, sqlite3.Error) as error:
@@ -340,7 +339,7 @@ def _revision_of(engine: Engine) -> str:
 
 
 def _copy_pages(engine: Engine, part: Path) -> dict[str, Tally] | None:
-    """Copy the pages of an SQLite database as they are at one moment; writers go on in the write-ahead log."""
+    """Copy the pages of an SQLite database at one moment; writers go on in the write-ahead log."""
     with closing(sqlite3.connect(part)) as target, engine.connect() as source:
         driver: Any = source.connection.driver_connection
         driver.backup(target)
@@ -349,7 +348,7 @@ def _copy_pages(engine: Engine, part: Path) -> dict[str, Tally] | None:
 
 
 def _copied_rows(engine: Engine, part: Path) -> dict[str, Tally]:
-    """The rows of a PostgreSQL database in one snapshot, written into the same tables of an SQLite database."""
+    """Rows of a PostgreSQL database in one snapshot, written into the same tables of an SQLite database."""
     into = open_engine(URL.create("sqlite", database=str(part)))
     try:
         with reading(engine) as source, writing(into) as target:

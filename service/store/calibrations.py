@@ -1,4 +1,4 @@
-"""Which calibrations were fitted, on what, and how good are they? Their constants never change."""
+"""Fitted calibrations with their measurements and errors. Their constants never change."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -60,7 +60,7 @@ class Calibration:
 
 
 def create_calibration(engine: Engine, calibration: Calibration) -> Calibration:
-    """Keep a calibration; of one of the same id that does not hold, only what it is compared with changes."""
+    """Store a calibration; of an inactive one with the same id, only the comparison changes."""
     with answering(), writing(engine) as connection:
         held = calibration_in(connection, calibration.id)
         if held is None:
@@ -76,7 +76,7 @@ def create_calibration(engine: Engine, calibration: Calibration) -> Calibration:
 
 
 def read_calibrations(engine: Engine, owner: str | None = None) -> list[Calibration]:
-    """Calibrations: an owner's, and all that held for everyone, for answers name those."""
+    """Calibrations of an owner, and all that were promoted for everyone, which answers may name."""
     seen = or_(
         CALIBRATIONS.c.owner == owner, and_(CALIBRATIONS.c.scope == "everyone", CALIBRATIONS.c.promoted_at.is_not(None))
     )
@@ -101,7 +101,7 @@ def calibration_in(connection: Connection, calibration_id: str) -> Calibration |
 def promoted_in(
     connection: Connection, calibration: Calibration, moment: datetime, scope: Scope, *, retires: str | None
 ) -> None:
-    """Note that a calibration holds, in the transaction that lets it."""
+    """Mark a calibration as promoted, in the transaction that promotes it."""
     if retires is not None:
         retired_in(connection, retires, moment)
     values = {"status": "promoted", "promoted_at": moment, "retired_at": None, "scope": scope}
@@ -110,13 +110,13 @@ def promoted_in(
 
 
 def retire_calibration(engine: Engine, calibration_id: str, moment: datetime) -> None:
-    """Say that a calibration that does not hold is given up."""
+    """Retire a calibration that is not promoted."""
     with answering(), writing(engine) as connection:
         retired_in(connection, calibration_id, moment)
 
 
 def retired_in(connection: Connection, calibration_id: str, moment: datetime) -> None:
-    """Say that a calibration holds no longer, or is given up, in the transaction that lets it go."""
+    """Mark a calibration as retired, or as replaced, in the transaction that does so."""
     values = {"status": "retired", "retired_at": moment}
     connection.execute(update(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration_id).values(values))
     note_in(connection, calibration_id)
@@ -137,4 +137,4 @@ def _calibration(row: Mapping[Any, Any]) -> Calibration:
 _NAMES = tuple(one.name for one in fields(Calibration))
 _DATES = ("created_at", "promoted_at", "retired_at")
 _COMPARED = ("replaces", "parts", "before_fraction", "held_out_fraction", "in_sample_fraction")
-"""What a calibration is compared with, and how it does beside that."""
+"""Fields of the comparison with another calibration."""

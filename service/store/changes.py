@@ -1,4 +1,7 @@
-"""How does the catalogue change, and what was it after each change? A log without gaps over versions of rows."""
+"""Changes of the catalogue: a log without gaps over versions of rows.
+
+Versions are added and closed, never overwritten.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,9 +61,9 @@ from service.store.tables import (
 )
 
 AT_ONCE = 2_000
-"""Rows that are read in one go: others answer in between."""
+"""Rows of one read; others are served between two reads."""
 MOST_NAMED = 50
-"""Rows that a query asks for by name; for more of them, reading all in one go is faster."""
+"""Rows that a query names; for more of them, a full read is faster."""
 
 Record = dict[str, Any]
 Identity = tuple[Any, ...]
@@ -68,17 +71,16 @@ Identity = tuple[Any, ...]
 
 
 class OtherVersions(TraincostError):
-    """The database does not hold exactly the versions that a change ends; nothing of the change must be committed."""
+    """The database does not hold exactly the versions that a change closes; nothing of the change may be committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One kind of row and the table that keeps its versions."""
+    """One kind of row and the table of its versions."""
 
     rows: TypeAdapter[list[Any]]
-    """Rows to plain values and back, checked."""
+    """Conversion of rows to plain values and back, checked."""
     table: Table
-    """Their table."""
     spread: str = ""
     """Field of the rows whose own fields are columns."""
     spread_columns: tuple[str, ...] = ()
@@ -86,11 +88,11 @@ class Kept:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Columns that tell one row from another, whatever its version."""
+        """Key columns of a row, independent of its version."""
         return tuple(column.name for column in self.table.primary_key if column.name != "revision")
 
     def read(self, connection: Connection, which: ColumnElement[bool]) -> list[Any]:
-        """Versions of rows, by key: sorted here, because databases sort text each in their own way."""
+        """Versions of rows, sorted by key here, because databases sort text differently."""
         key = attrgetter(*self.key, "revision")
         found = connection.execute(select(self.table).where(which).execution_options(yield_per=AT_ONCE))
         rows: list[Any] = []
@@ -99,7 +101,7 @@ class Kept:
         return sorted(rows, key=key)
 
     def close(self, connection: Connection, rows: Iterable[Row], number: int) -> None:
-        """End the versions that hold now."""
+        """Close the current versions."""
         identities = [dict(zip(map("{}_".format, self.key), self.identity(row), strict=True)) for row in rows]
         if not identities:
             return
@@ -110,7 +112,7 @@ class Kept:
             raise OtherVersions(f"{len(identities)} versions of {self.table.name} were to end, {ended.rowcount} held")
 
     def add(self, connection: Connection, rows: Iterable[Row], number: int) -> list[Any]:
-        """Add a version of each row, the next after all that the row ever had."""
+        """Add a version of each row, with the next revision of the row."""
         held = tuple(rows)
         last = self._last_revisions(connection, held)
         added = [replace(row, revision=last.get(self.identity(row), 0) + 1) for row in held]
@@ -120,7 +122,7 @@ class Kept:
         return added
 
     def _last_revisions(self, connection: Connection, rows: Iterable[Row]) -> dict[Identity, int]:
-        """The revision of the last version of each row that ever had one; others may be among them."""
+        """Last revision of each row that ever had one; others may be among them."""
         key = [self.table.c[name] for name in self.key]
         latest = select(*key, func.max(self.table.c.revision)).group_by(*key)
         identities = [self.identity(row) for row in rows]
@@ -129,11 +131,11 @@ class Kept:
         return {tuple(identity): revision for *identity, revision in connection.execute(latest)}
 
     def identity(self, row: Row) -> Identity:
-        """What tells a row from every other of its kind and owner."""
+        """Identity of a row among those of its kind and owner."""
         return tuple(getattr(row, name) for name in self.key)
 
     def named(self, connection: Connection, key: str, held: Row | None) -> ColumnElement[bool] | None:
-        """What every version of a row meets, whoever owned it."""
+        """Condition for every version of a row, whoever owned it."""
         if "slug" in self.table.c:
             return self.table.c.slug == key
         columns = [self.table.c[name] for name in TELLS_PRICES_APART]
@@ -155,13 +157,13 @@ class Kept:
 
 
 def holding_at(table: Table, number: int) -> ColumnElement[bool]:
-    """What the versions meet that held right after a change."""
+    """Condition for the versions that were valid right after a change."""
     ended_later = or_(table.c.until_change.is_(None), table.c.until_change > number)
     return and_(table.c.since_change <= number, ended_later)
 
 
 def in_part(table: Table, part: str | None) -> list[ColumnElement[bool]]:
-    """What the versions meet that stand in a part of all rows."""
+    """Condition for the versions in one part of all rows."""
     if part is None:
         return []
     is_for_everyone = or_(table.c.owner == SHIPPED, table.c.scope == "everyone")
@@ -193,7 +195,7 @@ KINDS = {
     "regions": "region",
     "promoted_calibrations": "calibration",
 }
-"""What one row of a table is called in a summary."""
+"""Name of one row of a table in a summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,25 +219,24 @@ class Rows:
     """Rows that a change writes."""
 
     put: tuple[Row, ...] = ()
-    """Rows that are new or take the place of another version."""
+    """New rows and new versions of rows."""
     drop: tuple[Row, ...] = ()
-    """Rows that go."""
+    """Rows to remove."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What a change made."""
+    """The result of a change."""
 
     change: Change
-    """The change."""
     holdings: Holdings
     """All rows after it."""
     rows: tuple[Row, ...]
-    """The rows that were put, with their revisions."""
+    """The written rows, with their revisions."""
 
     @property
     def catalogue(self) -> Catalogue:
-        """What the owner who made the change sees after it."""
+        """The catalogue of the change's owner after it."""
         return self.holdings.view(self.change.owner)
 
 
@@ -245,7 +246,7 @@ def newest_change(connection: Connection) -> Change | None:
 
 
 def read_changes(connection: Connection, most: int | None = None) -> list[Change]:
-    """Changes of the catalogue, the newest first, each under the digest of all rows after it."""
+    """Changes of the catalogue, newest first, each with the digest of all rows after it."""
     found = connection.execute(select(CHANGES).order_by(desc(CHANGES.c.number)).limit(most))
     return [
         Change(
@@ -260,7 +261,9 @@ def read_changes(connection: Connection, most: int | None = None) -> list[Change
 
 
 def changes_seen(connection: Connection, owner: str, *, of_all: bool) -> list[Change]:
-    """The changes of what an owner sees, the newest first, each under the digest of a view after it.
+    """Changes of an owner's view, newest first, each with the digest of the view after it.
+
+    Changes of other owners' private rows are left out.
 
     The view is the owner's; of a change of private rows of others alone it is theirs.
     """
@@ -282,7 +285,7 @@ def changes_seen(connection: Connection, owner: str, *, of_all: bool) -> list[Ch
 
 
 def last_number_of(connection: Connection, part: str, digest: str) -> int | None:
-    """The last change after which a part of all rows had a digest; None where it never had."""
+    """Number of the last change after which a part of all rows had a digest; None where there is none."""
     parts = CHANGED_PARTS.c
     query = select(func.max(parts.number)).where(parts.part == part, parts.digest == digest)
     number: int | None = connection.execute(query).scalar_one()
@@ -290,7 +293,7 @@ def last_number_of(connection: Connection, part: str, digest: str) -> int | None
 
 
 def last_number_with(connection: Connection, revision: str, owner: str) -> int | None:
-    """The last change after which an owner with private rows saw a catalogue of a revision."""
+    """Number of the last change after which an owner with private rows had a view with a digest."""
     parts = CHANGED_PARTS.c
     query = select(parts.number, parts.part, parts.digest).where(parts.part.in_((EVERYONE, owner)))
     digests = {EVERYONE: "", owner: ""}
@@ -309,7 +312,7 @@ def owners_with_parts(connection: Connection) -> list[str]:
 
 
 def shared_number_of(connection: Connection, revision: str) -> int | None:
-    """The last change after which everyone saw all rows of all owners, under a digest; None where none did."""
+    """Number of the last change with a digest of all rows of all owners, once visible to everyone; None for none."""
     changes = CHANGES.c
     has_parts = select(CHANGED_PARTS.c.number).where(CHANGED_PARTS.c.number == changes.number).exists()
     query = select(func.max(changes.number)).where(changes.catalogue_revision == revision, ~has_parts)
@@ -318,41 +321,41 @@ def shared_number_of(connection: Connection, revision: str) -> int | None:
 
 
 def has_parts(connection: Connection) -> bool:
-    """Whether it is on record which parts the database holds: since then each owner sees only its own of them."""
+    """Whether the parts of all rows are recorded: since then each owner sees only its own private rows."""
     return connection.execute(select(CHANGED_PARTS.c.number).limit(1)).first() is not None
 
 
 def revision_after(connection: Connection, number: int) -> str | None:
-    """The digest of all rows right after a change; None where there was no such change."""
+    """Digest of all rows right after a change; None where there was no such change."""
     query = select(CHANGES.c.catalogue_revision).where(CHANGES.c.number == number)
     revision: str | None = connection.execute(query).scalar_one_or_none()
     return revision
 
 
 def holdings_at(connection: Connection, number: int) -> Holdings:
-    """All rows as they were right after a change."""
+    """All rows right after a change."""
     return Holdings.of(rows_at(connection, number))
 
 
 def rows_at(connection: Connection, number: int, part: str | None = None) -> Iterator[Row]:
-    """The rows that held right after a change."""
+    """The valid rows right after a change."""
     for kept in KEPT.values():
         yield from kept.read(connection, and_(holding_at(kept.table, number), *in_part(kept.table, part)))
 
 
 def view_at(connection: Connection, number: int, owner: str) -> Catalogue:
-    """What an owner saw right after a change."""
+    """The view of an owner right after a change."""
     parts = dict.fromkeys((EVERYONE, owner))
     return Holdings.of(row for part in parts for row in rows_at(connection, number, part)).view(owner)
 
 
 def shared_at(connection: Connection, change_number: int, revision: str) -> Catalogue:
-    """What everyone saw right after a change of the time when all rows were shared, under the digest of then."""
+    """The view of everyone right after a change of the time when all rows were shared, under its digest."""
     return replace(Catalogue.from_rows(rows_at(connection, change_number)), revision=revision)
 
 
 def holdings_since(connection: Connection, before: Holdings, since: int, number: int) -> Holdings:
-    """All rows with what later changes made of them; nothing else is read or made again."""
+    """All rows after later changes, applied to rows in memory; nothing else is read."""
     put: list[Row] = []
     ended: list[Row] = []
     for kept in KEPT.values():
@@ -363,7 +366,7 @@ def holdings_since(connection: Connection, before: Holdings, since: int, number:
 
 
 def write_change(connection: Connection, before: Holdings, rows: Rows, owner: str) -> Written:
-    """Change the catalogue, all of it or nothing."""
+    """Write a change of the catalogue, all of it or nothing."""
     last = newest_change(connection)
     number = 1 if last is None else last.number + 1
     for kind, held in _by_kind(before.ended_by(rows.put, rows.drop)):
@@ -388,7 +391,7 @@ def write_change(connection: Connection, before: Holdings, rows: Rows, owner: st
 
 
 def _touched(connection: Connection, before: Holdings, after: Holdings) -> dict[str, str]:
-    """Digests of the parts that a change touched, empty for a part without rows; of all where none are on record."""
+    """Digests of the parts that a change touched, empty for a part without rows; of all where none are recorded."""
     if not has_parts(connection):
         return dict(after.parts)
     now, then = after.parts, before.parts
@@ -397,7 +400,7 @@ def _touched(connection: Connection, before: Holdings, after: Holdings) -> dict[
 
 
 def summary_of(before: Holdings, rows: Rows) -> str:
-    """What a change writes, in words."""
+    """Summary of a change."""
     done = [(type(row), "changed" if before.ended_by((row,), ()) else "created", row) for row in rows.put]
     done += [(type(row), "deleted", row) for row in rows.drop]
     if len(done) == 1:
@@ -409,7 +412,7 @@ def summary_of(before: Holdings, rows: Rows) -> str:
 
 
 def _object_of(rows: Rows, number: int) -> str:
-    """What a change is about: its row, or the change itself, which lists several."""
+    """Object of a change for the audit log: its row, or the change itself where it has several."""
     changed = (*rows.put, *rows.drop)
     if len(changed) != 1:
         return f"catalogue/revisions/{number}"

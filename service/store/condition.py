@@ -1,4 +1,4 @@
-"""What condition is a database in? Looked at from outside, without making, migrating or filling anything."""
+"""The state of a database, for `traincost doctor` and for metrics; nothing is created, migrated or seeded."""
 
 import fcntl
 import os
@@ -30,55 +30,55 @@ _TAKEN = text(
     "+ current_setting('superuser_reserved_connections')::integer AS reserved"
 )
 PROBE = "traincost_doctor"
-"""A table that is made and undone in one transaction, to learn whether anything can be written."""
+"""Table that is created and rolled back, to find out whether the database can be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What a database of this version holds."""
+    """Contents of a database of this version."""
 
     catalogue: str | None
-    """Digest of the catalogue, as its last change wrote it; None where nothing was seeded."""
+    """Digest of the catalogue in its last change; None without shipped rows."""
     is_whole: bool
-    """Whether the rows are those that the digest was made of."""
+    """Whether the rows have that digest."""
     keys: Sequence[ApiKey]
-    """Every key that was ever made."""
+    """Every key that was ever created."""
     workers: Sequence[SeenWorker]
-    """Workers that were heard of."""
+    """Live workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """How many connections a PostgreSQL server takes."""
+    """Connections of a PostgreSQL server."""
 
     connections: int
-    """What it takes of anybody but its administrators."""
+    """Connections for users other than administrators."""
     replicas: int
-    """Processes of the service that answer from the database now."""
+    """Processes of the service that are connected now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """What a look at a database finds."""
+    """The state of a database."""
 
     place: str
-    """Its address, without a password."""
+    """Address, without a password."""
     revision: str | None
-    """Version of its tables; None where there are none."""
+    """Revision of its schema; None without tables."""
     expected: str
-    """The version that this program speaks."""
+    """Revision that this version expects."""
     refusal: str | None
-    """Why nothing can be written; None where it can."""
+    """Reason why it cannot be written; None where it can."""
     clock_difference_seconds: float
     """How far its clock is ahead of this machine's."""
     room: Room | None
-    """How many connections its server takes; None for a file."""
+    """None for SQLite."""
     contents: Contents | None
-    """What it holds; None where its tables are of another version."""
+    """None where the schema has another revision."""
 
 
 def file_of(url: str) -> Path | None:
-    """The file that an SQLite database is."""
+    """The file of an SQLite database; None for a server, or for an invalid address."""
     with suppress(ValueError, SQLAlchemyError):
         parsed = make_url(url)
         if parsed.drivername.startswith("sqlite") and parsed.database:
@@ -87,7 +87,7 @@ def file_of(url: str) -> Path | None:
 
 
 def look_at(url: str, alive_seconds: float) -> Condition:
-    """The condition of a database."""
+    """The state of a database, read from outside."""
     engine = open_engine(url, makes_folder=False)
     try:
         with reading(engine) as connection:
@@ -131,11 +131,11 @@ def _catalogue(connection: Connection) -> tuple[str | None, bool]:
 
 
 class _Undone(Exception):
-    """Ends a transaction that nobody wants to keep."""
+    """Rolls back a transaction on purpose."""
 
 
 def _refusal(engine: Engine) -> str | None:
-    """Why nothing can be written, in the words of the driver."""
+    """The driver's reason why the database cannot be written."""
     try:
         with suppress(_Undone), writing(engine) as connection:
             connection.execute(text(f"CREATE TABLE {PROBE} (number INTEGER)"))
@@ -146,26 +146,26 @@ def _refusal(engine: Engine) -> str | None:
 
 
 WAITING = ("queued", "running")
-"""Where a job is not at its end."""
+"""Statuses of jobs that have not ended."""
 
 MOST_CALIBRATIONS = 100
-"""GPUs whose calibration is told, those that were calibrated last. Source: a choice."""
+"""GPUs whose calibration age is reported, the latest calibrated ones. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What goes on, by the database's clock."""
+    """Metrics by the database's clock."""
 
     jobs: Mapping[tuple[str, str], float]
-    """Jobs that wait or run, by kind and status; a kind that has none is not there."""
+    """Queued and running jobs, by kind and status; absent kinds have none."""
     oldest_lease_age_seconds: float | None
-    """Time since the worker of a running job was last heard of, the longest one; None where none runs."""
+    """Longest time since a running job's last heartbeat; None where none runs."""
     calibration_age_seconds: Mapping[str, float]
-    """Time since the calibration that holds for a GPU was fitted, by the GPU's slug."""
+    """Age of the promoted calibration, by GPU slug."""
 
 
 def read_figures(engine: Engine, lease_seconds: float) -> Figures:
-    """The figures as they are now."""
+    """The current metrics."""
     with answering(), reading(engine) as connection:
         moment = moment_in(connection)
         return Figures(
@@ -196,7 +196,7 @@ def _calibration_ages(connection: Connection, moment: datetime) -> dict[str, flo
 
 
 def hold_alone(url: str) -> IO[str] | None:
-    """Take the lock of an SQLite file for as long as the answer is kept open."""
+    """Lock an SQLite file for one server, until the returned file is closed; None where no lock is possible."""
     file = file_of(url)
     if file is None or file.name == ":memory:":
         return None

@@ -1,7 +1,8 @@
-"""How is the database reached? One engine for SQLite and PostgreSQL, with transactions that lose no writes.
+"""Engine and transactions for SQLite and PostgreSQL, with errors of drivers in the service's terms.
 
-SQLite's driver would begin a transaction at the first write only: two processes that read, then write, overwrite
-each other. So every transaction begins explicitly: a writer takes the write lock before it reads, a reader never waits.
+SQLite's driver would begin a transaction at the first write only: two processes that read and then write would
+overwrite each other. So every transaction begins explicitly: a writer takes the write lock before it reads, a reader
+never waits.
 """
 
 import sqlite3
@@ -42,7 +43,7 @@ _JOINED: ContextVar[_Joined | None] = ContextVar("joined", default=None)
 
 @contextmanager
 def joining(connection: Connection) -> Iterator[list[Callable[[], None]]]:
-    """Have all that this context reads and writes go through one connection."""
+    """Run all reads and writes of this context on one connection."""
     joined = _Joined(connection)
     token = _JOINED.set(joined)
     try:
@@ -52,13 +53,13 @@ def joining(connection: Connection) -> Iterator[list[Callable[[], None]]]:
 
 
 def joined_connection(engine: Engine) -> Connection | None:
-    """The connection that this context goes through."""
+    """The connection of this context."""
     joined = _JOINED.get()
     return joined.connection if joined is not None and joined.connection.engine is engine else None
 
 
 def afterwards(act: Callable[[], None]) -> None:
-    """Do something once what was written is kept: at the end of a joined transaction, or at once."""
+    """Run a function after the commit: at the end of a joined transaction, or at once."""
     joined = _JOINED.get()
     if joined is None:
         act()
@@ -75,11 +76,11 @@ _BUSY_POSTGRESQL = {"40001", "40P01", "55P03"}
 """serialization_failure, deadlock_detected, lock_not_available."""
 _UNWRITTEN_SQLITE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY}
 _UNWRITTEN_POSTGRESQL = {"53100", "25006"}
-"""disk_full, read_only_sql_transaction: the latter by a server that has become somebody's replica."""
+"""disk_full, read_only_sql_transaction: the latter from a server that has become a replica."""
 
 
 def refusal_of(error: DBAPIError) -> Unreachable | None:
-    """What to tell a caller of what a driver complains of, by SQLite's result code or PostgreSQL's SQLSTATE."""
+    """The error for the caller, by SQLite's result code or PostgreSQL's SQLSTATE."""
     if not (_is_of_the_world(error) or error.connection_invalidated):
         return None
     code, state = getattr(error.orig, "sqlite_errorcode", None), getattr(error.orig, "sqlstate", None)
@@ -90,7 +91,7 @@ def refusal_of(error: DBAPIError) -> Unreachable | None:
 
 
 def watch_errors(engine: Engine, tell: Callable[[str], None]) -> None:
-    """Hear of every error that the database answers, however it is handled."""
+    """Call a function on every error of the database, however it is handled."""
 
     def heard(context: ExceptionContext) -> None:
         error = context.sqlalchemy_exception
@@ -102,19 +103,19 @@ def watch_errors(engine: Engine, tell: Callable[[str], None]) -> None:
 
 
 def _is_of_the_world(error: DBAPIError) -> bool:
-    """Whether it is about the database itself; a damaged file is a DatabaseError of no narrower kind."""
+    """Whether an error concerns the database itself; a damaged file is a DatabaseError of no narrower kind."""
     return isinstance(error, OperationalError | InterfaceError | InternalError) or type(error) is DatabaseError
 
 
 IDLE_SECONDS = 60
-"""Time after which a PostgreSQL server ends a transaction whose client says nothing more: its locks are free again."""
+"""Time after which PostgreSQL ends an idle transaction, which frees its locks."""
 BUSY_SECONDS = 10
 """Longest wait for another process's write lock, and for a free connection."""
 CONNECT_SECONDS = 5
-"""Longest wait for a PostgreSQL server to answer."""
+"""Longest wait for a PostgreSQL server to accept a connection."""
 KEPT_CONNECTIONS = 5
 RECYCLE_SECONDS = 1800
-"""Connections older than this are replaced: firewalls drop idle ones without a word."""
+"""Connections older than this are replaced: firewalls drop idle ones silently."""
 
 _POSTGRESQL = {"postgres", "postgresql", "postgresql+psycopg"}
 _SQLITE = {"sqlite", "sqlite+pysqlite"}
@@ -130,11 +131,11 @@ _WRITING: dict[str, dict[str, Any]] = {
 }
 _INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 _LOCK = 0x7472_6169_6E63_6F73
-"""Key of the advisory lock: "traincos" in ASCII, so that no other program's lock is meant."""
+"""Key of the advisory lock: "traincos" in ASCII, to avoid other programs' locks."""
 
 
 def open_engine(url: str | URL, *, makes_folder: bool = True, connections: int = DATABASE_CONNECTIONS) -> Engine:
-    """An engine for a database; nothing is connected yet."""
+    """An engine for a database; it connects on first use."""
     parsed = _parse(url)
     pool: dict[str, Any] = {
         "pool_pre_ping": True,
@@ -161,13 +162,13 @@ def open_engine(url: str | URL, *, makes_folder: bool = True, connections: int =
 
 
 def place_of(engine: Engine) -> str:
-    """Which database an engine is on, for people."""
+    """Address of the database, for messages."""
     return engine.url.set(query={}).render_as_string()
 
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """A transaction that only reads: it sees one state of the database and never waits for a writer."""
+    """A read-only transaction: it sees one state of the database and never waits for a writer."""
     shared = joined_connection(engine)
     if shared is not None:
         yield shared
@@ -179,7 +180,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that reads and writes; on SQLite it is alone in doing so."""
+    """A writing transaction; on SQLite one at a time."""
     shared = joined_connection(engine)
     if shared is not None:
         with shared.begin_nested():
@@ -194,7 +195,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def together(engine: Engine) -> Iterator[Connection]:
-    """One transaction for all that is read and written inside, by whatever functions: all of it is kept, or nothing."""
+    """One transaction for all functions that read and write inside: all of it commits, or nothing."""
     with writing(engine) as connection, joining(connection) as afterwards:
         yield connection
     for act in afterwards:
@@ -202,7 +203,7 @@ def together(engine: Engine) -> Iterator[Connection]:
 
 
 def alone(connection: Connection, *, patient: bool = False) -> None:
-    """Wait until no other process is in the same place, then keep the others out until the transaction ends."""
+    """Take an exclusive lock until the transaction ends, after other processes have released it."""
     if patient:
         be_patient(connection)
     if connection.dialect.name == "postgresql":
@@ -210,7 +211,7 @@ def alone(connection: Connection, *, patient: bool = False) -> None:
 
 
 def be_patient(connection: Connection) -> None:
-    """Wait in the transaction that has begun for as long as it takes: for locks, and for statements that take long."""
+    """Lift the time limits of the current transaction: for locks, and for long statements."""
     if connection.dialect.name == "postgresql":
         _bound_locks(connection, 0, 0)
         driver: Any = connection.connection.driver_connection
@@ -218,26 +219,26 @@ def be_patient(connection: Connection) -> None:
 
 
 def _bound_locks(connection: Connection, wait_seconds: float, idle_seconds: float) -> None:
-    """How long a transaction waits for a lock, and how long the server waits for it; 0 for as long as it takes."""
+    """Set the limits for waiting on locks in a transaction; 0 for none."""
     connection.exec_driver_sql(
         f"SET LOCAL lock_timeout = '{wait_seconds}s'; SET LOCAL idle_in_transaction_session_timeout = '{idle_seconds}s'"
     )
 
 
 def insert_new(connection: Connection, table: Table) -> Insert:
-    """A statement that inserts rows, but for those whose key is there already."""
+    """An insert that skips rows whose key exists."""
     found: Insert = insert_or(connection, table).on_conflict_do_nothing()
     return found
 
 
 def insert_or(connection: Connection, table: Table) -> Any:
-    """A statement that inserts rows, to which may be added what happens to those whose key is there already."""
+    """An insert to which you may add an update of rows whose key exists."""
     return _INSERT[connection.dialect.name](table)
 
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Say in the service's own words that the database does not answer, or not in time."""
+    """Translate errors of an unreachable or busy database."""
     try:
         yield
     except NoFreeConnection as error:
@@ -265,7 +266,7 @@ _FORMS = "use sqlite:////folder/traincost.db or postgresql://user:password@host/
 
 
 def make_folder(url: URL) -> None:
-    """Make the folder of an SQLite file where there is none; StartupError where it cannot be made."""
+    """Create the folder of an SQLite file; StartupError where that fails."""
     folder = Path(str(url.database)).parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -283,7 +284,9 @@ def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _close_read_only(context: ExceptionContext) -> None:
-    """Close all connections of the pool where one of them may only read.
+    """Close all connections of the pool where one of them is read-only.
+
+    SQLite opens a file read-only where it may not write, and the connection stays so when it may again.
 
     SQLite opens a file for reading alone where it may not write, and the connection stays so when it may again.
     """
@@ -293,7 +296,9 @@ def _close_read_only(context: ExceptionContext) -> None:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Let readers and a writer work side by side.
+    """Switch to write-ahead logging, so that readers and a writer work side by side.
+
+    Processes that switch a new file at the same moment are refused at once: the busy timeout does not apply here.
 
     Processes that switch a new file at the same moment get a refusal at once: the busy timeout does not hold here.
     """
@@ -318,11 +323,11 @@ _CHANGE_NOTHING = {
     "sqlite": "PRAGMA user_version = 0",
     "postgresql": "SELECT txid_current() IS NOT NULL AND current_setting('transaction_read_only') = 'off'",
 }
-"""What leaves a trace in the write-ahead log and nowhere else; PostgreSQL numbers what is only allowed to read, too."""
+"""A write that leaves a trace in the write-ahead log only; a transaction without a write would prove nothing."""
 
 
 def takes_changes(engine: Engine) -> bool:
-    """Whether the database answers, and takes changes."""
+    """Whether the database answers and can be written."""
     try:
         with writing(engine) as connection:
             found = connection.exec_driver_sql(_CHANGE_NOTHING[engine.dialect.name])

@@ -1,7 +1,7 @@
-"""The catalogue over time: what each owner sees of it now, what it saw before, and how it changes.
+"""The catalogue over time: each owner's view now and after any earlier change, and how to change it.
 
-Answers come from memory: the rows that hold now, and a few earlier catalogues that callers asked for again. Changes of
-this process are seen at once, those of other processes at the next look at the newest change.
+Answers come from memory: the current rows, and a few earlier catalogues that callers requested. Changes of this process
+apply at once, those of other processes at the next refresh.
 """
 
 import re
@@ -35,16 +35,17 @@ from service.store.changes import (
 from service.store.engine import NO_ANSWER, afterwards, alone, answering, reading, writing
 
 MOST_HELD = 8
-"""Catalogues of other revisions that stay in memory."""
+"""Earlier catalogues in memory."""
 
 MOST_HELD_ROWS = 1_000_000
-"""Rows of those catalogues together, but for the last one: each row is found by 150 bytes. Source: measured."""
+"""Rows of the earlier catalogues in memory, except for the last one: an index takes 150 bytes a row. Source:
+measured."""
 
 REVISION = re.compile(r"[0-9a-f]{12}")
-"""What the digest of a catalogue looks like."""
+"""Pattern of a catalogue's digest."""
 
 Also = Callable[[Connection, Holdings], None]
-"""What a change of the catalogue writes elsewhere, given the rows before it."""
+"""Further writes of a change of the catalogue, given the rows before it."""
 
 NO_SUCH_REVISION = "no catalogue of this revision is kept; GET /v1/catalogue/revisions lists those that are"
 
@@ -68,15 +69,15 @@ class History:
 
     @property
     def number(self) -> int:
-        """Number of the newest change that is in memory; 0 where nobody knows before the first look."""
+        """Number of the newest change in memory; 0 before the first refresh."""
         return self._number
 
     def view(self, owner: str) -> Catalogue:
-        """What an owner sees now: the rows for everyone and its own."""
+        """An owner's view now: the rows for everyone and its private ones."""
         return self.holdings.view(owner).asked_by(owner)
 
     def refresh(self) -> None:
-        """Take over what other processes changed, and what was restored from a backup."""
+        """Read changes of other processes, and of a restored backup."""
         with self._lock:
             number, current = self._number, self.holdings
         with self._reading() as connection:  # it sees at least what was in memory, so a lower number is a restored one
@@ -117,12 +118,12 @@ class History:
         return found.asked_by(owner)
 
     def changes(self, owner: str, *, of_all: bool = False) -> list[Change]:
-        """The changes of what an owner sees, the newest first, each under the digest of the owner's view after it."""
+        """Changes of an owner's view, newest first, each with the digest of the view after it."""
         with self._reading() as connection:
             return changes_seen(connection, owner, of_all=of_all)
 
     def version(self, kind: type, key: str, revision: int, may_see: Callable[[Row], bool]) -> Row | None:
-        """One version of a row, whether it still holds or not."""
+        """One version of a row, current or not."""
         kept = KEPT[kind]
         now = [row for row in (self.holdings.everyone.held(kind, key),) if row is not None]
         now += [row for row in self.holdings.rows_of_kind(kind) if key_of(row) == key and may_see(row)]
@@ -135,7 +136,7 @@ class History:
         return next(reversed(mine or seen), None)
 
     def change(self, owner: str, decide: Callable[[Holdings], Rows], also: Also | None = None) -> Written:
-        """Change the catalogue, all of it or nothing, with nobody else changing it meanwhile."""
+        """Change the catalogue, all of it or nothing, while no other process changes it."""
         with answering(), writing(self._connected()) as connection:
             alone(connection)
             newest = newest_change(connection)
@@ -161,7 +162,7 @@ class History:
         return found
 
     def _take(self, number: int, holdings: Holdings, *, instead_of: int = 0) -> None:
-        """Let rows hold, unless those of a later change do that came into memory after another number was."""
+        """Set the current rows, unless a later change has set them since a given number."""
         with self._lock:
             if number < self._number != instead_of:
                 return
@@ -171,7 +172,7 @@ class History:
             self._publish(holdings.everyone)
 
     def _hold_former(self, former: Holdings, now: Holdings) -> None:
-        """Keep what was seen until now: the rows for everyone, and the views that change."""
+        """Cache the former views: the rows for everyone, and the views that change."""
         if former.everyone is not now.everyone:
             self._hold(former.everyone, EVERYONE)
         for owner in former.private:
@@ -200,19 +201,19 @@ class History:
 
 
 def load_catalogue(engine: Engine) -> Holdings:
-    """All rows that the database holds."""
+    """All rows in the database."""
     return load_numbered(engine)[1]
 
 
 def load_numbered(engine: Engine) -> tuple[int, Holdings]:
-    """Everything the database knows, and since when."""
+    """All rows in the database, with the number of the newest change."""
     with reading(engine) as connection:
         newest = newest_change(connection)
         return (0, Holdings.of(())) if newest is None else (newest.number, holdings_at(connection, newest.number))
 
 
 def _read_view(connection: Connection, revision: str, owners: Iterable[str]) -> tuple[str, Catalogue] | None:
-    """A catalogue that everyone or one of some owners saw under a digest, and who did; None where none of them did."""
+    """A view with a digest that everyone or one of some owners had, and its owner; None where there is none."""
     number = last_number_of(connection, EVERYONE, revision)
     if number is not None:
         return EVERYONE, view_at(connection, number, EVERYONE)
@@ -227,7 +228,7 @@ def _read_view(connection: Connection, revision: str, owners: Iterable[str]) -> 
 
 
 def _brought_up(connection: Connection, current: Holdings, number: int, newest: Change) -> Holdings:
-    """The rows after the newest change, made of those in memory where the database tells of their change too."""
+    """The rows after the newest change, from those in memory where the change lists its rows."""
     if 0 < number < newest.number and revision_after(connection, number) == current.revision:
         with suppress(UnsoundFact):
             found = holdings_since(connection, current, number, newest.number)

@@ -1,4 +1,4 @@
-"""What was answered to a request that may be sent twice? Kept in the transaction that did what it asked."""
+"""Responses to requests with an Idempotency-Key, stored in the transaction that did their work."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -11,39 +11,38 @@ from service.store.queries import later, now
 from service.store.tables import REMEMBERED_ANSWERS
 
 KEPT_HOURS = 24
-"""How long an answer is remembered. Source: a choice; longer than any client tries again."""
+"""Lifetime of a stored response. Source: a choice; longer than any client retries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestKey:
-    """What tells one request from any other."""
+    """Identity of a request."""
 
     caller: str
-    """Whose request it is: the owner of the key or token."""
+    """Owner of the key or token."""
     operation: str
-    """The operation that it asks."""
     key: str
-    """What the caller calls it."""
+    """The Idempotency-Key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberedAnswer:
-    """An answer that is given again."""
+    """A stored response."""
 
     request_digest: str
-    """What the request held."""
+    """Digest of the request."""
     status: int
-    """Its HTTP status."""
     headers: Mapping[str, str]
-    """Headers that belong to it."""
     content: bytes
-    """Its body."""
 
 
 def once(
     engine: Engine, key: RequestKey, request_digest: str, act: Callable[[], "RememberedAnswer"]
 ) -> tuple["RememberedAnswer", bool]:
-    """Do what a request asks, unless it was done before under its key.
+    """Run a request, unless a response is stored under its key.
+
+    The work and the response are one transaction, so a failure in between leaves neither. A second request under the
+    same key waits for the first.
 
     What is done and what is answered are kept in one transaction, so whatever breaks in between leaves neither. Whoever
     asks at the same time under the same key waits for that.
@@ -58,7 +57,7 @@ def once(
 
 
 def _taken(connection: Connection, key: RequestKey, request_digest: str) -> RememberedAnswer | None:
-    """Take a key, or tell what was answered to the request that took it before."""
+    """Reserve a key, or return the response of the request that reserved it before."""
     connection.execute(delete(REMEMBERED_ANSWERS).where(*_is(key), REMEMBERED_ANSWERS.c.expires_at < now()))
     row: dict[str, Any] = {
         **asdict(key), "request_digest": request_digest, "status": 0, "headers": {}, "content": b"",

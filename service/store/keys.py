@@ -1,4 +1,7 @@
-"""Which keys are there, and when was each last used? Rows are added and marked, never removed."""
+"""API keys, their callers and the key ring in memory. Rows of keys are added and marked, never removed.
+
+The key ring authenticates from memory, so that no request waits for the database.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -21,43 +24,38 @@ Scope = Literal["read", "write", "worker", "admin", "sheet"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """What is kept of a key."""
+    """A stored key."""
 
     id: str
-    """Its public part, which may stand in any list."""
+    """The public part."""
     name: str
-    """What it is for."""
     owner: str
-    """Whose it is."""
     scopes: tuple[Scope, ...]
-    """What it allows."""
     digest: bytes = field(repr=False)
-    """SHA-256 of its secret part."""
+    """SHA-256 of the secret part."""
     created_at: datetime
-    """When it was made."""
     expires_at: datetime | None = None
-    """From when on it is refused; None for never."""
+    """None for never."""
     revoked_at: datetime | None = None
-    """When it was revoked; None where it was not."""
     last_used_at: datetime | None = None
-    """When it was last used, to a minute; None where it never was."""
+    """To a minute."""
     requests_per_minute: int | None = None
-    """Requests that it may send in a minute in the long run, 0 for any number; None for what the service says."""
+    """Sustained rate, 0 for unlimited; None for the service's setting."""
     request_burst: int | None = None
-    """Requests that it may send at once after a pause; None for what the service says."""
+    """Requests at once after a pause; None for the service's setting."""
     limit_changes: int = 0
-    """How often these limits were changed."""
+    """Number of changes of these limits."""
 
 
 def create_key(engine: Engine, key: ApiKey) -> None:
-    """Keep a new key."""
+    """Store a new key."""
     with answering(), writing(engine) as connection:
         connection.execute(insert(API_KEYS), asdict(key))
         note_in(connection, key.id)
 
 
 def revoke_key(engine: Engine, key_id: str, moment: datetime) -> datetime | None:
-    """Mark a key as revoked; one that is revoked already stays as it is, and nothing is noted."""
+    """Revoke a key; a revoked one stays as it is, and nothing is logged."""
     is_meant, revoked_at = API_KEYS.c.id == key_id, API_KEYS.c.revoked_at
     with answering(), writing(engine) as connection:
         done = connection.execute(update(API_KEYS).where(is_meant, revoked_at.is_(None)).values(revoked_at=moment))
@@ -68,7 +66,7 @@ def revoke_key(engine: Engine, key_id: str, moment: datetime) -> datetime | None
 
 
 def limit_key(engine: Engine, key_id: str, requests_per_minute: int | None, request_burst: int | None) -> bool:
-    """Give a key other limits."""
+    """Change the limits of a key."""
     limits = {"requests_per_minute": requests_per_minute, "request_burst": request_burst}
     values = {**limits, "limit_changes": API_KEYS.c.limit_changes + 1}
     with answering(), writing(engine) as connection:
@@ -79,19 +77,19 @@ def limit_key(engine: Engine, key_id: str, requests_per_minute: int | None, requ
 
 
 def read_keys(engine: Engine) -> list[ApiKey]:
-    """Every key, the oldest first."""
+    """Every key, oldest first."""
     with answering(), reading(engine) as connection:
         return keys_in(connection)
 
 
 def keys_in(connection: Connection) -> list[ApiKey]:
-    """Every key, the oldest first."""
+    """Every key, oldest first."""
     found = connection.execute(select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)).mappings()
     return [_key(row) for row in found]
 
 
 def state_in(connection: Connection) -> tuple[Any, ...]:
-    """What differs whenever a key was made, limited or revoked: cheaper to look at than the keys."""
+    """A value that differs whenever a key was created, limited or revoked: cheaper to read than the keys."""
     made, revoked = API_KEYS.c.created_at, API_KEYS.c.revoked_at
     limited = func.sum(API_KEYS.c.limit_changes)
     query = select(func.count(), func.max(made), func.count(revoked), func.max(revoked), limited).select_from(API_KEYS)
@@ -99,7 +97,7 @@ def state_in(connection: Connection) -> tuple[Any, ...]:
 
 
 def write_uses(engine: Engine, used: Mapping[str, datetime]) -> None:
-    """Keep when keys were last used, unless another process knows of a later moment."""
+    """Write when keys were last used, unless a later moment is stored."""
     last = API_KEYS.c.last_used_at
     marking = update(API_KEYS).where(API_KEYS.c.id == bindparam("key"), or_(last.is_(None), last < bindparam("moment")))
     given = [{"key": key_id, "moment": moment} for key_id, moment in sorted(used.items())]
@@ -113,40 +111,40 @@ def _key(row: Mapping[Any, Any]) -> ApiKey:
 
 
 TEAM = "team"
-"""Owner of what is made where callers are not told apart: without keys, and by keys that name no other."""
+"""Owner where callers are not distinguished: without keys, and for keys without an owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Somebody who was let in."""
+    """An authenticated caller."""
 
     id: str = ""
-    """Public part of the key, or subject of the token; empty where the service asks for none."""
+    """Public part of the key, or subject of the token; empty where the service requires none."""
     owner: str = TEAM
-    """Whose is what they make."""
+    """Owner of what the caller creates."""
     sees_all: bool = False
-    """Whether what others own is theirs to see and to change too."""
+    """Whether the caller may read and change what others own."""
 
     is_shared: bool = False
-    """Whether its workers take the jobs of every owner, whatever its own: so do those with a token."""
+    """Whether its workers take jobs of every owner; true for tokens."""
 
     @property
     def works_for(self) -> str | None:
-        """Owner whose jobs alone its workers take; None for those of every owner."""
+        """The only owner whose jobs its workers take; None for every owner."""
         return None if self.sees_all or self.is_shared or self.owner == TEAM else self.owner
 
     @property
     def whose(self) -> str | None:
-        """Owner of all that they see and may change; None for whoever it belongs to."""
+        """Owner of all that the caller may read and change; None for all owners."""
         return None if self.sees_all else self.owner
 
     @property
     def own(self) -> str | None:
-        """Owner of what counts as theirs where they name nothing; None where callers are not told apart."""
+        """Owner of the caller's own objects; None where callers are not distinguished."""
         return None if self == ANYBODY else self.owner
 
     def reaches(self, owner: str) -> bool:
-        """Whether something is theirs to see and to change.
+        """Whether the caller may read and change what an owner has.
 
         >>> Caller(owner="a").reaches("b"), Caller(owner="b").reaches("b"), Caller(sees_all=True).reaches("b")
         (False, True, True)
@@ -155,23 +153,23 @@ class Caller:
 
 
 ANYBODY = Caller(sees_all=True)
-"""Whoever asks a service that asks for no keys."""
+"""The caller of a service without keys."""
 
 
 USES_APART = timedelta(minutes=1)
-"""Shortest time between two notes that a key was used."""
+"""Shortest time between two writes of a key's last use."""
 
 SEPARATOR = "."
-"""Stands between the public part of a key and its secret part."""
+"""Separator of the public and the secret part of a key."""
 
 _NOBODY = ApiKey(
     id="", name="", owner="", scopes=(), digest=bytes(sha256().digest_size), created_at=datetime.min.replace(tzinfo=UTC)
 )
-"""What stands in the place of an unknown key, so that its secret is compared as that of a known one is."""
+"""Digest that stands in for an unknown key, so that the comparison takes as long as for a known one."""
 
 
 class KeyRing:
-    """The keys of the service, and what it signs links with."""
+    """The keys of the service and its signing secrets, in memory."""
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine
@@ -186,12 +184,12 @@ class KeyRing:
         self._links_noted: dict[str, datetime] = {}
         self.signing_secret: bytes | None = None
         self.unlisted_secret: bytes | None = None
-        """What links of earlier versions are signed with; None where none of them holds."""
+        """Signing secret of links of earlier versions; None where none of them is valid."""
         self.refresh()
 
     @property
     def is_locked(self) -> bool:
-        """Whether callers need a key: from the first on, also where all are revoked or a restored backup has none."""
+        """Whether callers need a key: from the first key on, also where all are revoked or a backup has none."""
         return self._is_locked
 
     def find(self, presented: str) -> ApiKey | None:
@@ -202,21 +200,21 @@ class KeyRing:
         return key if is_right and key is not _NOBODY else None
 
     def known(self, key_id: str) -> ApiKey | None:
-        """The key of a public part as it is now, revoked or not; None where there is none."""
+        """The key of a public part, revoked or not; None where there is none."""
         return self._known.get(key_id)
 
     def lend(self, key: ApiKey) -> None:
-        """Let a key in for as long as this process runs; it is kept in memory alone, and locks nothing."""
+        """Add a temporary key for the life of this process; it is in memory alone, and locks nothing."""
         self._lent[key.id] = key
         self._known = {**self._keys, **self._lent}
 
     def note_use(self, key: ApiKey, moment: datetime) -> None:
-        """Remember that a key was used; it is written later."""
+        """Record the use of a key; it is written later."""
         if key.id not in self._lent:
             self._used[key.id] = moment
 
     def refresh(self) -> None:
-        """Take over which keys other processes made, limited and revoked."""
+        """Read keys that other processes created, limited and revoked."""
         if self._engine is None:
             return
         with answering(), reading(self._engine) as connection:
@@ -229,7 +227,7 @@ class KeyRing:
             self.signing_secret, self.unlisted_secret = secrets.get(LINKS), secrets.get(UNLISTED_LINKS)
 
     def make_signing_secret(self) -> bytes:
-        """What links are signed with, made where there is nothing yet."""
+        """The signing secret of links, created where there is none."""
         if self.signing_secret is None:
             if self._engine is None:
                 raise Unreachable(NO_ANSWER)
@@ -237,11 +235,11 @@ class KeyRing:
         return self.signing_secret
 
     def note_opening(self, link_id: str, moment: datetime) -> None:
-        """Remember that a share link was opened; it is written later."""
+        """Record the use of a share link; it is written later."""
         self._opened[link_id] = moment
 
     def write_uses(self, *, all_of_them: bool = False) -> None:
-        """Write when keys and share links were last used: of each at most once a minute."""
+        """Write the last uses of keys and share links: of each at most once a minute."""
         due = _due(self._used, self._noted, all_of_them=all_of_them)
         opened = _due(self._opened, self._links_noted, all_of_them=all_of_them)
         if self._engine is None:
@@ -256,7 +254,7 @@ class KeyRing:
 
 
 def _due(used: dict[str, datetime], noted: Mapping[str, datetime], *, all_of_them: bool) -> dict[str, datetime]:
-    """Moments that are to be written."""
+    """Moments that are due to be written."""
     return {
         name: moment
         for name, moment in used.copy().items()

@@ -1,4 +1,4 @@
-"""What was measured, by whom and on what? Rows are added and quarantined, never changed otherwise."""
+"""Measurements with the predictions of their time. Rows are added and quarantined, never changed otherwise."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -17,9 +17,9 @@ from service.store.tables import MEASUREMENTS
 MOST_NAMED = 500
 """Rows that one query names: databases take a few thousand parameters."""
 AT_ONCE = 500
-"""Rows that are fetched at a time."""
+"""Rows of one fetch."""
 TEXTS_KEPT = 256
-"""Different shapes and environments kept while rows are read: one worker measures most rows. Source: a choice."""
+"""Different shapes and environments cached while rows are read: one worker measures most rows. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Measured:
 
 
 def keep_measurements_in(connection: Connection, rows: Iterable[Measured]) -> None:
-    """Keep measurements, in somebody else's transaction; those that are there already stay as they are."""
+    """Store measurements in the caller's transaction; existing ones stay as they are."""
     records = [_record(row) for row in rows]
     if records:
         connection.execute(insert_new(connection, MEASUREMENTS), records)
@@ -102,7 +102,7 @@ def read_measurements(
 
 
 def read_measurements_of(engine: Engine, owner: str | None, part: RowPart | None) -> list[Measured]:
-    """Measurements of an owner, some at a time where they are many."""
+    """Measurements of an owner, in parts where they are many."""
     held = MEASUREMENTS.c
     query = part_of(_ALL.where(*_whose(owner)), engine, part, held.id, held.measured_at)
     with answering(), reading(engine) as connection:
@@ -110,7 +110,7 @@ def read_measurements_of(engine: Engine, owner: str | None, part: RowPart | None
 
 
 def each_measurement(engine: Engine, owner: str | None) -> Iterator[Measured]:
-    """Measurements of an owner, one after the other: however many there are, a few are in memory at a time."""
+    """Measurements of an owner, one after the other, with a few in memory at a time."""
     with answering(), reading(engine) as connection:
         yield from _measured_by(connection, _ALL.where(*_whose(owner)))
 
@@ -124,7 +124,7 @@ def counting_measurements(engine: Engine, owner: str | None, device: str, since:
 
 
 def measurements_like(connection: Connection, rows: Collection[Measured], most: int) -> list[Measured]:
-    """Measurements to compare others with: of the same owner, device, software and shapes, and not in quarantine."""
+    """Measurements of the same owner, device, software and shapes, not in quarantine."""
     held = MEASUREMENTS.c
     named = ("owner", "device", "fingerprint", "probe", "operation")
     alike = [held[name].in_(sorted({getattr(row, name) for row in rows})) for name in named]
@@ -151,12 +151,12 @@ def _whose(owner: str | None) -> list[ColumnElement[bool]]:
 
 
 def measurements_in(connection: Connection, *which: ColumnElement[bool]) -> list[Measured]:
-    """Measurements that meet some conditions."""
+    """Measurements that meet conditions."""
     return list(_measured_by(connection, _ALL.where(*which)))
 
 
 def quarantine_measurements(engine: Engine, ids: Sequence[str], moment: datetime | None, reason: str | None) -> None:
-    """Take measurements out of what calibrations are fitted on, or back in."""
+    """Exclude measurements from calibrations, or include them again."""
     changed = update(MEASUREMENTS).values(quarantined_at=moment, reason=reason)
     with answering(), writing(engine) as connection:
         for place in range(0, len(ids), MOST_NAMED):

@@ -1,7 +1,7 @@
-"""How long does a PostgreSQL server have to answer? A connection on which nothing comes back is given up.
+"""Bounded waits for a PostgreSQL server: a connection that does not respond is closed.
 
-Whoever is cut off from a server without a word waits for as long as TCP tries, which is a quarter of an hour and more;
-behind a proxy that holds the connection, for ever.
+A client that is cut off from a server without a reset waits for as long as TCP retries, a quarter of an hour and more;
+behind a proxy that keeps the connection open, for ever.
 """
 
 from typing import Any
@@ -11,17 +11,17 @@ from psycopg.errors import _WaitTimeout
 from sqlalchemy import Engine, event
 
 ANSWER_SECONDS = 20.0
-"""Longest wait for a server to answer a statement; longer than it lets a statement wait for a lock."""
+"""Longest wait for the result of a statement; longer than the server lets a statement wait for a lock."""
 
 
 class Bounded(psycopg.Connection[Any]):
-    """A connection that is given up where the server does not answer in time."""
+    """A connection that closes where the server does not respond in time."""
 
     answer_seconds: float | None = None
-    """Longest wait; None for as long as it takes."""
+    """Longest wait; None for no limit."""
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        """What the server answers to what was sent to it."""
+        """Wait for the server's response."""
         try:
             return super().wait(gen, interval, self.answer_seconds if timeout is None else timeout)
         except _WaitTimeout:

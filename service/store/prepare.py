@@ -1,7 +1,8 @@
-"""Is the database fit for this version? Made, migrated and filled at the start, by whichever process comes first.
+"""Preparation of a database at the start: created, migrated and seeded by the process that comes first.
 
-Looking takes two queries; Alembic, with its second of start-up time, is imported only where something is to be done.
-Migration and seeding are one transaction under one lock: a process killed in between leaves nothing half done.
+The check takes two queries; Alembic, which takes a second to import, is loaded only where a migration is due. Migration
+and seeding are one transaction under one lock: a killed process leaves nothing half done. Custom rows keep their names,
+and the rows that they refer to stay.
 """
 
 import logging
@@ -27,13 +28,13 @@ log = logging.getLogger(__name__)
 
 
 def is_seeded(connection: Connection, shipped: Catalogue) -> bool:
-    """Whether the database holds the shipped rows, all of them, as they are shipped now."""
+    """Whether the database holds all shipped rows of this version."""
     seeded = connection.execute(select(SEEDINGS.c.catalogue_revision)).scalars().all()
     return seeded == [shipped.revision] and has_parts(connection)
 
 
 def seed(connection: Connection, shipped: Catalogue) -> None:
-    """Put the shipped rows in the place of those of another version; custom rows stay."""
+    """Replace the shipped rows of another version; custom rows stay."""
     last = newest_change(connection)
     before = Holdings.of(()) if last is None else holdings_at(connection, last.number)
     wanted = _wanted(before, shipped)
@@ -54,7 +55,7 @@ def _difference(before: Holdings, wanted: Mapping[Key, Row], shipped: Catalogue)
 
 
 def _handed_on(before: Holdings, gone: Iterable[Row], shipped: Catalogue) -> Iterator[Row]:
-    """GPUs that are no longer shipped, as private rows of the owners whose private rows speak of them."""
+    """GPUs that are no longer shipped, as private rows of the owners whose private rows refer to them."""
     gpus = {row.slug: row for row in gone if isinstance(row, GpuRow) and row.slug not in shipped.gpus}
     for owner, held in before.private.items():
         for slug in sorted(gpus.keys() & {gpu for row in held.rows.values() for gpu in gpus_of(row)}):
@@ -64,7 +65,7 @@ def _handed_on(before: Holdings, gone: Iterable[Row], shipped: Catalogue) -> Ite
 
 
 def _wanted(before: Holdings, shipped: Catalogue) -> dict[Key, Row]:
-    """The shipped rows that are to be beside custom rows for everyone, by key."""
+    """The shipped rows, adjusted to custom rows for everyone, by key."""
     own = [row for row in before.everyone.rows() if row.owner != SHIPPED]
     needed = {gpu for row in own for gpu in gpus_of(row)} - shipped.gpus.keys()
     kept = [_nameless(gpu) for gpu in before.everyone.gpus.values() if gpu.owner == SHIPPED and gpu.slug in needed]
@@ -78,7 +79,7 @@ def _nameless(gpu: GpuRow) -> GpuRow:
 
 
 def _beside(fixed: list[Row], shipped: Catalogue) -> Iterator[Row]:
-    """The shipped rows beside rows that stay, without the names that those have."""
+    """The shipped rows beside other rows, without the names that those have."""
     for row, kept, missing in beside(fixed, shipped.rows()):
         noun, key = KINDS[KEPT[type(row)].table.name], key_of(row)
         if missing is not None:
@@ -99,11 +100,11 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 HEAD = "0021"
-"""Newest revision in migrations/: what this version expects."""
+"""Newest revision in migrations/, which this version expects."""
 
 
 def prepare_database(url: str, shipped: Catalogue, connections: int = DATABASE_CONNECTIONS) -> Engine:
-    """An engine on a database that holds this version's tables and shipped facts."""
+    """An engine on a database that has this version's tables and shipped rows."""
     engine = open_engine(url, connections=connections)
     try:
         _prepare(engine, shipped)
@@ -126,13 +127,13 @@ def _prepare(engine: Engine, shipped: Catalogue) -> None:
 
 
 def complaint(engine: Engine, error: Exception) -> str:
-    """What the driver says, in one line with the database but without its password."""
+    """The driver's error in one line, with the database but without its password."""
     reason = " ".join(str(getattr(error, "orig", None) or error).split())
     return f"the database {place_of(engine)} cannot be used: {reason}"
 
 
 def revision_in(connection: Connection) -> str | None:
-    """The revision that a database is at."""
+    """The revision of a database."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
@@ -140,7 +141,7 @@ def revision_in(connection: Connection) -> str | None:
 
 
 def migrate(connection: Connection, revision: str = HEAD) -> None:
-    """Bring a database up to a revision; one that is there already is left alone."""
+    """Migrate a database up to a revision; a database at that revision stays as it is."""
     found = revision_in(connection)
     if found == revision:
         return
@@ -152,7 +153,7 @@ def migrate(connection: Connection, revision: str = HEAD) -> None:
 
 
 def refuse_unknown(revision: str, what: str, error: type[TraincostError]) -> None:
-    """Refuse what a newer version made."""
+    """Refuse a database of a newer version."""
     from alembic.script import ScriptDirectory
 
     known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
@@ -172,7 +173,7 @@ def _config(connection: Connection | None = None) -> "Config":
 
 
 def migrations_folder() -> Path:
-    """Where the revisions are: inside an installed package, else beside it in a checkout."""
+    """Folder of the revisions: inside an installed package, else beside it in a checkout."""
     package = Path(__file__).parent.parent
     shipped = package / "_migrations"
     return shipped if shipped.is_dir() else package.parent / "migrations"

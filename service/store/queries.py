@@ -1,7 +1,7 @@
-"""What time is it? The database says: neither the clocks of workers nor those of several servers have to agree.
+"""Parts of queries: the database's clock, moments as text, and pages of rows.
 
-Moments that leases rest on are written and compared inside the database alone. On SQLite, which is one host's, that is
-the host's clock.
+Leases compare moments of the database's clock alone: neither the clocks of workers nor those of several servers have to
+agree. On SQLite, which serves one host, it is the host's clock.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from service.store.engine import answering, reading
 Moment = TypeVar("Moment", datetime, datetime | None)
 
 _SQLITE_FORM = "'%Y-%m-%d %H:%M:%f'"
-"""How SQLite writes a moment, so that texts are in the order of moments."""
+"""Format of a moment in SQLite, in which texts sort as moments do."""
 
 
 class _Later(FunctionElement[Any]):
@@ -30,7 +30,7 @@ class _Later(FunctionElement[Any]):
 
 
 class _Now(FunctionElement[Any]):
-    """The moment at which the statement runs, not that at which its transaction began: it may have waited since."""
+    """The moment at which the statement runs; its transaction may have begun earlier and waited."""
 
     type = DateTime(timezone=True)
     inherit_cache = True
@@ -49,7 +49,7 @@ def later(seconds: float | ColumnElement[Any], start: ColumnElement[Any] | None 
 
 
 def moment_in(connection: Connection) -> datetime:
-    """The present moment, as the database tells it."""
+    """The present by the database's clock."""
     found: datetime = connection.execute(select(now())).scalar_one()
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
@@ -77,7 +77,7 @@ def _later_on_postgresql(element: _Later, compiler: SQLCompiler, **given: Any) -
 
 
 def database_time(engine: Engine) -> datetime:
-    """What time it is by the database's clock."""
+    """The present by the database's clock."""
     with answering(), reading(engine) as connection:
         return moment_in(connection)
 
@@ -98,27 +98,27 @@ def utc_text(moment: datetime) -> str:
 
 
 BYTEWISE = {"postgresql": "C", "sqlite": "BINARY"}
-"""By kind of database, how it compares texts as Python does, whatever the language of a database is."""
+"""Collation that compares texts as Python does, by kind of database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowPart:
-    """Some rows of a table."""
+    """A page of rows of a table."""
 
     most: int
-    """How many of them."""
+    """Page size."""
     newest_first: bool = False
-    """Whether they are the newest; otherwise the first by their keys."""
+    """Newest first; else by key."""
     before: datetime | None = None
-    """Of the newest, those of moments before this one; None for all."""
+    """Of the newest, those before this moment; None for all."""
     behind: str | None = None
-    """Of the first, those behind this key; None for all."""
+    """By key, those after this key; None for all."""
 
 
 def part_of(
     query: Select[Any], engine: Engine, part: RowPart | None, key: ColumnElement[str], moment: ColumnElement[datetime]
 ) -> Select[Any]:
-    """A query of rows, for a part of them."""
+    """A query restricted to a page."""
     if part is None:
         return query
     if part.newest_first:

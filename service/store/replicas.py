@@ -1,7 +1,7 @@
-"""Do all replicas hold the catalogue that was just written? Each says in the database which one it has in memory.
+"""Other processes on the same database: the change that each has read, and whether anything changed.
 
-It says so by a lock of PostgreSQL that hinders nobody: shared, on the number of the newest change that it holds. The
-server takes the lock back when the connection of a replica ends, so whoever died is not waited for.
+A replica announces the change in its memory by a shared lock of PostgreSQL on the number of that change, which blocks
+nothing. The server releases the lock when the replica's connection ends, so nothing waits for a dead process.
 """
 
 import sqlite3
@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.store.engine import answering, reading
 
 _KIND = 0x7472_6169
-"""First key of these locks: "trai" in ASCII, so that no other program's lock is meant."""
+"""First key of these locks: "trai" in ASCII, to avoid other programs' locks."""
 
 _HOLD = text("SELECT pg_advisory_lock_shared(:kind, :number), pg_backend_pid()")
 _LEAVE = text("SELECT pg_advisory_unlock_shared(:kind, :number)")
@@ -27,7 +27,7 @@ _BEHIND = text(
     "AND objid < CAST(:number AS oid) AND pid <> :own)"
 )
 _ABOVE_ALL = (1 << 31) - 1
-"""A number that no change has, so that whoever holds any catalogue is behind it."""
+"""A number that no change reaches, so that every catalogue is behind it."""
 _COUNT = text(
     "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database "
     "WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND classid = CAST(:kind AS oid)"
@@ -35,12 +35,12 @@ _COUNT = text(
 
 
 def replicas_in(connection: Connection) -> int:
-    """How many processes of the service answer from a PostgreSQL database."""
+    """Number of processes of the service that are connected to a PostgreSQL database."""
     return int(connection.execute(_COUNT, {"kind": _KIND}).scalar_one())
 
 
 class Replicas:
-    """The processes that answer from one database; on SQLite this one does not know of others."""
+    """The processes that serve from one database; on SQLite there is one."""
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine if engine is not None and engine.dialect.name == "postgresql" else None
@@ -50,7 +50,7 @@ class Replicas:
         self._lock = Lock()
 
     def say(self, number: int) -> None:
-        """Say which catalogue this process holds, until it says another or ends."""
+        """Announce the catalogue in this process's memory, until the next announcement."""
         if self._engine is None:
             return
         with self._lock, answering():
@@ -61,7 +61,7 @@ class Replicas:
                 raise
 
     def are_behind(self, number: int) -> bool:
-        """Whether another process holds an earlier catalogue."""
+        """Whether another process has an earlier catalogue."""
         if self._engine is None:
             return False
         with answering(), reading(self._engine) as connection:
@@ -69,11 +69,11 @@ class Replicas:
             return bool(connection.execute(_BEHIND, said).scalar_one())
 
     def are_there(self) -> bool:
-        """Whether other processes answer from this database."""
+        """Whether other processes serve from this database."""
         return self.are_behind(_ABOVE_ALL)
 
     def leave(self) -> None:
-        """Say nothing any more."""
+        """Withdraw the announcement."""
         with self._lock:
             self._close()
 
@@ -95,12 +95,16 @@ class Replicas:
 
 
 LONGEST_SECONDS = 5.0
-"""Longest time between two reads of a database that does not change. Source: a choice; a guard against a version that
-misses a change."""
+"""Longest time between two reads of an unchanged database. Source: a choice; a guard against a version that misses a
+change."""
 
 
 class ReadOnChange:
-    """A read that is left out while the database is unchanged.
+    """A read that is skipped while the database is unchanged.
+
+    SQLite counts the changes that other connections commit; reading the count takes some microseconds, a query some
+    hundred. Databases without such a count are read each time. Source:
+    https://www.sqlite.org/pragma.html#pragma_data_version
 
     SQLite counts the changes that other connections commit; asking for the count takes some microseconds, a query some
     hundred. Databases without such a count are read each time.
@@ -132,11 +136,11 @@ class ReadOnChange:
         return self._is_due(self._version())
 
     def expire(self) -> None:
-        """Have the next call read, whether anything has changed or not."""
+        """Have the next call read, changed or not."""
         self._seen = None
 
     def close(self) -> None:
-        """Close the connection that asks for the count."""
+        """Close the connection that reads the count."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -145,7 +149,7 @@ class ReadOnChange:
         return version is None or version != self._seen or monotonic() >= self._due
 
     def _version(self) -> int | None:
-        """The count of changes; None where it is not known."""
+        """The count of changes; None where it is unknown."""
         if self._file is None:
             return None
         try:

@@ -1,6 +1,6 @@
-"""What was kept for long enough, and who still speaks of it? Old rows go a few at a time, so that no writer waits.
+"""Removal of rows that are older than their retention period, a few at a time, so that no writer waits.
 
-What is to go is looked for without a lock, and looked at again in the transaction that removes it.
+Old rows are found without a lock, and checked again in the transaction that removes them.
 """
 
 from collections.abc import Callable, Iterator, Sequence, Set
@@ -44,16 +44,16 @@ AT_ONCE = 50
 """Rows that one transaction removes. Source: a choice; some milliseconds on either database."""
 
 LINKS_DAYS = 30.0
-"""How long a share link is listed after it ended. Source: a choice."""
+"""Days for which an ended share link stays listed. Source: a choice."""
 
 Key = tuple[Any, ...]
 Pause = Callable[[], bool]
-"""Lets others write, and tells whether to stop."""
+"""Lets other writers run, and returns whether to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """For how many days each is kept; 0 for ever."""
+    """Retention periods in days; 0 for ever."""
 
     jobs_days: float
     """Launch checks and sweeps, with their jobs, after they ended."""
@@ -62,25 +62,25 @@ class Keeping:
     measurements_days: float
     """Measurements that no calibration was fitted on, after they were taken."""
     answers_days: float
-    """Stored answers that no scenario and no launch check speaks of, after they were stored last."""
+    """Stored answers that no scenario and no launch check refers to, after they were stored last."""
     audit_days: float
     """Entries of the audit log."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Old:
-    """One kind of what goes."""
+    """One kind of old rows."""
 
     name: str
     table: Table
     key: tuple[str, ...]
     conditions: tuple[ColumnElement[bool], ...]
     spoken_of: Callable[[Connection], Set[Key]] = lambda _: frozenset()
-    """Keys of those that stay all the same."""
+    """Keys of rows that stay because others refer to them."""
 
 
 def forget_old(engine: Engine, keeping: Keeping, moment: datetime, pause: Pause) -> dict[str, int]:
-    """Remove what was kept for long enough and is not spoken of."""
+    """Remove rows past their retention period that nothing refers to."""
     removed: dict[str, int] = {}
     for old in _kinds(keeping, moment):
         removed[old.name] = _forget(engine, old, pause)
@@ -90,7 +90,7 @@ def forget_old(engine: Engine, keeping: Keeping, moment: datetime, pause: Pause)
 
 
 def _kinds(keeping: Keeping, moment: datetime) -> Iterator[_Old]:
-    """In this order: a measurement keeps its launch check, which keeps its answer."""
+    """Kinds in the order of removal: a measurement keeps its launch check, which keeps its answer."""
     if keeping.measurements_days:
         then = _before(moment, keeping.measurements_days)
         yield _Old("measurements", MEASUREMENTS, ("id",), (MEASUREMENTS.c.measured_at < then,), _fitted_on)
@@ -139,7 +139,7 @@ def _batches(found: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 
 def _forget_files(engine: Engine, then: datetime, pause: Pause) -> int:
-    """Files of single jobs, and what happened to them but their end; those of a sweep are its table."""
+    """Remove files of single jobs, and their events but the last; the files of a sweep are its table."""
     files, events = JOB_FILES.c.job_id == JOBS.c.id, JOB_EVENTS.c.job_id == JOBS.c.id
     on_the_way = and_(events, JOB_EVENTS.c.number < JOBS.c.events)
     some = or_(exists().where(files), exists().where(on_the_way))
@@ -167,13 +167,13 @@ def _ended(then: datetime) -> list[ColumnElement[bool]]:
 
 
 def _has_later_jobs(then: datetime) -> ColumnElement[bool]:
-    """Whether a piece of a sweep has not ended, or not so long ago."""
+    """Whether a part of a sweep is active, or ended recently."""
     is_later = or_(JOBS.c.status.not_in(ENDED), JOBS.c.finished_at >= then)
     return exists().where(JOBS.c.parent == SWEEPS.c.id, is_later)
 
 
 def _is_alone() -> ColumnElement[bool]:
-    """Whether a job is no piece of a sweep that is there; a sweep goes first, and then the pieces that it leaves."""
+    """Whether a job is not a part of an existing sweep; a sweep is removed first, then its parts."""
     return or_(JOBS.c.parent.is_(None), ~exists().where(SWEEPS.c.id == JOBS.c.parent))
 
 
@@ -187,5 +187,5 @@ def _unspoken_of() -> list[ColumnElement[bool]]:
 
 
 def _fitted_on(connection: Connection) -> Set[Key]:
-    """Measurements that any calibration was fitted on, whether it holds or not."""
+    """Measurements of any calibration, promoted or not."""
     return {(one,) for ids in connection.execute(select(CALIBRATIONS.c.fitted_on)).scalars() for one in ids}

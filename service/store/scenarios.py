@@ -1,6 +1,6 @@
-"""What did teams ask, under which name, and what was answered? Scenarios with their revisions, and stored answers.
+"""Scenarios with their revisions, stored answers, and questions of checks.
 
-A change names the revision that it starts from; of two that start from the same one, the second is refused.
+A change names the revision that it starts from; of two changes of the same revision, the second is refused.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ from service.store.tables import CHECKED_QUESTIONS, ESTIMATE_OWNERS, ESTIMATES, 
 
 
 def keep_answer_in(connection: Connection, estimate_id: str, answer: bytes, owner: str) -> None:
-    """Keep an answer for an owner, in a writing transaction; stored again, it is as young as if it were new."""
+    """Store an answer for an owner, in the caller's transaction; storing it again resets its age."""
     stored = {"id": estimate_id, "answer": answer, "stored_at": datetime.now(UTC)}
     adding = insert_or(connection, ESTIMATES)
     younger = adding.on_conflict_do_update(index_elements=["id"], set_={"stored_at": adding.excluded.stored_at})
@@ -28,20 +28,20 @@ def keep_answer_in(connection: Connection, estimate_id: str, answer: bytes, owne
 
 
 def keep_owners_in(connection: Connection, owned: Iterable[tuple[str, str]]) -> None:
-    """Note whose answers are, by their ids, in a writing transaction."""
+    """Record the owners of answers, by their ids, in the caller's transaction."""
     rows = [{"estimate_id": estimate_id, "owner": owner} for estimate_id, owner in sorted(set(owned))]
     connection.execute(insert_new(connection, ESTIMATE_OWNERS), rows)
 
 
 def is_owned(estimate_id: ColumnElement[str], whose: str | None) -> ColumnElement[bool]:
-    """Whether an answer is an owner's; None for whoever it belongs to."""
+    """Whether an answer belongs to an owner; None for any owner."""
     if whose is None:
         return true()
     return exists().where(ESTIMATE_OWNERS.c.estimate_id == estimate_id, ESTIMATE_OWNERS.c.owner == whose)
 
 
 def forget_owners_in(connection: Connection) -> None:
-    """Remove the owners of answers and questions that are not kept any more."""
+    """Remove owners of answers and questions that are gone."""
     held = (ESTIMATES.c.id, CHECKED_QUESTIONS.c.estimate_id)
     gone = [~exists().where(estimate_id == ESTIMATE_OWNERS.c.estimate_id) for estimate_id in held]
     connection.execute(delete(ESTIMATE_OWNERS).where(*gone))
@@ -51,7 +51,7 @@ Question = Mapping[str, Any]
 """A request body of POST /v1/estimates, as it was sent."""
 
 _HEAD = frozenset(("id", "owner", "revision", "created_at"))
-"""Fields of a scenario that stand in its own table; the others may differ from revision to revision."""
+"""Fields of a scenario that its own table holds; the others may differ between revisions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class Scenario:
 
 
 class Saved(NamedTuple):
-    """A scenario together with what it asks."""
+    """A scenario together with its question."""
 
     scenario: Scenario
     question: Question
@@ -125,7 +125,7 @@ def read_scenario(engine: Engine, scenario_id: str, revision: int | None = None)
 
 
 def create_scenario(engine: Engine, saved: Saved, answer: bytes) -> None:
-    """Keep a new scenario and its answer."""
+    """Store a new scenario and its answer."""
     head = {name: value for name, value in _record(saved.scenario).items() if name in _HEAD}
     with answering(), writing(engine) as connection:
         connection.execute(insert(SCENARIOS), head)
@@ -134,7 +134,7 @@ def create_scenario(engine: Engine, saved: Saved, answer: bytes) -> None:
 
 
 def change_scenario(engine: Engine, saved: Saved, answer: bytes | None) -> None:
-    """Keep a new revision of a scenario."""
+    """Store a new revision of a scenario."""
     revision = saved.scenario.revision
     starts_from = SCENARIOS.c.id == saved.scenario.id, SCENARIOS.c.revision == revision - 1
     with answering(), writing(engine) as connection:
@@ -178,7 +178,7 @@ def _refuse_unless_one(rows: int) -> None:
 
 
 def _selected(*more: Any) -> Select[Any]:
-    """Both halves of a scenario, as columns named like its fields."""
+    """A scenario and its revision, as columns named like its fields."""
     tables = {name: SCENARIOS if name in _HEAD - {"revision"} else SCENARIO_REVISIONS for name in _NAMES}
     columns = [table.c[name] for name, table in tables.items()]
     return select(*columns, *more).join_from(SCENARIOS, SCENARIO_REVISIONS, SCENARIOS.c.id == SCENARIO_REVISIONS.c.id)
@@ -200,20 +200,20 @@ _DATES = ("created_at", "changed_at")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedQuestion:
-    """A question whose answer can be worked out again, the same under the same versions."""
+    """A question whose answer can be computed again with the same versions."""
 
     estimate_id: str
-    """What its answer is read by."""
+    """Id of its answer."""
     question: Mapping[str, Any]
     """A request body of POST /v1/estimates."""
     formulas: str
-    """Version of the formulas that answered."""
+    """Version of the formulas."""
     catalogue: str
-    """Digest of the facts that it was answered from."""
+    """Digest of the catalogue."""
 
 
 def keep_checked_questions(engine: Engine, asked: Iterable[tuple[CheckedQuestion, str]]) -> None:
-    """Keep questions, each for an owner; one whose id is kept already stays as it is, and is that owner's too."""
+    """Store questions, each for an owner; an existing one gains the owner."""
     now, pairs = datetime.now(UTC), list(asked)
     rows = [{**asdict(one), "asked_at": now} for one in {one.estimate_id: one for one, _ in pairs}.values()]
     with answering(), writing(engine) as connection:
@@ -222,14 +222,14 @@ def keep_checked_questions(engine: Engine, asked: Iterable[tuple[CheckedQuestion
 
 
 def forget_checked_questions(engine: Engine, before: datetime) -> None:
-    """Remove questions that were asked before a moment."""
+    """Remove questions from before a moment."""
     with answering(), writing(engine) as connection:
         connection.execute(delete(CHECKED_QUESTIONS).where(CHECKED_QUESTIONS.c.asked_at < before))
         forget_owners_in(connection)
 
 
 def nobody_writes() -> bool:
-    """What to wait with where no other process is about to write a question."""
+    """The default wait, where no other process is about to write a question."""
     return False
 
 

@@ -1,6 +1,6 @@
-"""Share links of scenarios: a row for each, so that they can be listed and revoked.
+"""Share links of scenarios, a row for each, and their signing secrets.
 
-A link holds while its row is there, is not revoked, and the key that made it is not revoked either.
+A link is valid while its row exists, is not revoked, and the key that created it is not revoked either.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ from service.store.tables import API_KEYS, SERVER_SECRETS, SHARE_LINKS
 
 LINKS = "listed share links"
 UNLISTED_LINKS = "share links"
-"""What earlier versions signed links with, of which no row is kept; without it they do not hold."""
+"""Name of the signing secret of earlier versions, whose links have no row; without it they are not valid."""
 SECRET_BYTES = 32
 _INSERT: Mapping[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
 def make_signing_secret(engine: Engine) -> bytes:
-    """The secret that links are signed with, made where there is none yet."""
+    """The signing secret of links, created where there is none."""
     fresh = token_bytes(SECRET_BYTES)
     made = {"name": LINKS, "secret": fresh, "made_at": datetime.now(UTC)}
     with answering(), writing(engine) as connection:
@@ -35,12 +35,12 @@ def make_signing_secret(engine: Engine) -> bytes:
 
 
 def signing_secret_in(connection: Connection) -> bytes | None:
-    """The secret that links are signed with; None where no link was ever made."""
+    """The signing secret of links; None where no link was ever created."""
     return signing_secrets_in(connection).get(LINKS)
 
 
 def signing_secrets_in(connection: Connection) -> Mapping[str, bytes]:
-    """The secrets that links are, or were, signed with, by name."""
+    """The current and former signing secrets of links, by name."""
     query = select(SERVER_SECRETS.c.name, SERVER_SECRETS.c.secret)
     return {name: secret for name, secret in connection.execute(query) if name in {LINKS, UNLISTED_LINKS}}
 
@@ -50,21 +50,21 @@ class ShareLink:
     """A link that shows one scenario."""
 
     id: str
-    """Its id, which stands in the link."""
+    """Its id, which is part of the link."""
     scenario_id: str
     """The scenario that it shows."""
     made_by: str | None
-    """Public part of the key, or subject of the token, that made it; None where the service asked for none."""
+    """Public part of the key, or subject of the token, that created it; None where the service required none."""
     created_at: datetime
     expires_at: datetime
     revoked_at: datetime | None = None
-    """When it was revoked, or the key that made it, whichever came first; None where neither was."""
+    """Revocation of the link or of its key, whichever came first."""
     last_used_at: datetime | None = None
-    """When it was last opened, to a minute; None where it never was."""
+    """To a minute."""
 
 
 def create_share_link(engine: Engine, link: ShareLink, most: int) -> bool:
-    """Keep a new link, unless its scenario has too many; those that have ended make room first."""
+    """Store a new link, unless its scenario has too many; ended ones are removed first."""
     of_scenario = SHARE_LINKS.c.scenario_id == link.scenario_id
     ended = or_(SHARE_LINKS.c.revoked_at.is_not(None), SHARE_LINKS.c.expires_at <= link.created_at)
     counted = select(func.count()).select_from(SHARE_LINKS).where(of_scenario)
@@ -79,7 +79,7 @@ def create_share_link(engine: Engine, link: ShareLink, most: int) -> bool:
 
 
 def read_share_links(engine: Engine, scenario_id: str | None = None) -> list[ShareLink]:
-    """The links of a scenario, or of all, the oldest first."""
+    """The links of a scenario, or of all, oldest first."""
     query = _selected().order_by(SHARE_LINKS.c.created_at, SHARE_LINKS.c.id)
     if scenario_id is not None:
         query = query.where(SHARE_LINKS.c.scenario_id == scenario_id)
@@ -88,14 +88,14 @@ def read_share_links(engine: Engine, scenario_id: str | None = None) -> list[Sha
 
 
 def read_share_link(engine: Engine, link_id: str) -> ShareLink | None:
-    """One link; None where none of this id is kept."""
+    """One link; None where there is none of this id."""
     with answering(), reading(engine) as connection:
         row = connection.execute(_selected().where(SHARE_LINKS.c.id == link_id)).mappings().one_or_none()
     return None if row is None else _link(row)
 
 
 def revoke_share_link(engine: Engine, link_id: str, moment: datetime, scenario_id: str | None = None) -> bool:
-    """Revoke a link; one that is revoked already stays as it is."""
+    """Revoke a link; a revoked one stays as it is."""
     is_meant = [SHARE_LINKS.c.id == link_id]
     if scenario_id is not None:
         is_meant.append(SHARE_LINKS.c.scenario_id == scenario_id)
@@ -110,7 +110,7 @@ def revoke_share_link(engine: Engine, link_id: str, moment: datetime, scenario_i
 
 
 def revoke_unlisted_links(engine: Engine) -> bool:
-    """End every link that an earlier version signed without a row; false where no such link holds any more."""
+    """Revoke every link without a row; false where none is valid."""
     with answering(), writing(engine) as connection:
         gone = connection.execute(delete(SERVER_SECRETS).where(SERVER_SECRETS.c.name == UNLISTED_LINKS)).rowcount
         if gone:
@@ -119,7 +119,7 @@ def revoke_unlisted_links(engine: Engine) -> bool:
 
 
 def write_link_uses_in(connection: Connection, used: Mapping[str, datetime]) -> None:
-    """Keep when links were last opened, unless another process knows of a later moment."""
+    """Write when links were last used, unless a later moment is stored."""
     last = SHARE_LINKS.c.last_used_at
     marking = update(SHARE_LINKS).where(
         SHARE_LINKS.c.id == bindparam("link"), or_(last.is_(None), last < bindparam("moment"))

@@ -1,9 +1,10 @@
-"""What does the database hold? Every version of every row of the catalogue, the shipped ones and a team's own.
+"""All tables of the database, grouped by feature.
 
 A column bears the name of its field, so a name is the same in Python, SQL, JSON and CSV. GPUs and clusters are spread
-over columns; a model's architecture, which grows with every layer kind, is one JSON value. A version is never written
-over: a change closes it and adds the next one, so the catalogue of any earlier change can be read again. The revision
-stands last in every key, so that the versions of one row are found without reading those of others.
+over columns; a model's architecture, which grows with every layer kind, is one JSON value. A version is never
+overwritten: a change closes it and adds the next one, so the catalogue of any earlier change can be read again. The
+revision is last in every key, so that the versions of one row are found without reading those of others. Payloads,
+results, questions and findings are plain JSON text, which preserves the order of keys and the digits of numbers.
 """
 
 from sqlalchemy import (
@@ -41,7 +42,7 @@ JSON_VALUE = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "pos
 
 
 def _held_by() -> list[SchemaItem]:
-    """Whose row it is, which version of it, and between which changes of the catalogue the version holds."""
+    """Owner and version of a row, and the changes of the catalogue between which the version is valid."""
     return [
         Column("owner", String, nullable=False),
         Column("revision", Integer, nullable=False, autoincrement=False, server_default="1"),
@@ -52,7 +53,7 @@ def _held_by() -> list[SchemaItem]:
 
 
 def _versions_of(table: str, *key: str) -> list[SchemaItem]:
-    """What tells versions apart, and that at most one of them holds; these two also find a row without a scan."""
+    """Keys of versions, and the index that allows one current version of a row; both find a row without a scan."""
     holds = text("until_change IS NULL")
     names = ("owner", *key)
     return [
@@ -62,7 +63,7 @@ def _versions_of(table: str, *key: str) -> list[SchemaItem]:
 
 
 def _provenance() -> list[Column[str]]:
-    """Where the numbers were read, when, and how well that was checked."""
+    """Source, date and verification of the numbers."""
     return [Column(name, String, nullable=False) for name in ("source", "as_of", "verified", "note")]
 
 
@@ -199,7 +200,7 @@ PROMOTED_CALIBRATIONS = Table(
     *_provenance(),
     *_versions_of("promoted_calibrations", "scope", "gpu"),
 )
-"""Which calibration holds for which GPU, and between which changes of the catalogue it did."""
+"""The promoted calibration of each GPU, and between which changes of the catalogue it was valid."""
 
 CHANGES = Table(
     "changes",
@@ -221,8 +222,8 @@ CHANGED_PARTS = Table(
     PrimaryKeyConstraint("part", "number"),
     Index("ix_changed_parts_number", "number"),
 )
-"""Which parts of all rows a change touched, with their digests after it: `catalogue` for the rows that everyone sees,
-an owner for its private ones. Changes without any were made when everyone saw all rows."""
+"""Parts of all rows that a change touched, with their digests after it: `catalogue` for the rows for everyone, an owner
+for its private ones. Changes without any date from when all rows were shared."""
 
 SEEDINGS = Table(
     "seedings",
@@ -230,7 +231,7 @@ SEEDINGS = Table(
     Column("catalogue_revision", String, primary_key=True),
     Column("seeded_at", DateTime(timezone=True), nullable=False),
 )
-"""Which shipped catalogue the rows of `SHIPPED` are: one row."""
+"""The shipped catalogue of the rows of `SHIPPED`: one row."""
 
 
 AUDIT_LOG = Table(
@@ -245,11 +246,12 @@ AUDIT_LOG = Table(
     Column("outcome", String, nullable=False),
     Column("request_id", String),
 )
-"""Every change that somebody made, in the transaction that made it, and what was refused."""
+"""Every change with its caller, in the transaction of the change, and refused requests. Rows are added and removed,
+never changed."""
 
 
 ENDED: frozenset[str] = frozenset(("succeeded", "failed", "cancelled"))
-"""Where a job may stay for good."""
+"""Final statuses of a job."""
 
 JOBS = Table(
     "jobs",
@@ -289,9 +291,9 @@ JOBS = Table(
         *("status", "owner", "kind", "requires", "available_at", "priority", "created_at", "id"),
     ),
 )
-"""Every job. Of its last claim: the digest of the lease, the key that claimed it (empty without keys) and the digest of
-the outcome, once there is one. Attempts only ever count up, those given back are counted beside. What it requires is
-canonical JSON text, so that equal demands are equal texts."""
+"""Every job. Of its last claim: the digest of the lease, the key of the claim (empty without keys) and the digest of
+the outcome, once there is one. Attempts only count up; released ones are counted beside. Requirements are canonical
+JSON text, so that equal ones are equal texts."""
 
 JOB_TURNS = Table(
     "job_turns",
@@ -299,7 +301,7 @@ JOB_TURNS = Table(
     Column("owner", String, primary_key=True),
     Column("served", BigInteger, nullable=False, index=True),
 )
-"""When each owner was served last, as a number that counts claims: jobs go round the owners."""
+"""Last service of each owner, as a number that counts claims: claims serve owners in turn."""
 
 JOB_EVENTS = Table(
     "job_events",
@@ -310,7 +312,7 @@ JOB_EVENTS = Table(
     Column("name", String, nullable=False),
     Column("data", JSON, nullable=False),
 )
-"""What happened to each job, numbered from 1 without gaps; of a job that ended long ago, its end alone is kept."""
+"""Events of each job, numbered from 1 without gaps; of a job that ended long ago, only its end is left."""
 
 JOB_FILES = Table(
     "job_files",
@@ -320,7 +322,7 @@ JOB_FILES = Table(
     Column("media_type", String, nullable=False),
     Column("content", LargeBinary, nullable=False),
 )
-"""What a job's last attempt left beside its result: traces, tables."""
+"""Files of a job's last attempt: traces, tables."""
 
 WORKERS = Table(
     "workers",
@@ -334,9 +336,9 @@ WORKERS = Table(
     Column("owner", String),
     Index("ix_workers_key", "key", "last_seen_at"),
 )
-"""Workers that asked for jobs, each under the key that it asked with (empty without keys). The id of one with a key is
-a digest of key and name, so that two keys may use the same name; without a key it is the name. One with an owner
-takes that owner's jobs alone."""
+"""Workers that claimed jobs lately, each under its key (empty without keys). The id of a worker with a key is a digest
+of key and name, so that two keys may use the same name; without a key it is the name. A worker with an owner takes
+that owner's jobs alone."""
 
 
 API_KEYS = Table(
@@ -355,7 +357,7 @@ API_KEYS = Table(
     Column("request_burst", Integer),
     Column("limit_changes", Integer, nullable=False, server_default="0"),
 )
-"""Every key that was ever made; a revoked one stays, so that the last one to go does not open the service."""
+"""Every key that was ever created; revoked ones stay, so that revoking the last one does not open the service."""
 
 SERVER_SECRETS = Table(
     "server_secrets",
@@ -364,7 +366,7 @@ SERVER_SECRETS = Table(
     Column("secret", LargeBinary, nullable=False),
     Column("made_at", DateTime(timezone=True), nullable=False),
 )
-"""What the service signs with, made when it is first needed and shared by all of its processes."""
+"""Signing secrets, created on first use and shared by all processes."""
 
 
 LAUNCH_CHECKS = Table(
@@ -384,7 +386,7 @@ LAUNCH_CHECKS = Table(
     Column("comparable", Boolean),
     Column("device", String),
 )
-"""What each launch check is about, what was predicted before it ran, and what was found: written once, when it ends."""
+"""The question of each launch check, the prediction before it ran, and its findings, written once at its end."""
 
 
 MEASUREMENTS = Table(
@@ -418,7 +420,7 @@ MEASUREMENTS = Table(
     Index("ix_measurements_device_probe", "device", "probe"),
     Index("ix_measurements_launch_check_id", "launch_check_id"),
 )
-"""Every measurement, beside what was predicted of it then; one in quarantine stays, and nothing is fitted on it."""
+"""Every measurement with its prediction of that time; quarantined ones stay, and calibrations leave them out."""
 
 CALIBRATIONS = Table(
     "calibrations",
@@ -443,7 +445,7 @@ CALIBRATIONS = Table(
     Column("retired_at", DateTime(timezone=True)),
     Index("ix_calibrations_device", "device"),
 )
-"""Every calibration that was fitted, with its errors; which one holds for a GPU is a row of the catalogue."""
+"""Every fitted calibration with its errors; the promoted one of a GPU is a row of the catalogue."""
 
 
 REMEMBERED_ANSWERS = Table(
@@ -458,7 +460,7 @@ REMEMBERED_ANSWERS = Table(
     Column("content", LargeBinary, nullable=False),
     Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
 )
-"""Answers to requests that bore an Idempotency-Key, by who sent them to which operation; gone after a day."""
+"""Responses to requests with an Idempotency-Key, by caller and operation; removed after a day."""
 
 
 ESTIMATES = Table(
@@ -468,7 +470,7 @@ ESTIMATES = Table(
     Column("answer", LargeBinary, nullable=False),
     Column("stored_at", DateTime(timezone=True), nullable=False),
 )
-"""Stored answers, byte for byte; none is ever changed, and none removed that a scenario or a launch check speaks of."""
+"""Stored answers, byte for byte; none is ever changed, and none removed that a scenario or a launch check refers to."""
 
 CHECKED_QUESTIONS = Table(
     "checked_questions",
@@ -479,7 +481,7 @@ CHECKED_QUESTIONS = Table(
     Column("catalogue", String, nullable=False),
     Column("asked_at", DateTime(timezone=True), nullable=False, index=True),
 )
-"""Questions of checks with the versions of their answers, which are worked out again when somebody reads them."""
+"""Questions of checks with the versions of their answers, which are computed again on reading."""
 
 ESTIMATE_OWNERS = Table(
     "estimate_owners",
@@ -487,7 +489,7 @@ ESTIMATE_OWNERS = Table(
     Column("estimate_id", String, primary_key=True),
     Column("owner", String, primary_key=True),
 )
-"""Whose stored answers and questions of checks are: several owners may have asked the same."""
+"""Owners of stored answers and of questions of checks; several owners may share one."""
 
 SCENARIOS = Table(
     "scenarios",
@@ -497,7 +499,7 @@ SCENARIOS = Table(
     Column("revision", Integer, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
 )
-"""Scenarios that are there, each with the number of its newest revision, which a change has to name."""
+"""Existing scenarios, each with the number of its newest revision, which a change has to name."""
 
 SCENARIO_REVISIONS = Table(
     "scenario_revisions",
@@ -522,7 +524,7 @@ SCENARIO_REVISIONS = Table(
     Column("calibration", String),
     ForeignKeyConstraint(["id"], ["scenarios.id"], ondelete="CASCADE"),
 )
-"""What each scenario said, revision by revision; they go with their scenario."""
+"""Revisions of each scenario; removed with it."""
 
 SHARE_LINKS = Table(
     "share_links",
@@ -535,7 +537,7 @@ SHARE_LINKS = Table(
     Column("revoked_at", DateTime(timezone=True)),
     Column("last_used_at", DateTime(timezone=True)),
 )
-"""Links that show a scenario to whoever has them; they go with their scenario, and some time after they ended."""
+"""Links that show a scenario to their bearer; removed with it, and some time after they ended."""
 
 
 SWEEPS = Table(
@@ -553,4 +555,4 @@ SWEEPS = Table(
     Column("content", LargeBinary, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False, index=True),
 )
-"""Every sweep. Its content is everything that its rows depend on; none is ever changed."""
+"""Every sweep. Its content is all that its rows depend on; none is ever changed."""

@@ -1,4 +1,4 @@
-"""Workers that asked for a job lately, each under its key, with what it can do."""
+"""Workers that claimed jobs lately, each under its key, with its capabilities."""
 
 import json
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _CAPABILITIES = TypeAdapter(Capabilities)
 
 
 class Opening(NamedTuple):
-    """What some of the queued jobs are, what they require, and whose they are."""
+    """A group of queued jobs: kinds, requirements and owner."""
 
     kind: str
     requires: str
@@ -32,40 +32,38 @@ class Opening(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seeker:
-    """A worker that looks for a job."""
+    """A worker that claims a job."""
 
     worker: str
     """Its name."""
     capabilities: Capabilities
-    """What it can do."""
     kinds: Sequence[str]
-    """Kinds of jobs that it knows."""
+    """Kinds of jobs that it can do."""
     key: str = ""
-    """Key that it sends; empty without keys."""
+    """Empty without keys."""
     owner: str | None = None
-    """Whose jobs alone it takes; None for those of every owner."""
+    """The only owner whose jobs it takes; None for every owner."""
 
     def can_do(self, opening: Opening) -> bool:
-        """Whether some of the queued jobs are for it."""
+        """Whether some of the queued jobs match the worker."""
         if opening.kind not in self.kinds or self.owner not in {None, opening.owner}:
             return False
         return does_match(Requirements(**json.loads(opening.requires)), self.capabilities)
 
 
 class WorkerBounds(NamedTuple):
-    """How many workers one key may have."""
+    """Bound on the workers of one key."""
 
     most: int = WORKERS_PER_KEY
-    """Workers."""
     alive_seconds: float = 80.0
-    """Time after which one that is not heard of makes room for another [second]."""
+    """Time without a sign after which another worker may replace it [second]."""
 
 
 BOUNDS = WorkerBounds()
 
 
 def see_worker(engine: Engine, seeker: Seeker, bounds: WorkerBounds = BOUNDS) -> None:
-    """Note that a worker is there, and what it can do."""
+    """Record a worker and its capabilities."""
     moment, worker_id = now(), _id_of(seeker.key, seeker.worker)
     can = {"capabilities": asdict(seeker.capabilities), "owner": seeker.owner}
     first = {"id": worker_id, "key": seeker.key, "name": seeker.worker, **can}
@@ -78,12 +76,12 @@ def see_worker(engine: Engine, seeker: Seeker, bounds: WorkerBounds = BOUNDS) ->
 
 
 def saw_worker_in(connection: Connection, key: str, worker: str) -> None:
-    """Note that a known worker is still there."""
+    """Record a sign of life of a known worker."""
     connection.execute(update(WORKERS).where(WORKERS.c.id == _id_of(key, worker)).values(last_seen_at=now()))
 
 
 def read_workers(engine: Engine, alive_seconds: float, owner: str | None = None) -> list[SeenWorker]:
-    """Workers that were heard of, in the order of their names."""
+    """Live workers, by name."""
     is_alive = (WORKERS.c.last_seen_at >= later(-alive_seconds)).label("is_alive")
     name = func.coalesce(WORKERS.c.name, WORKERS.c.id)
     has_job = and_(JOBS.c.worker == name, JOBS.c.lease_key == WORKERS.c.key, JOBS.c.status == "running")
@@ -97,18 +95,18 @@ def read_workers(engine: Engine, alive_seconds: float, owner: str | None = None)
 
 
 def forget_workers(engine: Engine, unseen_seconds: float) -> None:
-    """Remove workers that were not heard of for long."""
+    """Remove workers without a recent sign of life."""
     with answering(), writing(engine) as connection:
         connection.execute(delete(WORKERS).where(WORKERS.c.last_seen_at < later(-unseen_seconds)))
 
 
 def _id_of(key: str, worker: str) -> str:
-    """What a worker is found by: two keys may have workers of the same name."""
+    """Id of a worker: two keys may have workers of the same name."""
     return sha256(json.dumps([key, worker]).encode()).hexdigest() if key else worker
 
 
 def _make_room(connection: Connection, key: str, bounds: WorkerBounds) -> None:
-    """Forget workers of a key that are gone, where it has as many as it may; refuse another one if all are there."""
+    """Remove dead workers of a key that has reached its bound; refuse another one if all are alive."""
     count = select(func.count()).select_from(WORKERS).where(WORKERS.c.key == key)
     if connection.execute(count).scalar_one() < bounds.most:
         return
@@ -123,7 +121,7 @@ def _make_room(connection: Connection, key: str, bounds: WorkerBounds) -> None:
 
 
 def _seen(rows: list[dict[str, Any]], owner: str | None) -> SeenWorker:
-    """A worker from its rows, one for each of its jobs; those of other owners are not named."""
+    """A worker from its rows, one for each of its jobs; jobs of other owners are not named."""
     row = rows[0]
     held = [one for one in rows if one["job_id"] is not None]
     jobs = tuple(one["job_id"] for one in held if owner is None or one["job_owner"] == owner)

@@ -1,4 +1,4 @@
-"""Which launch checks are there, what was predicted before each ran, and what was found?"""
+"""Launch checks in the database: the question, the prediction before the run, and the findings."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -20,29 +20,27 @@ class KeptCheck:
     """A launch check beside its job."""
 
     id: str
-    """That of its job too."""
+    """Id of the check and of its job."""
     question: Mapping[str, Any]
-    """A request body of POST /v1/estimates, as it was asked."""
+    """A request body of POST /v1/estimates, as the caller sent it."""
     estimate_id: str
-    """What the estimate of that question is read by."""
+    """Id of the estimate of that question."""
     gpu: str
     """Catalogue name of the cluster's GPU."""
     gpus: int
-    """GPUs of the cluster."""
     probes: tuple[str, ...]
-    """Probes that were asked for."""
     time_budget_seconds: float
-    """Time that they have together."""
+    """Time of all probes together."""
     on_workers: str
     """matching or any."""
     plan: Mapping[str, Any]
-    """What was predicted before it ran, and what it takes to judge what comes."""
+    """The prediction before the run, and what scoring the result needs."""
     found: Mapping[str, Any] | None = None
-    """What was found; None until it ended."""
+    """The findings; None until it has ended."""
 
 
 def create_launch_check(engine: Engine, check: KeptCheck, estimate: bytes, job: NewJob) -> None:
-    """Keep a new launch check, the estimate of its question, and the job that a worker is to do."""
+    """Store a launch check, the estimate of its question, and its job."""
     row = {name: value for name, value in asdict(check).items() if name != "found"}
     with answering(), writing(engine) as connection:
         keep_answer_in(connection, check.estimate_id, estimate, job.owner)
@@ -58,7 +56,7 @@ def read_launch_check(engine: Engine, check_id: str) -> KeptCheck | None:
 
 
 def launch_check_in(connection: Connection, check_id: str) -> KeptCheck | None:
-    """One launch check, in somebody's transaction."""
+    """One launch check, in the caller's transaction."""
     columns = [LAUNCH_CHECKS.c[name] for name in KeptCheck.__dataclass_fields__]
     row = connection.execute(select(*columns).where(LAUNCH_CHECKS.c.id == check_id)).mappings().one_or_none()
     return None if row is None else KeptCheck(**{**row, "probes": tuple(row["probes"])})
@@ -67,13 +65,13 @@ def launch_check_in(connection: Connection, check_id: str) -> KeptCheck | None:
 def keep_found_in(
     connection: Connection, check_id: str, found: Mapping[str, Any], *, comparable: bool | None, device: str | None
 ) -> None:
-    """Keep what a launch check found, in the transaction that ends its job."""
+    """Store the findings of a launch check, in the transaction that ends its job."""
     values = {"found": found, "verdict": found.get("verdict"), "comparable": comparable, "device": device}
     connection.execute(update(LAUNCH_CHECKS).where(LAUNCH_CHECKS.c.id == check_id).values(**values))
 
 
 def read_launch_checks(engine: Engine, owner: str | None = None, part: RowPart | None = None) -> list[LaunchCheckRow]:
-    """Launch checks in short."""
+    """Launch checks without details."""
     own = ("verdict", "comparable", "gpu", "gpus", "device", "probes", "estimate_id")
     of_job = ("id", "status", "worker", "owner", "created_at", "finished_at")
     columns = [*(LAUNCH_CHECKS.c[name] for name in own), *(JOBS.c[name] for name in of_job)]

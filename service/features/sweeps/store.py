@@ -1,4 +1,4 @@
-"""Which sweeps are there, and how far is each? A sweep is kept once, and its pieces are jobs that have it as parent."""
+"""Sweeps in the database: one row a sweep, whose parts are jobs with it as parent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -16,58 +16,51 @@ from service.store.tables import JOBS, SWEEPS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSweep:
-    """A sweep to be kept."""
+    """A sweep to be stored."""
 
     id: str
-    """What it is read by."""
     name: str | None
-    """What the team calls it."""
     kind: str
-    """What each row is."""
+    """Kind of its rows."""
     owner: str
-    """Whose it is."""
     rows: int
-    """How many rows it has."""
     columns: Sequence[Sequence[str]]
     """Name and type of each column of its table."""
     formulas: str
-    """Version of the formulas that answer it."""
+    """Version of the formulas."""
     catalogue: str
-    """Digest of the facts that it was read with."""
+    """Digest of the catalogue."""
     calibration: str | None
     """Calibrations of its GPUs; None where there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSweep(NewSweep):
-    """A sweep that is kept, without its content."""
+    """A stored sweep, without its content."""
 
     created_at: str
-    """When it was asked for, in UTC."""
+    """In UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardState:
-    """How far one piece of a sweep is."""
+    """State of one part of a sweep."""
 
     id: str
-    """Its job."""
+    """Id of its job."""
     status: JobStatus
-    """Where the job is."""
     started_at: datetime | None
-    """When its last attempt began."""
+    """Start of its last attempt."""
     finished_at: datetime | None
-    """When it ended."""
     progress: Any
-    """What its worker told last."""
+    """Last progress that its worker reported."""
     result: Any
-    """What came of it."""
     error: Mapping[str, Any] | None
-    """Why its last attempt failed."""
+    """Error of its last attempt."""
 
 
 def create_sweep(engine: Engine, sweep: NewSweep, content: bytes, shards: Sequence[NewJob]) -> None:
-    """Keep a new sweep together with its pieces."""
+    """Store a new sweep with its parts."""
     with answering(), writing(engine) as connection:
         connection.execute(insert(SWEEPS).values(created_at=now()), {**asdict(sweep), "content": content})
         create_jobs_in(connection, shards)
@@ -84,7 +77,7 @@ def read_sweep(engine: Engine, sweep_id: str) -> KeptSweep | None:
 def read_sweeps(
     engine: Engine, owner: str | None = None, part: RowPart | None = None
 ) -> list[tuple[KeptSweep, dict[JobStatus, int]]]:
-    """Sweeps, each with its pieces by status."""
+    """Sweeps, each with its parts counted by status."""
     which = () if owner is None else (SWEEPS.c.owner == owner,)
     ids = part_of(select(SWEEPS.c.id).where(*which), engine, part, SWEEPS.c.id, SWEEPS.c.created_at)
     counted = select(JOBS.c.parent, JOBS.c.status, func.count().label("jobs"))
@@ -99,7 +92,7 @@ def read_sweeps(
 
 
 def read_sweep_content(engine: Engine, sweep_id: str) -> bytes | None:
-    """Everything that the rows of a sweep depend on."""
+    """All inputs of the rows of a sweep."""
     with answering(), reading(engine) as connection:
         query = select(SWEEPS.c.content).where(SWEEPS.c.id == sweep_id)
         content: bytes | None = connection.execute(query).scalar_one_or_none()
@@ -107,7 +100,7 @@ def read_sweep_content(engine: Engine, sweep_id: str) -> bytes | None:
 
 
 def read_shards(engine: Engine, sweep_id: str) -> list[ShardState]:
-    """The pieces of a sweep, in the order of their rows."""
+    """The parts of a sweep, in the order of their rows."""
     query = select(*_SHARD_COLUMNS).where(JOBS.c.parent == sweep_id).order_by(JOBS.c.id)
     with answering(), reading(engine) as connection:
         rows = connection.execute(query).mappings().all()
@@ -115,7 +108,7 @@ def read_shards(engine: Engine, sweep_id: str) -> list[ShardState]:
 
 
 def read_sweeps_and_shards(engine: Engine, sweep_ids: Sequence[str]) -> list[tuple[KeptSweep, list[ShardState]]]:
-    """Some sweeps, each with its pieces in the order of their rows."""
+    """Some sweeps, each with its parts in the order of their rows."""
     shards: dict[str, list[ShardState]] = {}
     query = select(JOBS.c.parent, *_SHARD_COLUMNS).where(JOBS.c.parent.in_(sweep_ids)).order_by(JOBS.c.id)
     with answering(), reading(engine) as connection:
