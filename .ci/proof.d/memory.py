@@ -11,8 +11,8 @@ from service.calibration.tables import MeasuredRow, shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator.memory import device, memory
 from service.estimator.software import implementations, stacks
-from service.evaluation.accuracy import LARGE_FROM_BYTES, accuracy_of_judged
-from service.evaluation.judging import Judged, judge_all
+from service.evaluation.accuracy import LARGE_FROM_BYTES, accuracy_of_evaluations
+from service.evaluation.scoring import Evaluation, evaluate_rows
 from service.evaluation.sources import read_file
 
 GIB, GB = float(1 << 30), 1e9
@@ -64,15 +64,17 @@ class Promise:
     """One figure of some rows, and the most that it may be."""
 
     rows: str
-    takes: Callable[[Judged], bool]
+    takes: Callable[[Evaluation], bool]
     figure: str
     most: float
 
 
-def of(source: str, quantity: str, *, moe: bool | None = None, large: bool | None = None) -> Callable[[Judged], bool]:
+def of(
+    source: str, quantity: str, *, moe: bool | None = None, large: bool | None = None
+) -> Callable[[Evaluation], bool]:
     """The rows of a source by quantity, kind of model and size."""
 
-    def takes(one: Judged) -> bool:
+    def takes(one: Evaluation) -> bool:
         sized = (one.measured or 0.0) >= LARGE_FROM_BYTES[one.quantity]
         return (
             (one.row.text("source_key"), one.quantity) == (source, quantity)
@@ -102,9 +104,9 @@ PROMISES = (
 )
 
 
-def scored(judged: tuple[Judged, ...], takes: Callable[[Judged], bool]) -> Score:
+def scored(judged: tuple[Evaluation, ...], takes: Callable[[Evaluation], bool]) -> Score:
     """The figures of the rows whose configuration is told in full."""
-    return score([one.comparison for one in judged if one.is_told and one.comparison is not None and takes(one)])
+    return score([one.comparison for one in judged if one.is_complete and one.comparison is not None and takes(one)])
 
 
 def in_words(figure: str, value: float | None) -> str:
@@ -137,7 +139,7 @@ def _put(module: Any, name: str, value: Any) -> None:
 def main() -> None:
     catalogue = shipped_catalogue()
     rows: tuple[MeasuredRow, ...] = read_file(sys.argv[1]) if len(sys.argv) > 1 else shipped_rows()
-    judged = judge_all(rows, catalogue)
+    judged = evaluate_rows(rows, catalogue)
     broken = []
     for one in PROMISES:
         found = scored(judged, one.takes)
@@ -148,10 +150,10 @@ def main() -> None:
             f"{'' if kept else 'NOT '}kept: {one.rows}, {found.scored} rows: {one.figure} "
             f"{in_words(one.figure, value)}, at most {in_words(one.figure, one.most)}"
         )
-    told = [one for one in judged if one.is_told and one.quantity == "peak"]
+    told = [one for one in judged if one.is_complete and one.quantity == "peak"]
     expressible = sum(one.predicted is not None for one in told) / len(told)
     print(f"expressible: {100 * expressible:.1f} % of {len(told)} rows told in full")
-    verdicts = accuracy_of_judged(judged, catalogue).verdicts
+    verdicts = accuracy_of_evaluations(judged, catalogue).verdicts
     full = verdicts.full_config
     print(
         f"of {full.ran} that ran {full.ran_out_of_memory} are out_of_memory, of {full.roomy} with room "
@@ -164,7 +166,7 @@ def main() -> None:
     unexplained = [row.id for row in full.wrong if row.outcome.startswith("OOM") and row.id not in EXPLAINED]
     for source in READ_OFF:
         with without(source):
-            left_out = judge_all([row for row in rows if row.text("source_key") == source], catalogue)
+            left_out = evaluate_rows([row for row in rows if row.text("source_key") == source], catalogue)
         for quantity, moe in ((quantity, moe) for quantity in ("peak", "static") for moe in (False, True)):
             takes = of(source, quantity, moe=moe)
             own, other = scored(judged, takes), scored(left_out, takes)

@@ -16,7 +16,7 @@ from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator import Estimate
 from service.estimator.question import Layout, Question
-from service.evaluation.judging import Judged, judge_all
+from service.evaluation.scoring import Evaluation, evaluate_rows
 from service.planner.search import search
 from service.planner.space import WITHIN_DOMAIN, Freedom, axes_of, pipelines_of, plain_job
 
@@ -54,7 +54,7 @@ class Chosen:
     one_axis: bool = False
     """The stack can choose of how to shard, and of nothing else."""
 
-    def has(self, one: Judged) -> bool:
+    def has(self, one: Evaluation) -> bool:
         """Whether a row is one of them."""
         is_of_stage = self.zero_stage is None or self.zero_stage == answer_of(one).resolved.layout.zero_stage
         return one.row.text("source_key") == self.source_key and is_of_stage
@@ -67,41 +67,41 @@ class Chosen:
         return Freedom({name: tuple(values) for name, values in self.able.items()} | given)
 
 
-def answer_of(one: Judged) -> Estimate:
+def answer_of(one: Evaluation) -> Estimate:
     """What is predicted of a row that can be asked."""
     if one.predicted is None:
         raise ValueError(one.reason)
-    return one.predicted.found
+    return one.predicted.estimate
 
 
-def seconds(one: Judged) -> tuple[float, float]:
+def seconds(one: Evaluation) -> tuple[float, float]:
     """Measured and predicted seconds of a row's step."""
     if one.comparison is None:
         raise ValueError(one.reason)
     return one.comparison.measured, one.comparison.value
 
 
-def machine_of(one: Judged) -> tuple[str, ...]:
+def machine_of(one: Evaluation) -> tuple[str, ...]:
     """The model of a row, and what it ran on."""
     recipe = answer_of(one).resolved.recipe
     named = ("source_key", "model", "layers", "framework", "gpu", "n_gpus")
     return (*map(one.row.text, named), str(recipe.sequence_length), str(recipe.precision))
 
 
-def job_of(one: Judged) -> tuple[str, ...]:
+def job_of(one: Evaluation) -> tuple[str, ...]:
     """The same, and its batch."""
     return (*machine_of(one), str(answer_of(one).resolved.recipe.global_batch))
 
 
-def grouped(rows: Sequence[Judged], key: Any) -> list[list[Judged]]:
+def grouped(rows: Sequence[Evaluation], key: Any) -> list[list[Evaluation]]:
     """Rows of one kind each."""
-    groups: dict[Any, list[Judged]] = defaultdict(list)
+    groups: dict[Any, list[Evaluation]] = defaultdict(list)
     for one in rows:
         groups[key(one)].append(one)
     return list(groups.values())
 
 
-def fastest(rows: Sequence[Judged], chosen: Chosen) -> list[Judged]:
+def fastest(rows: Sequence[Evaluation], chosen: Chosen) -> list[Evaluation]:
     """The row of each job that was measured to be the fastest."""
     jobs = grouped([one for one in rows if chosen.has(one)], job_of)
     told = [job for job in jobs if not chosen.tried or len({answer_of(one).resolved.layout for one in job}) > 1]
@@ -138,7 +138,7 @@ def in_words(layout: Layout) -> str:
     return f"{degrees} zero {layout.zero_stage}{' sp' if layout.sequence_parallel else ''}"
 
 
-def faults_of(one: Judged, chosen: Chosen) -> list[str]:
+def faults_of(one: Evaluation, chosen: Chosen) -> list[str]:
     """What keeps a published layout from being among the best; prints it beside the best."""
     answer, (_, own) = answer_of(one), seconds(one)
     question = one.predicted.question if one.predicted else answer.resolved
@@ -167,7 +167,7 @@ def unexplained(name: str) -> bool:
     return why is None
 
 
-def quality(rows: Sequence[Judged]) -> list[str]:
+def quality(rows: Sequence[Evaluation]) -> list[str]:
     """The published layouts of every source beside the best; what is not kept."""
     missed: list[str] = []
     totals = {True: 0, False: 0}
@@ -200,7 +200,7 @@ def kendall(pairs: Sequence[tuple[float, float]], same: float = 0.0) -> float:
     return sum(x * y for x, y in signs) / own if own else 0.0
 
 
-def speeds(rows: Sequence[Judged]) -> list[tuple[float, float]]:
+def speeds(rows: Sequence[Evaluation]) -> list[tuple[float, float]]:
     """Measured and predicted tokens a second of each configuration; the median of rows that repeat one."""
     found: dict[Any, list[tuple[float, float]]] = defaultdict(list)
     for one in rows:
@@ -212,7 +212,7 @@ def speeds(rows: Sequence[Judged]) -> list[tuple[float, float]]:
     return [(median(m for m, _ in own), median(p for _, p in own)) for own in found.values()]
 
 
-def order(rows: Sequence[Judged]) -> list[str]:
+def order(rows: Sequence[Evaluation]) -> list[str]:
     """The order of speeds of each model and machine; what is not kept."""
     layouts: list[float] = []
     configurations: list[float] = []
@@ -238,7 +238,7 @@ def order(rows: Sequence[Judged]) -> list[str]:
 
 
 def main() -> None:
-    rows = [one for one in judge_all(shipped_rows("throughput"), shipped_catalogue()) if one.comparison]
+    rows = [one for one in evaluate_rows(shipped_rows("throughput"), shipped_catalogue()) if one.comparison]
     broken = quality(rows) + order(rows)
     if broken:
         sys.exit(f"not kept: {', '.join(broken)}")

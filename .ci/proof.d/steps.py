@@ -24,7 +24,7 @@ from service.catalogue import shipped_catalogue
 from service.estimator.constants import STEP_CONSTANTS
 from service.evaluation.accuracy import shipped_accuracy
 from service.evaluation.answers import Group
-from service.evaluation.judging import APART, Judged, judge_all, step_row_of, step_rows_of
+from service.evaluation.scoring import APART, Evaluation, evaluate_rows, step_row_of, step_rows_of
 from service.evaluation.totals import totals_accuracy
 from tests.published.test_steps import MOST_WITHOUT_SCALAR, TABLES, mean_error
 
@@ -180,12 +180,12 @@ def runs() -> Iterator[str]:
     yield from checked(kept=inside >= LEAST_RUNS_INSIDE, said=said)
 
 
-def _is_judged(one: Judged) -> bool:
+def _is_judged(one: Evaluation) -> bool:
     return one.figure_class != APART and step_row_of(one) is not None
 
 
 def main() -> None:
-    judged = judge_all(shipped_rows("throughput"), shipped_catalogue())
+    judged = evaluate_rows(shipped_rows("throughput"), shipped_catalogue())
     rows = step_rows_of(judged)
     every = held_out_steps(rows, shipped_held_out().predicted_seconds)
     found = [one for one in every if not one.row.is_apart]

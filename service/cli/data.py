@@ -47,7 +47,7 @@ def _content(file: Path) -> bytes:
 
 if TYPE_CHECKING:
     from service.evaluation.answers import Accuracy
-    from service.evaluation.judging import Judged
+    from service.evaluation.scoring import Evaluation
 
 
 @app.command()
@@ -66,7 +66,7 @@ def accuracy(
         _totals_accuracy(file, rows, as_json=as_json)
         return
     from service.catalogue import shipped_catalogue
-    from service.evaluation.accuracy import accuracy_of_judged, shipped_accuracy
+    from service.evaluation.accuracy import accuracy_of_evaluations, shipped_accuracy
     from service.evaluation.sources import refuse_same_file, write_file
     from service.evaluation.tables import PUBLISHED, accuracy_text, rows_csv
     from service.validation.serialization import to_bytes
@@ -76,24 +76,24 @@ def accuracy(
     if file is None and rows is None:
         found = shipped_accuracy()
     else:
-        judged = _judged(file)
-        found = accuracy_of_judged(judged, shipped_catalogue())
+        evaluations = _evaluations(file)
+        found = accuracy_of_evaluations(evaluations, shipped_catalogue())
         if rows is not None:
-            write_file(rows, rows_csv(judged))
+            write_file(rows, rows_csv(evaluations))
     if own:
         found = _with_own(found)
     typer.echo(to_bytes(found) if as_json else accuracy_text(found))
 
 
-def _judged(file: str | None) -> "tuple[Judged, ...]":
+def _evaluations(file: str | None) -> "tuple[Evaluation, ...]":
     """Predictions beside the rows of a table, or beside those that the package ships."""
     from service.calibration.tables import shipped_rows
     from service.catalogue import shipped_catalogue
-    from service.evaluation.judging import judge_all
+    from service.evaluation.scoring import evaluate_rows
     from service.evaluation.sources import read_file
 
     rows = (*shipped_rows(), *shipped_rows("throughput")) if file is None else read_file(file)
-    return judge_all(rows, shipped_catalogue())
+    return evaluate_rows(rows, shipped_catalogue())
 
 
 def _with_own(found: "Accuracy") -> "Accuracy":

@@ -1,1 +1,1 @@
-"""How near does the estimator come to what others measured? A table of measurements, asked row by row."""
+"""Predictions against published measurements, offline."""

@@ -1,4 +1,4 @@
-"""How near do predictions come to a table of measurements? Groups by source and class, verdicts, the worst rows."""
+"""Accuracy of predictions on a table of measurements: groups by source and class, verdicts, worst rows."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -36,63 +36,65 @@ from service.evaluation.answers import (
     WorstRow,
     WorstStep,
 )
-from service.evaluation.judging import APART, Judged, figure_of, judge_all, step_row_of, verdicts_of
 from service.evaluation.measured import own_groups, shipped_measured
+from service.evaluation.scoring import APART, Evaluation, evaluate_rows, figure_of, step_row_of, verdicts_of
 from service.store import Engine
 from service.store.keys import ANYBODY, Caller
 from service.units import BYTES, said
 from service.validation.serialization import to_bytes
 
-MOST = 20
-"""Rows that are told."""
+LISTED_ROWS = 20
+"""Rows in a list of the worst."""
 
 LARGEST_LINES = 3
-"""Lines of a prediction that are told."""
+"""Memory lines or step parts named for a prediction."""
 
 SMALLEST_SCALE_BYTES = 4.0 * (1 << 30)
-"""An error in bytes is set against this where less was measured, or tiny models would fill the list."""
+"""Floor of the scale for ranking errors in bytes; without it tiny models would fill the list."""
 
 
 class _Compared(NamedTuple):
-    judged: Judged
+    evaluation: Evaluation
     comparison: Comparison
     stage: StageMemory
 
 
-def worst_rows(judged: Sequence[Judged]) -> tuple[WorstRow, ...]:
-    """The rows whose predictions are farthest off."""
+def worst_rows(evaluations: Sequence[Evaluation]) -> tuple[WorstRow, ...]:
+    """The rows with the largest errors."""
     compared = [
         _Compared(one, comparison, one.stage)
-        for one in judged
+        for one in evaluations
         if (comparison := one.comparison) is not None and one.stage is not None
     ]
-    ordered = sorted(compared, key=lambda one: (-_distance(one.comparison), one.judged.row.text("id")))
-    return tuple(_worst(*one) for one in ordered[:MOST])
+    ordered = sorted(compared, key=lambda one: (-_distance(one.comparison), one.evaluation.row.text("id")))
+    return tuple(_worst(*one) for one in ordered[:LISTED_ROWS])
 
 
-def worst_steps(judged: Sequence[Judged]) -> tuple[WorstStep, ...]:
-    """The steps told in full whose predictions are farthest off."""
-    compared = [(one, comparison) for one in judged if one.is_told and (comparison := one.comparison) is not None]
+def worst_steps(evaluations: Sequence[Evaluation]) -> tuple[WorstStep, ...]:
+    """The steps stated in full with the largest errors."""
+    compared = [
+        (one, comparison) for one in evaluations if one.is_complete and (comparison := one.comparison) is not None
+    ]
     steps = [(one, comparison) for one, comparison in compared if one.quantity == "step"]
     ordered = sorted(steps, key=lambda pair: (-abs(pair[1].residual_fraction), pair[0].row.text("id")))
-    return tuple(_worst_step(*pair) for pair in ordered[:MOST])
+    return tuple(_worst_step(*pair) for pair in ordered[:LISTED_ROWS])
 
 
-def _worst_step(judged: Judged, comparison: Comparison) -> WorstStep:
-    row, parts = judged.row, judged.predicted.found.step.parts if judged.predicted else ()
-    told = [f"measured: {figure_of(row)}", *(judged.predicted.nearly if judged.predicted else ())]
+def _worst_step(evaluation: Evaluation, comparison: Comparison) -> WorstStep:
+    row, parts = evaluation.row, evaluation.predicted.estimate.step.parts if evaluation.predicted else ()
+    details = [f"measured: {figure_of(row)}", *(evaluation.predicted.unmodelled if evaluation.predicted else ())]
     return WorstStep(
         id=row.text("id"),
         source_key=row.text("source_key"),
         source=row.text("source"),
-        step_class=judged.figure_class,
+        step_class=evaluation.figure_class,
         measured_seconds=comparison.measured,
         low_seconds=comparison.low,
         value_seconds=comparison.value,
         high_seconds=comparison.high,
         error_fraction=comparison.error_fraction,
         parts=tuple(sorted(parts, key=lambda part: -part.seconds)[:LARGEST_LINES]),
-        reason="; ".join([*told, *((f"the source: {quality}",) if (quality := row.text("quality")) else ())]),
+        reason="; ".join([*details, *((f"the source: {quality}",) if (quality := row.text("quality")) else ())]),
     )
 
 
@@ -100,53 +102,53 @@ def _distance(comparison: Comparison) -> float:
     return abs(comparison.distance) / max(comparison.measured, SMALLEST_SCALE_BYTES)
 
 
-def _worst(judged: Judged, comparison: Comparison, stage: StageMemory) -> WorstRow:
-    row = judged.row
+def _worst(evaluation: Evaluation, comparison: Comparison, stage: StageMemory) -> WorstRow:
+    row = evaluation.row
     lines = sorted(stage.lines, key=lambda line: -line.bytes)[:LARGEST_LINES]
     return WorstRow(
         id=row.text("id"),
         source_key=row.text("source_key"),
         source=row.text("source"),
-        quantity=judged.quantity,
-        memory_class=judged.figure_class,
+        quantity=evaluation.quantity,
+        memory_class=evaluation.figure_class,
         measured_bytes=comparison.measured,
         low_bytes=comparison.low,
         value_bytes=comparison.value,
         high_bytes=comparison.high,
         error_fraction=comparison.error_fraction,
         lines=tuple(lines),
-        reason=reason_of(judged, comparison, stage),
+        reason=reason_of(evaluation, comparison, stage),
     )
 
 
-def reason_of(judged: Judged, comparison: Comparison, stage: StageMemory) -> str:
-    """What stands behind a prediction that is off: by how much, its largest lines, what the question does not say."""
+def reason_of(evaluation: Evaluation, comparison: Comparison, stage: StageMemory) -> str:
+    """Explanation of an error: its size, the largest lines, what the question leaves out."""
     distance = said(abs(comparison.distance), BYTES)
     lines = sorted(stage.lines, key=lambda line: -line.bytes)[:LARGEST_LINES]
     largest = ", ".join(f"{line.kind.replace('_', ' ')} {said(line.bytes, BYTES)}" for line in lines)
     parts = [
         f"{distance} too {'much' if comparison.distance > 0 else 'little'}",
-        f"stage {stage.stage} of {len(judged.predicted.memory.stages) if judged.predicted else 1}: {largest}",
-        *(judged.predicted.nearly if judged.predicted else ()),
-        *((f"not told: {missing}",) if (missing := judged.row.text("config_missing")) else ()),
-        *((f"the source: {quality}",) if (quality := judged.row.text("quality")) else ()),
+        f"stage {stage.stage} of {len(evaluation.predicted.memory.stages) if evaluation.predicted else 1}: {largest}",
+        *(evaluation.predicted.unmodelled if evaluation.predicted else ()),
+        *((f"not told: {missing}",) if (missing := evaluation.row.text("config_missing")) else ()),
+        *((f"the source: {quality}",) if (quality := evaluation.row.text("quality")) else ()),
     ]
     return "; ".join(parts)
 
 
-class StepJudge:
-    """Held-out predictions and baselines of some judged steps, looked up by row."""
+class StepScorer:
+    """Held-out predictions and baselines of evaluated steps, by row."""
 
-    def __init__(self, judged: Sequence[Judged]) -> None:
-        told = [(one, row) for one in judged if (row := step_row_of(one)) is not None]
-        shipped = {row.id for one, row in told if _is_shipped(one.row)}
+    def __init__(self, evaluations: Sequence[Evaluation]) -> None:
+        scored = [(one, row) for one in evaluations if (row := step_row_of(one)) is not None]
+        shipped = {row.id for one, row in scored if _is_shipped(one.row)}
         known = {name: found for name, found in shipped_held_out().predicted_seconds.items() if name in shipped}
-        self._held_out = {one.row.id: one for one in held_out_steps([row for _, row in told], known)}
-        self._constant_mfu = _baseline(told, counts_attention=True)
-        self._six_pd = _baseline(told, counts_attention=False)
+        self._held_out = {one.row.id: one for one in held_out_steps([row for _, row in scored], known)}
+        self._constant_mfu = _baseline(scored, counts_attention=True)
+        self._six_pd = _baseline(scored, counts_attention=False)
 
-    def scores_of(self, group: Sequence[Judged]) -> StepScores | None:
-        """Scores of a group's rows told in full."""
+    def scores_of(self, group: Sequence[Evaluation]) -> StepScores | None:
+        """Scores of a group's rows stated in full."""
         ids = [row.id for one in group if (row := step_row_of(one)) is not None]
         if not ids:
             return None
@@ -162,7 +164,7 @@ class StepJudge:
 
 
 def _is_shipped(row: MeasuredRow) -> bool:
-    """Whether a row is one that the package ships, in every cell that is read: held-out predictions are of those."""
+    """Whether a row equals a shipped one in every cell that is read: held-out predictions exist for those only."""
     found = _shipped().get(row.text("id"))
     return found is not None and all(
         IMAGE_HOST.sub("", row.text(column)) == found.text(column) for column in THROUGHPUT.used
@@ -183,19 +185,19 @@ def _wire(errors: Errors, coverage: float | None) -> RelativeErrors:
     return RelativeErrors(**{**asdict(errors), "coverage80_fraction": coverage})
 
 
-def _baseline(told: Sequence[tuple[Judged, StepRow]], *, counts_attention: bool) -> dict[str, Comparison]:
+def _baseline(scored: Sequence[tuple[Evaluation, StepRow]], *, counts_attention: bool) -> dict[str, Comparison]:
     """Steps at one utilisation of each GPU, by row: of the FLOP of the causal convention, or of 6 N D."""
-    works = [_worked(one, row, counts_attention=counts_attention) for one, row in told]
+    works = [_worked(one, row, counts_attention=counts_attention) for one, row in scored]
     return {
         row.id: Comparison(row.measured_seconds, seconds, seconds, seconds)
-        for (_, row), seconds in zip(told, constant_utilisation_seconds(works), strict=True)
+        for (_, row), seconds in zip(scored, constant_utilisation_seconds(works), strict=True)
     }
 
 
-def _worked(one: Judged, row: StepRow, *, counts_attention: bool) -> Worked:
+def _worked(one: Evaluation, row: StepRow, *, counts_attention: bool) -> Worked:
     if one.predicted is None:
         raise NotExpressible("a step is compared that was never predicted")
-    found = one.predicted.found
+    found = one.predicted.estimate
     six_n = found.flop.conventions.six_n * found.flop.per_step_tokens
     return Worked(
         left_out_with=row.left_out_with,
@@ -212,10 +214,10 @@ NO_OWN = b'"own":null}}'
 """End of the JSON of an answer without own measurements, the last field of its last field."""
 
 LARGE_FROM_BYTES: dict[Quantity, float] = {"peak": 4.0 * (1 << 30), "static": 1e9}
-"""From where on a value is large: below, workspaces of fixed size weigh more than what formulas are about."""
+"""Smallest large value; below it, workspaces of fixed size dominate."""
 
 EVERY = "all"
-"""Source and class of the groups that hold every peak, and every step."""
+"""Source and class of the groups with every peak, and every step."""
 
 DENSE = "dense, fitted GPU"
 """Class of the steps of dense models on GPUs of fitted generations, whatever the stack."""
@@ -227,22 +229,22 @@ STEP_CLASSES: dict[str, tuple[StepClass, ...]] = {
     "MoE": ("MoE",),
     EVERY: get_args(StepClass),
 }
-"""Classes that are told together over all sources; what is counted apart is in none."""
+"""Classes that are summarised over all sources; steps counted apart are in none."""
 
 
 def accuracy_of(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> Accuracy:
-    """How near predictions come to some measurements."""
-    return accuracy_of_judged(judge_all(rows, catalogue), catalogue)
+    """Accuracy on a table of measurements."""
+    return accuracy_of_evaluations(evaluate_rows(rows, catalogue), catalogue)
 
 
-def accuracy_of_judged(judged: Sequence[Judged], catalogue: Catalogue) -> Accuracy:
-    """How near predictions came to some measurements."""
-    groups: dict[Key, list[Judged]] = {}
-    for one in judged:
+def accuracy_of_evaluations(evaluations: Sequence[Evaluation], catalogue: Catalogue) -> Accuracy:
+    """Accuracy of evaluated rows."""
+    groups: dict[Key, list[Evaluation]] = {}
+    for one in evaluations:
         groups.setdefault(_key(one), []).append(one)
-    peaks = [one for one in judged if one.quantity == "peak"]
-    residuals = _residuals_by_kind(judged)
-    steps = StepJudge(judged)
+    peaks = [one for one in evaluations if one.quantity == "peak"]
+    residuals = _residuals_by_kind(evaluations)
+    steps = StepScorer(evaluations)
     return Accuracy(
         versions=Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=None),
         groups=tuple(
@@ -250,20 +252,20 @@ def accuracy_of_judged(judged: Sequence[Judged], catalogue: Catalogue) -> Accura
         ),
         all=_group(peaks, ("peak", EVERY, EVERY, None), steps, None),
         verdicts=verdicts_of(peaks),
-        rows_worst=worst_rows(judged),
+        rows_worst=worst_rows(evaluations),
         steps=tuple(
             _group(own, ("step", EVERY, name, _moe_of(name)), steps, None)
             for name, classes in {**STEP_CLASSES, APART: (APART,)}.items()
-            if (own := [one for one in judged if one.quantity == "step" and one.figure_class in classes])
+            if (own := [one for one in evaluations if one.quantity == "step" and one.figure_class in classes])
         ),
-        steps_worst=worst_steps(judged),
+        steps_worst=worst_steps(evaluations),
         measured=shipped_measured(),
     )
 
 
 @cache
 def shipped_accuracy() -> Accuracy:
-    """How near predictions come to the measurements that the package ships."""
+    """Accuracy on the shipped measurements."""
     return accuracy_of([*shipped_rows(), *shipped_rows("throughput")], shipped_catalogue())
 
 
@@ -275,7 +277,7 @@ def shipped_accuracy_json() -> bytes:
 def with_own_measurements(
     shipped: bytes, engine: Engine | None, catalogue: Catalogue, caller: Caller = ANYBODY
 ) -> bytes:
-    """How near predictions come to what ships, and to a caller's own measurements."""
+    """The shipped accuracy as JSON, with the accuracy on a caller's own measurements."""
     try:
         own = None if engine is None else own_groups(engine, caller, catalogue)
     except Unreachable:
@@ -286,7 +288,7 @@ def with_own_measurements(
 Key = tuple[Quantity, str, str, bool | None]
 
 
-def _key(one: Judged) -> Key:
+def _key(one: Evaluation) -> Key:
     return one.quantity, one.row.text("source_key"), one.figure_class, one.is_moe
 
 
@@ -294,12 +296,12 @@ def _moe_of(step_class: str) -> bool | None:
     return None if step_class == EVERY else step_class == "MoE"
 
 
-def _group(judged: Sequence[Judged], key: Key, steps: StepJudge, left_out: float | None) -> Group:
+def _group(evaluations: Sequence[Evaluation], key: Key, steps: StepScorer, left_out: float | None) -> Group:
     quantity, source_key, figure_class, moe = key
-    sources = {one.row.text("source_key") for one in judged if one.comparison is not None}
+    sources = {one.row.text("source_key") for one in evaluations if one.comparison is not None}
     constants = sorted({name for source in sources for name in constants_read_off(source, quantity, figure_class)})
     return Group(
-        **_sized(judged, quantity),
+        **_sized(evaluations, quantity),
         quantity=quantity,
         source_key=source_key,
         memory_class=figure_class,
@@ -307,34 +309,34 @@ def _group(judged: Sequence[Judged], key: Key, steps: StepJudge, left_out: float
         in_sample=bool(constants),
         constants=tuple(constants),
         coverage80_left_out_fraction=left_out,
-        full_config=Sized(**_sized([one for one in judged if one.is_told], quantity)),
-        step=steps.scores_of(judged),
+        full_config=Sized(**_sized([one for one in evaluations if one.is_complete], quantity)),
+        step=steps.scores_of(evaluations),
     )
 
 
 Kind = tuple[str, str, str]
-"""What errors of different sources are compared by: the quantity, and the class of stack and model."""
+"""Pool of comparable errors: the quantity, and the class of stack and model."""
 
 ResidualsByKind = dict[Kind, dict[str, list[float]]]
-"""Residuals by kind, and by source within it."""
+"""Residuals by kind, then source."""
 
 
-def _kind(one: Judged) -> Kind:
+def _kind(one: Evaluation) -> Kind:
     return one.quantity, *class_of(one.stack, is_sparse=one.is_moe)
 
 
-def _residuals_by_kind(judged: Sequence[Judged]) -> ResidualsByKind:
-    """Residuals of bytes by kind and source; those of steps are in no kind."""
+def _residuals_by_kind(evaluations: Sequence[Evaluation]) -> ResidualsByKind:
+    """Residuals of bytes by kind and source."""
     found: ResidualsByKind = {}
-    for one in judged:
+    for one in evaluations:
         if one.quantity != "step" and (comparison := one.comparison) is not None:
             sources = found.setdefault(_kind(one), {})
             sources.setdefault(one.row.text("source_key"), []).append(comparison.residual_fraction)
     return found
 
 
-def _left_out_fraction(residuals: ResidualsByKind, own: Sequence[Judged]) -> float | None:
-    """Share of a group's bytes inside the interval that the other sources of its kind ask for; None for steps."""
+def _left_out_fraction(residuals: ResidualsByKind, own: Sequence[Evaluation]) -> float | None:
+    """Share of a group's bytes inside the interval from the other sources of its kind; None for steps."""
     pooled: dict[str, list[float]] = {}
     for kind in {_kind(one) for one in own if one.comparison is not None}:
         for source, found in residuals.get(kind, {}).items():
@@ -342,26 +344,26 @@ def _left_out_fraction(residuals: ResidualsByKind, own: Sequence[Judged]) -> flo
     return left_out_fraction(pooled, own[0].row.text("source_key"))
 
 
-def _sized(judged: Sequence[Judged], quantity: Quantity) -> dict[str, Any]:
+def _sized(evaluations: Sequence[Evaluation], quantity: Quantity) -> dict[str, Any]:
     border = LARGE_FROM_BYTES.get(quantity)
-    small = [one for one in judged if border and one.measured is not None and one.measured < border]
-    large = [one for one in judged if not border or one.measured is None or one.measured >= border]
+    small = [one for one in evaluations if border and one.measured is not None and one.measured < border]
+    large = [one for one in evaluations if not border or one.measured is None or one.measured >= border]
     return {
-        **_figures(judged),
+        **_figures(evaluations),
         "large_from_bytes": border,
         "large": Figures(**_figures(large)),
         "small": Figures(**_figures(small)),
     }
 
 
-def _figures(judged: Sequence[Judged]) -> dict[str, Any]:
-    compared = [comparison for one in judged if (comparison := one.comparison) is not None]
-    are_steps = any(one.quantity == "step" for one in judged)
+def _figures(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+    compared = [comparison for one in evaluations if (comparison := one.comparison) is not None]
+    are_steps = any(one.quantity == "step" for one in evaluations)
     no_bytes = {"median_bytes": None, "p95_bytes": None}
-    reasons = Counter(one.reason for one in judged if one.reason and not one.ran_out)
+    reasons = Counter(one.reason for one in evaluations if one.reason and not one.ran_out)
     return {
-        "rows": len(judged),
+        "rows": len(evaluations),
         **(asdict(errors_of(compared)) | no_bytes if are_steps else asdict(score(compared))),
-        "ran_out": sum(one.ran_out for one in judged),
+        "ran_out": sum(one.ran_out for one in evaluations),
         "not_expressible": dict(sorted(reasons.items())),
     }

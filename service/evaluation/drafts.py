@@ -1,4 +1,4 @@
-"""What does one row ask? A question's body while it is put together, part by part."""
+"""Body of the question of one row, built part by part: architecture, sharding and features."""
 
 import re
 from collections.abc import Mapping
@@ -12,20 +12,17 @@ from service.evaluation.frameworks import GPT_2, Framework
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The body of a question, and what it only comes near to."""
+    """The body of a question, and the details of the row that it leaves out."""
 
     model: dict[str, Any] = field(default_factory=dict)
-    """The architecture, in the fields of Model."""
+    """Fields of the model."""
     recipe: dict[str, Any] = field(default_factory=dict)
-    """The recipe."""
     layout: dict[str, Any] = field(default_factory=dict)
-    """The layout."""
     cluster: dict[str, Any] = field(default_factory=dict)
-    """The cluster."""
     stack: dict[str, Any] = field(default_factory=dict)
-    """The training software with its choices."""
-    nearly: list[str] = field(default_factory=list)
-    """What the row says that changes bytes and that the question cannot say: it is asked without."""
+    """The training software and its choices."""
+    unmodelled: list[str] = field(default_factory=list)
+    """Details of the row that change its figures and that no field expresses."""
 
     def put(self, path: str, value: Any) -> None:
         """Set a field of the question, e.g. `layout.zero_stage`; `stack.` stands for `recipe.stack.`."""
@@ -33,7 +30,7 @@ class Draft:
         getattr(self, part)[name] = value
 
     def body(self) -> dict[str, Any]:
-        """The body, as a caller would send it."""
+        """The body as a caller would send it."""
         recipe = {**self.recipe, "stack": self.stack}
         return {"model": self.model, "recipe": recipe, "layout": self.layout, "cluster": self.cluster}
 
@@ -53,7 +50,7 @@ def layers_spread(layers: int, parts: int, *, rest_last: bool) -> tuple[int, ...
 
 
 def layers_by_cost(layers: int, stages: int, layer_cost: float, head_cost: float) -> tuple[int, ...]:
-    """Layers of each stage where blocks go on to the next stage once their cost reaches its share (nanotron).
+    """Layers of each stage when a stage is closed once its cost reaches its share (nanotron).
 
     >>> layers_by_cost(16, 2, 1.0, 5.0)
     (11, 5)
@@ -69,7 +66,7 @@ def layers_by_cost(layers: int, stages: int, layer_cost: float, head_cost: float
 
 
 def virtual_group(micro_batches: int, stages: int) -> int | None:
-    """Micro-batches that a stage runs through one chunk before the next, where they do not fill whole rounds.
+    """Micro-batches that a stage runs through one chunk before the next, if they do not fill whole rounds.
 
     >>> virtual_group(5, 4), virtual_group(8, 4), virtual_group(2, 4)
     (5, None, None)
@@ -92,10 +89,10 @@ FAMILIES: Mapping[str, Mapping[str, Any]] = {
     r"falcon-40b": {"normalization": "layernorm", "parallel_attention": True},
     r"gemma-2-|gemma-3": {"norms_per_layer": 4},
 }
-"""What models have beside their columns, by how their name begins; taken from their published configs."""
+"""Model fields that tables have no column for, by the start of the model's name; from the published configs."""
 
 WITHOUT_DEPTHS = "w/o MTP"
-"""What a row says of a model that is trained without its multi-token-prediction depths."""
+"""Mark of a model trained without its multi-token-prediction depths."""
 
 LATENT = re.compile(
     r"mla(?:_q(?P<q>\d+)|_noq)?\((?:q_lora(?P<q_lora>\d+),)?"
@@ -106,7 +103,7 @@ CHUNKED = re.compile(r"chunked attention (\d+)")
 
 
 def put_architecture(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
-    """Put a row's architecture into the question."""
+    """Set the model fields from a row's columns."""
     heads, experts = row.count("heads"), row.count("moe_experts", 0)
     draft.model.update(
         vocab_size=row.count("vocab"),
@@ -121,10 +118,10 @@ def put_architecture(row: MeasuredRow, framework: Framework, draft: Draft) -> No
     if experts:
         draft.model.update(_experts(row, experts))
     draft.model.update(framework.model)
-    draft.model.update(_traits(framework.models, row.text("model")))
+    draft.model.update(_traits_of(framework.models, row.text("model")))
     if WITHOUT_DEPTHS in row.text("other_features"):
         draft.model.pop("num_nextn_predict_layers", None)
-    draft.model.update(_traits(FAMILIES, row.text("model")))
+    draft.model.update(_traits_of(FAMILIES, row.text("model")))
     if framework.learned_positions:
         draft.model["position_embedding_rows"] = row.count("seq_len")
     _put_attention(row, draft)
@@ -145,24 +142,24 @@ def _experts(row: MeasuredRow, experts: int) -> dict[str, Any]:
     }
 
 
-def _traits(table: Mapping[str, Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+def _traits_of(table: Mapping[str, Mapping[str, Any]], name: str) -> Mapping[str, Any]:
     return next((traits for pattern, traits in table.items() if re.match(pattern, name.lower())), {})
 
 
 def _put_attention(row: MeasuredRow, draft: Draft) -> None:
-    said = row.text("attention_kind")
-    if latent := LATENT.search(said):
+    cell = row.text("attention_kind")
+    if latent := LATENT.search(cell):
         put_latent(
             draft, {name.removesuffix("_lora"): int(width) for name, width in latent.groupdict().items() if width}
         )
-    elif window := WINDOWED.search(said):
+    elif window := WINDOWED.search(cell):
         draft.model.update(layer_types=["sliding_attention", "full_attention"], sliding_window=int(window[1]))
-    elif (chunk := CHUNKED.search(said)) and int(chunk[1]) < row.count("seq_len"):
+    elif (chunk := CHUNKED.search(cell)) and int(chunk[1]) < row.count("seq_len"):
         raise NotExpressible("attention_kind: chunked attention in some of the layers")
 
 
 def put_latent(draft: Draft, widths: Mapping[str, int]) -> None:
-    """Make the attention of a question latent."""
+    """Switch the model to latent attention."""
     draft.model.pop("head_dim", None)
     draft.model.update(
         num_key_value_heads=draft.model["num_attention_heads"],
@@ -175,10 +172,10 @@ def put_latent(draft: Draft, widths: Mapping[str, int]) -> None:
 
 
 SHARDED_BETWEEN = re.compile(r"SHARD_GRAD_OP|not resharded after forward")
-"""Weights are shared out between steps and stay gathered from the forward pass to the backward pass."""
+"""Weights are sharded between steps, and stay all-gathered from the forward pass to the backward pass."""
 
 SHARD_GROUP = re.compile(r"(?:ZeRO-1|FSDP) group (\d+)|FSDP (\d+) in node")
-"""Ranks over which sharded tensors are spread."""
+"""Ranks that share one sharded copy."""
 
 SETS: tuple[tuple[str, str, Any], ...] = (
     (r"tokendrop", "recipe.expert_capacity_factor", 1.0),
@@ -187,7 +184,7 @@ SETS: tuple[tuple[str, str, Any], ...] = (
 )
 """Fields by words of other_features. Token drop is a capacity of 1 (NVIDIA-NeMo/Megatron-Bridge, moe_token_drop.py)."""
 
-NEARLY: tuple[tuple[str, str, str], ...] = (
+UNMODELLED: tuple[tuple[str, str, str], ...] = (
     ("other_features", r"(?i)\bcuda ?graph", "kernels are launched in graphs"),
     ("other_features", r"EP overlap on", "experts' exchange runs beside other micro-batches"),
     ("other_features", r"sequence_packing", "documents share sequences"),
@@ -202,28 +199,28 @@ NEARLY: tuple[tuple[str, str, str], ...] = (
     ),
     ("recompute", r"see perf_recipes", "that of the model's recipes of other releases"),
 )
-"""What changes time and has no noun, by column and words."""
+"""Details that change time and have no field, by column and words."""
 
 
 def put_sharding(row: MeasuredRow, draft: Draft) -> None:
-    """Put what a row says of sharding into the question, whose degrees stand already."""
-    said, layout = row.text("sharding"), draft.layout
-    if SHARDED_BETWEEN.search(said):
+    """Set the sharding of a draft that already has its degrees."""
+    cell, layout = row.text("sharding"), draft.layout
+    if SHARDED_BETWEEN.search(cell):
         layout.update(zero_stage=3, reshard_after_forward=False)
-    if group := SHARD_GROUP.search(said):
+    if group := SHARD_GROUP.search(cell):
         ranks = int(group[1] or group[2])
         if 1 <= ranks < layout["data"] * layout["context"]:
             layout["shard_group"] = ranks
 
 
 def put_features(row: MeasuredRow, draft: Draft) -> None:
-    """Put what a row says in words into the question, or beside it."""
-    said = row.text("other_features")
+    """Set the features that a row names in words, or list them as unmodelled."""
+    cell = row.text("other_features")
     for pattern, path, value in SETS:
-        if re.search(pattern, said):
+        if re.search(pattern, cell):
             draft.put(path, value)
-    if "Ulysses" in said and draft.layout["context"] > 1:
+    if "Ulysses" in cell and draft.layout["context"] > 1:
         draft.layout["context_method"] = "ulysses"
-    for column, pattern, why in NEARLY:
+    for column, pattern, why in UNMODELLED:
         if re.search(pattern, row.text(column)):
-            draft.nearly.append(f"{column}: {why}")
+            draft.unmodelled.append(f"{column}: {why}")

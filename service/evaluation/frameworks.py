@@ -1,4 +1,4 @@
-"""Which training stack is a framework, or which is nearest, and what does it do that a table leaves unsaid?"""
+"""Frameworks of published tables: the stack that represents each, and its defaults where a row leaves a cell open."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from service.calibration.tables import MeasuredRow, NotExpressible
 GPT_2: Mapping[str, Any] = {
     "normalization": "layernorm", "attention_bias": True, "attention_out_bias": True, "mlp_bias": True,
 }  # fmt: skip
-"""What a model of GPT-2's kind has."""
+"""Fields of models of GPT-2's kind."""
 
 
 EVERY_MATRIX = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -19,41 +19,41 @@ EVERY_MATRIX = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
-    """One framework as questions put it."""
+    """A framework as questions express it."""
 
     name: str
-    """How the framework's cell begins, as a regular expression."""
+    """Regular expression for the start of the framework's cell."""
     stack: Mapping[str, Any]
-    """The stack that stands for it."""
+    """The stack that represents it."""
     model: Mapping[str, Any] = field(default_factory=dict)
-    """What its models have."""
+    """Fields of its models."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
-    """What it does unless it is told otherwise."""
+    """Its default recipe."""
     precisions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What it does beside that in some precisions, by how the recipe's name begins."""
+    """Further defaults by precision: regular expression for the start of the recipe's name."""
     families: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What its recipes for some families of models do, by how the model's name begins."""
+    """Defaults of its recipes by model family: regular expression for the start of the model's name."""
     adapters: tuple[str, ...] = ()
-    """Matrices that its scripts give adapters; those of the stack where empty."""
+    """Matrices that its scripts give adapters; those of the stack if empty."""
     learned_positions: bool = False
-    """Its models have a table of positions as long as the sequence."""
+    """Its models have a position table as long as the sequence."""
     zero_stages: Mapping[str, int] = field(default_factory=dict)
-    """Its ZeRO stage where the row does not say, by the kind of training."""
+    """Default ZeRO stage by kind of training."""
     recompute: str | None = None
-    """Its recompute where the row does not say."""
+    """Default recompute."""
     recipe_recomputes: Mapping[str, Any] = field(default_factory=dict)
-    """Recompute of its own recipes, to which a row points, by how the model's name begins."""
+    """Recompute of its own recipes, for rows that refer to them, by the start of the model's name."""
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What some models have in its recipes beside their columns, by how the model's name begins."""
-    deals_rest_last: bool = False
-    """Layers that do not spread evenly over chunks: embedding and loss count as layers where that makes them even;
-    else every chunk is full but the last."""
+    """Model fields that its recipes add to the columns, by the start of the model's name."""
+    last_takes_remainder: bool = False
+    """For layers that do not divide evenly into chunks: embedding and loss count as layers if that makes them even;
+    else every chunk but the last is full."""
     overlaps_experts_since: str | None = None
-    """Release from which its recipes hide what experts exchange on Blackwell; all of them launch kernels in graphs."""
-    memory_too: bool = True
-    """The stack stands for the bytes that it keeps, not only for what it computes and sends."""
+    """Release from which its recipes overlap expert communication on Blackwell; all of them use CUDA graphs."""
+    predicts_memory: bool = True
+    """The stack represents its memory too, not only its compute and communication."""
     why: str
-    """Why this stack stands for it."""
+    """Reason for this choice of stack."""
 
 
 BEFORE_MEGATRON_CORE: Mapping[str, Any] = {
@@ -63,7 +63,7 @@ BEFORE_MEGATRON_CORE: Mapping[str, Any] = {
     "precisions": {"fp16": {"gradient_dtype": "fp16"}},
     "learned_positions": True,
 }
-"""Megatron-LM before Megatron-Core: its own layers; fp16 gradients, which no option makes fp32."""
+"""Megatron-LM before Megatron-Core: its own layers; fp16 gradients, which no option turns to fp32."""
 
 FRAMEWORKS = (
     Framework(
@@ -84,7 +84,7 @@ FRAMEWORKS = (
     Framework(
         name=r"OneFlow",
         **BEFORE_MEGATRON_CORE,
-        memory_too=False,
+        predicts_memory=False,
         why="OneFlow-GPT runs the same layers and the same tensor and pipeline parallelism as Megatron-LM of its time, "
         "in a compiler that plans memory its own way",
     ),
@@ -96,7 +96,7 @@ FRAMEWORKS = (
         families={"moonlight|deepseek": {"moment_dtype": "bf16"}},
         recipe_recomputes={"deepseek": {"granularity": "selective", "modules": ["mla_up_proj"]}, "": "none"},
         models={"deepseek-v3": {"num_nextn_predict_layers": 1}},
-        deals_rest_last=True,
+        last_takes_remainder=True,
         overlaps_experts_since="26.6",
         why="perf_recipes of NVIDIA-NeMo/Megatron-Bridge@067f987: bf16 gradients, fp8 weights, the engine's own loss; "
         "its scripts/performance/configs@0fa501a and @0426418: recompute, pp_layout; README, news of June 2026: NeMo "
@@ -168,14 +168,14 @@ FRAMEWORKS = (
     ),
     Framework(name=r".*FSDP", stack={"name": "fsdp1"}, why="PyTorch's sharding around modules of its own"),
 )
-"""Every framework that can be asked about; the first whose name fits is meant."""
+"""Frameworks that questions can express; the first match applies."""
 
 
 def framework_of(row: MeasuredRow) -> Framework:
     """The framework of a row."""
-    said = row.text("framework")
+    cell = row.text("framework")
     for known in FRAMEWORKS:
-        if re.match(known.name, said) and (known.memory_too or row.form != "memory"):
+        if re.match(known.name, cell) and (known.predicts_memory or row.form != "memory"):
             return known
     raise NotExpressible("framework: no stack stands for it")
 
@@ -183,10 +183,10 @@ def framework_of(row: MeasuredRow) -> Framework:
 BYTES_PER_S_OF_GBIT = 1e9 / 8
 
 RATES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], int], float]], ...] = (
-    (re.compile(r"(\d+)\s?Gb/s per GPU"), lambda said, _: float(said[1])),
-    (re.compile(r"(\d+)x\s?(\d+)\s?Gb/s"), lambda said, node: float(said[1]) * float(said[2]) / node),
-    (re.compile(r"(\d+)x HDR (?:IB )?(\d+)\s?Gb/s"), lambda said, node: float(said[1]) * float(said[2]) / node),
-    (re.compile(r"(\d+)\s?Gb(?:ps|/s)\s?(?:per |/)node"), lambda said, node: float(said[1]) / node),
+    (re.compile(r"(\d+)\s?Gb/s per GPU"), lambda cell, _: float(cell[1])),
+    (re.compile(r"(\d+)x\s?(\d+)\s?Gb/s"), lambda cell, node: float(cell[1]) * float(cell[2]) / node),
+    (re.compile(r"(\d+)x HDR (?:IB )?(\d+)\s?Gb/s"), lambda cell, node: float(cell[1]) * float(cell[2]) / node),
+    (re.compile(r"(\d+)\s?Gb(?:ps|/s)\s?(?:per |/)node"), lambda cell, node: float(cell[1]) / node),
     (re.compile(r"8x HDR|HDR IB \(Selene\)"), lambda _, node: 8 * 200 / node),
 )
 """Gbit/s of one GPU by what the words say, the first that fits; nodes share what they have among their GPUs. Selene's
@@ -196,14 +196,14 @@ nodes have eight HDR adapters of 200 Gbit/s (Narayanan et al. 2021, arXiv:2104.0
 def network_bytes_per_s(row: MeasuredRow) -> float | None:
     """Network rate of one GPU, one direction, as a row's words describe it.
 
-    >>> said = "NVLink3; Omni-Path 4x100Gb/s per node"
-    >>> network_bytes_per_s(MeasuredRow(1, {"interconnect": said, "gpus_per_node": "8"})) / 1e9
+    >>> cell = "NVLink3; Omni-Path 4x100Gb/s per node"
+    >>> network_bytes_per_s(MeasuredRow(1, {"interconnect": cell, "gpus_per_node": "8"})) / 1e9
     6.25
     >>> network_bytes_per_s(MeasuredRow(1, {"interconnect": "NVLink5; IB"})) is None
     True
     """
     words, node = row.text("interconnect"), row.count("gpus_per_node", 8)
     for pattern, gbit_per_s in RATES:
-        if said := pattern.search(words):
-            return gbit_per_s(said, node) * BYTES_PER_S_OF_GBIT
+        if cell := pattern.search(words):
+            return gbit_per_s(cell, node) * BYTES_PER_S_OF_GBIT
     return None

@@ -1,4 +1,4 @@
-"""How near do predictions come to what workers measured? Live tensors and products that ship, and a team's own."""
+"""Predictions against workers' measurements: shipped live-tensor counts and matrix products, and a team's own."""
 
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
@@ -21,38 +21,36 @@ GPU = "h100-sxm5-80gb"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedPeak:
-    """A counted peak beside its prediction."""
+class EvaluatedPeak:
+    """A counted peak and its prediction."""
 
     counted: CountedPeak
-    """What was counted."""
     predicted_bytes: float
-    """What the estimator says."""
     error_fraction: float
     """predicted / counted - 1."""
 
 
 @cache
-def judged_peaks() -> tuple[JudgedPeak, ...]:
-    """Every counted peak that ships with the package, beside its prediction."""
-    return tuple(_judged(one) for one in counted_peaks())
+def evaluated_peaks() -> tuple[EvaluatedPeak, ...]:
+    """Every shipped counted peak and its prediction."""
+    return tuple(_evaluated(one) for one in counted_peaks())
 
 
-def _judged(counted: CountedPeak) -> JudgedPeak:
+def _evaluated(counted: CountedPeak) -> EvaluatedPeak:
     catalogue = shipped_catalogue()
-    told: dict[str, Any] = {
+    names: dict[str, Any] = {
         name: getattr(counted, name)
         for name in ("sequence_length", "micro_batch", "precision", "attention", "optimizer")
     }
     question = Question(
         model=replace(filled(catalogue.models[counted.model].model), num_hidden_layers=counted.layers),
-        recipe=Recipe(**told, stack=Software(name="transformers", implementation="eager", cross_entropy="eager")),
+        recipe=Recipe(**names, stack=Software(name="transformers", implementation="eager", cross_entropy="eager")),
         layout=Layout(),
         cluster=Cluster(gpu=GPU, gpus=1),
         gpu=catalogue.gpus[GPU].gpu,
     )
     predicted = live_step_bytes(resolve(question)).of_step(counted.step)
-    return JudgedPeak(
+    return EvaluatedPeak(
         counted=counted, predicted_bytes=predicted, error_fraction=predicted / counted.live_bytes_peak - 1
     )
 
@@ -165,7 +163,7 @@ class MeasuredAccuracy:
 
 @cache
 def shipped_measured() -> MeasuredAccuracy:
-    """How near predictions come to what ships with the service."""
+    """Accuracy on the measurements that ship with the service."""
     rows = tuple(
         PeakRow(
             model=one.counted.model,
@@ -176,23 +174,23 @@ def shipped_measured() -> MeasuredAccuracy:
             error_fraction=one.error_fraction,
             source=one.counted.source,
         )
-        for one in judged_peaks()
+        for one in evaluated_peaks()
     )
     errors = [abs(row.error_fraction) for row in rows]
-    judged = judged_products(shipped_products())
+    scores = judged_products(shipped_products())
     return MeasuredAccuracy(
         counted_peaks=CountedPeaks(
             rows=rows,
             mape_fraction=fmean(errors) if errors else None,
             largest_fraction=max(errors, default=None),
         ),
-        products=None if judged is None else MeasuredProducts(**asdict(judged)),
+        products=None if scores is None else MeasuredProducts(**asdict(scores)),
         own=None,
     )
 
 
 def own_groups(engine: Engine, caller: Caller, catalogue: Catalogue) -> tuple[OwnGroup, ...]:
-    """How near predictions came to a caller's own measurements."""
+    """Accuracy on a caller's own measurements."""
     found: dict[tuple[Any, ...], _Tally] = {}
     for row in each_measurement(engine, caller.whose):
         key = tuple(getattr(row, name) for name in _KEY)
@@ -208,10 +206,10 @@ _KEY = ("device", "gpu", "probe", "quantity", "calibration")
 
 @dataclass(slots=True, kw_only=True)
 class _Tally:
-    """Counts and errors of one group of measurements, without the measurements themselves."""
+    """Running counts and errors of one group of measurements."""
 
     gpu: Gpu | None
-    """Their device; None where the catalogue does not hold it."""
+    """Their device; None if the catalogue does not have it."""
     measurements: int = 0
     quarantined: int = 0
     compared: list[Comparison] = field(default_factory=list)
@@ -228,10 +226,10 @@ class _Tally:
 
     def group(self, key: tuple[Any, ...]) -> OwnGroup:
         """The figures of the group."""
-        errors, told = asdict(errors_of(self.compared)), {one.name for one in fields(OwnGroup)}
+        errors, names = asdict(errors_of(self.compared)), {one.name for one in fields(OwnGroup)}
         return OwnGroup(
             **dict(zip(_KEY, key, strict=True)),
             measurements=self.measurements,
             quarantined=self.quarantined,
-            **{name: value for name, value in errors.items() if name in told},
+            **{name: value for name, value in errors.items() if name in names},
         )

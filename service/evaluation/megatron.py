@@ -1,14 +1,280 @@
-"""What does a run of Megatron-LM ask? The defaults of its command line, and then its options one by one."""
+"""Megatron-LM's command-line options as fields of the question.
+
+Every option has an entry; an unknown one is refused by name. `reads`: read together with others; `sets`: sets a field;
+`describes`: changes no byte of a rank's memory; `unmodelled`: changes some bytes that no field expresses; `refuses`:
+changes more.
+"""
 
 import json
 import re
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from service.calibration.tables import MeasuredRow, NotExpressible
 from service.evaluation.drafts import Draft, put_latent
 from service.evaluation.frameworks import GPT_2
-from service.evaluation.megatron_flags import DESCRIBES, FLAGS, flag_of, whole_of
 from service.formats.frameworks.megatron_model import even_chunks, layers_of_layout, layers_with_ends
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Effect of one option on the question."""
+
+    does: Literal["reads", "sets", "describes", "unmodelled", "refuses"]
+    why: str = ""
+    """Why it is refused or unmodelled."""
+    path: str = ""
+    """Field of the question that it sets."""
+    to: Callable[[str], Any] = str
+    """Conversion of the option's value to the field's."""
+
+
+def switched_on(_: str) -> bool:
+    """True for an option that is present."""
+    return True
+
+
+def switched_off(_: str) -> bool:
+    """False for a `no-` option that is present."""
+    return False
+
+
+def always(value: Any) -> Callable[[str], Any]:
+    """A constant for an option that is present."""
+    return lambda _: value
+
+
+def one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
+    """The field's value by the option's."""
+    return lambda text: values[text]
+
+
+LARGEST = 1 << 24
+"""Largest whole number of an option."""
+
+
+def whole_of(flags: Mapping[str, Any], name: str, default: int | None = None) -> int:
+    """The whole number of an option.
+
+    >>> whole_of({"mamba-num-heads": "32"}, "mamba-num-heads"), whole_of({}, "mamba-num-heads", 8)
+    (32, 8)
+    """
+    try:
+        return whole(str(flags.get(name, default)))
+    except ValueError:
+        raise NotExpressible(f"flag {name}: no field takes its value") from None
+
+
+def whole(text: str) -> int:
+    """A whole number from an option's text.
+
+    >>> whole("8")
+    8
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= LARGEST):
+        raise ValueError(text)
+    return int(text)
+
+
+READ = Flag("reads")
+DESCRIBES = Flag("describes")
+
+
+DTYPES = one_of({"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"})
+
+_SETS = {
+    "add-qkv-bias": Flag("sets", path="model.attention_bias", to=switched_on),
+    "attention-output-gate": Flag("sets", path="model.attention_gate", to=always("elementwise")),
+    "moe-latent-size": Flag("sets", path="model.moe_latent_size", to=whole),
+    "moe-shared-expert-gate": Flag("sets", path="model.shared_expert_gate", to=switched_on),
+    "mtp-num-layers": Flag("sets", path="model.num_nextn_predict_layers", to=whole),
+    "normalization": Flag(
+        "sets", path="model.normalization", to=one_of({"RMSNorm": "rmsnorm", "LayerNorm": "layernorm"})
+    ),
+    "softmax-type": Flag(
+        "sets", path="model.attention_sinks", to=one_of({"learnable": True, "vanilla": False, "off-by-one": False})
+    ),
+    "moe-token-dispatcher-type": Flag(
+        "sets",
+        path="stack.dispatcher",
+        to=one_of({"alltoall": "alltoall", "flex": "flex", "allgather": "allgather"}),
+    ),
+    "moe-grouped-gemm": Flag("sets", path="stack.grouped_experts", to=switched_on),
+    "no-create-attention-mask-in-dataloader": Flag("sets", path="stack.attention_mask", to=switched_off),
+    "deterministic-mode": Flag("sets", path="stack.deterministic", to=switched_on),
+    "no-gradient-accumulation-fusion": Flag("sets", path="stack.gradient_fusion", to=switched_off),
+    "transformer-impl": Flag(
+        "sets",
+        path="stack.implementation",
+        to=one_of({"transformer_engine": "transformer-engine", "local": "local"}),
+    ),
+    "attention-backend": Flag(
+        "sets",
+        path="recipe.attention",
+        to=one_of({"unfused": "eager", "local": "eager", "flash": "flash-2", "fused": "cudnn", "auto": "flash"}),
+    ),
+    "expert-tensor-parallel-size": Flag("sets", path="layout.expert_tensor", to=whole),
+    "moe-expert-capacity-factor": Flag("sets", path="recipe.expert_capacity_factor", to=float),
+    "fp8-param-gather": Flag("sets", path="recipe.fp8_weights", to=switched_on),
+    "grad-reduce-in-bf16": Flag("sets", path="recipe.gradient_dtype", to=always("bf16")),
+    "main-grads-dtype": Flag("sets", path="recipe.gradient_dtype", to=DTYPES),
+    "megatron-fsdp-main-grads-dtype": Flag("sets", path="recipe.gradient_dtype", to=DTYPES),
+    "megatron-fsdp-main-params-dtype": Flag("sets", path="recipe.master_dtype", to=DTYPES),
+    "main-params-dtype": Flag("sets", path="recipe.master_dtype", to=DTYPES),
+    "exp-avg-dtype": Flag("sets", path="recipe.moment_dtype", to=DTYPES),
+    "exp-avg-sq-dtype": Flag("sets", path="recipe.moment_dtype", to=DTYPES),
+    "optimizer": Flag(
+        "sets", path="recipe.optimizer", to=one_of({"adam": "adamw", "muon": "muon", "sgd": "sgd-momentum"})
+    ),
+    "optimizer-cpu-offload": Flag("sets", path="layout.offload", to=always("optimizer")),
+    "fine-grained-activation-offloading": Flag("sets", path="layout.offload", to=always("activations")),
+    "account-for-embedding-in-pipeline-split": Flag("sets", path="layout.embedding_in_split", to=switched_on),
+    "account-for-loss-in-pipeline-split": Flag("sets", path="layout.loss_in_split", to=switched_on),
+    "microbatch-group-size-per-virtual-pipeline-stage": Flag("sets", path="layout.virtual_group", to=whole),
+    "num-virtual-stages-per-pipeline-rank": Flag("sets", path="layout.virtual_pipeline", to=whole),
+    "cp-comm-type": Flag(
+        "sets", path="layout.context_method", to=one_of({"p2p": "ring", "a2a": "ulysses", "allgather": "all-gather"})
+    ),
+    "data-parallel-sharding-strategy": Flag(
+        "sets",
+        path="layout.zero_stage",
+        to=one_of({"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}),
+    ),
+}
+
+_READ = dict.fromkeys(
+    (
+        *(
+            "position-embedding-type",
+            "max-position-embeddings",
+            "use-rotary-position-embeddings",
+            "disable-bias-linear",
+        ),
+        *("hidden-dropout", "attention-dropout", "cross-entropy-loss-fusion", "cross-entropy-fusion-impl"),
+        *("use-flash-attn", "fp8-format", "fp8-recipe", "qk-layernorm", "multi-latent-attention", "q-lora-rank"),
+        *("kv-lora-rank", "qk-head-dim", "qk-pos-emb-head-dim", "v-head-dim", "moe-layer-freq"),
+        *("hybrid-layer-pattern", "hybrid-override-pattern", "is-hybrid-model", "mamba-head-dim", "mamba-num-heads"),
+        *("mamba-num-groups", "mamba-state-dim", "pipeline-model-parallel-layout", "decoder-first-pipeline-num-layers"),
+        *("decoder-last-pipeline-num-layers", "num-layers-per-virtual-pipeline-stage"),
+        *("num-distributed-optimizer-instances", "spec", "tokenizer-type", "make-vocab-size-divisible-by"),
+        *("window-size", "window-attn-skip-freq", "experimental-attention-variant", "linear-attention-freq"),
+        *("linear-conv-kernel-dim", "linear-key-head-dim", "linear-num-key-heads", "linear-num-value-heads"),
+        *("linear-value-head-dim", "optimizer-offload-fraction"),
+    ),
+    READ,
+)
+
+_IN_COLUMNS = (
+    *("bf16", "fp16", "num-layers", "hidden-size", "num-attention-heads", "group-query-attention", "num-query-groups"),
+    *("kv-channels", "ffn-hidden-size", "swiglu", "vocab-size", "untie-embeddings-and-output-weights", "num-experts"),
+    *("moe-router-topk", "moe-ffn-hidden-size", "moe-shared-expert-intermediate-size", "seq-length"),
+    *("micro-batch-size", "global-batch-size", "tensor-model-parallel-size", "pipeline-model-parallel-size"),
+    *("context-parallel-size", "expert-model-parallel-size", "sequence-parallel", "use-distributed-optimizer"),
+    *("use-megatron-fsdp", "recompute-granularity", "recompute-method", "recompute-modules", "recompute-num-layers"),
+    *("padded-vocab-size", "squared-relu"),
+)
+"""Options that the table's columns state too."""
+
+_WITHOUT_BYTES = (
+    *("accumulate-allreduce-grads-in-fp32", "activation-func-clamp-value", "adam-beta1", "adam-beta2", "adam-eps"),
+    *("apply-layernorm-1p", "apply-query-key-layer-scaling", "apply-wd-to-qk-layernorm", "attention-softmax-in-fp32"),
+    *("calculate-per-token-loss", "ckpt-format", "clip-grad", "ddp-average-in-collective", "ddp-num-buckets"),
+    *("ddp-pad-buckets-for-high-nccl-busbw", "decoupled-lr", "decoupled-min-lr", "distributed-backend"),
+    *("empty-unused-memory-level", "enable-experimental", "glu-linear-offset", "init-method-std", "lr", "min-lr"),
+    *("moe-aux-loss-coeff", "moe-flex-dispatcher-backend", "moe-permute-fusion"),
+    *("moe-router-bias-update-rate", "moe-router-dtype", "moe-router-enable-expert-bias", "moe-router-fusion"),
+    *("moe-router-group-topk", "moe-router-load-balancing-type", "moe-router-num-groups", "moe-router-pre-softmax"),
+    *("moe-router-score-function", "moe-router-topk-scaling-factor", "moe-z-loss-coeff"),
+    *("mscale", "mscale-all-dim", "mtp-loss-scaling-factor", "muon-extra-scale-factor", "muon-momentum"),
+    *("muon-scale-mode", "no-mmap-bin-files", "norm-epsilon"),
+    *("overlap-grad-reduce", "overlap-p2p-communication-warmup-flush", "overlap-param-gather"),
+    *("init-model-with-meta-device", "use-cpu-initialization", "disable-gloo-process-groups", "fim-data", "fim-rate"),
+    *("fim-spm-rate", "high-priority-stream-groups", "megatron-fsdp-grad-comm-dtype", "model-provider"),
+    *("moe-flex-dispatcher-num-sms", "moe-hybridep-num-sms", "no-check-for-nan-in-loss-and-grad"),
+    *("no-persist-layer-norm", "no-record-throughput", "no-use-layer-wise-param-layout", "step-batch-size-schedule"),
+    *("no-yarn-correction-range-round-to-int", "verify-integrity", "vocab-extra-ids", "yarn-beta-fast"),
+    *("yarn-beta-slow", "yarn-original-max-position-embeddings"),
+    *("overlap-param-gather-with-optimizer-step", "quick-geglu", "rotary-base", "rotary-interleaved"),
+    *("rotary-percent", "rotary-scaling-factor", "te-rng-tracker", "train-iters", "train-samples", "use-mcore-models"),
+    *("use-tp-pp-dp-mapping", "use-precision-aware-optimizer", "weight-decay", "use-mup", "mup-base-hidden-size"),
+)
+"""Options that do not change a rank's peak memory."""
+
+PREFIXES_WITHOUT_BYTES = (
+    *("async-", "auto-detect-ckpt", "check-", "ckpt-", "data-cache-path", "data-path", "dataloader-type", "dist-ckpt-"),
+    *("distributed-timeout", "error-injection", "eval-", "exit-", "finetune", "log-", "logging-", "lr-", "load"),
+    *("manual-gc", "merge-file", "mock-data", "no-ckpt", "no-load", "no-use-tokenizer", "num-workers", "override-opt"),
+    *("profile", "rerun-mode", "save", "seed", "split", "straggler", "tensorboard-", "test-mode", "tiktoken-"),
+    *("timing-", "tokenizer-model", "use-checkpoint", "use-persistent", "vocab-file", "wandb-"),
+)
+"""Prefixes of options about files, logs, learning rates and time limits."""
+
+_UNMODELLED = {
+    "delay-wgrad-compute": "inputs of delayed weight gradients live on",
+    "first-last-layers-bf16": "the first and the last layers stay in bf16",
+    "moe-pad-expert-input-to-capacity": "every expert works on its whole capacity",
+    "moe-router-padding-for-quantization": "experts' tokens are padded to the scales' blocks",
+    "moe-shared-expert-overlap": "shared and routed experts work at once",
+    "num-layers-at-end-in-bf16": "the last layers stay in bf16",
+    "num-layers-at-start-in-bf16": "the first layers stay in bf16",
+    "no-bias-gelu-fusion": "the activation keeps more",
+    "no-rope-fusion": "rotary positions keep more",
+    "offload-modules": "only these modules' activations are offloaded",
+    "overlap-moe-expert-parallel-comm": "two micro-batches are in flight at once",
+    "reuse-grad-buf-for-mxfp8-param-ag": "gradients and gathered weights share a buffer",
+    "use-fused-weighted-squared-relu": "the activation keeps less",
+    "use-transformer-engine-op-fuser": "fused experts keep other tensors",
+}
+
+_REFUSED = {
+    "cpu-offloading": "layers are offloaded by number",
+    "cpu-offloading-num-layers": "layers are offloaded by number",
+    "cuda-graph-impl": "graphs keep their buffers for good",
+    "cuda-graph-modules": "graphs keep their buffers for good",
+    "cuda-graph-scope": "graphs keep their buffers for good",
+    "defer-embedding-wgrad-compute": "the head's inputs and gradients of many micro-batches live on",
+    "distribute-saved-activations": "what recompute keeps is spread over tensor ranks",
+    "dsa-indexer-head-dim": "attention over chosen keys",
+    "dsa-indexer-loss-coeff": "attention over chosen keys",
+    "dsa-indexer-n-heads": "attention over chosen keys",
+    "dsa-indexer-topk": "attention over chosen keys",
+    "enable-cuda-graph": "graphs keep their buffers for good",
+    "export-kd-cfg": "a teacher model is held beside the trained one",
+    "export-kd-teacher-load": "a teacher model is held beside the trained one",
+    "export-te-mcore-model": "layers of another library are trained",
+    "external-cuda-graph": "graphs keep their buffers for good",
+    "flextron": "a model of many widths is trained at once",
+    "hierarchical-context-parallel-sizes": "context ranks exchange on two levels",
+    "moe-layer-recompute": "an older name of selective recompute",
+    "mtp-use-repeated-layer": "depths share one layer",
+    "no-masked-softmax-fusion": "the softmax keeps copies in other formats",
+    "outer-dp-sharding-strategy": "sharding on two levels",
+    "perform-rl-step": "not pretraining",
+    "tp-comm-overlap": "buffers for overlapped exchange",
+    "use-nccl-ub": "buffers registered with the network",
+    "use-torch-fsdp2": "PyTorch's sharding inside Megatron-LM",
+    "wgrad-deferral-limit": "the head's inputs and gradients of many micro-batches live on",
+}
+
+FLAGS: Mapping[str, Flag] = {
+    **_READ,
+    **_SETS,
+    **dict.fromkeys((*_IN_COLUMNS, *_WITHOUT_BYTES), DESCRIBES),
+    **{name: Flag("unmodelled", why) for name, why in _UNMODELLED.items()},
+    **{name: Flag("refuses", why) for name, why in _REFUSED.items()},
+}
+"""Every known option."""
+
+
+def flag_of(name: str) -> Flag | None:
+    """Effect of an option; None if unknown.
+
+    >>> flag_of("log-interval") == flag_of("bf16"), flag_of("warp-drive")
+    (True, None)
+    """
+    return FLAGS.get(name) or (DESCRIBES if name.startswith(PREFIXES_WITHOUT_BYTES) else None)
+
 
 KINDS = {
     "M": ("mamba2", "none"),
@@ -16,14 +282,16 @@ KINDS = {
     "-": ("none", "dense"),
     "E": ("none", "sparse"),
 }
-"""What each letter mixes tokens by, and its MLP."""
+"""Token mixer and MLP of each letter."""
 
 HEAD_WIDTH, STATE_WIDTH, GROUPS, TAPS = 64, 128, 8, 4
 """Megatron-LM's defaults of mamba-head-dim, mamba-state-dim and mamba-num-groups, and the taps of its convolution."""
 
 
 def hybrid_fields(pattern: str, hidden: int, flags: dict[str, Any]) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """The fields of a hybrid model, and the layers of each of its stages.
+    """Model fields of a hybrid layer pattern, and the layers of each stage.
+
+    M is a state space, * attention, - an MLP, E experts, | the next stage.
 
     >>> fields, stages = hybrid_fields("M-*-|M-M-", 256, {})
     >>> fields["layer_types"][:3], fields["mamba_n_heads"], stages
@@ -58,7 +326,7 @@ LONGEST_OPTIONS = 32_768
 """Characters of all options of a run."""
 
 LONGEST_PERIOD = 2048
-"""Layers after which a pattern of layers begins again."""
+"""Largest period of a layer pattern."""
 
 PATTERNS = ("hybrid-layer-pattern", "hybrid-override-pattern")
 
@@ -72,19 +340,19 @@ OTHER_RUNS = {
     "distill": "a teacher model is held beside the trained one",
     "flextron": "a model of many widths is trained at once",
 }
-"""What a run's name tells that its options do not, and why it is refused."""
+"""Runs that their name, not their options, marks as something else, and why they are refused."""
 
 LARGE_WORKSPACES = (
     "hybrid_mr_mcore_te_", "gpt3_mcore_cp2_pp2_ep2_te_4experts2parallel_nondeterministic", "_fine_grained_offloading",
 )  # fmt: skip
-"""Runs that set CUBLAS_WORKSPACE_CONFIG=:4096:8 though no option asks for determinism.
+"""Runs that set CUBLAS_WORKSPACE_CONFIG=:4096:8 without an option for determinism.
 Source: NVIDIA/Megatron-LM@d98e8a64 tests/functional_tests/test_cases, ENV_VARS of each model_config.yaml."""
 
 _FREQUENCY = re.compile(r"\[([01])\]\*(\d{1,4})")
 
 
 def flags_of(row: MeasuredRow) -> Flags:
-    """The options of a run, those left out that are switched off."""
+    """The options of a run that are switched on."""
     text = row.text("extra_config_json") or "{}"
     try:
         flags = json.loads(text) if len(text) <= LONGEST_OPTIONS else None
@@ -96,26 +364,26 @@ def flags_of(row: MeasuredRow) -> Flags:
 
 
 def refuse_other_runs(name: str) -> None:
-    """Refuse a run whose name says that more is in memory than its options say."""
+    """Refuse a run whose name implies more memory than its options do."""
     for mark, why in OTHER_RUNS.items():
         if mark in name:
             raise NotExpressible(f"flag {mark}: {why}")
 
 
 def put_environment(name: str, draft: Draft) -> None:
-    """Put what a run's environment sets, which its options do not say, into the question."""
+    """Set what a run's environment implies and its options do not."""
     if any(mark in name for mark in LARGE_WORKSPACES):
         draft.stack["deterministic"] = True
 
 
 def put_flags(flags: Flags, draft: Draft) -> None:
-    """Put the options of a run into the question, whose model and layout stand already."""
+    """Apply the options of a run to a draft that already has model and layout."""
     _refuse(flags)
     _put_defaults(flags, draft)
     for name, value in flags.items():
         flag = FLAGS.get(name, DESCRIBES)
-        if flag.does == "nearly":
-            draft.nearly.append(f"{name}: {flag.why}")
+        if flag.does == "unmodelled":
+            draft.unmodelled.append(f"{name}: {flag.why}")
         if flag.does == "sets":
             draft.put(flag.path, _value(name, value))
     if not draft.model.get("num_experts"):
@@ -148,7 +416,7 @@ def _value(name: str, value: Any) -> Any:
 
 
 def _put_defaults(flags: Flags, draft: Draft) -> None:
-    """What Megatron-LM does without any option: GPT-2's layers, learned positions, dropout."""
+    """Megatron-LM's defaults: GPT-2's layers, learned positions, dropout."""
     if not {"bf16", "fp16"} & flags.keys() and "fp8-format" in flags:
         raise NotExpressible("flag fp8-format: activations of 32 bits around products of 8")
     draft.model.update(GPT_2)
@@ -199,7 +467,7 @@ def _put_layers(flags: Flags, draft: Draft) -> None:
 
 
 def _period(flags: Flags, name: str) -> int:
-    """The number of layers after which a pattern begins again."""
+    """Layers after which a pattern repeats."""
     period = whole_of(flags, name)
     if period > LONGEST_PERIOD:
         raise NotExpressible(f"flag {name}: no field takes its value")
@@ -219,7 +487,7 @@ def _put_delta_nets(flags: Flags, draft: Draft) -> None:
 
 
 def _mlps(frequency: str) -> list[str]:
-    """Kinds of MLP by a moe-layer-freq: a number N for every N-th layer, or a list such as ([0]*3+[1]*12).
+    """MLP kinds of a moe-layer-freq: a number N for every N-th layer, or a list such as ([0]*3+[1]*12).
 
     >>> _mlps("2"), _mlps("([0]*1+[1]*2)")
     (['sparse', 'dense'], ['dense', 'sparse', 'sparse'])

@@ -1,4 +1,7 @@
-"""What does a source not say of its figures? Decided once for each, with the reason; nothing is decided row by row."""
+"""Conventions of published sources that their tables do not state, one decision a source with its reason.
+
+Files of measurements are read and written here too.
+"""
 
 import re
 from collections.abc import Mapping
@@ -10,46 +13,49 @@ from service.calibration.tables import MOST_BYTES, MeasuredRow, NotExpressible, 
 from service.errors import TraincostError
 
 MemoryClass = Literal["allocated", "reserved", "device"]
-"""Which of the three peaks a figure is: live tensors, what the allocator holds, or what the device shows."""
+"""Which peak a figure is: live tensors, the allocator's reserved memory, or the memory in use on the device."""
 
-Place = Literal["fullest", "first", "last", "ends"]
-"""Whose figure it is: the fullest rank's, that of a rank of the first or the last stage, or the larger of both."""
+MeasuredRank = Literal["fullest", "first", "last", "ends"]
+"""Rank of a figure: that of the fullest stage, of the first or last stage, or the larger of these two."""
 
 GIB, GB, MIB = float(1 << 30), 1e9, float(1 << 20)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """How the figures of a source are read where it does not say."""
+class SourceConvention:
+    """Convention of a source for what its rows leave open."""
 
     memory_class: MemoryClass = "allocated"
-    """Which peak it is."""
     unit_bytes: float = GB
     """Bytes of its G or GB."""
     why: str = "software that logs torch's own counter is the usual case; GB is 1e9 bytes by its definition"
-    """Why this is believed."""
+    """Reason for the convention."""
 
 
-UNSAID: Mapping[str, Reading] = {
-    "bloom": Reading(
+SOURCE_CONVENTIONS: Mapping[str, SourceConvention] = {
+    "bloom": SourceConvention(
         "device",
         GB,
         "read off nvidia-smi; GB is 1e9 bytes by its definition, and 80 GB in GiB are more than the device has",
     ),
-    "qwen_readme": Reading(
+    "qwen_readme": SourceConvention(
         "device",
         GB,
         "a whole process was watched; GB is 1e9 bytes by its definition, and 81.0 GiB are more than the device has",
     ),
-    "internevo": Reading(
+    "internevo": SourceConvention(
         "device", GB, "whole numbers beside the size of the device; GB is 1e9 bytes by its definition"
     ),
-    "nanotron": Reading("reserved", GIB, "helpers.py divides by 1024^3; the log line shows what the allocator holds"),
-    "torchtune": Reading("allocated", GIB, "its README calls the column peak memory active, torch's counter in GiB"),
-    "colossalai": Reading("allocated", GIB, "its benchmark prints torch.cuda.max_memory_allocated"),
-    "mbridge_skills": Reading("allocated", GB, "Megatron-Bridge logs torch's allocated peak in 1e9 bytes"),
+    "nanotron": SourceConvention(
+        "reserved", GIB, "helpers.py divides by 1024^3; the log line shows what the allocator holds"
+    ),
+    "torchtune": SourceConvention(
+        "allocated", GIB, "its README calls the column peak memory active, torch's counter in GiB"
+    ),
+    "colossalai": SourceConvention("allocated", GIB, "its benchmark prints torch.cuda.max_memory_allocated"),
+    "mbridge_skills": SourceConvention("allocated", GB, "Megatron-Bridge logs torch's allocated peak in 1e9 bytes"),
 }
-"""The decision for each source that leaves class or unit open."""
+"""Conventions of sources that leave class or unit open."""
 
 CLASSES: Mapping[str, MemoryClass] = {
     "exact bytes": "allocated",
@@ -58,8 +64,8 @@ CLASSES: Mapping[str, MemoryClass] = {
     "nvidia-smi like": "device",
 }
 
-UNSAID_CLASSES = frozenset({"", "not told", "torch peak, allocated or reserved not told"})
-"""Texts that leave the class to what is decided for the source."""
+UNSTATED_CLASSES = frozenset({"", "not told", "torch peak, allocated or reserved not told"})
+"""Cells that leave the class to the source's convention."""
 
 UNITS = (
     (re.compile(r"\bbytes$(?<!1e9 bytes)"), 1.0),
@@ -67,19 +73,20 @@ UNITS = (
     (re.compile(r"^GiB"), GIB),
     (re.compile(r"^MiB"), MIB),
 )
-"""Bytes of one unit, by what the unit's cell says."""
+"""Bytes of one unit, by the unit's cell."""
 
-PLACES: tuple[tuple[re.Pattern[str], Place], ...] = (
+MEASURED_RANKS: tuple[tuple[re.Pattern[str], MeasuredRank], ...] = (
     (re.compile(r"^last global rank"), "last"),
     (re.compile(r"^first/last"), "ends"),
     (re.compile(r"^rank 0"), "first"),
 )
-"""Ranks are numbered tensor first and pipeline last, so the last one is of the last stage; all else is the fullest."""
+"""Ranks are numbered tensor first and pipeline last, so the last one belongs to the last stage; every other cell means
+the fullest."""
 
 
 MFU_CONVENTIONS: Mapping[str, Literal["causal", "full"]] = {"korthikanti2022_t5": "full"}
-"""Whose FLOP a source divides by where it gives no time and no rate, only MFU: all pairs of tokens, no recompute
-(Korthikanti et al. 2022, arXiv:2205.05198, appendix A)."""
+"""FLOP convention of sources that give only MFU, no time and no rate: all pairs of tokens, no recompute (Korthikanti et
+al. 2022, arXiv:2205.05198, appendix A)."""
 
 COUNTED_APART: Mapping[str, tuple[str, bool, str]] = {
     "mtnlg": (
@@ -89,11 +96,11 @@ COUNTED_APART: Mapping[str, tuple[str, bool, str]] = {
     ),
     "megatron2021_t2": ("3", False, "DeepSpeed's ZeRO-3 of 2021 gathered every parameter alone: bound by latency"),
 }
-"""Sources whose rows are printed beside the others and counted apart, at the ZeRO stage named (at any where it is
-empty), whether a fit may learn from them, and why."""
+"""Sources whose rows are listed and counted apart: the ZeRO stage that this applies to (any if empty), whether fits may
+use them, and the reason."""
 
 SUMMED = "per GPU average"
-"""Rank of a figure that is printed as the sum over all GPUs."""
+"""Rank cell of a figure that is the sum over all GPUs."""
 
 
 def is_apart(row: MeasuredRow) -> bool:
@@ -105,23 +112,23 @@ def is_apart(row: MeasuredRow) -> bool:
 
 
 def gives_constants(row: MeasuredRow) -> bool:
-    """Whether a fit may learn from a row."""
+    """Whether a fit may use a row."""
     return not is_apart(row) or COUNTED_APART.get(row.text("source_key"), ("", False, ""))[1]
 
 
-def reading_of(row: MeasuredRow) -> Reading:
-    """How a row's source is read where it does not say."""
-    return UNSAID.get(row.text("source_key"), Reading())
+def convention_of(row: MeasuredRow) -> SourceConvention:
+    """The convention of a row's source."""
+    return SOURCE_CONVENTIONS.get(row.text("source_key"), SourceConvention())
 
 
 def memory_class_of(row: MeasuredRow) -> MemoryClass:
     """Which peak a row's figure is."""
-    return CLASSES.get(row.text("mem_class"), reading_of(row).memory_class)
+    return CLASSES.get(row.text("mem_class"), convention_of(row).memory_class)
 
 
 def refuse_unknown_words(row: MeasuredRow) -> None:
-    """Refuse a row whose class or outcome is a text that nobody has decided on."""
-    if row.text("mem_class") not in {*CLASSES, *UNSAID_CLASSES}:
+    """Refuse a row with an unknown memory class or outcome."""
+    if row.text("mem_class") not in {*CLASSES, *UNSTATED_CLASSES}:
         raise NotExpressible("mem_class: not known")
     if row.text("outcome") not in ("", "ok") and not ran_out(row):
         raise NotExpressible("outcome: not known")
@@ -141,7 +148,7 @@ def measured_peak_bytes(row: MeasuredRow) -> float | None:
     if row.text("mem_rank") == SUMMED:
         printed /= row.count("n_gpus")
     if "base unknown" in unit:
-        return printed * reading_of(row).unit_bytes
+        return printed * convention_of(row).unit_bytes
     for pattern, scale in UNITS:
         if pattern.search(unit):
             return printed * scale
@@ -149,23 +156,23 @@ def measured_peak_bytes(row: MeasuredRow) -> float | None:
 
 
 def measured_static_bytes(row: MeasuredRow) -> float | None:
-    """What stays allocated between steps, where a row reports it."""
+    """Bytes that stay allocated between steps, if the row reports them."""
     printed = row.number_of("static_mem_gib")
     return printed * GIB if printed else None
 
 
-def place_of(row: MeasuredRow) -> Place:
-    """Whose figure a row reports."""
-    said = row.text("mem_rank")
-    return next((place for pattern, place in PLACES if pattern.search(said)), "fullest")
+def measured_rank_of(row: MeasuredRow) -> MeasuredRank:
+    """The rank of a row's figure."""
+    cell = row.text("mem_rank")
+    return next((rank for pattern, rank in MEASURED_RANKS if pattern.search(cell)), "fullest")
 
 
 class Unreadable(TraincostError):
-    """A file that was named cannot be read, or not be written."""
+    """A file named on the command line cannot be read or written."""
 
 
 def content_of(name: str) -> bytes:
-    """What a file holds."""
+    """Content of a file."""
     try:
         with Path(name).open("rb") as file:
             return file.read(MOST_BYTES + 1)

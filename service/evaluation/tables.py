@@ -1,4 +1,4 @@
-"""How do people read the accuracy answer? A table for a terminal, one for the README, one row a measurement as CSV."""
+"""The accuracy answer as tables: for a terminal, for the README, and as CSV with one row a figure; shipped files."""
 
 import csv
 import io
@@ -13,8 +13,8 @@ from service.catalogue import Catalogue
 from service.errors import StartupError
 from service.estimator.time.step import StepClass
 from service.evaluation.answers import Accuracy, Figures, Group, StepScores, VerdictCounts, WorstRow, WorstStep
-from service.evaluation.judging import Judged, figure_of, judge_all, shipped_seconds, step_rows_of
 from service.evaluation.measured import MeasuredAccuracy, OwnGroup
+from service.evaluation.scoring import Evaluation, evaluate_rows, figure_of, shipped_seconds, step_rows_of
 from service.source_tree import write_generated
 from service.tabular.cell_text import aligned, marked
 from service.units import BYTES, said
@@ -32,7 +32,7 @@ def percent(share: float | None, *, digits: int = 1, signed: bool = False) -> st
 
 
 def measured_lines(found: MeasuredAccuracy) -> list[str]:
-    """Figures of what workers measured, as text."""
+    """Accuracy on workers' measurements as text."""
     peaks, products = found.counted_peaks, found.products
     said = []
     if peaks.mape_fraction is not None and peaks.largest_fraction is not None:
@@ -66,17 +66,17 @@ STEP_HEADER = (
     "source", "class", "rows", "told", "scored", "MAPE", "median", "bias", "held out: MAPE", "median", "bias", "p90",
     "in 80 %", "half-width", "class held out", "constant MFU", "6PD",
 )  # fmt: skip
-"""Columns of the table of steps told in full."""
+"""Columns of the table of steps stated in full."""
 
 NOTE = (
     "held out: by constants and intervals that never saw the source (of MoE: the model); constant MFU, 6PD: mean error "
     "of one utilisation of each GPU, held out likewise"
 )
-"""What stands below the table."""
+"""Footnote of the table."""
 
 
 def step_blocks(found: Accuracy) -> dict[str, list[str]]:
-    """The figures of steps for a terminal."""
+    """Step figures for a terminal."""
     groups = _groups(found)
     if not groups:
         return {}
@@ -93,13 +93,13 @@ def step_blocks(found: Accuracy) -> dict[str, list[str]]:
 
 
 def step_markdown(found: Accuracy) -> str:
-    """The figures of steps for the README."""
+    """Step figures for the README."""
     rows = [f"| {' | '.join(_cells_of(group))} |\n" for group in _groups(found) if group.full_config.rows]
     return f"| {' | '.join(STEP_HEADER)} |\n|{'---|' * len(STEP_HEADER)}\n{''.join(rows)}"
 
 
-def step_cells(one: Judged) -> Sequence[object]:
-    """The cells of one step in the file of rows, in the order of its columns."""
+def step_cells(one: Evaluation) -> Sequence[object]:
+    """CSV cells of one step."""
     row, compared, interval = one.row, one.comparison, one.interval
     try:
         figure = figure_of(row)
@@ -119,8 +119,8 @@ def step_cells(one: Judged) -> Sequence[object]:
         "" if one.measured is None else f"{one.measured:.6g}",
         *([f"{end:.6g}" for end in ends] or [""] * 3),
         figure,
-        "yes" if one.is_told else "no",
-        "; ".join(one.predicted.nearly) if one.predicted else "",
+        "yes" if one.is_complete else "no",
+        "; ".join(one.predicted.unmodelled) if one.predicted else "",
     )
 
 
@@ -167,7 +167,7 @@ ROW_COLUMNS = (
 """Columns of the file with one row a figure."""
 
 NO_SECONDS = ("",) * 7
-"""Cells of a row of memory in the columns of steps."""
+"""Empty step cells of a memory row."""
 
 HEADER = (
     "quantity",
@@ -185,13 +185,13 @@ HEADER = (
 )
 
 STARRED = "* gave constants to the estimator; GiB off: median and 95th percentile of the errors of small values"
-"""What stands below the table."""
+"""Footnote of the table."""
 
 GIB = float(1 << 30)
 
 
 def accuracy_text(found: Accuracy) -> str:
-    """The answer as a person reads it in a terminal."""
+    """The answer as text for a terminal."""
     memory = [group for group in found.groups if group.quantity != "step"]
     groups = [line for group in (*memory, found.all) for line in _lines_of(group)]
     reasons = sorted(found.all.not_expressible.items(), key=lambda item: (-item[1], item[0]))
@@ -217,7 +217,7 @@ def _worst(row: WorstRow) -> str:
 
 
 def accuracy_markdown(found: Accuracy) -> str:
-    """The short table of the README: rows told in full."""
+    """The short table of the README: rows stated in full."""
     rows = []
     for group in (*(group for group in found.groups if group.quantity != "step"), found.all):
         told = group.full_config
@@ -228,16 +228,16 @@ def accuracy_markdown(found: Accuracy) -> str:
     return f"{head}{''.join(rows)}\n{step_markdown(found)}"
 
 
-def rows_csv(judged: Iterable[Judged]) -> str:
-    """One row a figure: what was measured, what is predicted, the verdict, or why there is no comparison."""
+def rows_csv(evaluations: Iterable[Evaluation]) -> str:
+    """CSV with one row a figure: measured, predicted, verdict, or the reason why they are not compared."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(ROW_COLUMNS)
-    writer.writerows(map(_cells, judged))
+    writer.writerows(map(_cells, evaluations))
     return written.getvalue()
 
 
-def _cells(one: Judged) -> Sequence[object]:
+def _cells(one: Evaluation) -> Sequence[object]:
     if one.quantity == "step":
         return step_cells(one)
     found, compared = one.interval, one.comparison
@@ -258,7 +258,7 @@ def _cells(one: Judged) -> Sequence[object]:
 
 
 def _lines_of(group: Group) -> list[tuple[str, ...]]:
-    """The line of a group, and below it those of its rows told in full where they are not all or not of one size."""
+    """Line of a group, then its rows stated in full if they are fewer or of two sizes."""
     told = group.full_config
     parts: list[tuple[str, Figures]] = []
     if told.small.scored:
@@ -300,22 +300,22 @@ def _verdicts(counts: VerdictCounts) -> str:
     kinds = f"{counts.ran_fits} fit, {counts.ran_at_risk} at risk, {counts.ran_out_of_memory} out of memory"
     beyond = f"{counts.ran_beyond_margin} by more than 2 %"
     roomy = f"{counts.roomy_at_risk} of {counts.roomy} below 85 % of the memory at risk"
-    untold = sum(counts.ran_out_not_expressible.values())
-    out = f"{counts.ran_out} ran out: {counts.ran_out_told} told, {untold} not expressible"
+    unscored = sum(counts.ran_out_not_expressible.values())
+    out = f"{counts.ran_out} ran out: {counts.ran_out_told} told, {unscored} not expressible"
     return f"{counts.ran} ran: {kinds} ({beyond}), {roomy}; {out}"
 
 
 README = Path(calibration.__file__).with_name("README.md")
-"""Where the table stands."""
+"""File with the generated table."""
 
 PUBLISHED = Path(calibration.__file__).parent / "published" / "memory.csv"
-"""The shipped rows of memory; those of other kinds of tables stand beside them, by their form's name."""
+"""The shipped memory rows; other tables are beside them under the name of their form."""
 
 HELD_OUT = Path(calibration.__file__).parent / steps.FILE
-"""What is predicted of the shipped steps by constants that never saw their sources."""
+"""Held-out predictions of the shipped steps."""
 
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
-"""What stands around the table."""
+"""Marks around the table."""
 
 
 def readme_with(text: str, found: Accuracy) -> str:
@@ -333,18 +333,18 @@ def write_accuracy(found: Accuracy) -> Path:
 
 
 def write_measurements(content: bytes) -> Path:
-    """Write a table's rows, trimmed to the columns used, as those that the package ships."""
+    """Ship a table's rows, trimmed to the columns used."""
     rows = read_measured_rows(content)
     form = next(form for form in FORMS if not rows or form.name == rows[0].form)
     return write_generated(PUBLISHED.with_name(f"{form.name}.csv"), lambda: trimmed_table(rows, form).encode())
 
 
 def write_held_out(catalogue: Catalogue) -> tuple[Path, dict[StepClass, float]]:
-    """Fit without each source in turn, predict its steps, and ship what comes of it."""
-    judged = judge_all(shipped_rows("throughput"), catalogue)
-    rows = step_rows_of(judged)
+    """Fit without each source in turn, predict its steps, and ship the predictions."""
+    evaluations = evaluate_rows(shipped_rows("throughput"), catalogue)
+    rows = step_rows_of(evaluations)
     model = FittedSteps()
     model.fit(rows)
     predicted = steps.held_out_seconds(rows, model)
-    text = steps.held_out_text(predicted, shipped_seconds(judged))
+    text = steps.held_out_text(predicted, shipped_seconds(evaluations))
     return write_generated(HELD_OUT, text.encode), step_spreads(rows, steps.rounded(predicted))

@@ -1,4 +1,4 @@
-"""How near do predicted GPU-hours come to those of published runs, and how many lie inside the predicted interval?"""
+"""Predicted GPU-hours against those of published runs, and the share inside the predicted interval."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,58 +16,59 @@ from service.estimator import estimate
 from service.estimator.answer import Interval
 from service.estimator.names import SPOKEN
 from service.estimator.run.totals import run_interval, scaled
-from service.evaluation.rows import reason_of
-from service.evaluation.totals_asking import AskedRun, run_question
+from service.evaluation.questions import reason_of
+from service.evaluation.run_questions import RunQuestion, question_of_run
 from service.units import readable
 from service.validation.serialization import to_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedRun:
-    """One published run, and what is predicted of it."""
+class EvaluatedRun:
+    """One published run and its prediction."""
 
     row: MeasuredRow
-    """The row."""
     published_gpu_hours: float | None
-    """GPU-hours as published; None where they are not told."""
-    asked: AskedRun | None = None
-    """The question; None where the row cannot be put as one."""
+    """None if not published."""
+    run_question: RunQuestion | None = None
+    """None if no question expresses the row."""
     gpu_hours: Interval | None = None
-    """GPU-hours as predicted; None where the row cannot be asked."""
+    """Predicted GPU-hours; None without a question."""
     by_steps_gpu_hours: Interval | None = None
-    """The same, as wide as its steps alone."""
+    """The same, with the relative interval of its step alone."""
     reason: str = ""
-    """Why there is no prediction; empty where there is one."""
+    """Why there is no prediction; empty if there is one."""
 
     @property
     def source(self) -> str:
-        """Where it was published."""
+        """Publication of the run."""
         return self.row.text("source")
 
 
-def judged_run(row: MeasuredRow, catalogue: Catalogue) -> JudgedRun:
-    """What is predicted of a published run."""
-    published, asked = row.number_of("gpu_hours"), None
+def evaluate_run(row: MeasuredRow, catalogue: Catalogue) -> EvaluatedRun:
+    """Prediction of a published run."""
+    published, run_question = row.number_of("gpu_hours"), None
     try:
-        asked = run_question(row, catalogue)
-        found = estimate(asked.question)
+        run_question = question_of_run(row, catalogue)
+        found = estimate(run_question.question)
     except NotExpressible as why:
-        return JudgedRun(row=row, published_gpu_hours=published, reason=str(why))
+        return EvaluatedRun(row=row, published_gpu_hours=published, reason=str(why))
     except Refused as refused:
-        return JudgedRun(row=row, published_gpu_hours=published, asked=asked, reason=reason_of(refused))
+        return EvaluatedRun(
+            row=row, published_gpu_hours=published, run_question=run_question, reason=reason_of(refused)
+        )
     hours = None if found.totals is None else found.totals.gpu_hours
     step = found.step.step_seconds
-    return JudgedRun(
+    return EvaluatedRun(
         row=row,
         published_gpu_hours=published,
-        asked=asked,
+        run_question=run_question,
         gpu_hours=hours,
         by_steps_gpu_hours=None if hours is None else scaled(step, hours.value / step.value),
     )
 
 
-def run_residuals(runs: Sequence[JudgedRun]) -> Residuals:
-    """How far published main runs lie from what is predicted of them."""
+def run_residuals(runs: Sequence[EvaluatedRun]) -> Residuals:
+    """Residuals of published main runs, by source."""
     found: dict[str, list[float]] = {}
     for run in runs:
         if describes_main_run(run.row) and run.gpu_hours and run.published_gpu_hours:
@@ -75,8 +76,8 @@ def run_residuals(runs: Sequence[JudgedRun]) -> Residuals:
     return found
 
 
-def held_out_interval(run: JudgedRun, residuals: Residuals) -> Interval | None:
-    """The interval of a run by what all other sources say of whole runs."""
+def held_out_interval(run: EvaluatedRun, residuals: Residuals) -> Interval | None:
+    """Interval of a run from the residuals of all other sources."""
     ends = run_spread({source: own for source, own in residuals.items() if source != run.source})
     return None if run.by_steps_gpu_hours is None or ends is None else run_interval(run.by_steps_gpu_hours, ends)
 
@@ -160,18 +161,18 @@ class TotalsAccuracy:
 
 
 def totals_accuracy_of(rows: Sequence[MeasuredRow], catalogue: Catalogue) -> TotalsAccuracy:
-    """How near predictions come to some published runs."""
-    runs = [judged_run(row, catalogue) for row in rows]
+    """Accuracy on some published runs."""
+    runs = [evaluate_run(row, catalogue) for row in rows]
     residuals = run_residuals(runs)
-    judged = [_row(run, held_out_interval(run, residuals)) for run in runs]
-    main = [one for one in judged if one.describes_main_run]
-    others = [one for one in judged if not one.describes_main_run]
+    compared = [_row(run, held_out_interval(run, residuals)) for run in runs]
+    main = [one for one in compared if one.describes_main_run]
+    others = [one for one in compared if not one.describes_main_run]
     return TotalsAccuracy(main_runs=_group("main runs", main), beside=_group("beside", others), rows=(*main, *others))
 
 
 @cache
 def totals_accuracy() -> TotalsAccuracy:
-    """How near predictions come to the whole runs that the package ships."""
+    """Accuracy on the shipped runs."""
     return totals_accuracy_of(shipped_totals(), shipped_catalogue())
 
 
@@ -180,7 +181,7 @@ def totals_accuracy_json() -> bytes:
     return to_bytes(totals_accuracy())
 
 
-def _row(run: JudgedRun, held_out: Interval | None) -> TotalsRow:
+def _row(run: EvaluatedRun, held_out: Interval | None) -> TotalsRow:
     published, found = run.published_gpu_hours, run.gpu_hours
     return TotalsRow(
         id=run.row.text("id"),
@@ -194,8 +195,8 @@ def _row(run: JudgedRun, held_out: Interval | None) -> TotalsRow:
         error_fraction=found.value / published - 1 if found and published else None,
         is_inside=_is_inside(published, found),
         is_inside_held_out=_is_inside(published, held_out),
-        assumed=() if run.asked is None else run.asked.assumed,
-        layout="" if run.asked is None else _layout_said(run.asked),
+        assumed=() if run.run_question is None else run.run_question.assumed,
+        layout="" if run.run_question is None else _layout_summary(run.run_question),
         reason=run.reason,
     )
 
@@ -204,14 +205,14 @@ def _is_inside(published: float | None, interval: Interval | None) -> bool | Non
     return interval.low <= published <= interval.high if interval and published else None
 
 
-def _layout_said(asked: AskedRun) -> str:
+def _layout_summary(run_question: RunQuestion) -> str:
     """The layout in words: GPUs, the degrees above one, micro-batch, recompute."""
-    layout, recipe = asked.question.layout, asked.question.recipe
+    layout, recipe = run_question.question.layout, run_question.question.recipe
     degrees = [f"{name} {degree}" for name in ("tensor", "pipeline", "context", "expert")
                if (degree := getattr(layout, name)) > 1]  # fmt: skip
     again = recipe.recompute if isinstance(recipe.recompute, str) else recipe.recompute.granularity
     named = [f"micro-batch {recipe.micro_batch}", f"recompute {again}"]
-    return ", ".join([f"{asked.question.cluster.gpus} x {asked.question.gpu.slug}", *degrees, *named])
+    return ", ".join([f"{run_question.question.cluster.gpus} x {run_question.question.gpu.slug}", *degrees, *named])
 
 
 def _group(name: str, rows: Sequence[TotalsRow]) -> TotalsGroup:
@@ -236,7 +237,7 @@ HEADER = ("id", "model", "published", "low", "predicted", "high", "error", "insi
 
 
 def totals_text(found: TotalsAccuracy) -> str:
-    """The answer as a person reads it in a terminal."""
+    """The answer as text for a terminal."""
     main = [row for row in found.rows if row.describes_main_run]
     others = [row for row in found.rows if not row.describes_main_run]
     blocks = {
@@ -245,7 +246,7 @@ def totals_text(found: TotalsAccuracy) -> str:
         "Not compared": [
             f"  {row.id} {row.model}: {row.reason}; {row.decided}" for row in found.rows if row.is_inside is None
         ],
-        "Sum": [_group_said(group) for group in (found.main_runs, found.beside)],
+        "Sum": [_group_summary(group) for group in (found.main_runs, found.beside)],
     }
     return "\n\n".join("\n".join([title, *lines]) for title, lines in blocks.items())
 
@@ -262,11 +263,11 @@ def _cells(row: TotalsRow) -> tuple[str, ...]:
     error = "-" if row.error_fraction is None else f"{100 * row.error_fraction:+.0f} %"
     inside = {None: "-", True: "yes", False: "no"}[row.is_inside]
     open_cells = f"; told by no column: {', '.join(row.assumed)}" if row.assumed else ""
-    told = "-" if published is None else readable(published)
-    return row.id, row.model, told, *predicted, error, inside, f"{row.layout or row.reason}{open_cells}"
+    published_text = "-" if published is None else readable(published)
+    return row.id, row.model, published_text, *predicted, error, inside, f"{row.layout or row.reason}{open_cells}"
 
 
-def _group_said(group: TotalsGroup) -> str:
+def _group_summary(group: TotalsGroup) -> str:
     if group.inside_fraction is None or group.mape_fraction is None or group.bias_fraction is None:
         return f"  {group.name}: {group.rows} rows, none compared"
     return (

@@ -4,21 +4,21 @@ import pytest
 
 from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
-from service.evaluation.accuracy import accuracy_of_judged
+from service.evaluation.accuracy import accuracy_of_evaluations
 from service.evaluation.answers import Accuracy
-from service.evaluation.judging import Judged, judge_all
+from service.evaluation.scoring import Evaluation, evaluate_rows
 
 
 @pytest.fixture(scope="session")
-def judged() -> tuple[Judged, ...]:
-    return judge_all(shipped_rows(), shipped_catalogue())
+def evaluations() -> tuple[Evaluation, ...]:
+    return evaluate_rows(shipped_rows(), shipped_catalogue())
 
 
 @pytest.fixture(scope="session")
-def steps() -> tuple[Judged, ...]:
-    return judge_all(shipped_rows("throughput"), shipped_catalogue())
+def steps() -> tuple[Evaluation, ...]:
+    return evaluate_rows(shipped_rows("throughput"), shipped_catalogue())
 
 
 @pytest.fixture(scope="session")
-def found(judged: tuple[Judged, ...], steps: tuple[Judged, ...]) -> Accuracy:
-    return accuracy_of_judged((*judged, *steps), shipped_catalogue())
+def found(evaluations: tuple[Evaluation, ...], steps: tuple[Evaluation, ...]) -> Accuracy:
+    return accuracy_of_evaluations((*evaluations, *steps), shipped_catalogue())

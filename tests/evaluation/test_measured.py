@@ -4,28 +4,29 @@ from dataclasses import replace
 
 import pytest
 
+from service.calibration.live_bytes import counted_peaks
 from service.calibration.observations import Observed
 from service.calibration.products import judged_products, observed_rows
 from service.catalogue import shipped_catalogue
 from service.evaluation.accuracy import accuracy_of, with_own_measurements
-from service.evaluation.measured import shipped_measured
+from service.evaluation.measured import evaluated_peaks, shipped_measured
 from service.evaluation.tables import measured_lines
 from service.validation.serialization import to_bytes
 
 
 def rows(rate: float = 5e10, seconds: float = 1e-3, second_run: float = 1.0) -> tuple[Observed, ...]:
     """Products of a processor of one rate and one fixed cost, in two runs."""
-    told = []
+    stated = []
     for run, factor in ((1, 1.0), (2, second_run)):
         for number in range(12):
             sides = {"rows": 512 + 64 * number, "columns": 1024, "inner": 768 + 32 * number}
             value = (2 * sides["rows"] * sides["columns"] * sides["inner"] / rate + seconds) * factor
-            told.append({
+            stated.append({
                 "run": run, "operation": "forward", "name": "p", **sides, "copies": 1, "dtype": "fp32", "value": value,
                 "low": value, "high": value, "repeats": 20, "device": "EPYC", "threads": 2, "memory_bytes": 8e9,
                 "instructions": "avx2", "torch": "2.13.0",
             })  # fmt: skip
-    return observed_rows(told)
+    return observed_rows(stated)
 
 
 def test_half_of_the_shapes_tell_the_other_half() -> None:
@@ -74,6 +75,21 @@ def test_what_ships_is_told_with_its_noise() -> None:
     assert found.own is None
     shipped = to_bytes(accuracy_of([], shipped_catalogue()))
     assert with_own_measurements(shipped, None, shipped_catalogue()) == shipped
-    told = "\n".join(measured_lines(found))
-    assert f"{found.products.noise_fraction:.1%}" in told
-    assert f"{found.counted_peaks.largest_fraction:.1%}" in told
+    stated = "\n".join(measured_lines(found))
+    assert f"{found.products.noise_fraction:.1%}" in stated
+    assert f"{found.counted_peaks.largest_fraction:.1%}" in stated
+
+
+WITHIN = 0.03
+
+
+def test_every_counted_peak_is_predicted() -> None:
+    evaluations = evaluated_peaks()
+    assert {one.counted.model for one in evaluations} == {"gpt2-124m", "smollm2-135m", "qwen3-0.6b"}
+    assert {(one.counted.layers, one.counted.step) for one in evaluations} == {(1, 1), (1, 3), (2, 1), (2, 3)}
+    far = [one for one in evaluations if abs(one.error_fraction) > WITHIN]
+    assert not far
+
+
+def test_counted_peaks_name_their_source() -> None:
+    assert all(one.source.startswith("own measurement: ") and "torch" in one.source for one in counted_peaks())

@@ -8,7 +8,7 @@ import pytest
 from service.calibration.tables import shipped_rows
 from service.errors import StartupError
 from service.evaluation.answers import Accuracy
-from service.evaluation.judging import Judged
+from service.evaluation.scoring import Evaluation
 from service.evaluation.tables import README, ROW_COLUMNS, accuracy_text, readme_with, rows_csv
 
 
@@ -29,8 +29,8 @@ def test_the_text_names_every_group_and_reason(found: Accuracy) -> None:
     assert all(row.id in text for row in found.rows_worst)
 
 
-def test_there_is_a_line_for_every_figure(judged: tuple[Judged, ...]) -> None:
-    lines = list(csv.DictReader(io.StringIO(rows_csv(judged))))
+def test_there_is_a_line_for_every_figure(evaluations: tuple[Evaluation, ...]) -> None:
+    lines = list(csv.DictReader(io.StringIO(rows_csv(evaluations))))
     assert tuple(lines[0]) == ROW_COLUMNS
     assert [line["id"] for line in lines if line["quantity"] == "peak"] == [row.text("id") for row in shipped_rows()]
     for line in lines:
@@ -39,8 +39,8 @@ def test_there_is_a_line_for_every_figure(judged: tuple[Judged, ...]) -> None:
         assert not scored or all(line[name] for name in ("measured_bytes", "value_bytes", "verdict"))
 
 
-def test_errors_of_the_lines_are_signed(judged: tuple[Judged, ...]) -> None:
-    for line in csv.DictReader(io.StringIO(rows_csv(judged))):
+def test_errors_of_the_lines_are_signed(evaluations: tuple[Evaluation, ...]) -> None:
+    for line in csv.DictReader(io.StringIO(rows_csv(evaluations))):
         if line["error_fraction"]:
             expected = int(line["value_bytes"]) / int(line["measured_bytes"]) - 1
             assert float(line["error_fraction"]) == pytest.approx(expected, abs=2e-6)

@@ -13,24 +13,24 @@ from service.catalogue import shipped_catalogue
 from service.estimator import Model, estimate_memory
 from service.estimator.model.parameters import count_parameters
 from service.estimator.run.totals import RUN_RESIDUALS
+from service.evaluation.run_questions import (
+    LAB_DEFAULTS,
+    SHAPES,
+    RunQuestion,
+    gpu_of,
+    gpus_of,
+    question_of_run,
+    sequence_of,
+    sequences_of,
+)
 from service.evaluation.totals import (
     TotalsAccuracy,
     TotalsRow,
-    judged_run,
+    evaluate_run,
     run_residuals,
     totals_accuracy,
     totals_accuracy_of,
     totals_text,
-)
-from service.evaluation.totals_asking import (
-    HABITS,
-    SHAPES,
-    AskedRun,
-    gpu_of,
-    gpus_of,
-    run_question,
-    sequence_of,
-    sequences_of,
 )
 from service.validation.serialization import to_wire
 from tests.commands import Command
@@ -53,8 +53,8 @@ def found() -> TotalsAccuracy:
 
 
 @pytest.fixture(scope="module")
-def asked() -> dict[str, AskedRun]:
-    return {row.text("id"): run_question(row, CATALOGUE) for row in ROWS if describes_main_run(row)}
+def questions() -> dict[str, RunQuestion]:
+    return {row.text("id"): question_of_run(row, CATALOGUE) for row in ROWS if describes_main_run(row)}
 
 
 def test_every_row_was_decided_on_with_a_reason() -> None:
@@ -77,16 +77,16 @@ def test_main_runs_tell_hours_and_tokens_and_were_read_at_their_source() -> None
 
 
 @pytest.mark.parametrize("row", MAIN)
-def test_what_a_main_run_tells_reaches_its_question(row: MeasuredRow, asked: dict[str, AskedRun]) -> None:
-    question = asked[row.text("id")].question
-    told: dict[str, Any] = {
+def test_what_a_main_run_tells_reaches_its_question(row: MeasuredRow, questions: dict[str, RunQuestion]) -> None:
+    question = questions[row.text("id")].question
+    stated: dict[str, Any] = {
         "n_gpus": question.cluster.gpus,
         "tp": question.layout.tensor,
         "pp": question.layout.pipeline,
         "ep": question.layout.expert,
         "seq_len": question.recipe.sequence_length,
     }
-    for column, value in told.items():
+    for column, value in stated.items():
         assert row.whole(column) in {None, value}, column
     replicas = question.cluster.gpus // (question.layout.tensor * question.layout.pipeline)
     assert row.whole("dp") in {None, replicas}
@@ -95,14 +95,14 @@ def test_what_a_main_run_tells_reaches_its_question(row: MeasuredRow, asked: dic
     if batch:
         assert (question.recipe.global_batch or 0) * question.recipe.sequence_length == pytest.approx(batch, rel=0.06)
     assert (row.text("precision") or "bf16")[:3] in (question.recipe.precision or "bf16-mixed")
-    said = row.text("gpu").lower().replace("gb", "").split("-")[0].split()[0]
-    assert said in question.gpu.slug
+    text = row.text("gpu").lower().replace("gb", "").split("-")[0].split()[0]
+    assert text in question.gpu.slug
 
 
-def test_what_is_assumed_is_what_the_row_leaves_empty(asked: dict[str, AskedRun]) -> None:
+def test_what_is_assumed_is_what_the_row_leaves_empty(questions: dict[str, RunQuestion]) -> None:
     for row in ROWS:
         if describes_main_run(row):
-            for name in asked[row.text("id")].assumed:
+            for name in questions[row.text("id")].assumed:
                 assert name == "no layout fits" or not row.text(name)
 
 
@@ -114,9 +114,9 @@ def test_shapes_of_our_own_have_the_parameters_of_their_papers() -> None:
 
 def test_a_model_of_another_size_is_not_asked() -> None:
     with pytest.raises(NotExpressible, match="another size"):
-        run_question(row_like("S-001", n_params_b="9"), CATALOGUE)
+        question_of_run(row_like("S-001", n_params_b="9"), CATALOGUE)
     with pytest.raises(NotExpressible, match="no shape"):
-        run_question(row_like("S-001", model="Unheard 7B"), CATALOGUE)
+        question_of_run(row_like("S-001", model="Unheard 7B"), CATALOGUE)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_an_untold_length_is_the_usual_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "slug"),
+    ("text", "slug"),
     [
         ("A100-SXM 40GB", "a100-sxm4-40gb"),
         ("NVIDIA A100", "a100-sxm4-80gb"),
@@ -168,13 +168,13 @@ def test_an_untold_length_is_the_usual_one() -> None:
         ("H800-SXM 80GB", "h800-sxm5-80gb"),
     ],
 )
-def test_a_gpu_is_found_by_family_form_and_size(said: str, slug: str) -> None:
-    assert gpu_of(row_like("S-001", gpu=said), CATALOGUE) == slug
+def test_a_gpu_is_found_by_family_form_and_size(text: str, slug: str) -> None:
+    assert gpu_of(row_like("S-001", gpu=text), CATALOGUE) == slug
 
 
-def test_the_smallest_replica_that_fits_is_taken(asked: dict[str, AskedRun]) -> None:
+def test_the_smallest_replica_that_fits_is_taken(questions: dict[str, RunQuestion]) -> None:
     """One step less of tensor parallelism does not fit without recompute."""
-    question = asked["S-002"].question
+    question = questions["S-002"].question
     assert question.layout.tensor == 2
     assert estimate_memory(question).verdict == "fits"
     smaller = replace(
@@ -185,30 +185,30 @@ def test_the_smallest_replica_that_fits_is_taken(asked: dict[str, AskedRun]) -> 
     assert estimate_memory(smaller).verdict != "fits"
 
 
-def test_the_largest_micro_batch_that_fits_is_taken(asked: dict[str, AskedRun]) -> None:
-    question = asked["S-030"].question
+def test_the_largest_micro_batch_that_fits_is_taken(questions: dict[str, RunQuestion]) -> None:
+    question = questions["S-030"].question
     assert question.recipe.micro_batch > 1
     larger = replace(question, recipe=replace(question.recipe, micro_batch=2 * question.recipe.micro_batch))
     assert estimate_memory(larger).verdict != "fits"
 
 
-def test_a_pipeline_keeps_enough_micro_batches(asked: dict[str, AskedRun]) -> None:
-    for run in asked.values():
+def test_a_pipeline_keeps_enough_micro_batches(questions: dict[str, RunQuestion]) -> None:
+    for run in questions.values():
         recipe, layout = run.question.recipe, run.question.layout
         if layout.pipeline > 1 and recipe.micro_batch > 1:
             replicas = run.question.cluster.gpus // (layout.tensor * layout.pipeline)
             assert (recipe.global_batch or 0) / (recipe.micro_batch * replicas) >= 4 * layout.pipeline
 
 
-def test_deepseeks_batch_rises(asked: dict[str, AskedRun]) -> None:
-    (stage,) = asked["S-017"].question.recipe.stages
+def test_deepseeks_batch_rises(questions: dict[str, RunQuestion]) -> None:
+    (stage,) = questions["S-017"].question.recipe.stages
     assert (stage.until_tokens, stage.final_global_batch) == (469e9, 15360)
 
 
 def test_every_habit_has_a_row_and_a_reason() -> None:
-    for habits in HABITS:
+    for habits in LAB_DEFAULTS:
         assert habits.why
-    names = [habits.name for habits in HABITS]
+    names = [habits.name for habits in LAB_DEFAULTS]
     assert len(set(names)) == len(names)
     assert names[-1] == ""
 
@@ -243,7 +243,7 @@ def _is_inside(row: TotalsRow) -> bool:
 
 
 def test_shipped_residuals_are_those_of_the_main_runs() -> None:
-    ends = run_spread(run_residuals([judged_run(row, CATALOGUE) for row in ROWS]))
+    ends = run_spread(run_residuals([evaluate_run(row, CATALOGUE) for row in ROWS]))
     assert ends is not None
     assert shipped_ends(ends) == RUN_RESIDUALS
 
@@ -259,7 +259,7 @@ def test_a_source_alone_has_no_held_out_interval() -> None:
 
 
 def test_an_interval_is_never_narrower_than_that_of_its_steps() -> None:
-    run = judged_run(row_like("S-017"), CATALOGUE)
+    run = evaluate_run(row_like("S-017"), CATALOGUE)
     assert run.gpu_hours is not None
     assert run.by_steps_gpu_hours is not None
     assert run.gpu_hours.low == pytest.approx(run.by_steps_gpu_hours.low)

@@ -74,7 +74,7 @@ UNIT_STANDS_BESIDE = {
     "Fitted": "its field says it",
     "Interval": "its field carries the unit",
     "LossFit": "the equation of the loss says it",
-    "Judged": "its quantity says it: bytes of memory, or seconds of a step",
+    "Evaluation": "its quantity says it: bytes of memory, or seconds of a step",
     "MeasuredRow": "its column carries the unit",
     "Metric": "its path carries the unit",
 }

@@ -11,7 +11,7 @@ from service.calibration.steps import StepRow, shipped_held_out
 from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator import Estimate, estimate
-from service.evaluation.judging import judge_all, step_rows_of
+from service.evaluation.scoring import evaluate_rows, step_rows_of
 from service.validation.questions import read_question
 from tests.published.cases import Case, cases
 
@@ -63,7 +63,7 @@ MOST_WITHOUT_SCALAR = 0.06
 @pytest.fixture(scope="module")
 def tables() -> dict[str, list[StepRow]]:
     rows = [row for row in shipped_rows("throughput") if row.text("source_key") in TABLES]
-    found = step_rows_of(judge_all(rows, shipped_catalogue()))
+    found = step_rows_of(evaluate_rows(rows, shipped_catalogue()))
     return {key: [row for row in found if row.source_key == key] for key in TABLES}
 
 

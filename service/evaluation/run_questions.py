@@ -1,4 +1,8 @@
-"""Which question does a published run ask? Its row as a body, and what it leaves open by one rule for all rows."""
+"""Question of a published run: its row as a request body, with one rule for each cell that it leaves open.
+
+The model is a preset of the catalogue or a shape from its paper. Each lab's training software is decided once, with the
+reason. An open layout is the smallest that fits, as a competent team would choose.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,12 +18,12 @@ from service.estimator.model.parameters import count_parameters
 from service.estimator.question import Model, Question
 from service.estimator.software.stacks import STACKS
 from service.evaluation.frameworks import GPT_2
-from service.evaluation.gpus import gpu_slug
-from service.evaluation.rows import reason_of
+from service.evaluation.hardware import gpu_slug
+from service.evaluation.questions import reason_of
 from service.validation.questions import read_question
 
 SAME_SIZE_FRACTION = 0.05
-"""By how much the parameters of a row and of its model may differ: rows are rounded, and count embeddings or not."""
+"""How far the parameters of a row and its model may differ: rows are rounded, and count embeddings or not."""
 
 PRESETS: Mapping[str, str] = {
     r"LLaMA-1 (\S+)": r"llama-\1",
@@ -33,7 +37,7 @@ PRESETS: Mapping[str, str] = {
     r"GPT 1T on A100": "megatron-gpt-1008b",
     r"GPT-2 \(1.5B": "gpt2-1.5b",
 }
-"""Presets of models that rows call by another name, by how the name begins; others are named as the catalogue does."""
+"""Catalogue presets of models that rows name differently, by the start of the name."""
 
 SHAPES: Mapping[str, Mapping[str, Any]] = {
     "BloombergGPT 50B": {
@@ -47,7 +51,8 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {
     },
 }  # fmt: skip
 """Shapes of models that the catalogue does not have.
-Source: BloombergGPT, arXiv:2303.17564, section 3.1; StarCoder, arXiv:2305.06161, section 5; their parameters, 50.6 and
+Source: BloombergGPT, arXiv:2303.17564, section 3.1; StarCoder, arXiv:2305.06161, section 5; their parameters, 50.6
+and
 15.5 billion, are those that these give."""
 
 
@@ -57,8 +62,8 @@ def model_body(row: MeasuredRow, catalogue: Catalogue) -> Any:
     model = _preset(row, catalogue) if shape is None else Model(**shape)
     if model is None:
         raise NotExpressible("model: no shape of it is known")
-    told, counted = row.number_of("n_params_b"), count_parameters(model).total
-    if not told or abs(counted / (told * 1e9) - 1) > SAME_SIZE_FRACTION:
+    stated, counted = row.number_of("n_params_b"), count_parameters(model).total
+    if not stated or abs(counted / (stated * 1e9) - 1) > SAME_SIZE_FRACTION:
         raise NotExpressible("model: the catalogue's has another size")
     return _slug(row.text("model")) if shape is None else dict(shape)
 
@@ -70,7 +75,7 @@ def is_sparse(row: MeasuredRow, catalogue: Catalogue) -> bool:
 
 
 def longest_sequence(row: MeasuredRow, catalogue: Catalogue) -> int | None:
-    """The longest sequence that the model of a row was built for."""
+    """Longest sequence of a row's model."""
     model = _preset(row, catalogue)
     return None if model is None else model.max_position_embeddings
 
@@ -88,30 +93,30 @@ def _slug(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
-    """What a lab's runs have in common."""
+class LabDefaults:
+    """Training software and settings that a lab's runs share."""
 
     name: str
-    """How the model's cell begins, as a regular expression."""
+    """Regular expression for the start of the model's cell."""
     stack: Mapping[str, Any]
-    """The stack that stands for the lab's software."""
+    """The stack that represents the lab's software."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
-    """What its recipes do."""
     layout: Mapping[str, Any] = field(default_factory=dict)
-    """What its layouts do beside the degrees that rows tell."""
+    """Layout settings other than the degrees that rows state."""
     why: str
-    """Why this is believed."""
+    """Reason for them."""
 
 
 MEGATRON: Mapping[str, Any] = {"name": "megatron-core"}
 LOCAL_DEEPSPEED: Mapping[str, Any] = {"name": "deepspeed", "implementation": "local"}
 
 DEEPSEEK_STAGES = ({"until_tokens": 469e9, "global_batch": 4096, "final_global_batch": 15360},)
-"""DeepSeek-V3's batch, from the least on that fills both directions of DualPipe on 128 replicas; it began with 3,072.
+"""DeepSeek-V3's batch schedule, from the smallest batch that fills both directions of DualPipe on 128 replicas; it
+began with 3,072.
 Source: arXiv:2412.19437, section 4.2."""
 
-HABITS = (
-    Habits(
+LAB_DEFAULTS = (
+    LabDefaults(
         name=r"DeepSeek-V3",
         stack=MEGATRON,
         recipe={
@@ -124,78 +129,78 @@ HABITS = (
         why="arXiv:2412.19437, sections 3.2, 3.3 and 4.2: DualPipe, fp8, what is computed again, the rising batch; a "
         "software of its own",
     ),
-    Habits(
+    LabDefaults(
         name=r"Pythia|GPT-NeoX",
         stack=LOCAL_DEEPSPEED,
         recipe={"attention": "flash"},
         why="GPT-NeoX is Megatron's layers inside DeepSpeed, ZeRO-1; arXiv:2304.01373, section 2: FlashAttention",
     ),
-    Habits(
+    LabDefaults(
         name=r"BLOOM",
         stack=LOCAL_DEEPSPEED,
         recipe={"attention": "eager", "recompute": "full"},
         layout={"embedding_in_split": True, "loss_in_split": True},
         why="Megatron-DeepSpeed, as its rows of memory; the row's rate counts recompute; 70 layers on 12 stages",
     ),
-    Habits(
+    LabDefaults(
         name=r"BloombergGPT",
         stack={"name": "deepspeed"},
         recipe={"recompute": "full"},
         layout={"zero_stage": 3, "shard_group": 128},
         why="the row says ZeRO-3 with recompute; arXiv:2303.17564, section 3.3: four copies on 512 GPUs",
     ),
-    Habits(
+    LabDefaults(
         name=r"Llama 3.1 405B",
         stack=MEGATRON,
         layout={"embedding_in_split": True, "loss_in_split": True},
         why="arXiv:2407.21783, section 3.3.2: the first and the last of 16 stages have a layer fewer",
     ),
-    Habits(
+    LabDefaults(
         name=r"OPT",
         stack=MEGATRON,
         layout={"zero_stage": 3},
         why="arXiv:2205.01068, section 2.4: FSDP beside tensor parallelism",
     ),
-    Habits(name=r"SmolLM3", stack={"name": "nanotron"}, why="the row names nanotron"),
-    Habits(name=r"MPT", stack={"name": "fsdp1"}, why="llm-foundry, of the lab that trained it, shards by FSDP"),
-    Habits(name=r"Llama2-7B replica", stack={"name": "fsdp1"}, why="fms-fsdp, as the row's source is called"),
-    Habits(
+    LabDefaults(name=r"SmolLM3", stack={"name": "nanotron"}, why="the row names nanotron"),
+    LabDefaults(name=r"MPT", stack={"name": "fsdp1"}, why="llm-foundry, of the lab that trained it, shards by FSDP"),
+    LabDefaults(name=r"Llama2-7B replica", stack={"name": "fsdp1"}, why="fms-fsdp, as the row's source is called"),
+    LabDefaults(
         name=r"",
         stack=MEGATRON,
         why="no software is told: the one most used for training at this scale stands for it",
     ),
 )
-"""Every lab whose runs are asked, the last for those whose software nobody tells."""
+"""Defaults by lab; the last entry is for labs whose software is not published."""
 
 
-def habits_of(row: MeasuredRow) -> Habits:
-    """How the runs of a row's lab are trained."""
-    return next(habits for habits in HABITS if re.match(habits.name, row.text("model")))
+def lab_defaults_of(row: MeasuredRow) -> LabDefaults:
+    """The defaults of a row's lab."""
+    return next(defaults for defaults in LAB_DEFAULTS if re.match(defaults.name, row.text("model")))
 
 
 USUAL_BATCH_TOKENS = 1 << 22
-"""Tokens in one step where a row tells none. Source: LLaMA, arXiv:2302.13971, table 2; most rows that tell theirs."""
+"""Tokens in one step if a row states none. Source: LLaMA, arXiv:2302.13971, table 2; most rows that state theirs."""
 
 USUAL_SEQUENCE = 4096
-"""Tokens in one sequence where a row tells none, at most what its model was built for.
+"""Tokens in one sequence if a row states none, at most the model's longest.
 Source: most rows from 2023 on."""
 
 ROUNDED_FRACTION = 0.05
-"""How far a batch told in round millions may lie from the power of two of sequences that it means.
+"""How far a batch in round millions may lie from the power of two of sequences that it means.
 Source: 4 million tokens for 2,048 sequences of 2,048 (LLaMA), 4.9 %."""
 
 USUAL_DAYS = 30.0
 USUAL_UTILISATION = 0.4
-"""What sizes a cluster where a row does not: 6 N D at this share of the peak takes about so many days.
+"""Size of an unstated cluster: 6 N D at this share of the peak takes about so many days.
 Source: a choice; GPU-hours hardly depend on the number of GPUs."""
 
 
 def gpu_of(row: MeasuredRow, catalogue: Catalogue) -> str:
-    """The catalogue's name of a row's GPU: of the largest memory and on the fastest link where it does not say."""
-    said = row.text("gpu").replace(" GB", "GB").split(",")[-1]
-    size = next((word.removesuffix("GB") for word in said.split() if word.endswith("GB")), "80")
-    form = "" if "PCIe" in said else " SXM"
-    return gpu_slug(MeasuredRow(row.number, {"gpu": f"{said}{form}", "gpu_mem_gb": size}), catalogue)
+    """Catalogue name of a row's GPU; the largest memory and fastest link if it does not state them."""
+    cell = row.text("gpu").replace(" GB", "GB").split(",")[-1]
+    size = next((word.removesuffix("GB") for word in cell.split() if word.endswith("GB")), "80")
+    form = "" if "PCIe" in cell else " SXM"
+    return gpu_slug(MeasuredRow(row.number, {"gpu": f"{cell}{form}", "gpu_mem_gb": size}), catalogue)
 
 
 def sequence_of(row: MeasuredRow, catalogue: Catalogue) -> int:
@@ -204,7 +209,7 @@ def sequence_of(row: MeasuredRow, catalogue: Catalogue) -> int:
 
 
 def sequences_of(row: MeasuredRow, tokens: int, replicas: int) -> int:
-    """Sequences in one step of a row's run: the multiple of its replicas that comes nearest to its batch."""
+    """Sequences in one step of a row's run: the multiple of its replicas closest to its batch."""
     sequences = (row.number_of("batch_tokens") or USUAL_BATCH_TOKENS) / tokens
     meant = 2.0 ** round(log2(sequences))
     near = meant if abs(meant / sequences - 1) <= ROUNDED_FRACTION else sequences
@@ -212,10 +217,10 @@ def sequences_of(row: MeasuredRow, tokens: int, replicas: int) -> int:
 
 
 def gpus_of(row: MeasuredRow, tokens: int, catalogue: Catalogue) -> int:
-    """GPUs of a row's run: as it says, else the power of two at which it takes about a month."""
-    told = row.whole("n_gpus")
-    if told:
-        return told
+    """GPUs of a row's run; if unstated, the power of two that takes about a month."""
+    stated = row.whole("n_gpus")
+    if stated:
+        return stated
     parameters, trained = row.number_of("n_params_b"), row.number_of("tokens_t")
     if not parameters or not trained:
         raise NotExpressible("missing: n_gpus")
@@ -232,39 +237,35 @@ PIPELINE = (1, 2, 4, 8, 16)
 """Degrees of pipeline parallelism, beside a whole node of tensor parallelism."""
 
 MOST_MICRO_BATCH = 16
-"""Sequences that a replica runs through the model at once, at most. Source: a choice; more is hardly faster."""
+"""Largest micro-batch. Source: a choice; more is hardly faster."""
 
 MICRO_BATCHES_A_STAGE = 4
-"""Micro-batches for each pipeline stage that a step keeps, so that bubbles stay small. Source: a choice."""
+"""Least micro-batches for each pipeline stage in a step, which keeps bubbles small. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What of a run a layout leaves to be decided."""
+class LayoutSearch:
+    """Layouts to try for a run."""
 
     row: MeasuredRow
-    """The row."""
-    habits: Habits
-    """How its lab trains."""
+    defaults: LabDefaults
     body: dict[str, Any]
     """The question without layout and batch."""
     gpus: int
-    """GPUs of the run."""
     is_sparse: bool
-    """A mixture of experts."""
 
     def bodies(self) -> Iterator[dict[str, Any]]:
-        """The question with each layout, that of the fewest GPUs a replica first, without recompute before with it."""
+        """The question with each layout: the fewest GPUs a replica first, without recompute before with it."""
         kinds = [("none", "selective"), ("full",)]
-        told = self.habits.recipe.get("recompute")
-        for recomputes in [(told,)] if told else kinds:
+        stated = self.defaults.recipe.get("recompute")
+        for recomputes in [(stated,)] if stated else kinds:
             for tensor, pipeline in self._degrees():
                 for recompute in recomputes:
                     if body := self.body_of(tensor, pipeline, recompute, 1):
                         yield body
 
     def body_of(self, tensor: int, pipeline: int, recompute: Any, micro_batch: int) -> dict[str, Any] | None:
-        """The question with one layout; None where its GPUs or its batch are no multiple."""
+        """The question with one layout; None if its GPUs or its batch are no multiple."""
         context, expert = self.row.count("cp", 1), self.row.whole("ep") or 1
         replica = tensor * context * pipeline
         if self.gpus % replica:
@@ -276,13 +277,13 @@ class Plan:
             return None
         if self.is_sparse and not self.row.text("ep"):
             expert = 8 if data % 8 == 0 else 1
-        layout = {"tensor": tensor, "pipeline": pipeline, "context": context, "expert": expert, **self.habits.layout}
+        layout = {"tensor": tensor, "pipeline": pipeline, "context": context, "expert": expert, **self.defaults.layout}
         more = {"global_batch": batch, "micro_batch": micro_batch, "recompute": recompute}
         return {**self.body, "layout": layout, "recipe": {**recipe, **more}}
 
     def _degrees(self) -> Iterator[tuple[int, int]]:
-        """Tensor and pipeline degrees, those that the row tells as they are."""
-        axes = STACKS[self.habits.stack["name"]].axes
+        """Tensor and pipeline degrees; stated ones are fixed."""
+        axes = STACKS[self.defaults.stack["name"]].axes
         tensor, pipeline = self.row.whole("tp"), self.row.whole("pp")
         if pipeline and not tensor:
             tensor = 1
@@ -296,8 +297,8 @@ class Plan:
                     yield ranks, stages
 
 
-def laid_out(plan: Plan, catalogue: Catalogue) -> tuple[Question, bool]:
-    """The question of a run: the first layout that fits, with the largest micro-batch that still does."""
+def with_layout(plan: LayoutSearch, catalogue: Catalogue) -> tuple[Question, bool]:
+    """The question of a run with the first layout that fits and its largest micro-batch, and whether it fits."""
     found: tuple[dict[str, Any], Question] | None = None
     reason = "layout: the GPUs are no multiple of any replica"
     for body in plan.bodies():
@@ -315,7 +316,7 @@ def laid_out(plan: Plan, catalogue: Catalogue) -> tuple[Question, bool]:
     return found[1], False
 
 
-def _with_micro_batch(plan: Plan, body: dict[str, Any], catalogue: Catalogue) -> Question | None:
+def _with_micro_batch(plan: LayoutSearch, body: dict[str, Any], catalogue: Catalogue) -> Question | None:
     """The question with the largest micro-batch that fits and leaves a pipeline enough of them; None for one."""
     layout, recipe = body["layout"], body["recipe"]
     data = plan.gpus // (layout["tensor"] * layout["context"] * layout["pipeline"])
@@ -335,52 +336,51 @@ def _with_micro_batch(plan: Plan, body: dict[str, Any], catalogue: Catalogue) ->
 
 
 PRECISIONS = {"": None, "bf16": "bf16-mixed", "fp16": "fp16-mixed", "fp8": "fp8-tensorwise"}
-"""Precision recipes by the cell of a row; the default of recipe and GPU where it is empty."""
+"""Precision recipes by cell; an empty one leaves recipe and GPU their default."""
 
-OPEN = ("n_gpus", "seq_len", "batch_tokens", "tp", "pp", "precision")
-"""Cells that a rule fills where they are empty."""
+ASSUMABLE = ("n_gpus", "seq_len", "batch_tokens", "tp", "pp", "precision")
+"""Cells that a rule fills if they are empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedRun:
-    """A published run as a question."""
+class RunQuestion:
+    """The question of a published run."""
 
     question: Question
-    """The question."""
     assumed: tuple[str, ...]
-    """Cells of the row that are empty, which a rule filled, and whether no layout fits."""
+    """Empty cells that a rule filled, and whether no layout fits."""
 
 
-def run_question(row: MeasuredRow, catalogue: Catalogue) -> AskedRun:
-    """The question that a published run asks."""
+def question_of_run(row: MeasuredRow, catalogue: Catalogue) -> RunQuestion:
+    """The question of a published run."""
     if not row.number_of("gpu_hours"):
         raise NotExpressible("missing: gpu_hours")
     trained = row.number_of("tokens_t")
     if not trained:
         raise NotExpressible("missing: tokens_t")
-    model, habits, tokens = model_body(row, catalogue), habits_of(row), sequence_of(row, catalogue)
+    model, defaults, tokens = model_body(row, catalogue), lab_defaults_of(row), sequence_of(row, catalogue)
     gpus = gpus_of(row, tokens, catalogue)
     recipe: dict[str, Any] = {
         "sequence_length": tokens,
         "training_tokens": trained * 1e12,
-        "stack": dict(habits.stack),
+        "stack": dict(defaults.stack),
         "precision": _precision(row),
-        **habits.recipe,
+        **defaults.recipe,
     }
-    plan = Plan(
+    plan = LayoutSearch(
         row=row,
-        habits=habits,
+        defaults=defaults,
         body={"model": model, "recipe": recipe, "cluster": {"gpu": gpu_of(row, catalogue), "gpus": gpus}},
         gpus=gpus,
         is_sparse=is_sparse(row, catalogue),
     )
-    question, fits = laid_out(plan, catalogue)
-    empty = tuple(name for name in OPEN if not row.text(name))
-    return AskedRun(question=question, assumed=empty if fits else (*empty, "no layout fits"))
+    question, fits = with_layout(plan, catalogue)
+    empty = tuple(name for name in ASSUMABLE if not row.text(name))
+    return RunQuestion(question=question, assumed=empty if fits else (*empty, "no layout fits"))
 
 
 def _precision(row: MeasuredRow) -> str | None:
-    said = row.text("precision")
-    if said not in PRECISIONS:
+    cell = row.text("precision")
+    if cell not in PRECISIONS:
         raise NotExpressible("precision: not understood")
-    return PRECISIONS[said]
+    return PRECISIONS[cell]

@@ -10,8 +10,8 @@ from service.catalogue import shipped_catalogue
 from service.estimator import estimate
 from service.estimator.resolve import resolve
 from service.estimator.run.stages import timeline
-from service.evaluation.judging import predict
-from service.evaluation.rows import question_of
+from service.evaluation.questions import question_of
+from service.evaluation.scoring import predict
 from tests.evaluation.rows import ROWS
 
 GOLDEN = ROWS["M-megatron_functional-0009"]

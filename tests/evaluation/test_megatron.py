@@ -8,9 +8,8 @@ import pytest
 from service.calibration.tables import NotExpressible
 from service.catalogue import shipped_catalogue
 from service.estimator.question import Layout, Model, Recipe, Software
-from service.evaluation.megatron import LARGE_WORKSPACES
-from service.evaluation.megatron_flags import FLAGS
-from service.evaluation.rows import draft_of, question_of
+from service.evaluation.megatron import FLAGS, LARGE_WORKSPACES
+from service.evaluation.questions import draft_of, question_of
 from tests.evaluation.rows import ROWS, row_of, with_flags
 
 CATALOGUE = shipped_catalogue()
@@ -36,7 +35,7 @@ def test_option_sets_a_field_that_there_is(name: str) -> None:
     assert field in {f.name for f in fields(PARTS[part])}
 
 
-@pytest.mark.parametrize("name", [name for name, flag in FLAGS.items() if flag.does in ("refuses", "nearly")])
+@pytest.mark.parametrize("name", [name for name, flag in FLAGS.items() if flag.does in ("refuses", "unmodelled")])
 def test_option_that_is_not_asked_says_why(name: str) -> None:
     assert FLAGS[name].why
 
@@ -80,10 +79,10 @@ def test_what_nobody_switched_is_the_default_of_the_command_line() -> None:
         hidden_dropout=None, attention_dropout=None, disable_bias_linear=None, normalization=None,
         position_embedding_type=None, max_position_embeddings=4096,
     )  # fmt: skip
-    asked = draft_of(bare, CATALOGUE).body()
-    assert asked["recipe"]["dropout_fraction"] == 0.1
-    assert (asked["model"]["attention_bias"], asked["model"]["mlp_bias"]) == (True, True)
-    assert (asked["model"]["normalization"], asked["model"]["position_embedding_rows"]) == ("layernorm", 4096)
+    questions = draft_of(bare, CATALOGUE).body()
+    assert questions["recipe"]["dropout_fraction"] == 0.1
+    assert (questions["model"]["attention_bias"], questions["model"]["mlp_bias"]) == (True, True)
+    assert (questions["model"]["normalization"], questions["model"]["position_embedding_rows"]) == ("layernorm", 4096)
     assert body(hidden_dropout=0.0, attention_dropout=0.0)["recipe"]["dropout_fraction"] == 0.0
     assert "position_embedding_rows" not in body(position_embedding_type="rope")["model"]
     assert body(disable_bias_linear=True)["model"]["attention_bias"] is False
@@ -115,7 +114,7 @@ def test_distributed_optimizers_share_the_replicas() -> None:
 
 
 def test_latent_attention_has_widths_of_its_own() -> None:
-    asked = body(
+    questions = body(
         multi_latent_attention=True,
         q_lora_rank=192,
         kv_lora_rank=64,
@@ -123,9 +122,9 @@ def test_latent_attention_has_widths_of_its_own() -> None:
         qk_pos_emb_head_dim=8,
         v_head_dim=16,
     )["model"]
-    assert (asked["q_lora_rank"], asked["kv_lora_rank"], asked["v_head_dim"]) == (192, 64, 16)
-    assert (asked["qk_nope_head_dim"], asked["qk_rope_head_dim"]) == (16, 8)
-    assert "head_dim" not in asked
+    assert (questions["q_lora_rank"], questions["kv_lora_rank"], questions["v_head_dim"]) == (192, 64, 16)
+    assert (questions["qk_nope_head_dim"], questions["qk_rope_head_dim"]) == (16, 8)
+    assert "head_dim" not in questions
 
 
 def test_experts_are_split_by_tensor_unless_they_are_told_otherwise() -> None:
@@ -134,28 +133,28 @@ def test_experts_are_split_by_tensor_unless_they_are_told_otherwise() -> None:
 
 
 def test_sparse_layers_are_those_of_the_frequency() -> None:
-    asked = draft_of(with_flags(MOE, moe_layer_freq="([0]*3+[1]*9)"), CATALOGUE).model
-    assert asked["mlp_layer_types"] == ["dense"] * 3 + ["sparse"] * 9
+    questions = draft_of(with_flags(MOE, moe_layer_freq="([0]*3+[1]*9)"), CATALOGUE).model
+    assert questions["mlp_layer_types"] == ["dense"] * 3 + ["sparse"] * 9
 
 
 def test_fp8_is_the_recipes() -> None:
-    asked = body(fp8_format="hybrid", fp8_recipe="blockwise", fp8_param_gather=True)["recipe"]
-    assert (asked["precision"], asked["fp8_weights"]) == ("fp8-blockwise", True)
+    questions = body(fp8_format="hybrid", fp8_recipe="blockwise", fp8_param_gather=True)["recipe"]
+    assert (questions["precision"], questions["fp8_weights"]) == ("fp8-blockwise", True)
 
 
 def test_what_comes_near_is_said() -> None:
-    _, nearly = question_of(with_flags(no_rope_fusion=True), CATALOGUE)
-    assert nearly == ("no-rope-fusion: rotary positions keep more",)
+    _, unmodelled = question_of(with_flags(no_rope_fusion=True), CATALOGUE)
+    assert unmodelled == ("no-rope-fusion: rotary positions keep more",)
 
 
 def test_hybrid_patterns_are_layers_and_stages() -> None:
     pattern = "M-M*-|M-M*-"
-    asked = draft_of(
+    questions = draft_of(
         with_flags(hybrid_layer_pattern=pattern, spec="[megatron.core.models.hybrid.hybrid_layer_specs x]"), CATALOGUE
     )
-    assert asked.model["num_hidden_layers"] == 10
-    assert asked.model["layer_types"][:4] == ["mamba2", "none", "mamba2", "full_attention"]
-    assert asked.layout["stage_layers"] == [5, 5]
+    assert questions.model["num_hidden_layers"] == 10
+    assert questions.model["layer_types"][:4] == ["mamba2", "none", "mamba2", "full_attention"]
+    assert questions.layout["stage_layers"] == [5, 5]
 
 
 def test_virtual_stages_follow_from_their_layers() -> None:

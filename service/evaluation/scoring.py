@@ -1,4 +1,4 @@
-"""What becomes of one row? Its prediction beside its figure, or the reason why there is none."""
+"""Prediction of one row beside its measured figure, or the reason why they are not compared; verdict counts."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,17 +16,17 @@ from service.estimator.question import Question
 from service.estimator.software.stacks import software_of
 from service.estimator.time.step import Operations, step_class_of, waiting_fraction
 from service.evaluation.answers import Quantity, VerdictCounts, Verdicts, WrongVerdict
-from service.evaluation.rows import question_of, reason_of
+from service.evaluation.questions import question_of, reason_of
 from service.evaluation.sources import (
     MFU_CONVENTIONS,
+    MeasuredRank,
     MemoryClass,
-    Place,
     gives_constants,
     is_apart,
     measured_peak_bytes,
+    measured_rank_of,
     measured_static_bytes,
     memory_class_of,
-    place_of,
     ran_out,
     refuse_unknown_words,
 )
@@ -35,49 +35,47 @@ from service.units import BYTES, said
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """An estimate of one row's job."""
+    """The estimate of one row's job."""
 
     question: Question
-    """What was asked."""
-    found: Estimate
-    """The answer."""
-    nearly: tuple[str, ...]
-    """What of the row the question does not say."""
+    estimate: Estimate
+    unmodelled: tuple[str, ...]
+    """Details of the row that no field of the question expresses."""
 
     @property
     def memory(self) -> Memory:
         """Bytes of every stage."""
-        return self.found.memory
+        return self.estimate.memory
 
     @property
     def verdict(self) -> Verdict:
-        """Does it fit?"""
-        return self.found.verdict
+        """The memory verdict."""
+        return self.estimate.verdict
 
     @property
     def stack(self) -> StackName:
-        """The training stack that it was asked about."""
+        """Training stack of the question."""
         return self.operations[0]
 
     @property
     def operations(self) -> Operations:
-        """That stack, and whose operations it runs."""
-        software = software_of(self.found.resolved.recipe)
+        """That stack, and its implementation of operations."""
+        software = software_of(self.estimate.resolved.recipe)
         return software.name, software.implementation
 
 
 def predict(row: MeasuredRow, catalogue: Catalogue) -> Predicted:
     """The estimate of a row's job."""
-    question, nearly = question_of(row, catalogue)
+    question, unmodelled = question_of(row, catalogue)
     try:
         found = estimate(question)
     except Refused as refused:
         raise NotExpressible(reason_of(refused)) from None
-    return Predicted(question=question, found=found, nearly=nearly)
+    return Predicted(question=question, estimate=found, unmodelled=unmodelled)
 
 
-def stage_of(memory: Memory, place: Place) -> StageMemory:
-    """The stage whose rank was measured."""
+def stage_of(memory: Memory, place: MeasuredRank) -> StageMemory:
+    """The stage of the measured rank."""
     first, last = memory.stages[0], memory.stages[-1]
     if place == "ends":
         return max((first, last), key=lambda stage: stage.allocated_peak_bytes)
@@ -85,7 +83,7 @@ def stage_of(memory: Memory, place: Place) -> StageMemory:
 
 
 def peak_interval(memory: Memory, stage: StageMemory, memory_class: MemoryClass) -> Interval:
-    """The predicted peak of a stage's rank: its own value, with the ends as far away as those of the fullest's."""
+    """Predicted peak of a stage's rank: its own value, with the interval of the fullest stage."""
     allocated, reserved, device = memory.allocated_peak_bytes, memory.reserved_peak_bytes, memory.device_peak_bytes
     if memory_class == "allocated":
         return _scaled(allocated, stage.allocated_peak_bytes / allocated.value)
@@ -97,7 +95,7 @@ def peak_interval(memory: Memory, stage: StageMemory, memory_class: MemoryClass)
 
 
 def static_interval(memory: Memory, stage: StageMemory) -> Interval:
-    """What a stage's rank keeps between steps, with the spread of its peak."""
+    """Persistent bytes of a stage's rank, with the relative interval of its peak."""
     return _scaled(memory.allocated_peak_bytes, stage.idle_bytes / memory.allocated_peak_bytes.value)
 
 
@@ -106,40 +104,37 @@ def _scaled(interval: Interval, share: float) -> Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """One figure of one row, and what the estimator says of it: bytes, or seconds of a step."""
+class Evaluation:
+    """One measured figure of one row (bytes, or seconds of a step) and its prediction."""
 
     row: MeasuredRow
-    """The row."""
     quantity: Quantity
-    """Peak, what stays between steps, or the time of a step."""
     figure_class: str
-    """Which peak; for a step, its class of models, GPUs and stacks."""
+    """Memory class; for a step, its class of models, GPUs and stacks."""
     is_moe: bool
-    """A mixture of experts."""
-    is_told: bool
-    """Its configuration is told in full."""
+    is_complete: bool
+    """Its configuration is stated in full."""
     ran_out: bool = False
-    """It ran out of memory."""
+    """The job ran out of memory."""
     measured: float | None
-    """The figure; None where the row has none."""
+    """The figure; None if the row has none."""
     predicted: Predicted | None = None
-    """The estimate; None where the row cannot be asked."""
+    """The estimate; None if no question expresses the row."""
     stage: StageMemory | None = None
     """The stage whose memory was measured."""
     interval: Interval | None = None
-    """What is predicted of the figure."""
+    """Prediction of the figure."""
     reason: str = ""
-    """Why there is no comparison; empty where there is one, or the row ran out of memory."""
+    """Why there is no comparison; empty if there is one, or the job ran out of memory."""
 
     @property
     def stack(self) -> str:
-        """The training stack that stands for the row's framework; empty where the row cannot be asked."""
+        """The stack that represents the row's framework; empty if no question expresses the row."""
         return "" if self.predicted is None else self.predicted.stack
 
     @property
     def comparison(self) -> Comparison | None:
-        """Prediction beside figure; None where one of them is missing, or the job never ran."""
+        """Prediction and figure; None if one is missing, or the job never ran."""
         if self.interval is None or self.measured is None or self.ran_out:
             return None
         return Comparison(self.measured, self.interval.low, self.interval.value, self.interval.high)
@@ -148,49 +143,54 @@ class Judged:
 APART = "apart"
 """Class of rows that are counted apart."""
 
-NOT_ASKED = "not asked"
-"""Class of rows that cannot be asked about."""
+NOT_EXPRESSIBLE = "not asked"
+"""Class of rows that no question expresses."""
 
-UNTOLD_RECOMPUTE = ("", "unknown", "not told")
-"""Cells of recompute that leave a configuration untold; one that points to published recipes tells it."""
+UNSTATED_RECOMPUTE = ("", "unknown", "not told")
+"""Recompute cells that leave a configuration incomplete; a reference to published recipes does not."""
 
-TRAINED_WHOLE = ("", "pretrain", "sft")
-"""Kinds of training whose every parameter is trained."""
+FULLY_TRAINED = ("", "pretrain", "sft")
+"""Kinds of training that train every parameter."""
 
 
-def judge_step(row: MeasuredRow, catalogue: Catalogue) -> Judged:
-    """What becomes of a row of a throughput table."""
+def evaluate_step(row: MeasuredRow, catalogue: Catalogue) -> Evaluation:
+    """Evaluation of a row of a throughput table."""
     is_sparse = row.text("moe_experts") not in ("", "0")
-    entry = Judged(
-        row=row, quantity="step", figure_class=NOT_ASKED, is_moe=is_sparse, is_told=is_told(row), measured=None
+    entry = Evaluation(
+        row=row,
+        quantity="step",
+        figure_class=NOT_EXPRESSIBLE,
+        is_moe=is_sparse,
+        is_complete=is_complete(row),
+        measured=None,
     )
     try:
         predicted = predict(row, catalogue)
         measured = measured_step_seconds(row, predicted)
     except NotExpressible as why:
         return replace(entry, reason=str(why))
-    known = step_class_of(predicted.operations, predicted.found.resolved.gpu, is_sparse=is_sparse)
+    known = step_class_of(predicted.operations, predicted.estimate.resolved.gpu, is_sparse=is_sparse)
     return replace(
         entry,
         figure_class=APART if is_apart(row) else known,
         measured=measured,
         predicted=predicted,
-        interval=predicted.found.step.step_seconds,
+        interval=predicted.estimate.step.step_seconds,
     )
 
 
-def is_told(row: MeasuredRow) -> bool:
-    """Whether a row is one that predictions are judged by."""
+def is_complete(row: MeasuredRow) -> bool:
+    """Whether a row's step counts for scores."""
     return (
         row.text("score_class") in ("", "A")
-        and row.text("training_kind") in TRAINED_WHOLE
+        and row.text("training_kind") in FULLY_TRAINED
         and row.text("superseded") in ("", "0")
-        and row.text("recompute") not in UNTOLD_RECOMPUTE
+        and row.text("recompute") not in UNSTATED_RECOMPUTE
     )
 
 
 def figure_of(row: MeasuredRow) -> str:
-    """Which of a row's figures gives the seconds of its step."""
+    """Column that gives a row's step time."""
     for column in FIGURES_OF_A_STEP:
         if row.text(column):
             return column
@@ -221,30 +221,30 @@ def measured_step_seconds(row: MeasuredRow, predicted: Predicted) -> float:
         raise NotExpressible(f"unreadable: {column}")
     if column != "mfu_pct":
         return said
-    found, peak = predicted.found, row.number_of("peak_tflops_denominator")
+    found, peak = predicted.estimate, row.number_of("peak_tflops_denominator")
     if not peak:
         raise NotExpressible("missing: peak_tflops_denominator")
     flop = getattr(found.flop.conventions, MFU_CONVENTIONS[row.text("source_key")]) * found.flop.per_step_tokens
     return float(flop / (said / 100 * peak * 1e12 * found.resolved.cluster.gpus))
 
 
-def step_rows_of(judged: Iterable[Judged]) -> list[StepRow]:
-    """The rows of some judged steps that a fit may use."""
-    return [row for one in judged if (row := step_row_of(one)) is not None]
+def step_rows_of(evaluations: Iterable[Evaluation]) -> list[StepRow]:
+    """Evaluated steps that a fit may use."""
+    return [row for one in evaluations if (row := step_row_of(one)) is not None]
 
 
-def shipped_seconds(judged: Iterable[Judged]) -> dict[str, float]:
-    """What the shipped constants predict of those rows."""
+def shipped_seconds(evaluations: Iterable[Evaluation]) -> dict[str, float]:
+    """Predictions of those rows by the shipped constants."""
     return {
         one.row.text("id"): one.comparison.value
-        for one in judged
+        for one in evaluations
         if step_row_of(one) is not None and one.comparison is not None
     }
 
 
-def step_row_of(one: Judged) -> StepRow | None:
-    """A judged step as a row that a fit may use."""
-    if one.quantity != "step" or one.comparison is None or one.predicted is None or not one.is_told:
+def step_row_of(one: Evaluation) -> StepRow | None:
+    """An evaluated step as a row for a fit; None if fits may not use it."""
+    if one.quantity != "step" or one.comparison is None or one.predicted is None or not one.is_complete:
         return None
     return StepRow(
         id=one.row.text("id"),
@@ -253,30 +253,30 @@ def step_row_of(one: Judged) -> StepRow | None:
         question=one.predicted.question,
         stack=one.predicted.operations,
         measured_seconds=one.comparison.measured,
-        waiting_fraction=waiting_fraction({part.kind: part.seconds for part in one.predicted.found.step.parts}),
+        waiting_fraction=waiting_fraction({part.kind: part.seconds for part in one.predicted.estimate.step.parts}),
         is_apart=one.figure_class == APART,
         gives_constants=gives_constants(one.row),
     )
 
 
 MARGIN_FRACTION = 0.02
-"""By how much a predicted peak may exceed the usable memory of a job that ran."""
+"""How far a predicted peak may exceed the usable memory of a job that ran."""
 
 ROOMY_FRACTION = 0.85
 """Share of the usable memory below which a job that ran had room to spare."""
 
 
-def verdicts_of(judged: Sequence[Judged]) -> Verdicts:
-    """How verdicts met what happened."""
-    told = _counts([one for one in judged if one.is_told])
-    every = _counts(judged)
+def verdicts_of(evaluations: Sequence[Evaluation]) -> Verdicts:
+    """Verdicts counted against outcomes."""
+    told = _counts([one for one in evaluations if one.is_complete])
+    every = _counts(evaluations)
     return Verdicts(**{field.name: getattr(every, field.name) for field in fields(every)}, full_config=told)
 
 
-def _counts(judged: Sequence[Judged]) -> VerdictCounts:
-    ran = [one for one in judged if not one.ran_out and one.predicted is not None]
+def _counts(evaluations: Sequence[Evaluation]) -> VerdictCounts:
+    ran = [one for one in evaluations if not one.ran_out and one.predicted is not None]
     roomy = [one for one in ran if _is_roomy(one)]
-    out = [one for one in judged if one.ran_out]
+    out = [one for one in evaluations if one.ran_out]
     words = Counter(_verdict(one) for one in ran)
     roomy_at_risk = sum(_verdict(one) == "at_risk" for one in roomy)
     beyond = [one for one in ran if _exceeds(one)]
@@ -300,49 +300,51 @@ def _counts(judged: Sequence[Judged]) -> VerdictCounts:
 def _wrong(row: MeasuredRow, predicted: Predicted) -> WrongVerdict:
     memory = predicted.memory
     amount = f"{said(memory.device_peak_bytes.value, BYTES)} predicted of {said(memory.usable_bytes, BYTES)} usable"
-    told = (*predicted.nearly, row.text("quality"), row.text("notes"))
+    told = (*predicted.unmodelled, row.text("quality"), row.text("notes"))
     reason = "; ".join([amount, *(text for text in told if text)])
     return WrongVerdict(id=row.text("id"), outcome=row.text("outcome"), verdict=predicted.verdict, reason=reason)
 
 
-def _verdict(one: Judged) -> str:
+def _verdict(one: Evaluation) -> str:
     return one.predicted.verdict if one.predicted is not None else ""
 
 
-def _exceeds(one: Judged) -> bool:
+def _exceeds(one: Evaluation) -> bool:
     if one.predicted is None:
         return False
     memory = one.predicted.memory
     return memory.device_peak_bytes.value > memory.usable_bytes * (1 + MARGIN_FRACTION)
 
 
-def _is_roomy(one: Judged) -> bool:
+def _is_roomy(one: Evaluation) -> bool:
     if one.predicted is None or one.measured is None:
         return False
     return one.measured < ROOMY_FRACTION * one.predicted.memory.usable_bytes
 
 
-def judge(row: MeasuredRow, catalogue: Catalogue) -> tuple[Judged, ...]:
-    """Scores of a row: one for its step, or one for its peak and one for its persistent bytes if it reports them."""
+def evaluate_row(row: MeasuredRow, catalogue: Catalogue) -> tuple[Evaluation, ...]:
+    """Evaluations of a row: one for its step, or one for its peak and one for its persistent bytes if reported."""
     if row.form == "throughput":
-        return (judge_step(row, catalogue),)
-    said = _Said(row)
+        return (evaluate_step(row, catalogue),)
+    said = _RowFigures(row)
     try:
         refuse_unknown_words(row)
         predicted = predict(row, catalogue)
-        stage = stage_of(predicted.memory, place_of(row))
+        stage = stage_of(predicted.memory, measured_rank_of(row))
     except NotExpressible as why:
-        return tuple(said.judged(quantity, reason=_with_all_missing(row, str(why))) for quantity in said.quantities())
-    return tuple(said.judged(quantity, predicted, stage) for quantity in said.quantities())
+        return tuple(
+            said.evaluations(quantity, reason=_with_all_missing(row, str(why))) for quantity in said.quantities()
+        )
+    return tuple(said.evaluations(quantity, predicted, stage) for quantity in said.quantities())
 
 
-def judge_all(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> tuple[Judged, ...]:
-    """What becomes of every row of a table."""
-    return tuple(judged for row in rows for judged in judge(row, catalogue))
+def evaluate_rows(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> tuple[Evaluation, ...]:
+    """Evaluations of every row of a table."""
+    return tuple(evaluations for row in rows for evaluations in evaluate_row(row, catalogue))
 
 
-class _Said:
-    """What a row says of itself, whatever can be asked about it."""
+class _RowFigures:
+    """The figures of one row, expressible or not."""
 
     def __init__(self, row: MeasuredRow) -> None:
         self.row = row
@@ -350,9 +352,9 @@ class _Said:
     def quantities(self) -> tuple[Quantity, ...]:
         return ("peak", "static") if self._measured("static")[0] is not None else ("peak",)
 
-    def judged(
+    def evaluations(
         self, quantity: Quantity, predicted: Predicted | None = None, stage: StageMemory | None = None, reason: str = ""
-    ) -> Judged:
+    ) -> Evaluation:
         measured, unreadable = self._measured(quantity)
         interval = None
         memory_class: MemoryClass = "allocated" if quantity == "static" else memory_class_of(self.row)
@@ -362,12 +364,12 @@ class _Said:
             interval = peak_interval(memory, stage, memory_class) if peak else static_interval(memory, stage)
             if measured is None and not ran_out(self.row):
                 reason = unreadable or "missing: peak_mem_reported"
-        return Judged(
+        return Evaluation(
             row=self.row,
             quantity=quantity,
             figure_class=memory_class,
             is_moe=self.row.text("moe_experts") not in ("", "0"),
-            is_told=not self.row.text("config_missing"),
+            is_complete=not self.row.text("config_missing"),
             ran_out=ran_out(self.row),
             measured=measured,
             predicted=predicted,
@@ -377,7 +379,7 @@ class _Said:
         )
 
     def _measured(self, quantity: Quantity) -> tuple[float | None, str]:
-        """The figure, or why it cannot be read."""
+        """The figure, or the reason why it is unreadable."""
         try:
             found = measured_peak_bytes(self.row) if quantity == "peak" else measured_static_bytes(self.row)
         except NotExpressible as why:
@@ -386,7 +388,7 @@ class _Said:
 
 
 def _with_all_missing(row: MeasuredRow, reason: str) -> str:
-    """A reason that names one missing column, with all the others that the row lists."""
+    """A reason that names one missing column, extended to all that the row lists."""
     listed = row.text("config_missing")
     first = reason.removeprefix("missing: ")
     return f"missing: {listed}" if reason != first and first in listed.split() else reason

@@ -21,7 +21,7 @@ from service.estimator.time.step import (
 )
 from service.evaluation.accuracy import accuracy_of
 from service.evaluation.answers import Accuracy, Group
-from service.evaluation.judging import APART, Judged, shipped_seconds, step_rows_of
+from service.evaluation.scoring import APART, Evaluation, shipped_seconds, step_rows_of
 from service.evaluation.tables import HELD_OUT
 from service.validation.serialization import to_wire
 from tests.evaluation.rows import step_of
@@ -34,24 +34,24 @@ def of_class(found: Accuracy, name: str) -> Group:
     return group
 
 
-def test_shipped_predictions_are_of_these_formulas(steps: tuple[Judged, ...]) -> None:
+def test_shipped_predictions_are_of_these_formulas(steps: tuple[Evaluation, ...]) -> None:
     shipped = shipped_held_out()
     assert shipped.digest == digest_of(shipped_seconds(steps)), "run `traincost write-held-out`"
     assert shipped.predicted_seconds.keys() == {row.id for row in step_rows_of(steps)}
 
 
-def test_the_file_is_what_was_written(steps: tuple[Judged, ...]) -> None:
+def test_the_file_is_what_was_written(steps: tuple[Evaluation, ...]) -> None:
     written = held_out_text(shipped_held_out().predicted_seconds, shipped_seconds(steps))
     assert HELD_OUT.read_text(encoding="utf-8").partition("\n")[2] == written.partition("\n")[2]
 
 
 @pytest.mark.parametrize("name", RESIDUALS)
-def test_spread_is_that_of_the_held_out_steps(name: StepClass, steps: tuple[Judged, ...]) -> None:
+def test_spread_is_that_of_the_held_out_steps(name: StepClass, steps: tuple[Evaluation, ...]) -> None:
     spreads = step_spreads(step_rows_of(steps), shipped_held_out().predicted_seconds)
     assert RESIDUALS[name] == spreads[name]
 
 
-def test_an_interval_never_saw_the_source_that_it_is_for(steps: tuple[Judged, ...]) -> None:
+def test_an_interval_never_saw_the_source_that_it_is_for(steps: tuple[Evaluation, ...]) -> None:
     rows, shipped = step_rows_of(steps), shipped_held_out().predicted_seconds
     before = {one.row.id: one.spread_fraction for one in held_out_steps(rows, shipped)}
     worse = {name: seconds * (3.0 if "bloom" in name else 1.0) for name, seconds in shipped.items()}
@@ -65,13 +65,13 @@ def test_an_interval_never_saw_the_source_that_it_is_for(steps: tuple[Judged, ..
 
 
 def test_classes_hold_every_row_told_in_full(found: Accuracy) -> None:
-    told = {group.memory_class: group.full_config.rows for group in found.steps}
-    assert told["all"] == told["dense, fitted GPU"] + told["new GPU"] + told["old GPU"] + told["MoE"]
-    assert told["all"] + told[APART] == 505
-    assert told[APART] == 13
+    stated = {group.memory_class: group.full_config.rows for group in found.steps}
+    assert stated["all"] == stated["dense, fitted GPU"] + stated["new GPU"] + stated["old GPU"] + stated["MoE"]
+    assert stated["all"] + stated[APART] == 505
+    assert stated[APART] == 13
 
 
-def test_what_is_counted_apart_moves_no_other_figure(steps: tuple[Judged, ...]) -> None:
+def test_what_is_counted_apart_moves_no_other_figure(steps: tuple[Evaluation, ...]) -> None:
     rows = step_rows_of(steps)
     shipped = shipped_held_out().predicted_seconds
     without = [row for row in rows if not row.is_apart]
@@ -88,7 +88,7 @@ def test_scores_stand_beside_baselines(found: Accuracy) -> None:
             assert scores.constant_mfu.coverage80_fraction is None
 
 
-def test_a_class_of_one_source_is_judged_by_the_other_unfitted_one(steps: tuple[Judged, ...]) -> None:
+def test_a_class_of_one_source_is_judged_by_the_other_unfitted_one(steps: tuple[Evaluation, ...]) -> None:
     rows, shipped = step_rows_of(steps), shipped_held_out().predicted_seconds
     volta = [row for row in rows if row.source_key == "dlperf"]
     assert all(one.spread_fraction is None for one in held_out_steps(volta, shipped))
@@ -102,12 +102,12 @@ def test_a_class_of_one_source_is_judged_by_the_other_unfitted_one(steps: tuple[
     assert all((after[row.id] or 0.0) > (before[row.id] or 0.0) for row in volta)
 
 
-def test_width_is_that_of_the_spread(found: Accuracy, steps: tuple[Judged, ...]) -> None:
+def test_width_is_that_of_the_spread(found: Accuracy, steps: tuple[Evaluation, ...]) -> None:
     spreads = {str(name): spread for name, spread in RESIDUALS.items()}
     waiting = {row.id: row.waiting_fraction for row in step_rows_of(steps)}
-    judged = [one for one in found.steps_worst if one.step_class != APART]
-    assert judged
-    for one in judged:
+    evaluations = [one for one in found.steps_worst if one.step_class != APART]
+    assert evaluations
+    for one in evaluations:
         spread = max(LEAST_RESIDUAL, spreads[one.step_class] * spread_scale(waiting[one.id]))
         assert one.high_seconds / one.value_seconds == pytest.approx(exp(spread))
         assert one.value_seconds / one.low_seconds == pytest.approx(exp(spread))
@@ -127,14 +127,14 @@ def test_the_shipped_rows_are_trimmed() -> None:
 
 
 def test_the_wire_names_quantities_and_classes(found: Accuracy) -> None:
-    said: dict[str, Any] = json.loads(json.dumps(to_wire(found)))
-    steps = [group for group in said["groups"] if group["quantity"] == "step"]
+    text: dict[str, Any] = json.loads(json.dumps(to_wire(found)))
+    steps = [group for group in text["groups"] if group["quantity"] == "step"]
     assert {"known stack", "new GPU", "MoE", "apart"} <= {group["class"] for group in steps}
     assert all(group["median_bytes"] is None and group["large_from_bytes"] is None for group in steps)
     assert {"mape_fraction", "p90_fraction", "coverage80_fraction"} <= steps[0]["step"]["held_out"].keys()
 
 
-def test_known_stacks_are_those_that_several_sources_run(steps: tuple[Judged, ...]) -> None:
+def test_known_stacks_are_those_that_several_sources_run(steps: tuple[Evaluation, ...]) -> None:
     sources: dict[Operations, set[str]] = {}
     for row in step_rows_of(steps):
         fitted = generation(row.question.gpu) in FITTED_GENERATIONS and not row.question.model.num_experts

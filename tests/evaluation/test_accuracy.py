@@ -2,17 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from math import ceil
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.calibration.scores import FITTED_SOURCES, READ_OFF, score
+from service.calibration.scores import FITTED_SOURCES, READ_OFF, score, spread_fraction
 from service.calibration.tables import MEMORY, shipped_rows
 from service.catalogue import shipped_catalogue
-from service.evaluation.accuracy import MOST, accuracy_of
+from service.estimator.memory.device import LEAST_RESIDUAL, RESIDUALS, class_of
+from service.evaluation.accuracy import LISTED_ROWS, accuracy_of
 from service.evaluation.answers import Accuracy, Figures
-from service.evaluation.judging import Judged, judge
+from service.evaluation.scoring import Evaluation, evaluate_row
 from service.validation.serialization import to_wire
 from tests.amounts import amount
 from tests.evaluation.rows import ROWS, row_of
@@ -44,18 +46,18 @@ def every_set(found: Accuracy) -> Iterator[Figures]:
     ],
 )
 def test_an_unknown_class_or_outcome_costs_its_row(cells: dict[str, str], reason: str) -> None:
-    for one in judge(row_of(**cells), CATALOGUE):
+    for one in evaluate_row(row_of(**cells), CATALOGUE):
         assert (one.comparison, one.reason) == (None, reason)
 
 
-@pytest.mark.parametrize("said", ["", "ok", "OOM", "OOM (fragmentation)"])
-def test_known_outcomes_cost_nothing(said: str) -> None:
-    assert not any(one.reason for one in judge(row_of(outcome=said), CATALOGUE))
+@pytest.mark.parametrize("text", ["", "ok", "OOM", "OOM (fragmentation)"])
+def test_known_outcomes_cost_nothing(text: str) -> None:
+    assert not any(one.reason for one in evaluate_row(row_of(outcome=text), CATALOGUE))
 
 
-def test_no_shipped_row_has_an_unknown_class_or_outcome(judged: tuple[Judged, ...]) -> None:
-    assert not [one.row.text("id") for one in judged if one.reason == "mem_class: not known"]
-    assert not [one.row.text("id") for one in judged if one.reason == "outcome: not known"]
+def test_no_shipped_row_has_an_unknown_class_or_outcome(evaluations: tuple[Evaluation, ...]) -> None:
+    assert not [one.row.text("id") for one in evaluations if one.reason == "mem_class: not known"]
+    assert not [one.row.text("id") for one in evaluations if one.reason == "outcome: not known"]
 
 
 def test_every_row_is_counted_once(found: Accuracy) -> None:
@@ -77,11 +79,11 @@ def test_sizes_and_told_rows_are_parts(found: Accuracy) -> None:
         assert group.full_config.rows == group.full_config.large.rows + group.full_config.small.rows
 
 
-def test_figures_are_those_of_the_comparisons(found: Accuracy, judged: tuple[Judged, ...]) -> None:
+def test_figures_are_those_of_the_comparisons(found: Accuracy, evaluations: tuple[Evaluation, ...]) -> None:
     (group,) = [group for group in found.groups if (group.quantity, group.source_key) == ("peak", "nanotron")]
-    compared = [one.comparison for one in judged if one.row.text("source_key") == "nanotron"]
-    said = score([one for one in compared if one is not None])
-    assert (group.mape_fraction, group.p95_bytes) == (said.mape_fraction, said.p95_bytes)
+    compared = [one.comparison for one in evaluations if one.row.text("source_key") == "nanotron"]
+    text = score([one for one in compared if one is not None])
+    assert (group.mape_fraction, group.p95_bytes) == (text.mape_fraction, text.p95_bytes)
 
 
 def test_only_sources_that_gave_a_constant_are_in_sample(found: Accuracy) -> None:
@@ -96,7 +98,7 @@ def test_the_wire_has_the_promised_names(found: Accuracy) -> None:
     assert wire.keys() == {"versions", "groups", "all", "verdicts", "rows_worst", "steps", "steps_worst", "measured"}
     assert all(wire["groups"][place].keys() >= NAMES for place in range(len(wire["groups"])))
     assert wire["all"].keys() >= NAMES
-    assert len(wire["rows_worst"]) == MOST
+    assert len(wire["rows_worst"]) == LISTED_ROWS
     assert all(row["reason"] and row["lines"] and row["source"] for row in wire["rows_worst"])
 
 
@@ -107,8 +109,8 @@ def test_the_worst_come_first(found: Accuracy) -> None:
     assert distances == sorted(distances, reverse=True)
 
 
-def test_verdicts_count_every_row_that_has_one(found: Accuracy, judged: tuple[Judged, ...]) -> None:
-    peaks = [one for one in judged if one.quantity == "peak"]
+def test_verdicts_count_every_row_that_has_one(found: Accuracy, evaluations: tuple[Evaluation, ...]) -> None:
+    peaks = [one for one in evaluations if one.quantity == "peak"]
     counts = found.verdicts
     assert counts.ran == counts.ran_fits + counts.ran_at_risk + counts.ran_out_of_memory
     assert counts.ran == sum(one.predicted is not None and not one.ran_out for one in peaks)
@@ -146,7 +148,7 @@ def test_a_row_that_cannot_be_scored_is_listed_with_its_reason(cells: dict[str, 
 
 
 def test_static_and_peak_of_a_row_are_two_figures() -> None:
-    peak, static = judge(ROWS["M-megatron_functional-0012"], CATALOGUE)
+    peak, static = evaluate_row(ROWS["M-megatron_functional-0012"], CATALOGUE)
     assert (peak.quantity, static.quantity) == ("peak", "static")
     assert peak.comparison is not None
     assert static.comparison is not None
@@ -154,8 +156,8 @@ def test_static_and_peak_of_a_row_are_two_figures() -> None:
 
 
 def test_the_last_rank_is_of_the_last_stage() -> None:
-    (peak, *_) = judge(ROWS["M-megatron_functional-0009"], CATALOGUE)
-    (other, *_) = judge(row_of("M-megatron_functional-0009", mem_rank="rank 0"), CATALOGUE)
+    (peak, *_) = evaluate_row(ROWS["M-megatron_functional-0009"], CATALOGUE)
+    (other, *_) = evaluate_row(row_of("M-megatron_functional-0009", mem_rank="rank 0"), CATALOGUE)
     assert peak.stage is not None
     assert other.stage is not None
     assert (peak.stage.stage, other.stage.stage) == (3, 0)
@@ -167,5 +169,21 @@ def test_the_last_rank_is_of_the_last_stage() -> None:
     st.dictionaries(st.sampled_from(MEMORY.used), st.one_of(st.sampled_from(CELLS), st.text(max_size=12)), max_size=3),
 )
 def test_no_row_breaks_the_rest(name: str, cells: dict[str, str]) -> None:
-    for one in judge(row_of(name, **cells), CATALOGUE):
+    for one in evaluate_row(row_of(name, **cells), CATALOGUE):
         assert one.reason or one.comparison is not None or one.ran_out
+
+
+@pytest.mark.parametrize("name", RESIDUALS, ids=" ".join)
+def test_spread_is_that_of_the_rows_which_say_all(name: tuple[str, str], evaluations: tuple[Evaluation, ...]) -> None:
+    residuals: dict[str, list[float]] = {}
+    for one in evaluations:
+        if (
+            one.quantity == "peak"
+            and one.is_complete
+            and one.comparison is not None
+            and class_of(one.stack, is_sparse=one.is_moe) == name
+        ):
+            residuals.setdefault(one.row.text("source_key"), []).append(one.comparison.residual_fraction)
+    spread = spread_fraction(residuals)
+    assert spread is not None
+    assert RESIDUALS[name] == max(LEAST_RESIDUAL, ceil(spread * 1e3) / 1e3)

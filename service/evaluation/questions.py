@@ -1,0 +1,386 @@
+"""Question of a table's row: its columns as a request body, validated as a request is.
+
+Columns give the layout, the recipe (number formats, recompute, optimizer, trained parameters, offload) and the cluster.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, get_args
+
+from service.calibration.tables import MeasuredRow, NotExpressible
+from service.catalogue import Catalogue
+from service.errors import Refused
+from service.estimator.names import ImplementationName, RecomputeModule
+from service.estimator.question import Question
+from service.estimator.software.implementations import IMPLEMENTATIONS
+from service.estimator.software.versions import at_least
+from service.evaluation.drafts import (
+    Draft,
+    layers_by_cost,
+    layers_spread,
+    put_architecture,
+    put_features,
+    put_sharding,
+    virtual_group,
+)
+from service.evaluation.frameworks import Framework, framework_of, network_bytes_per_s
+from service.evaluation.hardware import gpu_slug, power_limit_watts, unmodelled_power, with_stated_memory
+from service.evaluation.megatron import (
+    PATTERNS,
+    Flags,
+    flags_of,
+    hybrid_fields,
+    put_environment,
+    put_flags,
+    refuse_other_runs,
+)
+from service.validation.questions import read_question
+
+PRECISIONS = (
+    (r"mxfp8", "mxfp8"),
+    (r"nvfp4", "nvfp4"),
+    (r"fp8_subchannel/mx \(Blackwell\)", "mxfp8"),
+    (r"fp8_subchannel/mx", "fp8-blockwise"),
+    (r"fp8-blockwise", "fp8-blockwise"),
+    (r"bf16\+float8|fp8", "fp8-tensorwise"),
+    (r"bf16-true", "bf16"),
+    (r"fp16 \+ int4", "fp16-mixed"),
+    (r"bf16$|bf16-mixed|bf16 \(", "bf16-mixed"),
+    (r"fp16$|fp16-mixed", "fp16-mixed"),
+    (r"fp32$|tf32$", "fp32"),
+)
+"""Precision recipes by the start of the precision's cell."""
+
+OPTIMIZERS = (
+    (r"8.?bit", "adamw-8bit"),
+    (r"muon", "muon"),
+    (r"adafactor", "adafactor"),
+    (r"lion", "lion"),
+    (r"sgd", "sgd-momentum"),
+    (r"adam|^$", "adamw"),
+)
+"""Optimizers by a part of the optimizer's cell; AdamW if it is empty."""
+
+UNSTATED = ("", "not told", "unknown", "see recipe")
+"""Recompute cells that state nothing."""
+
+IN_RECIPES = "unknown(see perf_recipes)"
+"""Recompute cell that refers to the framework's own recipes."""
+
+EVERY_SECOND = "every 2nd layer"
+"""Mark of torchtitan's selective checkpointing of whole layers."""
+
+BLACKWELL = re.compile(r"G?B\d00")
+
+TORCH_BY_MONTH = (("2024.2", "2.2"), ("2023.4", "2.0"), ("2022.1", "1.10"))
+"""Newest torch version by month, newest first."""
+
+METHODS = {"lora": "lora", "qlora": "qlora"}
+FULL_TRAINING = ("pretrain", "pretrain/finetune", "sft", "full finetune", "full")
+"""Kinds of training that train every parameter."""
+
+
+def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
+    """Set the recipe from a row's columns."""
+    layout = draft.layout
+    micro = row.count("mbs")
+    steps = row.count("grad_accum", 1)
+    draft.recipe.update(
+        sequence_length=row.count("seq_len"),
+        micro_batch=micro,
+        global_batch=row.count("gbs", micro * layout["data"] * steps),
+        precision=_first(PRECISIONS, _precision_cell(row), "precision", begins=True),
+        optimizer=_first(OPTIMIZERS, _optimizer_cell(row), "optimizer", begins=False),
+        recompute=recompute_of(row, framework),
+    )
+    draft.recipe.update(_framework_defaults(row, framework, draft.recipe["precision"]))
+    if "fp16" in row.text("grad_dtype") and draft.recipe["precision"] == "fp16-mixed":
+        draft.recipe["gradient_dtype"] = "fp16"
+    if re.search(r"optimizer.in.(bwd|backward)", f"{row.text('optimizer')} {row.text('notes')}"):
+        raise NotExpressible("optimizer: its step is part of the backward pass")
+    _put_method(row, framework, draft)
+    _put_software(row, framework, draft)
+    draft.layout["offload"] = offload_of(row)
+
+
+def _precision_cell(row: MeasuredRow) -> str:
+    """The precision's cell; where two recipes share a column, the GPU's generation selects one."""
+    cell = row.text("precision")
+    is_new = cell == "fp8_subchannel/mx" and BLACKWELL.match(row.text("gpu"))
+    return f"{cell} (Blackwell)" if is_new else cell
+
+
+def _optimizer_cell(row: MeasuredRow) -> str:
+    """The optimizer's cell; of several, the default one."""
+    cell = row.text("optimizer").lower()
+    default = re.search(r"default (\w+)", cell)
+    return default[1] if default else cell
+
+
+def _framework_defaults(row: MeasuredRow, framework: Framework, precision: str) -> dict[str, Any]:
+    """Defaults of a framework for this model in this precision."""
+    here = _defaults_of(framework.precisions, precision)
+    own = _defaults_of(framework.families, row.text("model").lower())
+    return {**framework.recipe, **here, **own}
+
+
+def _defaults_of(table: Mapping[str, Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    return next((defaults for pattern, defaults in table.items() if re.match(pattern, name)), {})
+
+
+def _default_of(table: Mapping[str, Any], name: str, reason: str) -> Any:
+    for pattern, habit in table.items():
+        if re.match(pattern, name):
+            return habit
+    raise NotExpressible(reason)
+
+
+def recompute_of(row: MeasuredRow, framework: Framework) -> Any:
+    """The recompute rule of a row."""
+    cell = row.text("recompute")
+    detail = row.text("recompute_detail")
+    if cell in UNSTATED:
+        if framework.recompute is None:
+            raise NotExpressible("missing: recompute")
+        return framework.recompute
+    if cell == IN_RECIPES:
+        return _default_of(framework.recipe_recomputes, row.text("model").lower(), "missing: recompute")
+    if cell.startswith("none"):
+        return "none"
+    if EVERY_SECOND in cell:
+        return {"granularity": "full", "method": "block", "layers": row.count("layers") // 2}
+    if cell.startswith("full"):
+        uniform = re.search(r"(uniform|block) (\d{1,4})", detail)
+        return {"granularity": "full", "method": uniform[1], "layers": int(uniform[2])} if uniform else "full"
+    if cell.startswith("selective"):
+        named = [module for module in get_args(RecomputeModule) if re.search(rf"\b{module}\b", detail)]
+        return {"granularity": "selective", "modules": named}
+    raise NotExpressible("recompute: no rule of this name")
+
+
+def offload_of(row: MeasuredRow) -> str:
+    """State that a row keeps in host memory."""
+    cell = row.text("offload").lower()
+    if re.search(r"paged", row.text("optimizer").lower()):
+        cell = f"{cell} optimizer"
+    if not cell or cell == "none":
+        return "none"
+    share = re.search(r"(\d+) ?(?:pct|%)", cell)
+    if (share and share[1] != "100") or re.search(r"\d+_layers", cell):
+        raise NotExpressible("offload: only a part is offloaded")
+    if "param" in cell or "model" in cell or cell in ("cpu", "cpu offload"):
+        return "model"
+    moved = [
+        name for name, mark in (("optimizer", "optim|adam"), ("activations", "activation")) if re.search(mark, cell)
+    ]
+    if not moved:
+        raise NotExpressible("offload: not understood")
+    return "-and-".join(moved)
+
+
+def _first(table: tuple[tuple[str, str], ...], cell: str, column: str, *, begins: bool) -> str:
+    look = re.match if begins else re.search
+    for pattern, name in table:
+        if look(pattern, cell):
+            return name
+    raise NotExpressible(f"{column}: not understood" if cell else f"missing: {column}")
+
+
+def _put_method(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
+    kind = row.text("training_kind") or "pretrain"
+    if kind in FULL_TRAINING:
+        return
+    if kind not in METHODS:
+        raise NotExpressible(f"training_kind: {ascii(kind[:40])[1:-1]} has no noun")
+    method: dict[str, Any] = {"name": METHODS[kind]}
+    if "embedding" in row.text("trainable_params"):
+        method["whole"] = ["embedding", "head"]
+    if rank := row.whole("lora_rank"):
+        method["rank"] = rank
+    if framework.adapters:
+        method["targets"] = list(framework.adapters)
+    if kind == "qlora":
+        cell = row.text("quantization")
+        if "gptq" in cell.lower():
+            draft.stack["cross_entropy"] = "eager-half"
+        method["quantization"] = "gptq" if "gptq" in cell.lower() else "nf4-double" if cell.endswith("dq") else "nf4"
+    draft.recipe["method"] = method
+
+
+def _put_implementation(name: ImplementationName, draft: Draft) -> None:
+    """Compiled or eager operations, if the stack has both."""
+    if name in IMPLEMENTATIONS[draft.stack["name"]]:
+        draft.stack["implementation"] = name
+    elif name == "compiled":
+        draft.unmodelled.append("compile: compiled operations keep less")
+
+
+def _put_versions(row: MeasuredRow, draft: Draft) -> None:
+    """Library versions by the month of the measurement."""
+    dated = re.match(r"(20\d\d)-(\d\d)", row.text("date"))
+    if not dated:
+        return
+    month = f"{dated[1]}.{int(dated[2])}"
+    torch = next((version for since, version in TORCH_BY_MONTH if at_least(month, since)), "1.0")
+    draft.stack["versions"] = {"torch": torch}
+    if draft.stack["name"] == "torchtitan":
+        draft.stack["versions"]["torchtitan"] = month
+
+
+FUSED_GRADIENTS_SINCE = "2022.2"
+"""Month from which Megatron-LM's own layers accumulate weight gradients inside the matrix product.
+Source: NVIDIA/Megatron-LM@83b1e42f gradient accumulation fusion, 13 February 2022."""
+
+
+def _put_fused_gradients(row: MeasuredRow, draft: Draft) -> None:
+    """Fused gradient accumulation, by the version of Megatron-LM before Megatron-Core."""
+    dated = re.match(r"(20\d\d)-(\d\d)", row.text("framework_version"))
+    if dated and row.text("framework") == "Megatron-LM":
+        month = f"{dated[1]}.{int(dated[2])}"
+        draft.stack["gradient_fusion"] = at_least(month, FUSED_GRADIENTS_SINCE)
+
+
+def _put_sparse(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
+    """Expert features of a framework's release: flex dispatcher, CUDA graphs, overlapped communication."""
+    released = re.search(r"(\d\d)\.(\d\d)", row.text("framework_version"))
+    since = framework.overlaps_experts_since
+    if since is None or not released or draft.layout.get("expert", 1) == 1:
+        return
+    draft.stack.update(dispatcher="flex", cuda_graphs=True)
+    if at_least(f"{released[1]}.{int(released[2])}", since) and re.search(r"B[23]00", row.text("gpu")):
+        draft.stack["expert_overlap"] = True
+
+
+def _put_software(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
+    _put_versions(row, draft)
+    _put_sparse(row, framework, draft)
+    _put_fused_gradients(row, draft)
+    compiled = row.text("compile").startswith("yes")
+    if compiled or row.text("compile") == "no":
+        _put_implementation("compiled" if compiled else "eager", draft)
+    if "expandable_segments" in row.text("notes"):
+        draft.stack["expandable_segments"] = True
+    if re.search(r"liger|chunked.?(ce|cross)", f"{row.text('compile')} {row.text('notes')}".lower()):
+        draft.stack["cross_entropy"] = "chunked"
+    if row.text("flash_attention").startswith("no") and "attention" not in draft.recipe:
+        draft.recipe["attention"] = "eager"
+
+
+COMMAND_LINE = "Megatron-LM (Megatron-Core)"
+"""Framework whose rows carry command-line options; a missing option means its default."""
+
+
+def question_of(row: MeasuredRow, catalogue: Catalogue) -> tuple[Question, tuple[str, ...]]:
+    """The question of a row, and the details that it leaves out."""
+    draft = draft_of(row, catalogue)
+    try:
+        request = read_question(draft.body(), catalogue)
+    except Refused as refused:
+        raise NotExpressible(reason_of(refused)) from None
+    return replace(request.question, gpu=with_stated_memory(request.question.gpu, row)), tuple(draft.unmodelled)
+
+
+def reason_of(refused: Refused) -> str:
+    """First reason of a refusal, short enough to group by."""
+    first = refused.problems[0]
+    return f"refused: {first.field} {first.code}"
+
+
+def draft_of(row: MeasuredRow, catalogue: Catalogue) -> Draft:
+    """The request body of a row."""
+    framework = framework_of(row)
+    flags = flags_of(row)
+    draft = Draft(stack=dict(framework.stack))
+    _put_layout(row, framework, draft)
+    put_recipe(row, framework, draft)
+    put_architecture(_completed(row, flags), framework, draft)
+    if row.text("framework") == COMMAND_LINE:
+        refuse_other_runs(row.text("model"))
+        put_environment(row.text("model"), draft)
+        try:
+            put_flags(flags, draft)
+        except (KeyError, ValueError, TypeError, ArithmeticError):
+            raise NotExpressible("extra_config_json: a value is not understood") from None
+    _put_pipeline(row, framework, draft)
+    put_features(row, draft)
+    draft.unmodelled.extend(unmodelled_power(row))
+    if (limit := power_limit_watts(row)) is not None:
+        draft.cluster["power_limit_watts"] = limit
+    draft.cluster.update(
+        gpu=gpu_slug(row, catalogue),
+        gpus=_gpus(row, draft),
+        gpus_per_node=row.count("gpus_per_node", 8),
+    )
+    if (rate := network_bytes_per_s(row)) is not None:
+        draft.cluster["inter_node_bytes_per_s"] = rate
+    return draft
+
+
+def _completed(row: MeasuredRow, flags: Flags) -> MeasuredRow:
+    """A row with the cells that its options imply."""
+    derived: dict[str, str] = {}
+    for name in PATTERNS:
+        if name in flags and not row.text("layers"):
+            fields, _ = hybrid_fields(str(flags[name]), row.count("hidden"), flags)
+            derived["layers"] = str(fields["num_hidden_layers"])
+    return replace(row, cells={**row.cells, **derived}) if derived else row
+
+
+def _put_layout(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
+    alone = row.whole("n_gpus") == 1
+    default = 1 if alone else None
+    tensor, pipeline, context = row.count("tp", default), row.count("pp", default), row.count("cp", 1)
+    draft.layout.update(
+        tensor=tensor,
+        pipeline=pipeline,
+        context=context,
+        data=row.count("dp", default),
+        virtual_pipeline=row.count("vpp", 1),
+        expert=row.count("ep", 1),
+    )
+    if (expert_tensor := row.whole("etp")) is not None:
+        draft.layout["expert_tensor"] = expert_tensor
+    stage = row.whole("zero_stage")
+    if stage is None:
+        stage = framework.zero_stages.get(row.text("training_kind"))
+    if stage is not None:
+        draft.layout["zero_stage"] = stage
+    put_sharding(row, draft)
+    if row.text("sequence_parallel") and tensor > 1:
+        draft.layout["sequence_parallel"] = row.is_on("sequence_parallel")
+
+
+def _gpus(row: MeasuredRow, draft: Draft) -> int:
+    """GPUs of the run; refused if the table assumed their number and it is too small for the expert groups."""
+    layout = draft.layout
+    group = layout["expert"] * layout.get("expert_tensor", 1)
+    ranks = layout["data"] * layout["context"] * layout["tensor"]
+    if ranks % group and "GPU count assumed" in row.text("quality"):
+        raise NotExpressible("n_gpus: only assumed, and too few for the expert groups")
+    return row.count("n_gpus")
+
+
+def _put_pipeline(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
+    layout, model = draft.layout, draft.model
+    stages, layers = layout["pipeline"], model["num_hidden_layers"]
+    parts = stages * layout.get("virtual_pipeline", 1)
+    if not model.get("num_experts"):
+        layout.pop("expert_tensor", None)
+    if stages == 1:
+        return
+    if "embedding counted as a layer" in row.text("notes"):
+        layout.update(embedding_in_split=True, loss_in_split=True)
+    elif framework.stack["name"] == "nanotron":
+        hidden = model["hidden_size"]
+        layer = 4 * hidden * hidden + 3 * hidden * row.count("ffn_hidden")
+        layout["stage_layers"] = list(layers_by_cost(layers, stages, layer, model["vocab_size"] * hidden))
+    elif layers % parts and row.text("framework") != COMMAND_LINE:
+        if framework.last_takes_remainder and (layers + 2) % parts == 0:
+            layout.update(embedding_in_split=True, loss_in_split=True)
+        else:
+            layout["stage_layers"] = list(layers_spread(layers, parts, rest_last=framework.last_takes_remainder))
+    if layout.get("virtual_pipeline", 1) > 1 and "virtual_group" not in layout:
+        rounds = draft.recipe["global_batch"] // (draft.recipe["micro_batch"] * layout["data"])
+        if group := virtual_group(rounds, stages):
+            layout["virtual_group"] = group
