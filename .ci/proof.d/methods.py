@@ -77,7 +77,7 @@ def _checkout(variable: str) -> Path:
 
 def ours(name: ToolName, resolved: ResolvedQuestion) -> Numbers:
     """Every number of a method's answer by its name."""
-    found = TOOLS[name].says(resolved)
+    found = TOOLS[name].answer(resolved)
     numbers = {term.name: term.bytes for term in found.terms} | {line.name: line.bytes for line in found.totals}
     for row in found.variants:
         numbers |= {f"{row.name}, GPU": row.gpu_bytes, f"{row.name}, CPU": row.cpu_bytes}

@@ -167,8 +167,8 @@ def fitted_shares(rows: Sequence[MeasuredAttention], gpus: Gpus) -> dict[Term, f
 def unexplained_fraction(rows: Sequence[MeasuredAttention], gpus: Gpus) -> float:
     """What the best shares leave over: the weighted mean square of the residuals."""
     shares = fitted_shares(rows, gpus)
-    found = [sum(np.log(shares[name]) for name in _terms(row, gpus[row.gpu])) for row in rows]
-    left = np.array(found) - [_log_fraction(row, gpus[row.gpu]) for row in rows]
+    results = [sum(np.log(shares[name]) for name in _terms(row, gpus[row.gpu])) for row in rows]
+    left = np.array(results) - [_log_fraction(row, gpus[row.gpu]) for row in rows]
     return float(np.average(left**2, weights=[_weight_fraction(row) for row in rows]))
 
 

@@ -66,17 +66,17 @@ def least(loss: Callable[[Values], float], start: Values, bounds: Bounds) -> dic
     while share > SMALLEST_SHARE:
         before = values
         for way in ways:
-            tried = {**values, **_stepped(values, bounds, [share * direction for direction in way])}
-            found = loss(tried)
-            if found < reached - SMALLEST_GAIN:
-                values, reached = tried, found
+            attempt = {**values, **_stepped(values, bounds, [share * direction for direction in way])}
+            result = loss(attempt)
+            if result < reached - SMALLEST_GAIN:
+                values, reached = attempt, result
         if values is before:
             share /= 2
             continue
         further = {**values, **_further(before, values, bounds)}
-        found = loss(further)
-        if found < reached - SMALLEST_GAIN:
-            values, reached = further, found
+        result = loss(further)
+        if result < reached - SMALLEST_GAIN:
+            values, reached = further, result
     return values
 
 
@@ -167,14 +167,14 @@ def _fitted_format(number_format: Format, measured: tuple[Product, ...], gpu: Gp
         bounds["launch"] = (log(LEAST_LAUNCH_SECONDS), log(shortest))
         start["launch"] = min(start["launch"], log(shortest))
     base = rates_under(known, gpu, number_format)
-    found = least(lambda values: _product_loss(products, _rates(base, values)), start, bounds)
-    if _waiting(products, _rates(base, found)) >= LEAST_PRODUCTS:
+    result = least(lambda values: _product_loss(products, _rates(base, values)), start, bounds)
+    if _waiting(products, _rates(base, result)) >= LEAST_PRODUCTS:
         traffic = log(gpu.memory_bytes_per_s)
         bounds["traffic"] = (traffic + log(LEAST_SHARE), traffic + log(MOST_TRAFFIC))
-        found = least(
-            lambda values: _product_loss(products, _rates(base, values)), {**found, "traffic": traffic}, bounds
+        result = least(
+            lambda values: _product_loss(products, _rates(base, values)), {**result, "traffic": traffic}, bounds
         )
-    return _matrix_calibration(number_format, found)
+    return _matrix_calibration(number_format, result)
 
 
 def _matrix_calibration(number_format: Format, values: Values) -> MatrixCalibration:
@@ -254,8 +254,8 @@ def _fitted_link(name: CurveName, own: Sequence[Observed], gpu: Gpu) -> LinkCali
         bounds["fixed"] = (log(FIXED_BOUNDS[0]), log(FIXED_BOUNDS[1]))
     if max(sizes) >= BANDWIDTH_BOUND_BYTES:
         bounds["link"] = (log(LEAST_LINK_FRACTION), log(1 / curve.link_fraction))
-    found = least(lambda values: _link_loss(name, own, gpu, values), {"fixed": 0.0, "link": 0.0}, bounds)
-    return _link_calibration(name, found)
+    result = least(lambda values: _link_loss(name, own, gpu, values), {"fixed": 0.0, "link": 0.0}, bounds)
+    return _link_calibration(name, result)
 
 
 def _link_calibration(name: CurveName, values: Values) -> LinkCalibration:
@@ -268,8 +268,8 @@ def _link_loss(name: CurveName, own: Sequence[Observed], gpu: Gpu, values: Value
     known = calibration_of(gpu)
     memory = None if known is None else known.memory_bytes_per_s
     scaled = DeviceCalibration(id="tried", links=(_link_calibration(name, values),), memory_bytes_per_s=memory)
-    tried = calibrated(gpu, scaled)
-    residuals = [log((predicted_value(one, tried) or one.measurement.value) / one.measurement.value) for one in own]
+    attempt = calibrated(gpu, scaled)
+    residuals = [log((predicted_value(one, attempt) or one.measurement.value) / one.measurement.value) for one in own]
     return fmean((residual**2 + NOISE**2) ** 0.5 for residual in residuals)
 
 
@@ -289,7 +289,7 @@ def fitted_device(
     """The calibration that fits what was measured of one device."""
     memory_bytes_per_s = _memory_bytes_per_s(observed)
     known = calibrated(gpu, DeviceCalibration(id=calibration_id, memory_bytes_per_s=memory_bytes_per_s))
-    found = DeviceCalibration(
+    result = DeviceCalibration(
         id=calibration_id,
         matrix=fitted_products(observed, known),
         attention=_attention(observed, known),
@@ -298,7 +298,7 @@ def fitted_device(
         context_bytes=_bytes(observed, "context"),
         communicator_bytes=_bytes(observed, "communicator"),
     )
-    return found if steps_on is None else replace(found, steps=tuple(steps_on(observed, calibrated(gpu, found))))
+    return result if steps_on is None else replace(result, steps=tuple(steps_on(observed, calibrated(gpu, result))))
 
 
 def _memory_bytes_per_s(observed: Sequence[Observed]) -> float | None:
@@ -320,7 +320,7 @@ def _streamed_bytes_per_s(one: Observed) -> float:
 
 def _attention(observed: Sequence[Observed], gpu: Gpu) -> tuple[AttentionCalibration, ...]:
     """Shares of peak of each fused kernel that was measured."""
-    found = []
+    results = []
     for kernel in get_args(FusedName):
         own = [
             one
@@ -329,8 +329,8 @@ def _attention(observed: Sequence[Observed], gpu: Gpu) -> tuple[AttentionCalibra
         ]
         forward, backward = (_share_fraction(own, kernel, gpu, name) for name in ("forward", "backward"))
         if forward is not None or backward is not None:
-            found.append(AttentionCalibration(kernel=kernel, forward_fraction=forward, backward_fraction=backward))
-    return tuple(found)
+            results.append(AttentionCalibration(kernel=kernel, forward_fraction=forward, backward_fraction=backward))
+    return tuple(results)
 
 
 def _share_fraction(own: Sequence[Observed], kernel: FusedName, gpu: Gpu, operation: str) -> float | None:

@@ -79,8 +79,8 @@ def judged(
     """How a calibration on some measurements does on those that had no part in it."""
     known = manner or Manner()
     whole = calibrated(gpu, fitted_device(observed, gpu, "whole", known.steps_on))
-    found = (_part(probe, observed, gpu, (whole, before, known)) for probe in sorted({one.probe for one in observed}))
-    parts = tuple(part for part in found if part is not None)
+    result = (_part(probe, observed, gpu, (whole, before, known)) for probe in sorted({one.probe for one in observed}))
+    parts = tuple(part for part in result if part is not None)
     return Judgement(
         parts=parts,
         held_out_fraction=fmean(part.held_out_fraction for part in parts) if parts else None,
@@ -98,14 +98,14 @@ def _part(
     whole, before, manner = known
     others = [one for one in observed if one.probe != probe and (probe == STEP or one.probe == SHARED)]
     errors = []
-    for kept, held_out in held_out_in(own, others, left_out):
-        fitted = calibrated(gpu, fitted_device(kept, gpu, "kept", manner.steps_on))
-        operations = {(one.measurement.operation, one.measurement.shape.get("dtype")) for one in kept}
+    for training, held_out in held_out_in(own, others, left_out):
+        fitted = calibrated(gpu, fitted_device(training, gpu, "kept", manner.steps_on))
+        operations = {(one.measurement.operation, one.measurement.shape.get("dtype")) for one in training}
         for one in held_out:
-            told = [manner.predict(one, fitted), manner.predict(one, whole), before(one)]
-            off = [abs(value / one.measurement.value - 1) for value in told if value is not None]
+            predictions = [manner.predict(one, fitted), manner.predict(one, whole), before(one)]
+            off = [abs(value / one.measurement.value - 1) for value in predictions if value is not None]
             is_fitted = probe == "gemm" or (one.measurement.operation, one.measurement.shape.get("dtype")) in operations
-            if is_fitted and len(off) == len(told):
+            if is_fitted and len(off) == len(predictions):
                 errors.append(off)
     if not errors:
         return None
@@ -133,5 +133,5 @@ def held_out_in(
     for place in dict.fromkeys(places.values()):
         out = [one for one in own if places[one.run if left_out == "run" else one.family] == place]
         gone = {one.id for one in out}
-        kept = [one for one in (*own, *shared) if one.id not in gone and (left_out == "shape" or one.run != place)]
-        yield kept, out
+        training = [one for one in (*own, *shared) if one.id not in gone and (left_out == "shape" or one.run != place)]
+        yield training, out

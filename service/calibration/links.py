@@ -126,14 +126,16 @@ def collective_rows() -> tuple[CollectiveRow, ...]:
 def predicted_seconds(row: CollectiveRow, link: Link) -> float:
     """What the estimator says of a measured collective."""
     machine = row.machine
-    wires = Interconnect(
+    interconnect = Interconnect(
         link_bytes_per_s=machine.link_bytes_per_s,
         network_bytes_per_s=machine.adapter_bytes_per_s * NETWORK_FRACTION,
         domain=row.gpus // row.domains,
         link=link,
         linked=machine.gpus,
     )
-    return float(transfer_seconds(Transfer(row.operation, row.message_bytes, 1, row.gpus, NEXT_TO_EACH_OTHER), wires))
+    return float(
+        transfer_seconds(Transfer(row.operation, row.message_bytes, 1, row.gpus, NEXT_TO_EACH_OTHER), interconnect)
+    )
 
 
 def mape_fraction(rows: Iterable[CollectiveRow], link: Link) -> float:
@@ -220,12 +222,12 @@ def _least_squares(
     last = table.shape[1] - 1
     best: tuple[float, Any] = (float("inf"), None)
     for size in range(last + 1):
-        for kept in combinations(range(last), size):
-            columns = [*kept, last]
-            found = np.linalg.lstsq(table[:, columns], aim, rcond=None)[0]
-            error = float(((table[:, columns] @ found - aim) ** 2).sum())
-            if (found >= 0).all() and error < best[0]:
+        for chosen in combinations(range(last), size):
+            columns = [*chosen, last]
+            result = np.linalg.lstsq(table[:, columns], aim, rcond=None)[0]
+            error = float(((table[:, columns] @ result - aim) ** 2).sum())
+            if (result >= 0).all() and error < best[0]:
                 coefficients = np.zeros(last + 1)
-                coefficients[columns] = found
+                coefficients[columns] = result
                 best = (error, coefficients)
     return best[0], tuple(float(value) for value in best[1])

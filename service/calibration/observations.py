@@ -208,8 +208,8 @@ Source: definition: a copy reads and writes."""
 def predicted_value(observed: Observed, gpu: Gpu) -> float | None:
     """What formulas say of a measurement, in the unit of the measurement."""
     predict = None if shape_fault(observed.probe, observed.measurement.shape) else _PREDICTED.get(observed.probe)
-    found = None if predict is None else predict(observed, gpu)
-    return None if found is None or found <= 0 else found
+    result = None if predict is None else predict(observed, gpu)
+    return None if result is None or result <= 0 else result
 
 
 def format_named(name: object) -> Format | None:
@@ -326,8 +326,8 @@ def bus_fraction(collective: CollectiveName, ranks: int) -> float:
 
 def _context(observed: Observed, gpu: Gpu) -> float | None:
     """Bytes of the context, or what communicators add [byte]."""
-    told = READABLE.match(observed.environment.torch or "")
-    context, communicators = context_and_communicators(gpu, told[0] if told else None)
+    version = READABLE.match(observed.environment.torch or "")
+    context, communicators = context_and_communicators(gpu, version[0] if version else None)
     return {"context": context[1], "communicator": communicators[1]}.get(observed.measurement.operation)
 
 
@@ -395,12 +395,12 @@ def impossible(observed: Observed, gpu: Gpu | None) -> str | None:
 
 def without_impossible(records: Iterable[ProbeRecord], gpu: Gpu | None) -> tuple[list[ProbeRecord], list[str]]:
     """Records without the measurements that no device can have made, and why those are left out."""
-    kept, reasons = [], []
+    usable, reasons = [], []
     for record in records:
-        found = [(one, _reason(record, one, gpu)) for one in record.measurements]
-        reasons += [f"{record.probe} {one.operation}: {reason}" for one, reason in found if reason is not None]
-        kept.append(replace(record, measurements=tuple(one for one, reason in found if reason is None)))
-    return kept, reasons
+        results = [(one, _reason(record, one, gpu)) for one in record.measurements]
+        reasons += [f"{record.probe} {one.operation}: {reason}" for one, reason in results if reason is not None]
+        usable.append(replace(record, measurements=tuple(one for one, reason in results if reason is None)))
+    return usable, reasons
 
 
 def _reason(record: ProbeRecord, one: Measurement, gpu: Gpu | None) -> str | None:

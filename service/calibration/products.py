@@ -187,13 +187,13 @@ def _halves(judged: Sequence[Observed]) -> tuple[list[Observed], list[Observed]]
 
 def _by_product(judged: Sequence[Observed]) -> dict[object, list[float]]:
     """The medians of each product, run by run."""
-    found: dict[object, list[float]] = {}
+    result: dict[object, list[float]] = {}
     for one in sorted(judged, key=lambda one: one.run):
         shape = one.measurement.shape
-        found.setdefault((one.measurement.operation, *(shape[name] for name in SIDES)), []).append(
+        result.setdefault((one.measurement.operation, *(shape[name] for name in SIDES)), []).append(
             one.measurement.value
         )
-    return found
+    return result
 
 
 def _flop(one: Observed) -> float:
@@ -322,8 +322,8 @@ def residuals(measured: Columns, generation: GenerationRates) -> NDArray[np.floa
     seconds = matrix_product_seconds(*sizes, rates, measured.copies, launches=measured.copies)
     if rates.quantise_bytes or rates.quantise_launch_seconds:
         seconds = seconds + quantise_seconds(measured.rows * measured.inner, rates)
-    found: NDArray[np.float64] = np.log(seconds / measured.seconds)
-    return found
+    result: NDArray[np.float64] = np.log(seconds / measured.seconds)
+    return result
 
 
 def loss_fraction(measured: Sequence[Columns], generation: GenerationRates) -> float:
@@ -353,12 +353,12 @@ def mape_fraction(measured: Sequence[Columns], generation: GenerationRates, leas
 
 def fitted(measured: Sequence[Columns], processors: int, source: str) -> GenerationRates:
     """The best constants of one generation, each in the steps that constants are written in."""
-    found = GenerationRates(processors=processors, formats={}, source=source)
+    result = GenerationRates(processors=processors, formats={}, source=source)
     for number_format in TOLD:
         own = [one for one in measured if one.format == number_format]
         if own:
-            found = _with(found, number_format, _best(own, found, number_format))
-    return found
+            result = _with(result, number_format, _best(own, result, number_format))
+    return result
 
 
 def left_out_mape_fraction(
@@ -387,10 +387,10 @@ def _best(own: Sequence[Columns], start: GenerationRates, number_format: Format)
         moved = False
         for name, direction in product(values, (1, -1)):
             low, high, _ = BOUNDS[name]
-            tried = {**values, name: min(max(values[name] + direction * share * (high - low), low), high)}
-            reached = _weighted_loss_fraction(own, _with(start, number_format, tried), weights)
+            attempt = {**values, name: min(max(values[name] + direction * share * (high - low), low), high)}
+            reached = _weighted_loss_fraction(own, _with(start, number_format, attempt), weights)
             if reached < least - SMALLEST_GAIN:
-                values, least, moved = tried, reached, True
+                values, least, moved = attempt, reached, True
         if not moved:
             share /= 2
     return {name: round(round(value / BOUNDS[name][2]) * BOUNDS[name][2], 9) for name, value in values.items()}

@@ -148,7 +148,7 @@ def spread_fraction(residuals: Residuals) -> float | None:
     >>> spread_fraction({"one": [0.1, -0.2, 0.3, 0.4, 0.9]}), spread_fraction({})
     (0.4, None)
     """
-    weighted = sorted((abs(found), 1 / len(own)) for own in residuals.values() for found in own)
+    weighted = sorted((abs(result), 1 / len(own)) for own in residuals.values() for result in own)
     wanted = INSIDE_FRACTION * sum(weight for _, weight in weighted)
     reached = 0.0
     for size, weight in weighted:
@@ -164,11 +164,11 @@ def left_out_fraction(residuals: Residuals, source: str) -> float | None:
     >>> left_out_fraction({"one": [0.1, 0.2], "two": [0.15, -0.3]}, "two"), left_out_fraction({"one": [0.1]}, "one")
     (0.5, None)
     """
-    spread = spread_fraction({name: found for name, found in residuals.items() if name != source})
+    spread = spread_fraction({name: result for name, result in residuals.items() if name != source})
     own = residuals.get(source, ())
     if spread is None or not own:
         return None
-    return sum(abs(found) <= spread for found in own) / len(own)
+    return sum(abs(result) <= spread for result in own) / len(own)
 
 
 READ_OFF_ALL = ("residuals.LEAST_RESIDUAL", "residuals.RESIDUALS", "run_residuals.RUN_RESIDUALS")
@@ -246,7 +246,7 @@ def run_spread(residuals: Residuals) -> Ends | None:
     >>> run_spread({"one": [0.0, 0.5], "two": [0.2], "three": [-0.1, 0.3]})
     (-0.1, 0.5)
     """
-    weighted = sorted((found, 1 / len(own) / len(residuals)) for own in residuals.values() for found in own)
+    weighted = sorted((result, 1 / len(own) / len(residuals)) for own in residuals.values() for result in own)
     if not weighted:
         return None
     return _end(weighted), _end(weighted[::-1])
@@ -265,4 +265,4 @@ def shipped_ends(ends: Ends) -> Ends:
 def _end(weighted: Sequence[tuple[float, float]]) -> float:
     """The first residual from one side beyond which lies no more than the tail."""
     reached = accumulate(weight for _, weight in weighted)
-    return next(found for (found, _), beyond in zip(weighted, reached, strict=True) if beyond > TAIL_FRACTION)
+    return next(result for (result, _), beyond in zip(weighted, reached, strict=True) if beyond > TAIL_FRACTION)

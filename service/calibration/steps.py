@@ -87,8 +87,8 @@ class Fitted:
 
     def of(self, constants: StepConstants) -> float:
         """The number in some constants; one for a stack that has none yet."""
-        found = getattr(constants, self.field)
-        return float(found if self.key is None else found.get(self.key, 1.0))
+        result = getattr(constants, self.field)
+        return float(result if self.key is None else result.get(self.key, 1.0))
 
     def put(self, constants: StepConstants, value: float) -> StepConstants:
         """The constants with another number, held inside the bounds."""
@@ -293,14 +293,14 @@ def held_out_seconds(
     rows: Sequence[StepRow], model: StepModel, only: Collection[str] | None = None
 ) -> dict[str, float]:
     """Predictions of every row by constants fitted on the rows that are not left out with it."""
-    found = {}
+    result = {}
     for name in dict.fromkeys(row.left_out_with for row in rows):
         if only is not None and name not in only:
             continue
         own = [row for row in rows if row.left_out_with == name]
         fitted = model.fit([row for row in rows if row.left_out_with != name])
-        found.update({row.id: model.step_seconds(row.question, fitted) for row in own})
-    return found
+        result.update({row.id: model.step_seconds(row.question, fitted) for row in own})
+    return result
 
 
 def digest_of(seconds: Mapping[str, float]) -> str:
@@ -338,8 +338,8 @@ def _lines(seconds: Mapping[str, float]) -> list[str]:
 
 
 def _number(seconds: float) -> str:
-    said = f"{seconds:.{DIGITS}g}"
-    return said if "." in said or "e" in said else f"{said}.0"
+    text = f"{seconds:.{DIGITS}g}"
+    return text if "." in text or "e" in text else f"{text}.0"
 
 
 Vector = NDArray[np.float64]
@@ -507,10 +507,10 @@ def held_out_steps(rows: Sequence[StepRow], predicted_seconds: Mapping[str, floa
     known = [row for row in rows if row.id in predicted_seconds]
     classes = _classes_left_out(known, rows)
     pools = _residuals(known, classes, predicted_seconds)
-    found = []
+    results = []
     for row in known:
         spread = _spread_without(row.left_out_with, classes[row.id], pools)
-        found.append(
+        results.append(
             HeldOutStep(
                 row=row,
                 step_class=classes[row.id],
@@ -518,13 +518,13 @@ def held_out_steps(rows: Sequence[StepRow], predicted_seconds: Mapping[str, floa
                 spread_fraction=None if spread is None else max(LEAST_RESIDUAL, spread * _scale(row)),
             )
         )
-    return found
+    return results
 
 
 def _spread_without(name: str, own: StepClass, pools: Mapping[StepClass, Mapping[str, list[float]]]) -> float | None:
     """The spread of a class without what is left out together, that of its stand-in where nothing else is of it."""
     for one in (own, STAND_INS.get(own)):
-        others = {other: found for other, found in pools.get(one, {}).items() if other != name} if one else {}
+        others = {other: result for other, result in pools.get(one, {}).items() if other != name} if one else {}
         if others:
             return spread_fraction(others)
     return None
@@ -534,11 +534,11 @@ def step_spreads(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]
     """The spread of each class, as the estimator states it."""
     known = [row for row in rows if row.id in predicted_seconds]
     classes = _classes_left_out(known, rows)
-    found = {}
+    result = {}
     for name, pool in _residuals(known, classes, predicted_seconds).items():
         if (spread := spread_fraction(pool)) is not None:
-            found[name] = ceil(spread * DECIMALS) / DECIMALS
-    return found
+            result[name] = ceil(spread * DECIMALS) / DECIMALS
+    return result
 
 
 def _classes_left_out(known: Sequence[StepRow], rows: Sequence[StepRow]) -> dict[str, StepClass]:

@@ -155,12 +155,12 @@ class MeasuredRow:
 
     def number_of(self, column: str) -> float | None:
         """The number of a cell, in the unit of its column; None where it is empty."""
-        said = self.text(column)
-        if not said:
+        text = self.text(column)
+        if not text:
             return None
-        if not _NUMBER.fullmatch(said):
+        if not _NUMBER.fullmatch(text):
             raise NotExpressible(f"unreadable: {column}")
-        return float(said)
+        return float(text)
 
     def whole(self, column: str) -> int | None:
         """The whole number of a cell; None where it is empty, and no number where it counts too few or too many."""
@@ -173,9 +173,9 @@ class MeasuredRow:
 
     def count(self, column: str, default: int | None = None) -> int:
         """The whole number of a cell, or the default; without one, an empty cell makes the row inexpressible."""
-        found = self.whole(column)
-        if found is not None:
-            return found
+        result = self.whole(column)
+        if result is not None:
+            return result
         if default is None:
             raise NotExpressible(f"missing: {column}")
         return default
@@ -201,14 +201,14 @@ def read_measured_rows(content: bytes) -> tuple[MeasuredRow, ...]:
     names = [name.strip() for name in header]
     form = form_of(names)
     _refuse_header(names, form)
-    found = []
+    results = []
     for number, row in rows:
         if len(row) != len(names):
             message = f"row {number} has {len(row)} cells where the header has {len(names)}"
             raise _refusal("wrong_width", message, "give one cell for each column")
         cells = {name: cell.strip() for name, cell in zip(names, row, strict=True) if cell.strip()}
-        found.append(MeasuredRow(number, cells, form.name))
-    return tuple(found)
+        results.append(MeasuredRow(number, cells, form.name))
+    return tuple(results)
 
 
 def form_of(names: Collection[str]) -> Form:

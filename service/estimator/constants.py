@@ -256,20 +256,20 @@ class DeviceCalibration:
     """Whole steps."""
 
     @property
-    def tells_seconds(self) -> bool:
+    def has_seconds(self) -> bool:
         """Whether it changes how long something takes."""
         rates = self.matrix or self.attention or self.links or self.memory_bytes_per_s
         return bool(rates or self.steps)
 
     @property
-    def tells_bytes(self) -> bool:
+    def has_bytes(self) -> bool:
         """Whether it changes how much memory is in use."""
         return self.context_bytes is not None or self.communicator_bytes is not None
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was measured."""
-        return not (self.tells_seconds or self.tells_bytes)
+        return not (self.has_seconds or self.has_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,8 +418,8 @@ def measured_scale(own: Sequence[MeasuredStep], calibrated: Sequence[MeasuredSte
 def calibrated_steps(gpu: Gpu, stack: StackName, implementation: ImplementationName | None) -> tuple[MeasuredStep, ...]:
     """The steps that a GPU was calibrated on, of one stack. None where no step of the stack was measured."""
     known = calibration_of(gpu)
-    told = () if known is None else known.steps
-    return tuple(one.step for one in told if (one.stack, one.implementation) == (stack, implementation))
+    given = () if known is None else known.steps
+    return tuple(one.step for one in given if (one.stack, one.implementation) == (stack, implementation))
 
 
 def _residuals(steps: Sequence[MeasuredStep]) -> list[float]:

@@ -14,22 +14,22 @@ from service.estimator.run.totals import numbers_of, running_of
 def estimate(question: Question) -> Estimate:
     """The whole answer to one question."""
     running = running_of(question, configuration_of(question))
-    resolved, found = running.resolved, numbers_of(running)
+    resolved, result = running.resolved, numbers_of(running)
     return replace(
-        found,
-        assumptions=(*assumptions_of(resolved), *describe_stages(resolved, running.known.fullest)),
-        warnings=(*warnings_of(resolved, found.parameters.active), *lost_time_warnings(resolved, found.totals)),
+        result,
+        assumptions=(*assumptions_of(resolved), *describe_stages(resolved, running.known.peak)),
+        warnings=(*warnings_of(resolved, result.parameters.active), *lost_time_warnings(resolved, result.totals)),
     )
 
 
 def estimate_memory(question: Question) -> MemoryEstimate:
     """Whether one configuration fits, and what its bytes are, without work, time and money."""
     resolved = resolve(question)
-    fullest = peak_stage_in(resolved)
+    peak = peak_stage_in(resolved)
     return MemoryEstimate(
         resolved=resolved.question,
-        verdict=verdict_of(fullest.memory.oom_probability_fraction),
-        memory=fullest.memory,
-        assumptions=(*assumptions_of(resolved), *describe_stages(resolved, fullest)),
+        verdict=verdict_of(peak.memory.oom_probability_fraction),
+        memory=peak.memory,
+        assumptions=(*assumptions_of(resolved), *describe_stages(resolved, peak)),
         warnings=warnings_of_memory(resolved),
     )

@@ -154,13 +154,13 @@ def _fill_layout(question: Question, recipe: Recipe, cluster: Cluster) -> Comple
         context_method=layout.context_method or stack.context_methods[0],
         rank_order=layout.rank_order or stack.rank_orders[0],
         schedule=layout.schedule or ("interleaved-1f1b" if layout.virtual_pipeline > 1 else "1f1b"),
-        stage_layers=layout.stage_layers or _dealt(layout, stack, question.model),
+        stage_layers=layout.stage_layers or _partition(layout, stack, question.model),
     )
 
 
-def _dealt(layout: Layout, stack: Stack, model: Model) -> tuple[int, ...] | None:
+def _partition(layout: Layout, stack: Stack, model: Model) -> tuple[int, ...] | None:
     """Layers of each chunk where the stack or the layout deals them unevenly."""
-    if stack.deals_by_cost and 1 < layout.pipeline <= model.num_hidden_layers:
+    if stack.partitions_by_cost and 1 < layout.pipeline <= model.num_hidden_layers:
         return partition_layers_by_cost(layout.pipeline, model)
     return partition_layers(layout, model)
 
@@ -213,15 +213,15 @@ def configuration_in(question: Question) -> Question:
     )
 
 
-def with_run(configuration: CompleteQuestion, asked: Question) -> CompleteQuestion:
+def with_run(configuration: CompleteQuestion, question: Question) -> CompleteQuestion:
     """A configuration with the run of a question, every default filled."""
     return replace(
         configuration,
         recipe=replace(
-            configuration.recipe, training_tokens=asked.recipe.training_tokens, checkpoint=asked.recipe.checkpoint
+            configuration.recipe, training_tokens=question.recipe.training_tokens, checkpoint=question.recipe.checkpoint
         ),
-        cluster=replace(configuration.cluster, **_fill_running(asked.cluster)),
-        price=_fill_price(asked.price),
+        cluster=replace(configuration.cluster, **_fill_running(question.cluster)),
+        price=_fill_price(question.price),
     )
 
 
@@ -268,12 +268,12 @@ def configuration_of(question: Question) -> ResolvedQuestion:
     """What a question asks of a step, whatever its run; questions that differ in their run alone share one."""
     problems = run_problems(question)
     try:
-        found = _configuration(configuration_in(question))
+        result = _configuration(configuration_in(question))
     except Refused as refused:
         raise Refused(*refused.problems, *problems) from None
     if problems:
         raise Refused(*problems)
-    return found
+    return result
 
 
 def run_problems(question: Question) -> tuple[Problem, ...]:
@@ -292,11 +292,11 @@ def with_run_of(question: Question, configuration: ResolvedQuestion) -> Resolved
 @lru_cache(maxsize=CONFIGURATIONS_KEPT)
 def _configuration(question: Question) -> ResolvedQuestion:
     full = fill_defaults(question)
-    found = ResolvedQuestion(question=full, workload=workload_of(full), degrees=degrees_of(full.recipe, full.layout))
-    problems = _problems_of(found)
+    result = ResolvedQuestion(question=full, workload=workload_of(full), degrees=degrees_of(full.recipe, full.layout))
+    problems = _problems_of(result)
     if problems:
         raise Refused(*problems)
-    return replace(found, run_stages=_run_stages(found)) if question.recipe.stages else found
+    return replace(result, run_stages=_run_stages(result)) if question.recipe.stages else result
 
 
 def demands_unmet(workload: Workload, layout: CompleteLayout) -> tuple[Problem, ...]:
@@ -304,10 +304,10 @@ def demands_unmet(workload: Workload, layout: CompleteLayout) -> tuple[Problem, 
     return unmet_demands(_DEMANDS, workload, layout)
 
 
-def _problems_of(found: ResolvedQuestion) -> tuple[Problem, ...]:
+def _problems_of(result: ResolvedQuestion) -> tuple[Problem, ...]:
     """The demands and rules that a question with every field filled breaks."""
-    workload, layout = found.workload, found.question.layout
-    return (*demands_unmet(workload, layout), *broken_rules(rules_of(layout), workload, found.degrees))
+    workload, layout = result.workload, result.question.layout
+    return (*demands_unmet(workload, layout), *broken_rules(rules_of(layout), workload, result.degrees))
 
 
 def _run_stages(own: ResolvedQuestion) -> tuple[tuple[ResolvedQuestion, ...], ...]:
@@ -317,14 +317,14 @@ def _run_stages(own: ResolvedQuestion) -> tuple[tuple[ResolvedQuestion, ...], ..
         first, *last = questions_of(own.question, index)
         same = first.recipe.sequence_length == own.question.recipe.sequence_length
         workload = replace(own.workload, recipe=first.recipe) if same else workload_of(first)
-        found = [
+        results = [
             ResolvedQuestion(
                 question=one, workload=replace(workload, recipe=one.recipe), degrees=degrees_of(one.recipe, one.layout)
             )
             for one in (first, *last)
         ]
-        stages.append(tuple(found))
-        problems += placed(dict.fromkeys(problem for one in found for problem in _problems_of(one)), index)
+        stages.append(tuple(results))
+        problems += placed(dict.fromkeys(problem for one in results for problem in _problems_of(one)), index)
     if problems:
         raise Refused(*problems)
     return tuple(stages)

@@ -21,16 +21,16 @@ def divisors(number: int) -> list[int]:
     >>> divisors(12), divisors(2 * 1_000_003)
     ([1, 2, 3, 4, 6, 12], [1, 2, 1000003, 2000006])
     """
-    found, rest, prime = [1], number, 2
+    results, rest, prime = [1], number, 2
     while rest > 1 and prime <= MOST_PRIME:
         prime = prime if prime * prime <= rest else rest
         powers = [1]
         while rest % prime == 0:
             rest //= prime
             powers.append(powers[-1] * prime)
-        found = [one * power for one in found for power in powers]
+        results = [one * power for one in results for power in powers]
         prime += 1
-    return sorted({*found, *(one * rest for one in found)})
+    return sorted({*results, *(one * rest for one in results)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,14 +50,14 @@ def sample_degrees(**degrees: float) -> Degrees:
 
 def sample_resolved() -> ResolvedQuestion:
     """Llama 3.1 8B with 8,192-token sequences on one H100, every choice at its default."""
-    asked = Question(
+    question = Question(
         model=LLAMA_3_8B,
         recipe=Recipe(sequence_length=8192),
         layout=Layout(),
         cluster=Cluster(gpu=H100.slug, gpus=1),
         gpu=H100,
     )
-    return resolve(asked)
+    return resolve(question)
 
 
 def sample_workload() -> Workload:

@@ -281,7 +281,7 @@ class Phase:
 class Schedule:
     """The steps of a whole run."""
 
-    stretches: tuple[Phase, ...]
+    phases: tuple[Phase, ...]
     """Its stages; none where batch and length never change."""
     last_steps: int
     """Steps with the recipe's own values, after the last stage."""
@@ -289,7 +289,7 @@ class Schedule:
     @property
     def steps(self) -> int:
         """Optimizer steps of the run [1]."""
-        return self.last_steps + sum(sum(stretch.steps) for stretch in self.stretches)
+        return self.last_steps + sum(sum(phase.steps) for phase in self.phases)
 
 
 def batches_of(stage: CompleteStage) -> tuple[int, ...]:
@@ -340,28 +340,28 @@ def steps_of_phases(trained: float, until_tokens: float, step_tokens: Sequence[f
     (5, 3)
     """
     share = (until_tokens - trained) / len(step_tokens)
-    reached, found = trained, []
+    reached, results = trained, []
     for index, tokens in enumerate(step_tokens, start=1):
         end = until_tokens if index == len(step_tokens) else trained + index * share
         steps = max(0, ceil((end - reached) / tokens))
         reached += steps * tokens
-        found.append(steps)
-    return tuple(found)
+        results.append(steps)
+    return tuple(results)
 
 
 def schedule_of(recipe: CompleteRecipe) -> Schedule | None:
     """The steps of a recipe's run, stage by stage. None without training_tokens."""
     if recipe.training_tokens is None:
         return None
-    trained, stretches = 0.0, []
+    trained, phases = 0.0, []
     for stage in recipe.stages:
         tokens = trained_tokens(replace(recipe, sequence_length=stage.sequence_length))
         batches = batches_of(stage)
         steps = steps_of_phases(trained, stage.until_tokens, [batch * tokens for batch in batches])
-        stretches.append(Phase(tokens, batches, steps))
-        trained += stretches[-1].sequences * tokens
+        phases.append(Phase(tokens, batches, steps))
+        trained += phases[-1].sequences * tokens
     left = max(0.0, recipe.training_tokens - trained)
-    return Schedule(tuple(stretches), steps_of(left, recipe.global_batch, trained_tokens(recipe)))
+    return Schedule(tuple(phases), steps_of(left, recipe.global_batch, trained_tokens(recipe)))
 
 
 STAGES = "recipe.stages"
@@ -376,14 +376,14 @@ def complete_stages(stages: tuple[RunStage, ...], recipe: CompleteRecipe, layout
     if not stages:
         return recipe
     problems = _order_problems(stages, recipe.training_tokens)
-    found = []
+    results = []
     for index, stage in enumerate(stages):
         one, wrong = _complete(stage, recipe, layout)
-        found.append(one)
+        results.append(one)
         problems += _at(index, wrong)
     if problems:
         raise Refused(*problems)
-    whole = replace(recipe, stages=tuple(found))
+    whole = replace(recipe, stages=tuple(results))
     _refuse_stages_without_steps(whole)
     return whole
 
@@ -552,7 +552,7 @@ def _refuse_stages_without_steps(recipe: CompleteRecipe) -> None:
     schedule = schedule_of(recipe)
     if schedule is None:
         return
-    empty = [index for index, stretch in enumerate(schedule.stretches) if not sum(stretch.steps)]
+    empty = [index for index, phase in enumerate(schedule.phases) if not sum(phase.steps)]
     fields = [f"{STAGES}.{index}.until_tokens" for index in empty]
     if not schedule.last_steps:
         fields.append("recipe.training_tokens")

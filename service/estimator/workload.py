@@ -97,10 +97,10 @@ def recompute_of(recipe: Recipe) -> Recompute:
 
     Selective recompute without modules means what the stack means by it.
     """
-    asked = recipe.recompute if isinstance(recipe.recompute, Recompute) else Recompute(granularity=recipe.recompute)
-    if asked.granularity == "selective" and not asked.modules:
-        return replace(asked, modules=(STACKS[software_of(recipe).name].selects,))
-    return asked
+    question = recipe.recompute if isinstance(recipe.recompute, Recompute) else Recompute(granularity=recipe.recompute)
+    if question.granularity == "selective" and not question.modules:
+        return replace(question, modules=(STACKS[software_of(recipe).name].selects,))
+    return question
 
 
 def workload_of(question: CompleteQuestion) -> Workload:

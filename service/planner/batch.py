@@ -154,10 +154,10 @@ def _tokens_of(question: Question) -> int:
 def _planned(question: Question, wanted: int) -> tuple[BatchPlan, tuple[str, ...]]:
     """A batch factor by factor, and what to look at in it."""
     recipe, data = question.recipe, _replicas(question)
-    found = estimate(question)
-    batch = found.resolved.recipe.global_batch
-    tokens, run = _tokens_of(question), found.resolved.recipe.training_tokens
-    total = None if found.flop.total_flop is None else float(found.flop.total_flop)
+    result = estimate(question)
+    batch = result.resolved.recipe.global_batch
+    tokens, run = _tokens_of(question), result.resolved.recipe.training_tokens
+    total = None if result.flop.total_flop is None else float(result.flop.total_flop)
     plan = BatchPlan(
         sequence_length=recipe.sequence_length,
         micro_batch=recipe.micro_batch,
@@ -168,4 +168,4 @@ def _planned(question: Question, wanted: int) -> tuple[BatchPlan, tuple[str, ...
         wanted_tokens=wanted,
         best_tokens=None if total is None else best_batch_tokens(total),
     )
-    return plan, critical_warnings(tokens, found.parameters.active, run)
+    return plan, critical_warnings(tokens, result.parameters.active, run)

@@ -85,8 +85,8 @@ def refused_because(problems: tuple[Problem, ...]) -> WhyNot:
 def memory_missing(device: Interval, usable_bytes: float, risk_fraction: float, limits: SolveLimits) -> WhyNot | None:
     """Why a job does not surely fit."""
     verdict = verdict_of(risk_fraction)
-    kept = (1 - limits.headroom_fraction) * usable_bytes
-    if verdict == "fits" and device.value <= kept:
+    usable = (1 - limits.headroom_fraction) * usable_bytes
+    if verdict == "fits" and device.value <= usable:
         return None
     missing = max(0.0, device.value - most_device_bytes(device, usable_bytes, limits))
     amount = f"{said(device.value, BYTES)} of {said(usable_bytes, BYTES)}"
@@ -122,8 +122,8 @@ def most_device_bytes(device: Interval, usable_bytes: float, limits: SolveLimits
     >>> most_device_bytes(Interval(9.0, 10.0, 11.0, "analytic"), 10.0, SolveLimits(headroom_fraction=0.5))
     5.0
     """
-    kept = (1 - limits.headroom_fraction) * usable_bytes
-    return min(kept, largest_fitting_bytes(device, usable_bytes))
+    usable = (1 - limits.headroom_fraction) * usable_bytes
+    return min(usable, largest_fitting_bytes(device, usable_bytes))
 
 
 def limits_missed(predicted: Mapping[str, Interval | None], limits: SolveLimits) -> WhyNot | None:
@@ -208,17 +208,17 @@ class Attempts:
 
     def __init__(self, put: Callable[[int], Question], limits: SolveLimits) -> None:
         self._put, self._limits = put, limits
-        self._tried: dict[int, Attempt] = {}
+        self._attempts: dict[int, Attempt] = {}
 
     @property
     def count(self) -> int:
         """How many values were tried."""
-        return len(self._tried)
+        return len(self._attempts)
 
     @property
     def legal(self) -> list[Attempt]:
         """Those that no rule refuses, in the order in which they were tried."""
-        return [attempt for attempt in self._tried.values() if attempt.is_legal]
+        return [attempt for attempt in self._attempts.values() if attempt.is_legal]
 
     @property
     def broken_by_all(self) -> frozenset[str]:
@@ -237,36 +237,36 @@ class Attempts:
 
     @property
     def _refusals(self) -> list[Refused]:
-        return [attempt.refused for attempt in self._tried.values() if attempt.refused is not None]
+        return [attempt.refused for attempt in self._attempts.values() if attempt.refused is not None]
 
     def at(self, value: int) -> Steps[Attempt]:
         """Judge one value, once."""
-        if value not in self._tried:
-            self._tried[value] = _judged(value, self._put(value), self._limits)
+        if value not in self._attempts:
+            self._attempts[value] = _attempt_at(value, self._put(value), self._limits)
             yield None
-        return self._tried[value]
+        return self._attempts[value]
 
 
-def _judged(value: int, question: Question, limits: SolveLimits) -> Attempt:
+def _attempt_at(value: int, question: Question, limits: SolveLimits) -> Attempt:
     try:
-        found = estimate(question) if limits_given(limits) else estimate_memory(question)
+        result = estimate(question) if limits_given(limits) else estimate_memory(question)
     except Refused as refused:
         why_not = refused_because(refused.problems)
         return Attempt(value=value, question=question, refused=refused, why_not=why_not)
-    reason = reason_against(found, limits)
+    reason = reason_against(result, limits)
     if reason is None:
         return Attempt(value=value, question=question, refused=None, why_not=None)
     is_memory = reason.missing_bytes is not None
-    shortage = shortage_of(question, found.memory, limits) if is_memory else NONE
+    shortage = shortage_of(question, result.memory, limits) if is_memory else NONE
     return Attempt(value=value, question=question, refused=None, why_not=reason, shortage=shortage)
 
 
-def reason_against(found: Estimate | MemoryEstimate, limits: SolveLimits) -> WhyNot | None:
+def reason_against(result: Estimate | MemoryEstimate, limits: SolveLimits) -> WhyNot | None:
     """Why an estimated job will not do."""
-    memory = found.memory
+    memory = result.memory
     missing = memory_missing(memory.device_peak_bytes, memory.usable_bytes, memory.oom_probability_fraction, limits)
-    if missing is not None or isinstance(found, MemoryEstimate) or found.totals is None:
+    if missing is not None or isinstance(result, MemoryEstimate) or result.totals is None:
         return missing
-    totals = found.totals
+    totals = result.totals
     predicted = {"days": totals.days, "cost_usd": totals.cost_usd, "gpu_hours": totals.gpu_hours}
     return limits_missed(predicted, limits)

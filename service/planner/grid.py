@@ -143,28 +143,28 @@ def _whole(quotient: Numbers) -> tuple[Numbers, Mask]:
 def _shard_groups(grid: Grid, workload: Workload, degrees: Degrees) -> Numbers:
     everybody = degrees.data * degrees.context
     domain = local_ranks(everybody, replica_spacing(degrees), workload.cluster.scale_up_gpus)
-    said = along([one.shard_group or 0 for one in grid.spreads], 1)
+    group = along([one.shard_group or 0 for one in grid.spreads], 1)
     within = along([one.shard_group == WITHIN_DOMAIN for one in grid.spreads], 1) == 1
-    return np.where(within, domain, np.where(said > 0, said, everybody))
+    return np.where(within, domain, np.where(group > 0, group, everybody))
 
 
 def legal_layouts(
     grid: Grid, workload: Workload, rules: Sequence[Rule], degrees: Degrees, whole: dict[str, Mask], data: Sequence[int]
 ) -> tuple[Mask, Counter[str]]:
     """Which layouts of a grid break no rule, and how many break which."""
-    held: list[tuple[str, Mask]] = list(whole.items())
+    conditions: list[tuple[str, Mask]] = list(whole.items())
     if data:
-        held.append(("data_is_as_pinned", np.isin(np.asarray(degrees.data), data)))
-    held.append(("shard_groups_differ", _differs(grid, degrees)))
-    held.extend((rule.name, np.asarray(rule.holds(workload, degrees))) for rule in rules)
-    return met(np.ones(grid.shape, dtype=np.bool_), held)
+        conditions.append(("data_is_as_pinned", np.isin(np.asarray(degrees.data), data)))
+    conditions.append(("shard_groups_differ", _differs(grid, degrees)))
+    conditions.extend((rule.name, np.asarray(rule.holds(workload, degrees))) for rule in rules)
+    return met(np.ones(grid.shape, dtype=np.bool_), conditions)
 
 
-def met(legal: Mask, held: Sequence[tuple[str, Mask]]) -> tuple[Mask, Counter[str]]:
+def met(legal: Mask, conditions: Sequence[tuple[str, Mask]]) -> tuple[Mask, Counter[str]]:
     """Which layouts meet every condition, and how many break which."""
     refused: Counter[str] = Counter()
     left = int(np.count_nonzero(legal))
-    for name, holds in held:
+    for name, holds in conditions:
         if holds.all():
             continue
         legal = legal & holds
@@ -269,30 +269,30 @@ def blocks_of(variant: Variant, axes: Axes, pipelines: tuple[Pipeline, ...]) -> 
                 key = (pipeline.virtual_pipeline, len(kinds), mirrors)
                 schedules[key] = mine
                 groups[key].extend((spread, kinds) for spread in spreads)
-    found = []
+    results = []
     for key, members in groups.items():
         choices = _choices(axes, schedules[key])
         for own in _apart(members, len(splits), len(axes.micro_batch)):
             for part in _cut(splits, len(own) * len(axes.micro_batch)):
                 grid = Grid(part, tuple(spread for spread, _ in own), axes.micro_batch)
                 stages, orders = tuple(kinds for _, kinds in own), axes.rank_order[1:]
-                found.append(Block(variant, grid, stages, choices, key[2], orders, axes.data))
-    return found, refused
+                results.append(Block(variant, grid, stages, choices, key[2], orders, axes.data))
+    return results, refused
 
 
 def _splits(workload: Workload, axes: Axes) -> Iterator[Splits]:
     """How one layer may be split, those that use equally many GPUs for a sequence side by side."""
-    found = {}
+    result = {}
     for tensor in axes.tensor:
         for context in axes.context:
             if workload.cluster.gpus % (tensor * context):
                 continue
             for parallel in axes.sequence_parallel if tensor > 1 else axes.sequence_parallel[-1:]:
                 for expert in axes.expert:
-                    for said in axes.expert_tensor:
-                        width = said or (1 if expert > 1 else tensor)
-                        found[Splits(tensor, context, parallel, expert, width)] = tensor * context
-    yield from sorted(found, key=lambda split: found[split])
+                    for group in axes.expert_tensor:
+                        width = group or (1 if expert > 1 else tensor)
+                        result[Splits(tensor, context, parallel, expert, width)] = tensor * context
+    yield from sorted(result, key=lambda split: result[split])
 
 
 def _spreads(
@@ -384,14 +384,14 @@ def carried_by(
     workload: Workload, degrees: Degrees, pipelines: Sequence[tuple[Distinct, ...]], *, mirrors: bool
 ) -> list[Carried]:
     """The stages of many pipelines that have equally many kinds of stages, kind by kind."""
-    found = []
+    results = []
     for kind in zip(*pipelines, strict=True):
         stage = _columns([one.stage for one in kind])
         load = rank_load_of(workload, degrees, stage)
         if mirrors:
             load = mirrored(load, rank_load_of(workload, degrees, _columns([one.far for one in kind])), degrees)
-        found.append(Carried(stage, load, along_or_same([one.count for one in kind], 1)))
-    return found
+        results.append(Carried(stage, load, along_or_same([one.count for one in kind], 1)))
+    return results
 
 
 def _columns(stages: Sequence[Stage]) -> Stage:
@@ -433,16 +433,16 @@ def scores_of(
     share, room = reserved_shares(workload)[1], allocator_room_bytes(workload)
     reserved: list[Amount] = []
     for one in carried:
-        held = stage_bytes(workload, degrees, one.stage, one.load, layout)
-        reserved.append(reserved_bytes(held.peak, held.held, share, room))
-    fullest = reduce(maximum, reserved)
+        conditions = stage_bytes(workload, degrees, one.stage, one.load, layout)
+        reserved.append(reserved_bytes(conditions.peak, conditions.held, share, room))
+    peak = reduce(maximum, reserved)
     sent = [one.count * each.sent_seconds for one, each in zip(carried, micro, strict=True)]
-    waits = StepOverhead(
-        stage_seconds=reduce(add, sent) / degrees.pipeline, filled_fraction=fullest / usable_bytes(workload.gpu)
+    overhead = StepOverhead(
+        stage_seconds=reduce(add, sent) / degrees.pipeline, filled_fraction=peak / usable_bytes(workload.gpu)
     )
     busy = [
-        busy_seconds(workload, degrees, one.load, layout, each, waits).total
+        busy_seconds(workload, degrees, one.load, layout, each, overhead).total
         for one, each in zip(carried, micro, strict=True)
     ]
-    step = whole_step_seconds(reduce(maximum, busy), workload, degrees, waits)
-    return Scores(np.asarray(step), np.asarray(fullest))
+    step = whole_step_seconds(reduce(maximum, busy), workload, degrees, overhead)
+    return Scores(np.asarray(step), np.asarray(peak))

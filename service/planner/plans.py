@@ -73,35 +73,35 @@ def plans_of(
     Each machine's layouts are ranked by their step, which everything else of a run on it goes by; the best of each are
     answered in full, so no plan says anything that an estimate would not.
     """
-    told = Plans()
+    plans = Plans()
     every: list[Plan] = []
     front: list[Plan] = []
     for question in machines:
-        found = Found()
-        for found in search(question, freedom, top, bounds.headroom_fraction):
-            yield _with_counts(told, found)
-        told = _with_counts(told, found)
+        result = Found()
+        for result in search(question, freedom, top, bounds.headroom_fraction):
+            yield _with_counts(plans, result)
+        plans = _with_counts(plans, result)
         answered: dict[Candidate, Plan] = {}
-        for candidate in (*found.best, *found.front[:: max(1, -(-len(found.front) // MOST_FRONT))]):
+        for candidate in (*result.best, *result.front[:: max(1, -(-len(result.front) // MOST_FRONT))]):
             if candidate not in answered:
                 asked = question_of(question, candidate)
                 answered[candidate] = Plan(question=asked, answer=estimate(asked))
-        every.extend(answered[candidate] for candidate in found.best)
+        every.extend(answered[candidate] for candidate in result.best)
         front.extend(answered.values())
-    kept = [plan for plan in every if _keeps_to(plan, bounds)]
-    told.best = tuple(sorted(kept, key=lambda plan: _rank(plan, objective))[:top])
-    told.front = _front([plan for plan in front if _keeps_to(plan, bounds)])
-    yield told
+    headroom = [plan for plan in every if _keeps_to(plan, bounds)]
+    plans.best = tuple(sorted(headroom, key=lambda plan: _rank(plan, objective))[:top])
+    plans.front = _front([plan for plan in front if _keeps_to(plan, bounds)])
+    yield plans
 
 
-def _with_counts(told: Plans, found: Found) -> Plans:
+def _with_counts(plans: Plans, result: Found) -> Plans:
     """What is told of earlier machines with what is found on one more."""
-    sizes = [one for one in (told.smallest, found.smallest) if one is not None]
+    sizes = [one for one in (plans.smallest, result.smallest) if one is not None]
     return Plans(
-        generated=told.generated + found.generated,
-        refused=told.refused + found.refused,
-        scored=told.scored + found.scored,
-        fitting=told.fitting + found.fitting,
+        generated=plans.generated + result.generated,
+        refused=plans.refused + result.refused,
+        scored=plans.scored + result.scored,
+        fitting=plans.fitting + result.fitting,
         smallest=min(sizes, key=lambda one: one.reserved_bytes, default=None),
     )
 
@@ -115,8 +115,8 @@ def limit_missed(plan: Plan, bounds: Bounds) -> str | None:
     """Which limit a plan that fits does not keep to."""
     kept_bytes = bounds.headroom_fraction * plan.answer.memory.usable_bytes
     if plan.headroom_bytes < kept_bytes:
-        left, kept = said(plan.headroom_bytes, BYTES), said(kept_bytes, BYTES)
-        return f"it leaves {left} free on the fullest GPU, and limits.headroom_fraction asks for {kept}"
+        left, headroom = said(plan.headroom_bytes, BYTES), said(kept_bytes, BYTES)
+        return f"it leaves {left} free on the fullest GPU, and limits.headroom_fraction asks for {headroom}"
     if bounds.days is not None and _duration(plan) > bounds.days:
         return f"it takes {readable(_duration(plan))} days, and limits.days allows {readable(bounds.days)}"
     if bounds.cost_usd is not None and _spent(plan) > bounds.cost_usd:
@@ -145,11 +145,11 @@ def _rank(plan: Plan, objective: Objective) -> tuple[float, ...]:
 
 def _front(plans: Sequence[Plan]) -> tuple[Plan, ...]:
     """Plans of which no other is as fast, as cheap and as small; equal ones once."""
-    found: list[Plan] = []
+    results: list[Plan] = []
     for plan in sorted(plans, key=lambda one: (_duration(one), _spent(one), -one.headroom_bytes)):
-        if not any(_spent(one) <= _spent(plan) and one.headroom_bytes >= plan.headroom_bytes for one in found):
-            found.append(plan)
-    return tuple(found)
+        if not any(_spent(one) <= _spent(plan) and one.headroom_bytes >= plan.headroom_bytes for one in results):
+            results.append(plan)
+    return tuple(results)
 
 
 def slower_because(plan: Plan, best: Plan) -> str | None:

@@ -93,7 +93,7 @@ class Scored:
     scores: Scores
 
 
-def keep(one: Scored, found: Found, top: int) -> None:
+def keep(one: Scored, result: Found, top: int) -> None:
     """Count the layouts of a grid and keep the best of them."""
     grid = one.part.grid
     places = np.flatnonzero(one.part.legal)
@@ -101,9 +101,9 @@ def keep(one: Scored, found: Found, top: int) -> None:
         np.broadcast_to(score, grid.shape).ravel()[places]
         for score in (one.scores.step_seconds, one.scores.reserved_bytes)
     )
-    offset, found.scored = found.scored, found.scored + len(places)
+    offset, result.scored = result.scored, result.scored + len(places)
     fits = np.flatnonzero(reserved <= one.variant.most_reserved_bytes)
-    found.fitting += len(fits)
+    result.fitting += len(fits)
 
     def candidate(index: int) -> Candidate:
         split, spread, size = (int(place) for place in np.unravel_index(int(places[index]), grid.shape))
@@ -117,11 +117,11 @@ def keep(one: Scored, found: Found, top: int) -> None:
         )
 
     least = int(np.argmin(reserved))
-    if found.smallest is None or reserved[least] < found.smallest.reserved_bytes:
-        found.smallest = candidate(least)
+    if result.smallest is None or reserved[least] < result.smallest.reserved_bytes:
+        result.smallest = candidate(least)
     if len(fits):
-        found.best = sorted([*found.best, *map(candidate, _fastest(step, reserved, fits, found.best, top))])[:top]
-        found.front = _front([*found.front, *map(candidate, _undominated(step, reserved, fits, found.front))])
+        result.best = sorted([*result.best, *map(candidate, _fastest(step, reserved, fits, result.best, top))])[:top]
+        result.front = _front([*result.front, *map(candidate, _undominated(step, reserved, fits, result.front))])
 
 
 def _fastest(step: Numbers, reserved: Numbers, fits: NDArray[np.intp], best: list[Candidate], top: int) -> list[int]:
@@ -148,11 +148,11 @@ def _undominated(step: Numbers, reserved: Numbers, fits: NDArray[np.intp], front
 
 
 def _front(candidates: list[Candidate]) -> list[Candidate]:
-    found: list[Candidate] = []
+    results: list[Candidate] = []
     for one in sorted(candidates):
-        if not found or one.reserved_bytes < found[-1].reserved_bytes:
-            found.append(one)
-    return found
+        if not results or one.reserved_bytes < results[-1].reserved_bytes:
+            results.append(one)
+    return results
 
 
 def question_of(question: Question, candidate: Candidate) -> Question:
@@ -172,26 +172,26 @@ MOST_LAYOUTS = 100_000_000
 
 def search(question: Question, freedom: Freedom, top: int, headroom_fraction: float = 0.0) -> Iterator[Found]:
     """Work out every legal layout of a question and keep the best."""
-    found = Found()
-    for block in _blocks(question, freedom, found, headroom_fraction):
+    result = Found()
+    for block in _blocks(question, freedom, result, headroom_fraction):
         for choices in _groups(block):
             with np.errstate(all="ignore"):  # what is not legal is worked out too, and left out
-                _search_grid(block, choices, found, top)
-            yield found
-    yield found
+                _search_grid(block, choices, result, top)
+            yield result
+    yield result
 
 
-def _blocks(question: Question, freedom: Freedom, found: Found, headroom_fraction: float) -> Iterator[Block]:
+def _blocks(question: Question, freedom: Freedom, result: Found, headroom_fraction: float) -> Iterator[Block]:
     base = plain_job(question)
     axes = axes_of(base, freedom)
     pipelines = pipelines_of(base, axes)
-    _leave_out(found, pipelines.refused)
+    _leave_out(result, pipelines.refused)
     variants, undoable = variants_of(question, axes, headroom_fraction)
-    _leave_out(found, undoable)
+    _leave_out(result, undoable)
     for variant in variants:
         blocks, refused = blocks_of(variant, axes, pipelines.every)
-        _refuse_too_many(found.generated + sum(block.grid.cells * len(block.layouts) for block in blocks))
-        _leave_out(found, refused)
+        _refuse_too_many(result.generated + sum(block.grid.cells * len(block.layouts) for block in blocks))
+        _leave_out(result, refused)
         yield from blocks
 
 
@@ -203,9 +203,9 @@ def _refuse_too_many(layouts: int) -> None:
     raise Refused(Problem(field="layout", code="space_is_small_enough", message=message, fix=fix))
 
 
-def _leave_out(found: Found, refused: Counter[str]) -> None:
-    found.refused.update(refused)
-    found.generated += refused.total()
+def _leave_out(result: Found, refused: Counter[str]) -> None:
+    result.refused.update(refused)
+    result.generated += refused.total()
 
 
 def _groups(block: Block) -> Iterator[tuple[CompleteLayout, ...]]:
@@ -216,27 +216,27 @@ def _groups(block: Block) -> Iterator[tuple[CompleteLayout, ...]]:
     yield from map(tuple, by_rest.values())
 
 
-def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], found: Found, top: int) -> None:
+def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], result: Found, top: int) -> None:
     workload, schedules = block.variant.workload, len(choices)
     degrees, whole = degrees_in(block.grid, workload)
     representative = replace(choices[0], stage_layers=(), pipeline=2 if block.mirrors else 1)
     rules = rules_of(representative)
     legal, refused = legal_layouts(block.grid, workload, rules, degrees, whole, block.data)
-    found.generated += block.grid.cells * schedules
-    found.refused.update({name: count * schedules for name, count in refused.items()})
+    result.generated += block.grid.cells * schedules
+    result.refused.update({name: count * schedules for name, count in refused.items()})
     if not legal.any():
         return
     part = _part(block, block.grid, block.stages, legal)
     micro = micro_batches_of(workload, part.degrees, part.carried, choices[0])
     for layout in choices:
         one = Scored(block.variant, part, layout, scores_of(workload, part.degrees, part.carried, micro, layout))
-        keep(one, found, top)
+        keep(one, result, top)
         for order in block.other_orders:
-            _search_reordered(block, one, order, rules, found, top)
+            _search_reordered(block, one, order, rules, result, top)
 
 
 def _search_reordered(
-    block: Block, one: Scored, order: RankOrder, rules: Sequence[Rule], found: Found, top: int
+    block: Block, one: Scored, order: RankOrder, rules: Sequence[Rule], result: Found, top: int
 ) -> None:
     """Work out again, in another order of ranks, the layouts that fit and whose stages it brings into one domain.
 
@@ -252,19 +252,19 @@ def _search_reordered(
         return
     part = _part(block, in_order(grid, order), one.part.stages, fits)
     legal, refused = met(part.legal, [(rule.name, np.asarray(rule.holds(workload, part.degrees))) for rule in rules])
-    found.generated += int(np.count_nonzero(fits))
-    found.refused.update(refused)
+    result.generated += int(np.count_nonzero(fits))
+    result.refused.update(refused)
     if legal.any():
         micro = micro_batches_of(workload, part.degrees, part.carried, one.choices)
         scores = scores_of(workload, part.degrees, part.carried, micro, one.choices)
-        keep(Scored(block.variant, replace(part, legal=legal), one.choices, scores), found, top)
+        keep(Scored(block.variant, replace(part, legal=legal), one.choices, scores), result, top)
 
 
 def _part(block: Block, grid: Grid, stages: tuple[tuple[Distinct, ...], ...], legal: Mask) -> Part:
     """The part of a grid that holds all its legal layouts, of which there are some."""
-    kept = {id(spread): kinds for spread, kinds in zip(grid.spreads, stages, strict=True)}
+    stages_by_spread = {id(spread): kinds for spread, kinds in zip(grid.spreads, stages, strict=True)}
     grid, legal = grid.part(legal)
     degrees, _ = degrees_in(grid, block.variant.workload)
-    own = tuple(kept[id(spread)] for spread in grid.spreads)
+    own = tuple(stages_by_spread[id(spread)] for spread in grid.spreads)
     carried = carried_by(block.variant.workload, degrees, own, mirrors=block.mirrors)
     return Part(grid, legal, degrees, own, carried)

@@ -222,10 +222,10 @@ class _Ranks:
                 break
         return (yield from self.border(least, fails))
 
-    def border(self, found: int, beyond: int) -> Steps[Border]:
+    def border(self, result: int, beyond: int) -> Steps[Border]:
         inside = range(len(self.values))
         return Border(
-            (yield from self.at(found)) if found in inside else None,
+            (yield from self.at(result)) if result in inside else None,
             (yield from self.at(beyond)) if beyond in inside else None,
         )
 
@@ -236,10 +236,10 @@ def places_ahead(start: int, end: int) -> list[int]:
     >>> places_ahead(0, 200)[-5:]
     [47, 48, 73, 110, 166]
     """
-    found, distance = list(range(start + 1, min(start + LOOKED_AHEAD + 1, end))), LOOKED_AHEAD
+    results, distance = list(range(start + 1, min(start + LOOKED_AHEAD + 1, end))), LOOKED_AHEAD
     while start + (distance := distance + distance // 2 + 1) < end:
-        found.append(start + distance)
-    return found
+        results.append(start + distance)
+    return results
 
 
 def roundest_between(low: int, high: int) -> int:
@@ -288,24 +288,24 @@ def solving(question: Question, name: str, limits: SolveLimits, multiple: int = 
     border = yield from search(values, attempts, degrees_unit(question.layout))
     if border.found is None and border.beyond is None:
         raise attempts.refusal or Refused(_no_value(name, multiple))
-    tried, beyond = attempts.count, border.beyond
+    attempt, beyond = attempts.count, border.beyond
     if beyond is None and border.found is not None:
         beyond = yield from _refused_neighbour(border.found, unknown, attempts, multiple)
     gap = _gap(border.found, attempts) if unknown.is_largest else None
-    return Solved(found=border.found, beyond=beyond, tried=tried, gap=gap)
+    return Solved(found=border.found, beyond=beyond, tried=attempt, gap=gap)
 
 
-def _gap(found: Attempt | None, attempts: Attempts) -> Attempt | None:
-    if found is None:
+def _gap(result: Attempt | None, attempts: Attempts) -> Attempt | None:
+    if result is None:
         return None
-    below = (one for one in attempts.legal if one.value < found.value and not one.will_do)
+    below = (one for one in attempts.legal if one.value < result.value and not one.will_do)
     return max(below, key=lambda one: one.value, default=None)
 
 
-def _refused_neighbour(found: Attempt, unknown: Unknown, attempts: Attempts, multiple: int) -> Steps[Attempt | None]:
+def _refused_neighbour(result: Attempt, unknown: Unknown, attempts: Attempts, multiple: int) -> Steps[Attempt | None]:
     """What a rule says of the next value, where no legal one lies beyond; None where the field ends there."""
     least, most = unknown.bounds
-    value = found.value + (multiple if unknown.is_largest else -multiple)
+    value = result.value + (multiple if unknown.is_largest else -multiple)
     if not least <= value <= most:
         return None
     attempt = yield from attempts.at(value)

@@ -124,7 +124,7 @@ def axes_of(workload: Workload, freedom: Freedom) -> Axes:
         context_method=freedom.of("context_method", stack.context_methods[:1], stack.context_methods.__contains__),
         rank_order=_rank_orders(workload, freedom),
         offload=freedom.of("offload", ("none",), lambda value: _offloads(workload, value)),
-        ends_in_split=_ends_in_split(freedom, counts=not (layers or stack.deals_by_cost)),
+        ends_in_split=_ends_in_split(freedom, counts=not (layers or stack.partitions_by_cost)),
         recompute=freedom.of("recompute", RECOMPUTES),
         data=freedom.of("data", ()),
         stage_layers=layers,
@@ -151,8 +151,8 @@ def _ends_in_split(freedom: Freedom, *, counts: bool) -> tuple[tuple[bool, bool]
 def _rank_orders(workload: Workload, freedom: Freedom) -> tuple[RankOrder, ...]:
     """Orders of ranks, the one that others are held against first."""
     able = workload.stack.rank_orders
-    told = freedom.of("rank_order", able, able.__contains__)
-    return tuple(sorted(told, key=lambda order: order in able[1:]))
+    orders = freedom.of("rank_order", able, able.__contains__)
+    return tuple(sorted(orders, key=lambda order: order in able[1:]))
 
 
 def _at_most(values: tuple[int, ...], most: int) -> tuple[int, ...]:
@@ -278,9 +278,9 @@ def dealings(workload: Workload, axes: Axes, stages: int) -> Iterator[tuple[int,
     evenly, they are dealt in the uneven ways that published runs use; where no number of several chunks can, all but
     the last are full. A stack that deals by cost does so.
     """
-    if axes.stage_layers or workload.stack.deals_by_cost:
+    if axes.stage_layers or workload.stack.partitions_by_cost:
         for virtual in axes.virtual_pipeline:
-            yield virtual, _as_said(workload, axes, _plain(axes, stages, virtual))
+            yield virtual, _given_partition(workload, axes, _plain(axes, stages, virtual))
         return
     even = {virtual: _even(workload.model, axes, stages, virtual) for virtual in axes.virtual_pipeline}
     never_even = not any(layouts for virtual, layouts in even.items() if virtual > 1)
@@ -299,7 +299,7 @@ def _plain(axes: Axes, stages: int, virtual: int) -> CompleteLayout:
     )
 
 
-def _as_said(workload: Workload, axes: Axes, plain: CompleteLayout) -> tuple[CompleteLayout, ...]:
+def _given_partition(workload: Workload, axes: Axes, plain: CompleteLayout) -> tuple[CompleteLayout, ...]:
     """The one dealing that the caller says, or that the stack makes."""
     chunks, layers = plain.pipeline * plain.virtual_pipeline, workload.model.num_hidden_layers
     if axes.stage_layers:
@@ -313,16 +313,16 @@ def _as_said(workload: Workload, axes: Axes, plain: CompleteLayout) -> tuple[Com
 
 
 def _even(model: Model, axes: Axes, stages: int, virtual: int) -> tuple[CompleteLayout, ...]:
-    plain, found = _plain(axes, stages, virtual), []
+    plain, results = _plain(axes, stages, virtual), []
     chunks = stages * virtual
     for embedding, loss in axes.ends_in_split:
         counted = replace(plain, embedding_in_split=embedding, loss_in_split=loss)
         layers = partition_layers(counted, model)
         if layers is not None and chunks > 1:
-            found.append(replace(counted, stage_layers=layers))
+            results.append(replace(counted, stage_layers=layers))
         elif not (embedding or loss) and model.num_hidden_layers % chunks == 0:
-            found.append(counted)
-    return tuple(found)
+            results.append(counted)
+    return tuple(results)
 
 
 def _uneven(model: Model, plain: CompleteLayout) -> tuple[CompleteLayout, ...]:
@@ -355,13 +355,13 @@ def balanced_layers(layers: int, chunks: int) -> tuple[int, ...] | None:
     if chunks < 2:
         return None
     each, more = divmod(layers + 2, chunks)
-    dealt = [each] * chunks
+    partitions = [each] * chunks
     order = [*range(chunks - 2, 0, -1), chunks - 1, 0]
     for place in order[:more]:
-        dealt[place] += 1
-    dealt[0] -= 1
-    dealt[-1] -= 1
-    return tuple(dealt) if min(dealt) > 0 else None
+        partitions[place] += 1
+    partitions[0] -= 1
+    partitions[-1] -= 1
+    return tuple(partitions) if min(partitions) > 0 else None
 
 
 def larger_first(layers: int, chunks: int) -> tuple[int, ...] | None:
@@ -424,7 +424,7 @@ class Variant:
 
 def variants_of(question: Question, axes: Axes, headroom_fraction: float) -> tuple[list[Variant], Counter[str]]:
     """The jobs of a question: one for each recompute rule, and for each kind of numbers that ZeRO stages keep."""
-    found: list[Variant] = []
+    results: list[Variant] = []
     problems: list[Problem] = []
     refused: Counter[str] = Counter()
     for recompute in axes.recompute:
@@ -438,10 +438,10 @@ def variants_of(question: Question, axes: Axes, headroom_fraction: float) -> tup
                 continue
             by_kind.setdefault((workload.state, workload.recipe.gradient_dtype), (workload, []))[1].append(zero)
         for workload, zeros in by_kind.values():
-            found.append(Variant(workload, recompute, tuple(zeros), most_reserved_bytes(workload, headroom_fraction)))
-    if not found:
+            results.append(Variant(workload, recompute, tuple(zeros), most_reserved_bytes(workload, headroom_fraction)))
+    if not results:
         raise Refused(*dict.fromkeys(problems))
-    return found, refused
+    return results, refused
 
 
 def plain_job(question: Question, recompute: str | Recompute = "none", zero_stage: ZeroStage | None = None) -> Workload:
@@ -489,17 +489,17 @@ class Pipelines:
 
 def pipelines_of(workload: Workload, axes: Axes) -> Pipelines:
     """Every pipeline that the layers of a model can fill."""
-    found: list[Pipeline] = []
+    results: list[Pipeline] = []
     refused: Counter[str] = Counter()
     for stages in axes.pipeline:
-        for virtual, dealt in dealings(workload, axes, stages):
+        for virtual, partitions in dealings(workload, axes, stages):
             if virtual > 1 and stages == 1:
                 refused["virtual_pipeline_needs_pipeline"] += 1
-            elif dealt:
-                found.extend(_pipeline(workload, layout) for layout in dealt)
+            elif partitions:
+                results.extend(_pipeline(workload, layout) for layout in partitions)
             else:
                 refused["stage_layers_cover_the_model" if axes.stage_layers else "pipeline_divides_layers"] += 1
-    return Pipelines(tuple(found), refused)
+    return Pipelines(tuple(results), refused)
 
 
 def _pipeline(workload: Workload, layout: CompleteLayout) -> Pipeline:

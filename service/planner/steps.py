@@ -15,5 +15,5 @@ def outcome(steps: Steps[Outcome]) -> Outcome:
         try:
             next(steps)
         except StopIteration as done:
-            found: Outcome = done.value
-            return found
+            result: Outcome = done.value
+            return result

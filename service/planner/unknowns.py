@@ -24,9 +24,9 @@ def field_bounds(noun: type, field: str) -> tuple[int, int]:
     hints = [get_type_hints(noun, include_extras=True)[field]]
     while hints:
         hint = hints.pop()
-        for said in getattr(hint, "__metadata__", ()):
-            if isinstance(said, Interval) and isinstance(said.ge, int) and isinstance(said.le, int):
-                return said.ge, said.le
+        for bound in getattr(hint, "__metadata__", ()):
+            if isinstance(bound, Interval) and isinstance(bound.ge, int) and isinstance(bound.le, int):
+                return bound.ge, bound.le
         hints += get_args(hint) if get_origin(hint) is not None else ()
     raise TypeError(f"{noun.__name__}.{field} has no bounds of whole numbers")
 
@@ -146,10 +146,10 @@ def _lengths(question: Question, multiple: int) -> Values:
 
 def _layers(question: Question, multiple: int) -> Values:
     """With layers dealt by a list, as many as it deals; else every number."""
-    dealt = question.layout.stage_layers
-    if dealt is None:
+    partition = question.layout.stage_layers
+    if partition is None:
         return _in_steps_of(multiple, Model, "num_hidden_layers")
-    return [count for count in (sum(dealt),) if count and count % multiple == 0]
+    return [count for count in (sum(partition),) if count and count % multiple == 0]
 
 
 def _widths(question: Question, multiple: int) -> Values:
@@ -161,13 +161,13 @@ def _gpus(question: Question, multiple: int) -> Values:
     replica, node = _replica(question.layout), question.cluster.gpus_per_node
     most, batch = field_bounds(Cluster, "gpus")[1], _batch(question)
     if question.layout.data is not None:
-        found: Values = [replica * question.layout.data]
+        results: Values = [replica * question.layout.data]
     elif batch is not None:
-        found = [replica * d for d in divisors(max(1, batch // question.recipe.micro_batch))]
+        results = [replica * d for d in divisors(max(1, batch // question.recipe.micro_batch))]
     else:
         step = lcm(replica, node)
-        found = [*range(replica, min(node, step - 1) + 1, replica), *range(step, most + 1, step)]
-    return [gpus for gpus in found if gpus <= most and gpus % multiple == 0 and (gpus <= node or gpus % node == 0)]
+        results = [*range(replica, min(node, step - 1) + 1, replica), *range(step, most + 1, step)]
+    return [gpus for gpus in results if gpus <= most and gpus % multiple == 0 and (gpus <= node or gpus % node == 0)]
 
 
 def _tokens(question: Question, multiple: int) -> Values:

@@ -111,7 +111,7 @@ def dealings(draw: st.DrawFn, model: Model, stack: Stack, layout: Layout) -> dic
     ends: list[dict[str, Any]] = [
         {"embedding_in_split": e, "loss_in_split": h} for e in (False, True) for h in (False, True)
     ]
-    legal = [e for e in ends if not stack.deals_by_cost and partition_layers(replace(layout, **e), model)]
+    legal = [e for e in ends if not stack.partitions_by_cost and partition_layers(replace(layout, **e), model)]
     cuts = sorted(draw(st.lists(st.integers(0, model.num_hidden_layers), min_size=chunks - 1, max_size=chunks - 1)))
     bounds = [0, *cuts, model.num_hidden_layers]
     listed = {"stage_layers": tuple(after - before for before, after in pairwise(bounds))}

@@ -89,9 +89,9 @@ def test_a_rising_batch_takes_the_time_of_each_of_its_batches() -> None:
     answer = asked(STAGES[0])
     schedule = schedule_of(answer.resolved.recipe)
     assert schedule is not None
-    (stretch,) = schedule.stretches
-    assert stretch.batches == tuple(range(128, 1024, 64))
-    steps = zip(stretch.batches, stretch.steps, strict=True)
+    (phase,) = schedule.phases
+    assert phase.batches == tuple(range(128, 1024, 64))
+    steps = zip(phase.batches, phase.steps, strict=True)
     seconds = sum(count * alone(global_batch=batch).step.step_seconds.value for batch, count in steps)
     assert answer.totals is not None
     stage = answer.totals.stages[0]

@@ -25,7 +25,7 @@ class Made(Attempts):
     """A made-up field."""
 
     def __init__(self, is_legal: Callable[[int], bool], shortage: Callable[[int], Shortage | None]) -> None:
-        self._tried: dict[int, Attempt] = {}
+        self._attempts: dict[int, Attempt] = {}
         self._is_legal, self._shortage = is_legal, shortage
 
     def at(self, value: int) -> Steps[Attempt]:
@@ -36,7 +36,7 @@ class Made(Attempts):
             made = Attempt(
                 value=value, question=ASKED, refused=None, why_not=TOO_MUCH if short else None, shortage=short or NONE
             )
-        self._tried[value] = made
+        self._attempts[value] = made
         yield None
         return made
 

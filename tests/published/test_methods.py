@@ -20,7 +20,7 @@ def said(name: ToolName, model: Model, recipe: dict[str, Any], layout: dict[str,
     """What a tool says of a question that it can express."""
     resolved = resolve(question(model, Recipe(**recipe), Layout(**layout), gpus=gpus))
     assert not [limit.name for limit in TOOLS[name].limits if not limit.holds(resolved)]
-    return TOOLS[name].says(resolved)
+    return TOOLS[name].answer(resolved)
 
 
 def numbers(found: ToolAnswer) -> dict[str, float]:

@@ -95,12 +95,12 @@ def _timed(names: list[str]) -> str:
     if missing:
         fix = f"add the column {missing}"
         raise refused(missing, "missing_column", f"the header has no {missing}", fix, 1)
-    told = [name for name in names if name in SECONDS or name in RATES]
-    if len(told) != 1:
-        message = f"the header has {len(told)} columns that tell a time or a rate, and needs one, with its unit"
+    known = [name for name in names if name in SECONDS or name in RATES]
+    if len(known) != 1:
+        message = f"the header has {len(known)} columns that tell a time or a rate, and needs one, with its unit"
         fix = f"give one of {', '.join((*SECONDS, *RATES))}"
         raise refused("seconds", "unknown_unit", message, fix, 1)
-    return told[0]
+    return known[0]
 
 
 def _product(cells: Mapping[str, str], timed: str, line: int) -> _Product:
@@ -112,9 +112,9 @@ def _product(cells: Mapping[str, str], timed: str, line: int) -> _Product:
         raise refused("device", "required", "device is empty", "name the device as its driver does", line)
     sides = {name: _whole(name, cells[name], line) for name in ("rows", "columns", "inner")}
     copies = _whole("copies", cells.get("copies") or "1", line)
-    told = _positive(timed, cells[timed], line)
+    known = _positive(timed, cells[timed], line)
     flop = 2.0 * sides["rows"] * sides["columns"] * sides["inner"] * copies
-    seconds = told * SECONDS[timed] if timed in SECONDS else flop / (told * RATES[timed])
+    seconds = known * SECONDS[timed] if timed in SECONDS else flop / (known * RATES[timed])
     if not SECONDS_BOUNDS[0] <= seconds <= SECONDS_BOUNDS[1]:
         message = f"{timed} makes the product take {seconds:.3g} s, which no device does"
         raise refused(timed, "out_of_range", message, "check the unit that the column's name says", line)

@@ -65,12 +65,12 @@ def read_memory_snapshot(text: str, device: str, memory_bytes: float = 0.0) -> t
 
 def _parsed(text: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
+        result = json.loads(text)
     except (ValueError, RecursionError):
         raise refused("", "not_json", "the file is no JSON", f"a pickle is turned into JSON so: {TO_JSON}") from None
-    if not isinstance(found, Mapping):
+    if not isinstance(result, Mapping):
         raise refused("", "not_an_object", "the file is no JSON object", SEND)
-    return found
+    return result
 
 
 def _parts(snapshot: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
@@ -90,12 +90,12 @@ def _parts(snapshot: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
 
 def _by_device(segments: Sequence[Any]) -> dict[int, list[Mapping[str, Any]]]:
     """Segments by the number of their device."""
-    found: dict[int, list[Mapping[str, Any]]] = {}
+    result: dict[int, list[Mapping[str, Any]]] = {}
     for one in segments:
         device = one.get("device", 0) if isinstance(one, Mapping) else None
         if isinstance(device, int):
-            found.setdefault(device, []).append(one)
-    return found
+            result.setdefault(device, []).append(one)
+    return result
 
 
 def _peaks(place: int, own: Sequence[Mapping[str, Any]], traces: Sequence[Any]) -> Iterator[Measurement]:

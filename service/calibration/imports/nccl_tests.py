@@ -113,22 +113,22 @@ def read_nccl_tests(text: str, operation: CollectiveName | None = None) -> tuple
 
 def _devices(lines: Sequence[str]) -> list[tuple[str, str]]:
     """Host and device of each rank."""
-    found: dict[int, tuple[str, str]] = {}
+    result: dict[int, tuple[str, str]] = {}
     for line in lines:
-        told = DEVICE.search(line)
-        if told:
-            found[int(told[1])] = (told[2], told[3].rstrip()[:LONGEST_NAME])
-    kinds = sorted({device for _, device in found.values()})
-    if not found:
+        known = DEVICE.search(line)
+        if known:
+            result[int(known[1])] = (known[2], known[3].rstrip()[:LONGEST_NAME])
+    kinds = sorted({device for _, device in result.values()})
+    if not result:
         message = "the text does not say which devices ran: no line `Rank 0 ... device 0 [...] NAME`"
         raise refused("devices", "no_devices", message, "send the whole output, head included")
     if len(kinds) > 1:
         message = f"ranks ran on {len(kinds)} kinds of devices: {', '.join(kinds[:4])}"
         raise refused("devices", "several_devices", message, "measure one kind at a time")
-    if len(found) < 2:
+    if len(result) < 2:
         message = "one rank alone exchanges nothing, so its times say nothing of a link"
         raise refused("devices", "one_rank", message, "run it on two GPUs or more, with -g or mpirun")
-    return [found[rank] for rank in sorted(found)]
+    return [result[rank] for rank in sorted(result)]
 
 
 def _rows(lines: Sequence[str]) -> Iterator[_Row]:
@@ -191,7 +191,7 @@ def _number(column: str, cell: str, line: int) -> float:
 
 def _named(lines: Sequence[str]) -> CollectiveName | None:
     """The collective that the output names itself."""
-    started = next((found[1] for line in lines if (found := STARTED.search(line))), None)
+    started = next((result[1] for line in lines if (result := STARTED.search(line))), None)
     if started is None:
         return None
     if started not in PROGRAMS:
@@ -202,10 +202,10 @@ def _named(lines: Sequence[str]) -> CollectiveName | None:
 
 def _deduced(rows: Sequence[_Row], ranks: int) -> CollectiveName:
     """The collective, by what busbw is over algbw, and by whether numbers are reduced."""
-    told = [row.busbw / row.algbw for row in rows if row.algbw >= LEAST_PRINTED]
+    known = [row.busbw / row.algbw for row in rows if row.algbw >= LEAST_PRINTED]
     reduces = any(row.redop == "sum" for row in rows)
     names: tuple[CollectiveName, ...] = ("all_reduce", "reduce_scatter") if reduces else ()
-    fitting = [name for name in names if told and abs(told[-1] / bus_fraction(name, ranks) - 1) < RATIO_TOLERANCE]
+    fitting = [name for name in names if known and abs(known[-1] / bus_fraction(name, ranks) - 1) < RATIO_TOLERANCE]
     if len(fitting) != 1:
         message = "the output does not say which collective was measured, as that of newer releases does"
         fix = "name it as operation: all_reduce, all_gather, reduce_scatter, all_to_all or send"
@@ -229,7 +229,7 @@ def _refuse_other_ratio(rows: Sequence[_Row], named: CollectiveName, ranks: int)
 
 def _environment(lines: Sequence[str], devices: Sequence[tuple[str, str]]) -> Environment:
     device = devices[0][1]
-    nccl = next((found[1] for line in lines if (found := NCCL.search(line))), None)
+    nccl = next((result[1] for line in lines if (result := NCCL.search(line))), None)
     kind: DeviceKind = "rocm" if "AMD" in device or "Instinct" in device else "cuda"
     return Environment(kind=kind, device=device, devices=len(devices), memory_bytes=0.0, nccl=nccl)
 

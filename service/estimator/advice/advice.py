@@ -38,29 +38,30 @@ def lost_time_warnings(resolved: ResolvedQuestion, totals: Totals | None) -> lis
     """What of the lost time the asker should look at."""
     if totals is None:
         return []
-    told, kept, said = checkpointing_of(resolved.workload).interval_seconds, totals.goodput, []
-    if told is not None and kept.checkpoint_interval_seconds > told:
-        said.append(
-            f"checkpoints are taken every {kept.checkpoint_interval_seconds:.3g} seconds, not every {told:g}: a step, "
+    given, goodput, lines = checkpointing_of(resolved.workload).interval_seconds, totals.goodput, []
+    if given is not None and goodput.checkpoint_interval_seconds > given:
+        lines.append(
+            f"checkpoints are taken every {goodput.checkpoint_interval_seconds:.3g} seconds, not every {given:g}: a "
+            "step, "
             "or writing the one before, takes that long"
         )
     if totals.goodput_fraction < LEAST_GOODPUT_FRACTION:
-        said.append(
+        lines.append(
             f"interruptions and checkpoints take more time than training (goodput {totals.goodput_fraction:.2f}), and "
             "more than these first-order formulas say: restart sooner, write checkpoints faster, or use fewer GPUs"
         )
-    return said
+    return lines
 
 
 def _failures(resolved: ResolvedQuestion) -> list[str]:
-    cluster, told = resolved.question.cluster, checkpointing_of(resolved.workload)
+    cluster, given = resolved.question.cluster, checkpointing_of(resolved.workload)
     rates = interruption_inputs(resolved.question)
     once, restart = 1 / cluster.failures_per_gpu_hour, cluster.restart_seconds
-    said = f"one interruption for {once:,.0f} GPU-hours, {restart / 60:.3g} minutes to restart"
-    if told.stall_seconds is None and told.write_bytes_per_s is None:
-        said += f", {CHECKPOINT_SECONDS:.0f} seconds for a checkpoint"
+    text = f"one interruption for {once:,.0f} GPU-hours, {restart / 60:.3g} minutes to restart"
+    if given.stall_seconds is None and given.write_bytes_per_s is None:
+        text += f", {CHECKPOINT_SECONDS:.0f} seconds for a checkpoint"
     spares, preempted = spares_of(cluster), rates["preemptions_per_instance_hour"]
-    lines = [said]
+    lines = [text]
     if preempted:
         lines.append(
             f"each of {rates['instances']} machine(s) is taken back {preempted:.3g} times an hour, which differs "
@@ -75,13 +76,13 @@ def _power(resolved: ResolvedQuestion) -> list[str]:
     cluster = resolved.question.cluster
     busy, idle = cluster.busy_power_fraction, cluster.idle_power_fraction
     host, pue = cluster.host_power_fraction, cluster.pue
-    said = [
+    lines = [
         f"nodes at work draw {busy:.3g} and waiting ones {idle:.3g} of their rated power, hosts and network are rated "
         f"at {host:.3g} of the GPU boards, and pue is {pue:.3g}"
     ]
     if cluster.grid_kg_co2e_per_kwh is None:
-        said.append("carbon is not estimated: neither cluster.grid_region nor cluster.grid_kg_co2e_per_kwh is given")
-    return said
+        lines.append("carbon is not estimated: neither cluster.grid_region nor cluster.grid_kg_co2e_per_kwh is given")
+    return lines
 
 
 def _money(resolved: ResolvedQuestion) -> list[str]:
@@ -117,31 +118,31 @@ NO_COST = "cost_usd is null: give price.usd_per_gpu_hour"
 def assumptions_of(resolved: ResolvedQuestion) -> tuple[str, ...]:
     """What the estimate takes for granted."""
     workload, layout = resolved.workload, resolved.question.layout
-    said = [
+    lines = [
         f"software as {workload.stack.meaning}",
         "every rank has the same load; ranks are numbered tensor, context, data, pipeline",
     ]
     if generation_rates(workload.gpu) is UNMEASURED_RATES:
-        said.append(
+        lines.append(
             f"no measurement of {workload.gpu.architecture} matrix products: the median of other generations is used"
         )
     calibration = calibration_of(workload.gpu)
     if calibration is not None:
-        said.append(f"what was measured on this device stands in the place of published rates: {calibration.id}")
+        lines.append(f"what was measured on this device stands in the place of published rates: {calibration.id}")
     if any(MIXERS[shape.mixer].carries_state for shape in workload.ledger.shapes):
-        said.append("layers that carry a state run in fused kernels, which keep their inputs and results alone")
+        lines.append("layers that carry a state run in fused kernels, which keep their inputs and results alone")
     if workload.model.zero_expert_num:
-        said.append("experts that do nothing are chosen as often as the others")
+        lines.append("experts that do nothing are chosen as often as the others")
     if workload.model.num_experts:
-        said.append("tokens are spread evenly over the experts")
-        said.append(f"each expert's matrices are split over {layout.expert_tensor} rank(s)")
+        lines.append("tokens are spread evenly over the experts")
+        lines.append(f"each expert's matrices are split over {layout.expert_tensor} rank(s)")
     if workload.model.num_nextn_predict_layers:
-        said.append("multi-token-prediction depths are trained and counted in FLOP, on the last stage")
+        lines.append("multi-token-prediction depths are trained and counted in FLOP, on the last stage")
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
-        said.append("each rank holds two copies of its stage's weights (DualPipe)")
-    said.extend((*_measured(resolved), *_documents(resolved), *_method(resolved)))
-    said.extend(run_assumptions(resolved))
-    return tuple(said)
+        lines.append("each rank holds two copies of its stage's weights (DualPipe)")
+    lines.extend((*_measured(resolved), *_documents(resolved), *_method(resolved)))
+    lines.extend(run_assumptions(resolved))
+    return tuple(lines)
 
 
 def _measured(resolved: ResolvedQuestion) -> list[str]:
@@ -153,22 +154,24 @@ def _measured(resolved: ResolvedQuestion) -> list[str]:
 
 def _documents(resolved: ResolvedQuestion) -> list[str]:
     recipe = resolved.question.recipe
-    said = []
+    lines = []
     if recipe.document_lengths and recipe.batching == "packed":
-        said.append("documents are packed to the end of every sequence, and split only where they are longer than one")
+        lines.append("documents are packed to the end of every sequence, and split only where they are longer than one")
     if recipe.document_lengths and recipe.batching == "padded":
-        said.append("each document, split where it is longer, has a sequence of its own; kernels compute its padding")
+        lines.append("each document, split where it is longer, has a sequence of its own; kernels compute its padding")
     if recipe.document_lengths and resolved.question.layout.context > 1:
-        said.append("context ranks share the attention of all documents evenly")
-    return said
+        lines.append("context ranks share the attention of all documents evenly")
+    return lines
 
 
 def _method(resolved: ResolvedQuestion) -> list[str]:
     method = resolved.workload.method
-    said = [] if trains_everything(method) else ["frozen weights are kept in the compute format, without a master copy"]
+    lines = (
+        [] if trains_everything(method) else ["frozen weights are kept in the compute format, without a master copy"]
+    )
     if method.name != "full":
-        said.append(f"adapters of rank {method.rank} beside {', '.join(method.targets)}, without dropout")
-    return said
+        lines.append(f"adapters of rank {method.rank} beside {', '.join(method.targets)}, without dropout")
+    return lines
 
 
 def warnings_of(resolved: ResolvedQuestion, active: int) -> tuple[str, ...]:
@@ -187,12 +190,12 @@ def warnings_of_memory(resolved: ResolvedQuestion) -> tuple[str, ...]:
 
 
 def _missing(resolved: ResolvedQuestion) -> list[str]:
-    said = []
+    lines = []
     if resolved.question.recipe.training_tokens is None:
-        said.append(NO_TOTALS)
+        lines.append(NO_TOTALS)
     if resolved.question.price is None:
-        said.append(NO_COST)
-    return said + run_warnings(resolved)
+        lines.append(NO_COST)
+    return lines + run_warnings(resolved)
 
 
 def _padding(resolved: ResolvedQuestion) -> list[str]:
@@ -212,33 +215,33 @@ def _length(resolved: ResolvedQuestion) -> list[str]:
 
 def _tokens(resolved: ResolvedQuestion, active: int) -> list[str]:
     recipe = resolved.question.recipe
-    said: list[str] = []
+    lines: list[str] = []
     if recipe.training_tokens is None or resolved.workload.method.name != "full":
-        return said
+        return lines
     optimal = TOKENS_FOR_EACH_PARAMETER * active
     if recipe.training_tokens < LEAST_TRAINING_TOKENS:
         least = LEAST_TRAINING_TOKENS / 1e9
-        said.append(f"fewer than {least:.0f} billion training tokens are not recommended for a language model")
+        lines.append(f"fewer than {least:.0f} billion training tokens are not recommended for a language model")
     if recipe.training_tokens < optimal:
-        said.append(f"fewer than the compute-optimal {optimal:.3g} tokens (20 for each of {active:.4g} parameters)")
-    return said
+        lines.append(f"fewer than the compute-optimal {optimal:.3g} tokens (20 for each of {active:.4g} parameters)")
+    return lines
 
 
 def _batch(resolved: ResolvedQuestion) -> list[str]:
-    tokens, asked = resolved.question.recipe.global_batch_tokens, resolved.question.recipe.training_tokens
+    tokens, question = resolved.question.recipe.global_batch_tokens, resolved.question.recipe.training_tokens
     low, high = SENSIBLE_BATCH_TOKENS
-    if asked is None or low <= tokens <= high or resolved.workload.method.name != "full":
+    if question is None or low <= tokens <= high or resolved.workload.method.name != "full":
         return []
     return [f"a batch of {tokens:.3g} tokens is outside the 4 to 60 million of recent large runs"]
 
 
 def _layout(resolved: ResolvedQuestion) -> list[str]:
     layout, domain = resolved.question.layout, resolved.question.cluster.scale_up_gpus
-    said = []
+    lines = []
     if layout.tensor > domain:
-        said.append(f"tensor degree {layout.tensor} leaves the fast link's {domain} GPUs: expect slow exchanges")
+        lines.append(f"tensor degree {layout.tensor} leaves the fast link's {domain} GPUs: expect slow exchanges")
     every = (resolved, *(first for first, *_ in resolved.run_stages))
     fewest = min(float(one.degrees.accumulation) for one in every)
     if layout.pipeline > fewest:
-        said.append(f"a step of {fewest:.0f} micro-batch(es) cannot fill {layout.pipeline} stages")
-    return said
+        lines.append(f"a step of {fewest:.0f} micro-batch(es) cannot fill {layout.pipeline} stages")
+    return lines

@@ -49,63 +49,70 @@ Ladder: TypeAlias = Iterable[CandidateChange]
 """Values of one field."""
 
 
-def single_changes(asked: Question, resolved: ResolvedQuestion, biggest: str, factor: float) -> Iterator[Ladder]:
+def single_changes(question: Question, resolved: ResolvedQuestion, biggest: str, factor: float) -> Iterator[Ladder]:
     """The ladders of a question, those first that make its largest line smaller."""
-    axes = [_splits(asked, resolved, axis, factor) for axis in ("expert", "tensor", "context", "pipeline")]
-    of_states = [_zero_stages(asked, resolved), _offloads(asked), _narrower_moments(asked, resolved)]
-    of_activations = [_recompute(asked, resolved), _micro_batches(asked), _kernels(asked), _losses(asked, resolved)]
+    axes = [_splits(question, resolved, axis, factor) for axis in ("expert", "tensor", "context", "pipeline")]
+    of_states = [_zero_stages(question, resolved), _offloads(question), _narrower_moments(question, resolved)]
+    of_activations = [
+        _recompute(question, resolved),
+        _micro_batches(question),
+        _kernels(question),
+        _losses(question, resolved),
+    ]
     moving = biggest in OF_ACTIVATIONS
     yield from (*of_activations, *axes, *of_states) if moving else (*of_states, *axes, *of_activations)
 
 
-def last_resorts(asked: Question, factor: float) -> Iterator[Ladder]:
+def last_resorts(question: Question, factor: float) -> Iterator[Ladder]:
     """More GPUs, and methods that train less: what is left where no other field is enough."""
-    yield _more_gpus(asked, factor)
-    if asked.recipe.method == "full":
-        yield [_of_recipe(asked, "method", name) for name in ("lora", "qlora")]
+    yield _more_gpus(question, factor)
+    if question.recipe.method == "full":
+        yield [_of_recipe(question, "method", name) for name in ("lora", "qlora")]
 
 
-def _of_recipe(asked: Question, name: str, value: Any) -> CandidateChange:
-    recipe = replace(asked.recipe, **{name: value})
-    return CandidateChange(field=f"recipe.{name}", value=str(value), question=replace(asked, recipe=recipe))
+def _of_recipe(question: Question, name: str, value: Any) -> CandidateChange:
+    recipe = replace(question.recipe, **{name: value})
+    return CandidateChange(field=f"recipe.{name}", value=str(value), question=replace(question, recipe=recipe))
 
 
-def _of_layout(asked: Question, name: str, value: Any, data: int | None) -> CandidateChange:
+def _of_layout(question: Question, name: str, value: Any, data: int | None) -> CandidateChange:
     """One field of the layout changed, and the replicas where the question names them."""
-    also = () if data == asked.layout.data else (f"layout.data={data}",)
-    layout = replace(asked.layout, **{name: value, "data": data})
-    return CandidateChange(field=f"layout.{name}", value=str(value), also=also, question=replace(asked, layout=layout))
+    also = () if data == question.layout.data else (f"layout.data={data}",)
+    layout = replace(question.layout, **{name: value, "data": data})
+    return CandidateChange(
+        field=f"layout.{name}", value=str(value), also=also, question=replace(question, layout=layout)
+    )
 
 
-def _recompute(asked: Question, resolved: ResolvedQuestion) -> Ladder:
+def _recompute(question: Question, resolved: ResolvedQuestion) -> Ladder:
     own = resolved.workload.recompute
     more = ("selective", "full") if own.granularity == "none" else ("full",)
     is_all = own.granularity == "full" and own.method != "block"
-    return [] if is_all else [_of_recipe(asked, "recompute", choice) for choice in more]
+    return [] if is_all else [_of_recipe(question, "recompute", choice) for choice in more]
 
 
-def _micro_batches(asked: Question) -> Ladder:
-    half = asked.recipe.micro_batch // 2
+def _micro_batches(question: Question) -> Ladder:
+    half = question.recipe.micro_batch // 2
     while half:
-        yield _of_recipe(asked, "micro_batch", half)
+        yield _of_recipe(question, "micro_batch", half)
         half //= 2
 
 
-def _kernels(asked: Question) -> Ladder:
-    return [_of_recipe(asked, "attention", "flash")] if asked.recipe.attention == "eager" else []
+def _kernels(question: Question) -> Ladder:
+    return [_of_recipe(question, "attention", "flash")] if question.recipe.attention == "eager" else []
 
 
-def _losses(asked: Question, resolved: ResolvedQuestion) -> Ladder:
+def _losses(question: Question, resolved: ResolvedQuestion) -> Ladder:
     """The cross entropy that holds least of those that the software has."""
     workload = resolved.workload
     element = workload.precision.element_bytes
     least = min(workload.implementation.cross_entropies, key=lambda name: CROSS_ENTROPIES[name].logit_bytes(element))
     if CROSS_ENTROPIES[least].logit_bytes(element) >= workload.cross_entropy.logit_bytes(element):
         return []
-    given = asked.recipe.stack
+    given = question.recipe.stack
     software = given if isinstance(given, Software) else Software(name=workload.software.name)
-    recipe = replace(asked.recipe, stack=replace(software, cross_entropy=least))
-    return [CandidateChange(field="recipe.stack.cross_entropy", value=least, question=replace(asked, recipe=recipe))]
+    recipe = replace(question.recipe, stack=replace(software, cross_entropy=least))
+    return [CandidateChange(field="recipe.stack.cross_entropy", value=least, question=replace(question, recipe=recipe))]
 
 
 def _multiples(factor: float) -> list[int]:
@@ -119,42 +126,44 @@ def _multiples(factor: float) -> list[int]:
     return [*enough, *(times for times in reversed(every) if times < enough[0])]
 
 
-def _splits(asked: Question, resolved: ResolvedQuestion, axis: str, factor: float) -> Ladder:
+def _splits(question: Question, resolved: ResolvedQuestion, axis: str, factor: float) -> Ladder:
     """Multiples of one axis with as many fewer replicas, which experts alone share."""
     if axis == "expert" and not resolved.workload.model.num_experts:
         return
-    degree, data = getattr(asked.layout, axis), asked.layout.data
+    degree, data = getattr(question.layout, axis), question.layout.data
     for times in _multiples(factor):
         if axis == "expert" or data is None:
-            yield _of_layout(asked, axis, degree * times, data)
+            yield _of_layout(question, axis, degree * times, data)
         elif data % times == 0:
-            yield _of_layout(asked, axis, degree * times, data // times)
+            yield _of_layout(question, axis, degree * times, data // times)
 
 
-def _zero_stages(asked: Question, resolved: ResolvedQuestion) -> Ladder:
+def _zero_stages(question: Question, resolved: ResolvedQuestion) -> Ladder:
     now = resolved.question.layout.zero_stage
     more = [stage for stage in sorted(resolved.workload.stack.zero_stages) if stage > now]
-    return [_of_layout(asked, "zero_stage", stage, asked.layout.data) for stage in more]
+    return [_of_layout(question, "zero_stage", stage, question.layout.data) for stage in more]
 
 
-def _offloads(asked: Question) -> Ladder:
-    return [_of_layout(asked, "offload", more, asked.layout.data) for more in OFFLOADS[asked.layout.offload]]
+def _offloads(question: Question) -> Ladder:
+    return [_of_layout(question, "offload", more, question.layout.data) for more in OFFLOADS[question.layout.offload]]
 
 
-def _narrower_moments(asked: Question, resolved: ResolvedQuestion) -> Ladder:
-    recipe = asked.recipe
+def _narrower_moments(question: Question, resolved: ResolvedQuestion) -> Ladder:
+    recipe = question.recipe
     if recipe.optimizer != "adamw" or recipe.moment_dtype is not None:
         return []
     if "bf16" in resolved.workload.stack.moment_dtypes:
-        return [_of_recipe(asked, "moment_dtype", "bf16")]
-    return [_of_recipe(asked, "optimizer", "adamw-8bit")]
+        return [_of_recipe(question, "moment_dtype", "bf16")]
+    return [_of_recipe(question, "optimizer", "adamw-8bit")]
 
 
-def _more_gpus(asked: Question, factor: float) -> Ladder:
+def _more_gpus(question: Question, factor: float) -> Ladder:
     for times in _multiples(factor):
-        gpus, data = asked.cluster.gpus * times, asked.layout.data and asked.layout.data * times
+        gpus, data = question.cluster.gpus * times, question.layout.data and question.layout.data * times
         also = () if data is None else (f"layout.data={data}",)
-        changed = replace(asked, cluster=replace(asked.cluster, gpus=gpus), layout=replace(asked.layout, data=data))
+        changed = replace(
+            question, cluster=replace(question.cluster, gpus=gpus), layout=replace(question.layout, data=data)
+        )
         yield CandidateChange(field="cluster.gpus", value=str(gpus), also=also, question=changed)
 
 
@@ -216,14 +225,14 @@ class LadderSearch:
 
     def step(self) -> None:
         """Try the next value that breaks no rule."""
-        for trial in self.left:
+        for change in self.left:
             try:
-                tried = _tried(trial.question)
+                result = _result_of(change.question)
             except Refused:
                 continue
-            is_better = all(tried.device_bytes < other.device_bytes for _, other in self.tried)
-            self.tried.append((trial, tried))
-            self.is_enough = tried.verdict == "fits"
+            is_better = all(result.device_bytes < other.device_bytes for _, other in self.tried)
+            self.tried.append((change, result))
+            self.is_enough = result.verdict == "fits"
             self.goes_on = is_better and not self.is_enough
             return
         self.goes_on = False
@@ -233,61 +242,61 @@ def _always() -> bool:
     return True
 
 
-def advised(memory: Memory, asked: Question, goes_on: Callable[[], bool] = _always) -> Memory:
+def advised(memory: Memory, question: Question, goes_on: Callable[[], bool] = _always) -> Memory:
     """The memory part of an answer with what to change where it does not surely fit."""
     if verdict_of(memory.oom_probability_fraction) == "fits":
         return memory
-    changes = ranked_changes(asked, memory.biggest_line, goes_on)
+    changes = ranked_changes(question, memory.biggest_line, goes_on)
     return replace(memory, changes=changes, suggestions=tuple(map(describe_change, changes)))
 
 
-def ranked_changes(asked: Question, biggest: str, goes_on: Callable[[], bool] = _always) -> tuple[Change, ...]:
+def ranked_changes(question: Question, biggest: str, goes_on: Callable[[], bool] = _always) -> tuple[Change, ...]:
     """Single changes that save memory, those first that make the job fit, and among them the cheapest in time.
 
     Of each field the first value that is enough is told, or else the one that saves most. More GPUs and methods that
     train less are tried where nothing else is enough.
     """
-    before = _tried(asked)
+    before = _result_of(question)
     factor, seconds = before.device_bytes / before.memory.usable_bytes, before.token_seconds
-    climbs = _climbed(single_changes(asked, before.resolved, biggest, factor), MOST_TRIES, goes_on)
-    if not any(climb.is_enough for climb in climbs):
-        climbs += _climbed(last_resorts(asked, factor), MOST_LAST_TRIES, goes_on)
-    found = [change for climb in climbs for change in _told(climb, before.device_bytes, seconds)]
-    return tuple(sorted(found, key=lambda change: (VERDICTS.index(change.verdict), _cost(change)))[:MOST_CHANGES])
+    searches = _search_ladders(single_changes(question, before.resolved, biggest, factor), MOST_TRIES, goes_on)
+    if not any(search.is_enough for search in searches):
+        searches += _search_ladders(last_resorts(question, factor), MOST_LAST_TRIES, goes_on)
+    results = [change for search in searches for change in _best_change(search, before.device_bytes, seconds)]
+    return tuple(sorted(results, key=lambda change: (VERDICTS.index(change.verdict), _cost(change)))[:MOST_CHANGES])
 
 
-def _climbed(ladders: Iterable[Ladder], most: int, goes_on: Callable[[], bool]) -> list[LadderSearch]:
+def _search_ladders(ladders: Iterable[Ladder], most: int, goes_on: Callable[[], bool]) -> list[LadderSearch]:
     """The values of each ladder that break no rule, up to the first that is enough, a value of each ladder in turn."""
-    climbs = [LadderSearch(iter(ladder)) for ladder in ladders]
-    going = climbs
+    searches = [LadderSearch(iter(ladder)) for ladder in ladders]
+    going = searches
     while going and most > 0:
-        for climb in going[:most]:
+        for search in going[:most]:
             if not goes_on():
-                return climbs
-            climb.step()
+                return searches
+            search.step()
         most -= len(going)
-        going = [climb for climb in going if climb.goes_on]
-    return climbs
+        going = [search for search in going if search.goes_on]
+    return searches
 
 
-def _told(climb: LadderSearch, before_bytes: float, before_seconds: float) -> Iterator[Change]:
+def _best_change(search: LadderSearch, before_bytes: float, before_seconds: float) -> Iterator[Change]:
     """The change that a ladder comes to: the first value that is enough, or else the one that saves most."""
     worthwhile = [
-        (trial, tried)
-        for trial, tried in climb.tried
-        if before_bytes - tried.device_bytes > LEAST_SAVING * before_bytes
+        (change, result)
+        for change, result in search.tried
+        if before_bytes - result.device_bytes > LEAST_SAVING * before_bytes
     ]
     if not worthwhile:
         return
-    trial, tried = min(worthwhile, key=lambda one: one[1].device_bytes)
+    change, result = min(worthwhile, key=lambda one: one[1].device_bytes)
     yield Change(
-        field=trial.field,
-        value=trial.value,
-        also=trial.also,
-        saves_bytes=before_bytes - tried.device_bytes,
-        device_peak_bytes=tried.device_bytes,
-        verdict=tried.verdict,
-        slower_fraction=tried.token_seconds / before_seconds - 1,
+        field=change.field,
+        value=change.value,
+        also=change.also,
+        saves_bytes=before_bytes - result.device_bytes,
+        device_peak_bytes=result.device_bytes,
+        verdict=result.verdict,
+        slower_fraction=result.token_seconds / before_seconds - 1,
     )
 
 
@@ -296,10 +305,10 @@ def _cost(change: Change) -> float:
     return change.slower_fraction if change.verdict == "fits" else change.device_peak_bytes
 
 
-def _tried(question: Question) -> ChangeResult:
-    found = resolve(question)
-    stages = stages_of(found.workload, found.degrees, found.question.layout)
-    return ChangeResult(found, stages, peak_stage_of(found, stages, loads_of(found, stages)).memory)
+def _result_of(question: Question) -> ChangeResult:
+    result = resolve(question)
+    stages = stages_of(result.workload, result.degrees, result.question.layout)
+    return ChangeResult(result, stages, peak_stage_of(result, stages, loads_of(result, stages)).memory)
 
 
 def describe_change(change: Change) -> str:

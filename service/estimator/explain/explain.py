@@ -105,22 +105,22 @@ def _parameters_of(ops: Ops) -> int:
 
 
 def _stages(stages: list[LoadedStage], parameters: Parameters) -> list[Explanation]:
-    said = []
+    explanations = []
     for position, (one, counted) in enumerate(zip(stages, parameters.stages, strict=True)):
         path, layers = f"parameters.stages[{position}]", float(one.stage.layers)
         held: Inputs = {"dense": float(one.load.held.dense), "expert": float(one.load.held.expert)}
-        said.append(explained(f"{path}.total", counted.total, stage_total, {"layers": layers}))
-        said.append(explained(f"{path}.per_rank", counted.per_rank, rank_parameters, held))
-    return said
+        explanations.append(explained(f"{path}.total", counted.total, stage_total, {"layers": layers}))
+        explanations.append(explained(f"{path}.per_rank", counted.per_rank, rank_parameters, held))
+    return explanations
 
 
 def explanations(question: Question, estimate: Estimate) -> tuple[Explanation, ...]:
     """Every explained number of an answer."""
     resolved = resolve(question)
-    stages, fullest = stages_of(resolved.workload, resolved.degrees, resolved.question.layout), peak_stage_in(resolved)
+    stages, peak = stages_of(resolved.workload, resolved.degrees, resolved.question.layout), peak_stage_in(resolved)
     return (
         *parameter_explanations(resolved, stages, estimate.parameters),
-        *memory_explanations(fullest.resolved, fullest.stages, estimate.memory),
+        *memory_explanations(peak.resolved, peak.stages, estimate.memory),
         *_flop(resolved.workload, estimate),
         *_step(resolved.workload, estimate),
         *totals_explanations(resolved, estimate),
@@ -139,7 +139,7 @@ def _flop(workload: Workload, estimate: Estimate) -> list[Explanation]:
     masked: Inputs = {"forward": one.causal, "backward": one.backward, "tokens": tokens}
     unmasked: Inputs = {"forward": one.full, "backward": one.full_backward, "tokens": tokens}
     again: Inputs = {"rerun_flop_of_sequence": one.rerun, "global_batch": batch}
-    said = [
+    explanations = [
         explained("flop.per_token_flop", flop.per_token_flop, per_token_flop, masked),
         explained("flop.per_step_tokens", flop.per_step_tokens, step_tokens, {**packed, "global_batch": batch}),
         explained(
@@ -169,8 +169,8 @@ def _flop(workload: Workload, estimate: Estimate) -> list[Explanation]:
         applied("flop.conventions.six_n", six_n_flop, parameters=active),
     ]
     if estimate.totals is not None:
-        said += total_flop_explanations(flop, estimate.totals)
-    return said
+        explanations += total_flop_explanations(flop, estimate.totals)
+    return explanations
 
 
 def _documents(recipe: Recipe) -> Inputs:
@@ -258,7 +258,10 @@ def _step(workload: Workload, estimate: Estimate) -> list[Explanation]:
 def _counted(workload: Workload, estimate: Estimate) -> Inputs:
     """What the parts of a step are computed from."""
     recipe, gpus = estimate.resolved.recipe, estimate.resolved.cluster.gpus
-    rates, wires = rates_of(workload), interconnect_of(workload.cluster, workload.gpu, workload.constants.network_scale)
+    rates, interconnect = (
+        rates_of(workload),
+        interconnect_of(workload.cluster, workload.gpu, workload.constants.network_scale),
+    )
     return {
         "micro_batch": recipe.micro_batch,
         "global_batch": recipe.global_batch,
@@ -266,9 +269,9 @@ def _counted(workload: Workload, estimate: Estimate) -> Inputs:
         "product_flop_per_s": rates.products.plain.flop_per_s,
         "attention_flop_per_s": rates.attention_flop_per_s * rates.attention.forward_fraction,
         "memory_bytes_per_s": rates.bytes_per_s,
-        "link_bytes_per_s": wires.link_bytes_per_s,
-        "network_bytes_per_s": wires.network_bytes_per_s,
-        "link_curves": wires.link.source,
+        "link_bytes_per_s": interconnect.link_bytes_per_s,
+        "network_bytes_per_s": interconnect.network_bytes_per_s,
+        "link_curves": interconnect.link.source,
         "launch_seconds": LAUNCH_SECONDS,
         "stack_scale": stack_scale(workload),
         "own_scale": measured_scale(workload.cluster.measured_steps, workload.calibrated_steps),

@@ -67,8 +67,8 @@ def unit_of(text: str) -> str | None:
     >>> unit_of("bytes of the whole tensor, S [byte]"), unit_of("rates of one GPU")
     ('byte', None)
     """
-    found = _UNIT.search(text)
-    return found[1] if found else None
+    result = _UNIT.search(text)
+    return result[1] if result else None
 
 
 def _arguments(text: str) -> dict[str, str]:
@@ -112,17 +112,17 @@ class Explanation:
 
 def explained(path: str, value: float, formula: Callable[..., Any], inputs: Inputs) -> Explanation:
     """The explanation of one number, worded by the docstring of the formula that gave it."""
-    said = read_docstring(formula)
-    unit = said.unit
+    docstring = read_docstring(formula)
+    unit = docstring.unit
     return Explanation(
         path=path,
         value=value,
         exact=str(Decimal(value)),
         unit=None if unit == "1" else unit,
-        summary=said.summary,
-        equation=said.sections.get("Formula", ""),
+        summary=docstring.summary,
+        equation=docstring.sections.get("Formula", ""),
         inputs=inputs,
-        source=said.sections.get("Source", ""),
+        source=docstring.sections.get("Source", ""),
     )
 
 

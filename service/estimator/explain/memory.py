@@ -56,7 +56,7 @@ from service.estimator.run.stages import LoadedStage
 from service.estimator.software.stacks import version_of
 from service.estimator.workload import Workload
 
-Told = tuple[Callable[..., Any], Inputs]
+FormulaInputs = tuple[Callable[..., Any], Inputs]
 """The formula of a line, and what it read."""
 
 
@@ -64,37 +64,37 @@ def memory_explanations(resolved: ResolvedQuestion, stages: list[LoadedStage], m
     """Explanations of every line of every stage, and of the peaks."""
     workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
     every = [stage_bytes(workload, degrees, one.stage, one.load, layout) for one in stages]
-    said: list[Explanation] = []
-    for position, (one, held) in enumerate(zip(stages, every, strict=True)):
-        said += _stage(resolved, one, held, memory.stages[position], f"memory.stages[{position}]")
-    return [*said, *_peaks(resolved, memory, float(every[memory.peak_stage].held))]
+    explanations: list[Explanation] = []
+    for position, (one, rank_bytes) in enumerate(zip(stages, every, strict=True)):
+        explanations += _stage(resolved, one, rank_bytes, memory.stages[position], f"memory.stages[{position}]")
+    return [*explanations, *_peaks(resolved, memory, float(every[memory.peak_stage].held))]
 
 
 def _stage(
-    resolved: ResolvedQuestion, one: LoadedStage, held: StageBytes, told: StageMemory, place: str
+    resolved: ResolvedQuestion, one: LoadedStage, rank_bytes: StageBytes, given: StageMemory, place: str
 ) -> Iterator[Explanation]:
-    for index, line in enumerate(told.lines):
-        formula, inputs = _told(resolved, one, line.kind)
+    for index, line in enumerate(given.lines):
+        formula, inputs = _formula_of(resolved, one, line.kind)
         yield explained(f"{place}.lines[{index}].bytes", line.bytes, formula, inputs)
-    flying: Inputs = {"stage": told.stage, "accumulation": float(resolved.degrees.accumulation)}
-    yield explained(f"{place}.micro_batches_in_flight", told.micro_batches_in_flight, in_flight, flying)
-    lines: Inputs = {line.kind: line.bytes for line in told.lines}
-    yield explained(f"{place}.allocated_peak_bytes", told.allocated_peak_bytes, allocated_interval, lines)
-    beside: Inputs = {"allocated_bytes": told.allocated_peak_bytes, "held_bytes": float(held.held)}
-    yield explained(f"{place}.reserved_peak_bytes", told.reserved_peak_bytes, reserved_bytes, beside)
-    first: Inputs = {**first_step_lines(held, several=float(resolved.degrees.accumulation) > 1)}
-    yield explained(f"{place}.first_step_peak_bytes", told.first_step_peak_bytes, first_step_peak_bytes, first)
-    idle: Inputs = {**live_bytes(held, BETWEEN_STEPS, ())}
-    yield explained(f"{place}.idle_bytes", told.idle_bytes, stage_bytes, idle)
+    flying: Inputs = {"stage": given.stage, "accumulation": float(resolved.degrees.accumulation)}
+    yield explained(f"{place}.micro_batches_in_flight", given.micro_batches_in_flight, in_flight, flying)
+    lines: Inputs = {line.kind: line.bytes for line in given.lines}
+    yield explained(f"{place}.allocated_peak_bytes", given.allocated_peak_bytes, allocated_interval, lines)
+    beside: Inputs = {"allocated_bytes": given.allocated_peak_bytes, "held_bytes": float(rank_bytes.held)}
+    yield explained(f"{place}.reserved_peak_bytes", given.reserved_peak_bytes, reserved_bytes, beside)
+    first: Inputs = {**first_step_lines(rank_bytes, several=float(resolved.degrees.accumulation) > 1)}
+    yield explained(f"{place}.first_step_peak_bytes", given.first_step_peak_bytes, first_step_peak_bytes, first)
+    idle: Inputs = {**live_bytes(rank_bytes, BETWEEN_STEPS, ())}
+    yield explained(f"{place}.idle_bytes", given.idle_bytes, stage_bytes, idle)
 
 
-def _told(resolved: ResolvedQuestion, one: LoadedStage, kind: str) -> Told:
+def _formula_of(resolved: ResolvedQuestion, one: LoadedStage, kind: str) -> FormulaInputs:
     """The formula of a line and what it read: one for all that the data group may shard, one for each other."""
     line = sharded_lines(resolved.workload, one.load).get(kind)
     return _FORMULAS[kind](resolved, one) if line is None else _spread(resolved, one, line)
 
 
-def _spread(resolved: ResolvedQuestion, one: LoadedStage, line: Sharded) -> Told:
+def _spread(resolved: ResolvedQuestion, one: LoadedStage, line: Sharded) -> FormulaInputs:
     workload, degrees = resolved.workload, resolved.degrees
     inputs: Inputs = {
         "dense": float(line.dense),
@@ -107,7 +107,7 @@ def _spread(resolved: ResolvedQuestion, one: LoadedStage, line: Sharded) -> Told
     return sharded_bytes, {**inputs, "undivided": undivided} if undivided else inputs
 
 
-def _gathered(resolved: ResolvedQuestion, one: LoadedStage) -> Told:
+def _gathered(resolved: ResolvedQuestion, one: LoadedStage) -> FormulaInputs:
     load: RankLoad = one.load
     return all_gathered_weights, {
         "every_weight": float(load.held.dense + load.held.expert),
@@ -124,7 +124,7 @@ def _gathered(resolved: ResolvedQuestion, one: LoadedStage) -> Told:
     }
 
 
-def _buckets(resolved: ResolvedQuestion, one: LoadedStage) -> Told:
+def _buckets(resolved: ResolvedQuestion, one: LoadedStage) -> FormulaInputs:
     return bucket_bytes, {
         "trained_weights": float(one.load.held.dense_trained + one.load.held.expert_trained),
         "largest_table": float(one.load.largest_table),
@@ -135,7 +135,7 @@ def _buckets(resolved: ResolvedQuestion, one: LoadedStage) -> Told:
     }
 
 
-def _exchanged(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+def _exchanged(resolved: ResolvedQuestion, one: LoadedStage) -> FormulaInputs:  # noqa: ARG001 - one shape for all
     return exchanged_bytes, {
         "key_value_bytes": float(key_value_bytes(resolved.workload, resolved.degrees)),
         "context": float(resolved.degrees.context),
@@ -143,7 +143,7 @@ def _exchanged(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: A
     }
 
 
-def _mask(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+def _mask(resolved: ResolvedQuestion, one: LoadedStage) -> FormulaInputs:  # noqa: ARG001 - one shape for all
     return mask_bytes, {
         "sequence_length": resolved.workload.recipe.sequence_length,
         "micro_batch": float(resolved.degrees.micro_batch),
@@ -164,14 +164,17 @@ def _kept_by_operation(resolved: ResolvedQuestion) -> Inputs:
     }
 
 
-def _activations(resolved: ResolvedQuestion, one: LoadedStage) -> Told:
+def _activations(resolved: ResolvedQuestion, one: LoadedStage) -> FormulaInputs:
     layout = resolved.question.layout
     schedule = layout.schedule
     flying = in_flight(schedule, resolved.degrees, one.stage.index, len(one.stage.chunk_counts))
     return stage_activations, {
         **_kept_by_operation(resolved),
         "layers": float(one.stage.layers),
-        **{f"chunk_{place}.bytes_each_micro_batch": float(kept) for place, kept in enumerate(one.load.kept_bytes)},
+        **{
+            f"chunk_{place}.bytes_each_micro_batch": float(saved_bytes)
+            for place, saved_bytes in enumerate(one.load.kept_bytes)
+        },
         **{f"chunk_{place}.micro_batches_in_flight": float(count) for place, count in enumerate(flying)},
         "recomputing_bytes": float(one.load.recomputed_bytes),
         "micro_batch": float(resolved.degrees.micro_batch),
@@ -181,7 +184,7 @@ def _activations(resolved: ResolvedQuestion, one: LoadedStage) -> Told:
     }
 
 
-def _logits(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+def _logits(resolved: ResolvedQuestion, one: LoadedStage) -> FormulaInputs:  # noqa: ARG001 - one shape for all
     workload, degrees = resolved.workload, resolved.degrees
     return logits_bytes, {
         "losses": 1 + workload.ledger.depths,
@@ -193,7 +196,7 @@ def _logits(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: ARG0
     }
 
 
-def _workspace(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+def _workspace(resolved: ResolvedQuestion, one: LoadedStage) -> FormulaInputs:  # noqa: ARG001 - one shape for all
     software = resolved.workload.software
     return persistent_buffer_bytes, {
         "architecture": resolved.workload.gpu.architecture,
@@ -202,7 +205,7 @@ def _workspace(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: A
     }
 
 
-def _placeholders(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+def _placeholders(resolved: ResolvedQuestion, one: LoadedStage) -> FormulaInputs:  # noqa: ARG001 - one shape for all
     software = resolved.workload.software
     return placeholder_bytes, {
         "transformer_engine": version_of(software, "transformer_engine"),
@@ -215,22 +218,22 @@ def _stream(resolved: ResolvedQuestion) -> Inputs:
     return {"stream_bytes": float(sequence_stream_bytes(resolved.workload, resolved.degrees))}
 
 
-def _received(resolved: ResolvedQuestion, one: LoadedStage) -> Told:
+def _received(resolved: ResolvedQuestion, one: LoadedStage) -> FormulaInputs:
     return received_bytes, {"stage": float(one.stage.index), **_stream(resolved)}
 
 
-def _left(resolved: ResolvedQuestion, one: LoadedStage) -> Told:
+def _left(resolved: ResolvedQuestion, one: LoadedStage) -> FormulaInputs:
     return left_bytes, {"chunks": len(one.stage.chunk_counts), **_stream(resolved)}
 
 
-def _layer_buffers(resolved: ResolvedQuestion, one: LoadedStage) -> Told:  # noqa: ARG001 - one shape for all
+def _layer_buffers(resolved: ResolvedQuestion, one: LoadedStage) -> FormulaInputs:  # noqa: ARG001 - one shape for all
     return layer_buffer_bytes, {
         "stream_bytes": float(handed_stream_bytes(resolved.workload, resolved.degrees)),
         "gradient_bytes": float(lasting_gradient_bytes(resolved.workload, resolved.degrees)),
     }
 
 
-_FORMULAS: dict[str, Callable[[ResolvedQuestion, LoadedStage], Told]] = {
+_FORMULAS: dict[str, Callable[[ResolvedQuestion, LoadedStage], FormulaInputs]] = {
     "gathered_weights": _gathered,
     "reduced_gradients": _gathered,
     "gradient_buckets": _buckets,

@@ -102,17 +102,17 @@ def stage_explanations(resolved: ResolvedQuestion, estimate: Estimate) -> list[E
     )
     stages = (*recipe.stages, last)
     firsts = (*(first for first, *_ in resolved.run_stages), resolved)
-    said, before = [], 0.0
-    for told, stage, first in zip(totals.stages, stages, firsts, strict=True):
-        said += _stage(told, stage, first, before, totals.goodput_fraction)
-        before += told.tokens
-    return said
+    explanations, before = [], 0.0
+    for stage_totals, stage, first in zip(totals.stages, stages, firsts, strict=True):
+        explanations += _stage(stage_totals, stage, first, before, totals.goodput_fraction)
+        before += stage_totals.tokens
+    return explanations
 
 
 def _stage(
-    told: RunStageTotals, stage: CompleteStage, first: ResolvedQuestion, before: float, goodput: float
+    stage_totals: RunStageTotals, stage: CompleteStage, first: ResolvedQuestion, before: float, goodput: float
 ) -> list[Explanation]:
-    path, gpus = f"totals.stages[{told.stage}]", first.question.cluster.gpus
+    path, gpus = f"totals.stages[{stage_totals.stage}]", first.question.cluster.gpus
     tokens = trained_tokens(replace(first.question.recipe, sequence_length=stage.sequence_length))
     batches: Inputs = {
         "trained": before,
@@ -124,16 +124,16 @@ def _stage(
     }
     one = sequence_flop(first.workload.ledger, first.workload.recompute)
     counted: Inputs = {"flop_of_sequence": one.training, **batches}
-    seconds = told.step_seconds.value
+    seconds = stage_totals.step_seconds.value
     return [
-        explained(f"{path}.steps", told.steps, steps_of_phases, batches),
-        explained(f"{path}.tokens", told.tokens, step_tokens, {**batches, "steps": told.steps}),
-        explained(f"{path}.total_flop", told.total_flop, run_flop, counted),
-        explained(f"{path}.step_seconds.value", seconds, phase_seconds, {**batches, "steps": told.steps}),
+        explained(f"{path}.steps", stage_totals.steps, steps_of_phases, batches),
+        explained(f"{path}.tokens", stage_totals.tokens, step_tokens, {**batches, "steps": stage_totals.steps}),
+        explained(f"{path}.total_flop", stage_totals.total_flop, run_flop, counted),
+        explained(f"{path}.step_seconds.value", seconds, phase_seconds, {**batches, "steps": stage_totals.steps}),
         applied(
             f"{path}.gpu_hours.value",
             gpu_hours,
-            steps=told.steps,
+            steps=stage_totals.steps,
             step_seconds=seconds,
             gpus=gpus,
             goodput=goodput,
@@ -192,35 +192,35 @@ def _time(estimate: Estimate, totals: Totals) -> list[Explanation]:
 
 
 def _goodput(resolved: ResolvedQuestion, estimate: Estimate, losses: LostShares) -> list[Explanation]:
-    totals, told = estimate.totals, checkpointing_of(resolved.workload)
+    totals, stage_totals = estimate.totals, checkpointing_of(resolved.workload)
     if totals is None:
         return []
-    path, one, found = "totals.goodput", resolved.workload, totals.goodput
+    path, one, result = "totals.goodput", resolved.workload, totals.goodput
     stalls: Inputs = {
-        "stall_seconds": told.stall_seconds,
-        "write_bytes_per_s": told.write_bytes_per_s,
+        "stall_seconds": stage_totals.stall_seconds,
+        "write_bytes_per_s": stage_totals.write_bytes_per_s,
         "checkpoint_bytes": written_bytes(one),
         "host_bytes_per_s": one.gpu.host_bytes_per_s,
         "gpus": one.cluster.gpus,
     }
-    kept: Inputs = {
+    checkpoint_inputs: Inputs = {
         "checkpoint_seconds": losses.checkpoint_seconds,
         "failure_seconds": losses.interruption_seconds,
-        "interval_seconds": told.interval_seconds,
+        "interval_seconds": stage_totals.interval_seconds,
         "step_seconds": mean_step_seconds(totals, estimate.step),
-        "write_bytes_per_s": told.write_bytes_per_s,
+        "write_bytes_per_s": stage_totals.write_bytes_per_s,
     }
     shares = (losses.checkpoints_fraction, losses.lost_work_fraction, losses.restarts_fraction)
     named = dict(zip(("checkpoints_fraction", "lost_work_fraction", "restarts_fraction"), shares, strict=True))
     return [
         applied("totals.goodput_fraction", goodput_fraction, **named),
         applied(f"{path}.interruption_seconds", interruption_seconds, **interruption_inputs(resolved.question)),
-        explained(f"{path}.checkpoint_seconds", found.checkpoint_seconds, stall_seconds, stalls),
+        explained(f"{path}.checkpoint_seconds", result.checkpoint_seconds, stall_seconds, stalls),
         explained(
             f"{path}.checkpoint_interval_seconds",
-            found.checkpoint_interval_seconds,
-            INTERVALS[told.rule or "young"],
-            kept,
+            result.checkpoint_interval_seconds,
+            INTERVALS[stage_totals.rule or "young"],
+            checkpoint_inputs,
         ),
         *(
             applied(f"{path}.lost[{place}].days", lost_days, ideal_days=totals.ideal_days.value, waste_fraction=share)
@@ -250,7 +250,7 @@ def _cost(resolved: ResolvedQuestion, totals: Totals, losses: LostShares) -> lis
 
 def _energy(resolved: ResolvedQuestion, totals: Totals, losses: LostShares) -> list[Explanation]:
     cluster = resolved.question.cluster
-    waits = losses.restarts_fraction * losses.goodput_fraction
+    waiting_fraction = losses.restarts_fraction * losses.goodput_fraction
     hours, spare = totals.gpu_hours.value, spare_gpu_hours(totals.days.value, totals.spare_gpus)
     power: Inputs = {
         "board_watts": resolved.workload.gpu.board_watts,
@@ -258,20 +258,20 @@ def _energy(resolved: ResolvedQuestion, totals: Totals, losses: LostShares) -> l
         "host_power_fraction": cluster.host_power_fraction,
         "pue": cluster.pue,
     }
-    said = [
+    explanations = [
         applied("totals.gpu_busy_watts", gpu_watts, **power, power_fraction=cluster.busy_power_fraction),
         applied("totals.gpu_idle_watts", gpu_watts, **power, power_fraction=cluster.idle_power_fraction),
         applied(
             "totals.energy_kwh.value",
             energy_kwh,
-            busy_gpu_hours=hours * (1 - waits),
+            busy_gpu_hours=hours * (1 - waiting_fraction),
             busy_watts=totals.gpu_busy_watts,
-            idle_gpu_hours=hours * waits + spare,
+            idle_gpu_hours=hours * waiting_fraction + spare,
             idle_watts=totals.gpu_idle_watts,
         ),
     ]
     if totals.carbon_kg_co2e is not None:
-        said.append(
+        explanations.append(
             applied(
                 "totals.carbon_kg_co2e.value",
                 carbon_kg_co2e,
@@ -279,4 +279,4 @@ def _energy(resolved: ResolvedQuestion, totals: Totals, losses: LostShares) -> l
                 grid_kg_co2e_per_kwh=cluster.grid_kg_co2e_per_kwh,
             )
         )
-    return said
+    return explanations

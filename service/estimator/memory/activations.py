@@ -45,12 +45,12 @@ def kept_bytes(ops: Ops, rule: Recompute, split: tuple[Amount, ...]) -> Amount:
     >>> kept_bytes((norm,), Recompute(granularity="none"), (1,) * 9)
     8.0
     """
-    kept: Amount = 0.0
+    saved_bytes: Amount = 0.0
     for op in ops:
         for saved in op.saved:
             if not is_dropped(saved, rule):
-                kept = kept + saved.bytes / split[saved.split]
-    return kept
+                saved_bytes = saved_bytes + saved.bytes / split[saved.split]
+    return saved_bytes
 
 
 def recomputed_layers(rule: Recompute, layers: Amount, chunks: Amount) -> Amount:
@@ -178,9 +178,9 @@ def stage_activations(workload: Workload, degrees: Degrees, stage: Stage) -> Act
         layer_bytes = [_kept_by_operation(workload, ops, split) * scale for ops in workload.ledger.kinds]
     else:
         layer_bytes = [kept_bytes(ops, workload.recompute, split) * scale for ops in workload.ledger.kinds]
-    kept = stage.each_chunk(lambda counts: _weighted(counts, layer_bytes))
+    saved_bytes = stage.each_chunk(lambda counts: _weighted(counts, layer_bytes))
     dropped = [before - after for before, after in zip(whole, layer_bytes, strict=True)]
-    return Activations(kept, largest_kind_bytes(stage, dropped), largest_kind_bytes(stage, layer_bytes))
+    return Activations(saved_bytes, largest_kind_bytes(stage, dropped), largest_kind_bytes(stage, layer_bytes))
 
 
 def _kept_by_operation(workload: Workload, ops: Ops, split: tuple[Amount, ...]) -> Amount:
@@ -188,15 +188,15 @@ def _kept_by_operation(workload: Workload, ops: Ops, split: tuple[Amount, ...]) 
     if not ops[0].in_trained_layer:
         return 0.0
     numbers = workload.recipe.sequence_length * workload.precision.element_bytes
-    kept: Amount = numbers * workload.model.hidden_size / split[Split.SEQUENCE]
+    saved_bytes: Amount = numbers * workload.model.hidden_size / split[Split.SEQUENCE]
     for op in ops:
         for weight in kept_matrices(op):
             if not (workload.implementation.drops_last_product and weight.matrices == ("down_proj",)):
                 divisor = split[Split.SEQUENCE if weight.matrices[0] in _OUTWARD else weight.split]
-                kept = kept + numbers * weight.columns / divisor
+                saved_bytes = saved_bytes + numbers * weight.columns / divisor
         if op.kind == "attention" and _keeps_attention(workload):
-            kept = kept + op.result_bytes / split[op.split]
-    return kept
+            saved_bytes = saved_bytes + op.result_bytes / split[op.split]
+    return saved_bytes
 
 
 def _keeps_attention(workload: Workload) -> bool:
@@ -343,9 +343,11 @@ def head_gradient_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> A
     """
     if workload.stack.keeps_gradients:
         return 0.0
-    waits = either(workload.model.tie_word_embeddings, degrees.accumulation == 1)
+    outlives = either(workload.model.tie_word_embeddings, degrees.accumulation == 1)
     made = trained_numbers(workload.ledger.head, divisors(degrees, workload.model, workload.vocabulary_multiple))
-    return where(both(both(stage.is_last, degrees.zero_stage == 0), waits), made * workload.state.gradient_bytes, 0.0)
+    return where(
+        both(both(stage.is_last, degrees.zero_stage == 0), outlives), made * workload.state.gradient_bytes, 0.0
+    )
 
 
 def head_product_bytes(workload: Workload, degrees: Degrees) -> Amount:

@@ -354,17 +354,17 @@ def context_and_communicators(gpu: Gpu, torch: str | None) -> tuple[Shares, Shar
     measured = calibration_of(gpu)
     if measured is None:
         return context, extra
-    return _told(measured.context_bytes) or context, _told(measured.communicator_bytes) or extra
+    return _measured_shares(measured.context_bytes) or context, _measured_shares(measured.communicator_bytes) or extra
 
 
-def _told(measured: MeasuredBytes | None) -> Shares | None:
+def _measured_shares(measured: MeasuredBytes | None) -> Shares | None:
     return None if measured is None else (measured.low, measured.value, measured.high)
 
 
 def memory_basis(gpu: Gpu) -> Basis:
     """What bytes beside the allocator rest on."""
     measured = calibration_of(gpu)
-    return "calibrated" if measured is not None and measured.tells_bytes else "analytic"
+    return "calibrated" if measured is not None and measured.has_bytes else "analytic"
 
 
 def device_interval(reserved: Interval, beside: Shares, basis: Basis = "analytic") -> Interval:

@@ -488,13 +488,13 @@ def first_step_peak_bytes(held: StageBytes, *, several: bool) -> float:
 
 def first_step_lines(held: StageBytes, *, several: bool) -> dict[str, float]:
     """What one rank holds at the peak of the first step."""
-    fullest = max(LIVE, key=lambda phase: _first_step_bytes(held, phase, several=several))
-    return live_bytes(held, LIVE[fullest], missing_kinds("first", MOMENTS[fullest], several=several))
+    peak = max(LIVE, key=lambda phase: _first_step_bytes(held, phase, several=several))
+    return live_bytes(held, LIVE[peak], missing_kinds("first", MOMENTS[peak], several=several))
 
 
-def _first_step_bytes(held: StageBytes, phase: Phase, *, several: bool) -> float:
+def _first_step_bytes(rank_bytes: StageBytes, phase: Phase, *, several: bool) -> float:
     missing = missing_kinds("first", MOMENTS[phase], several=several)
-    return float(held.at(phase)) - sum(float(getattr(held, kind)) for kind in missing)
+    return float(rank_bytes.at(phase)) - sum(float(getattr(rank_bytes, kind)) for kind in missing)
 
 
 def missing_kinds(step: StepName, moment: Moment, *, several: bool) -> tuple[str, ...]:
@@ -525,10 +525,10 @@ def live_bytes(held: StageBytes, kinds: tuple[str, ...], missing: tuple[str, ...
     Formula:
         sum of the kinds that share a name
     """
-    told: dict[str, float] = {}
+    lines: dict[str, float] = {}
     for kind in kinds:
         amount = 0.0 if kind in missing else float(getattr(held, kind))
         if amount:
             name = TOLD_AS.get(kind, kind)
-            told[name] = told.get(name, 0.0) + amount
-    return told
+            lines[name] = lines.get(name, 0.0) + amount
+    return lines

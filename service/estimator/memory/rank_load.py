@@ -96,15 +96,15 @@ def _matrix(
     op: Op, cached: set[tuple[WeightRole, bool]], degrees: Degrees, split: tuple[Amount, ...]
 ) -> tuple[tuple[int, int] | None, Amount]:
     """The undivided shape of the one matrix that an operation's weights form side by side, and a rank's part of it."""
-    found = [
+    results = [
         weight for weight in op.weights if weight.trained and (weight.role, weight.split is Split.EXPERT) in cached
     ]
-    if not found or op.name == "moe.router":
+    if not results or op.name == "moe.router":
         return None, 0.0
     numbers: Amount = 0.0
-    for weight in found:
+    for weight in results:
         numbers = numbers + weight.rows * weight.columns / _divisor(weight, degrees, split)
-    return (found[0].rows, sum(weight.columns for weight in found)), numbers
+    return (results[0].rows, sum(weight.columns for weight in results)), numbers
 
 
 def _divisor(weight: Weight, degrees: Degrees, split: tuple[Amount, ...]) -> Amount:
@@ -154,7 +154,7 @@ class RankLoad:
 
 def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad:
     """The load of one rank of one stage."""
-    held = rank_parameters(workload, degrees, stage)
+    parameters = rank_parameters(workload, degrees, stage)
     activations = stage_activations(workload, degrees, stage)
     ends = end_activation_bytes(workload, degrees, stage)
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
@@ -164,9 +164,9 @@ def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad
         [(stage.is_first, workload.ledger.embedding), (stage.is_last, workload.ledger.head)], split
     )
     return RankLoad(
-        held=held,
-        updated=held,
-        kept_bytes=tuple(kept + end for kept, end in zip(activations.kept_bytes, ends, strict=True)),
+        held=parameters,
+        updated=parameters,
+        kept_bytes=tuple(saved_bytes + end for saved_bytes, end in zip(activations.kept_bytes, ends, strict=True)),
         largest_kept_bytes=activations.largest_bytes,
         recomputed_bytes=activations.again_bytes,
         layer_buffer_bytes=layer_buffer_bytes(workload, degrees, stage),
@@ -229,9 +229,9 @@ def _parameters(ops: Ops, split: tuple[Amount, ...]) -> tuple[Amount, Amount]:
     trained: Amount = 0.0
     for op in ops:
         for weight in op.weights:
-            held = weight.parameters / split[weight.split]
-            every = every + held
-            trained = trained + held if weight.trained else trained
+            parameters = weight.parameters / split[weight.split]
+            every = every + parameters
+            trained = trained + parameters if weight.trained else trained
     return every, trained
 
 
@@ -249,7 +249,9 @@ def mirrored(one: RankLoad, other: RankLoad, degrees: Degrees) -> RankLoad:
     return RankLoad(
         held=one.held.plus(other.held),
         updated=one.updated.plus(other.updated).over(where(degrees.zero_stage >= OPTIMIZER_STATES, 2, 1)),
-        kept_bytes=tuple((kept + far) / 2 for kept, far in zip(one.kept_bytes, other.kept_bytes, strict=True)),
+        kept_bytes=tuple(
+            (saved_bytes + far) / 2 for saved_bytes, far in zip(one.kept_bytes, other.kept_bytes, strict=True)
+        ),
         largest_kept_bytes=maximum(one.largest_kept_bytes, other.largest_kept_bytes),
         recomputed_bytes=maximum(one.recomputed_bytes, other.recomputed_bytes),
         layer_buffer_bytes=maximum(one.layer_buffer_bytes, other.layer_buffer_bytes),

@@ -68,14 +68,17 @@ class Sharded:
 
 def sharded_lines(workload: Workload, load: RankLoad) -> dict[str, Sharded]:
     """The lines of `StageBytes` that the data group may shard, with what each is made of."""
-    held, updated, state = load.held, load.updated, workload.state
+    parameters, updated, state = load.held, load.updated, workload.state
     moment = moment_bytes(workload.optimizer, workload.precision, workload.recipe.moment_dtype)
-    trained, renewed = (held.dense_trained, held.expert_trained), (updated.dense_trained, updated.expert_trained)
-    products = (held.dense_products, held.expert_products)
+    trained, renewed = (
+        (parameters.dense_trained, parameters.expert_trained),
+        (updated.dense_trained, updated.expert_trained),
+    )
+    products = (parameters.dense_products, parameters.expert_products)
     quantized = workload.method.name == "qlora"
     whole = _less(trained, products) if workload.recipe.fp8_weights else trained
-    frozen = _less((held.dense + held.dense_copied, held.expert), trained)
-    narrow = narrow_fraction(workload, held)
+    frozen = _less((parameters.dense + parameters.dense_copied, parameters.expert), trained)
+    narrow = narrow_fraction(workload, parameters)
     states = (updated.dense_states, updated.expert_states)
     moments = (updated.dense_states * (1 - narrow), updated.expert_states) if follows_weights(workload) else states
     trained, whole = ((numbers[0] * (1 - narrow), numbers[1]) for numbers in (trained, whole))
@@ -132,7 +135,7 @@ def update_bytes(workload: Workload) -> float:
     return each if at_least(version_of(workload.software, "torch"), "2.1") else 2 * each
 
 
-def narrow_fraction(workload: Workload, held: RankParameters) -> Amount:
+def narrow_fraction(workload: Workload, parameters: RankParameters) -> Amount:
     """Share of trained bytes that parts trained whole beside adapters spare, because they are in the compute format.
 
     Formula:
@@ -140,7 +143,7 @@ def narrow_fraction(workload: Workload, held: RankParameters) -> Amount:
 
     Args:
         workload: the workload
-        held: parameters of the rank
+        parameters: parameters of the rank
 
     Returns:
         share of the bytes [1]
@@ -152,7 +155,7 @@ def narrow_fraction(workload: Workload, held: RankParameters) -> Amount:
     >>> narrow_fraction(sample_workload(), sample_rank_load().held)
     0.0
     """
-    return held.dense_copied / maximum(held.dense_trained, 1) * (1 - workload.state.copied_fraction)
+    return parameters.dense_copied / maximum(parameters.dense_trained, 1) * (1 - workload.state.copied_fraction)
 
 
 def _less(numbers: tuple[Amount, Amount], others: tuple[Amount, Amount]) -> tuple[Amount, Amount]:
@@ -181,7 +184,7 @@ def undivided_share(workload: Workload, degrees: Degrees, load: RankLoad) -> Amo
     >>> undivided_share(sample_workload(), sample_degrees(data=8, zero_stage=1), sample_rank_load())
     0.0
     """
-    if not (workload.stack.deals_whole_matrices and workload.optimizer.needs_whole_matrices):
+    if not (workload.stack.keeps_matrices_whole and workload.optimizer.needs_whole_matrices):
         return 0.0
     return load.largest_table * (1 - 1 / shards(degrees, OPTIMIZER_STATES))
 
@@ -240,18 +243,18 @@ def all_gathered_weights(workload: Workload, degrees: Degrees, load: RankLoad) -
     reducing = weight + REDUCTION_BYTES
     freed = (load.largest_layer + load.gathered_ends) * weight
     in_turn = maximum(load.largest_trained_layer, load.largest_trained_end) * reducing
-    kept = where(degrees.pipeline > 1, trained * REDUCTION_BYTES, load.largest_trained_layer * reducing)
+    waiting_bytes = where(degrees.pipeline > 1, trained * REDUCTION_BYTES, load.largest_trained_layer * reducing)
     frees = degrees.reshard_after_forward == 1
     looked_up = 0.0 if workload.model.tie_word_embeddings else load.embedding_table
     cast = (trained - looked_up) * weight if workload.state.casts_weights else 0.0
-    waits = both(degrees.pipeline > 1, degrees.reshard_after_forward == 0)
+    accumulates = both(degrees.pipeline > 1, degrees.reshard_after_forward == 0)
     gathers, sharded = degrees.shard_group > 1, degrees.zero_stage >= WEIGHTS
     whole = where(both(sharded, gathers), where(frees, freed, every * weight), 0.0)
     return AllGatheredWeights(
         weight_bytes=whole,
         cast_bytes=where(both(sharded, gathers), 0.0, cast),
-        gradient_bytes=where(sharded, where(gathers, where(frees, in_turn, kept), 0.0), 0.0),
-        waiting_bytes=where(both(both(sharded, gathers), waits), trained * REDUCTION_BYTES, 0.0),
+        gradient_bytes=where(sharded, where(gathers, where(frees, in_turn, waiting_bytes), 0.0), 0.0),
+        waiting_bytes=where(both(both(sharded, gathers), accumulates), trained * REDUCTION_BYTES, 0.0),
     )
 
 
@@ -334,9 +337,9 @@ def step_gradient_lines(workload: Workload, degrees: Degrees, whole: Amount) -> 
     if not workload.stack.keeps_step_gradients:
         return {"standing_gradients": 0.0, "step_gradients": whole}
     group = minimum(whole, STEP_GROUP_NUMBERS * workload.stack.step_gradient_bytes)
-    kept = where(degrees.zero_stage <= OPTIMIZER_STATES, whole, 0.0)
+    persistent = where(degrees.zero_stage <= OPTIMIZER_STATES, whole, 0.0)
     made = where(degrees.zero_stage >= WEIGHTS, group, where(degrees.zero_stage == GRADIENTS, whole, 0.0))
-    return {"standing_gradients": kept, "step_gradients": made}
+    return {"standing_gradients": persistent, "step_gradients": made}
 
 
 def checkpoint_bytes(workload: Workload) -> float:

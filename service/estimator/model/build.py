@@ -169,12 +169,12 @@ def layer_ops(model: Model, shape: LayerShape, setting: Setting) -> Ops:
 
 def _counted(ops: Ops) -> Ops:
     """Each operation with the number of matrices before it in its layer."""
-    told: list[Op] = []
+    given: list[Op] = []
     before = 0
     for op in ops:
-        told.append(replace(op, products_before=before) if before else op)
+        given.append(replace(op, products_before=before) if before else op)
         before += sum(len(weight.matrices) for weight in op.weights)
-    return tuple(told)
+    return tuple(given)
 
 
 def _readers(ops: Ops) -> int:

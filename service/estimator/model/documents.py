@@ -49,8 +49,8 @@ def documents_of(recipe: Recipe) -> Documents | None:
 
 def _pieces(length: DocumentLength, tokens: int) -> list[tuple[int, int]]:
     full, rest = divmod(length.tokens, tokens)
-    found = [(tokens, full * length.count), (rest, length.count)]
-    return [(size, count) for size, count in found if size and count]
+    results = [(tokens, full * length.count), (rest, length.count)]
+    return [(size, count) for size, count in results if size and count]
 
 
 def sequence_pairs_twice(documents: Documents | None, tokens: int, pairs_twice: Callable[[int], int]) -> int:

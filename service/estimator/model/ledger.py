@@ -306,8 +306,8 @@ def by_operation(rule: Recompute) -> bool:
 def kept_matrices(op: Op) -> list[Weight]:
     """Matrices whose products recompute by operation keeps: the first of a layer and every second one."""
     named = [(weight, name) for weight in op.weights for name in weight.matrices]
-    kept = [pair for place, pair in enumerate(named) if (op.products_before + place) % 2 == 0]
-    return [replace(weight, columns=weight.columns // len(weight.matrices), matrices=(name,)) for weight, name in kept]
+    pairs = [pair for place, pair in enumerate(named) if (op.products_before + place) % 2 == 0]
+    return [replace(weight, columns=weight.columns // len(weight.matrices), matrices=(name,)) for weight, name in pairs]
 
 
 def rerun_flop(op: Op, rule: Recompute) -> int:

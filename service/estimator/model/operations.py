@@ -44,13 +44,13 @@ def attention_output_op(model: Model, setting: Setting) -> Op:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (2 s b h for its input)
     """
     inputs = model.num_attention_heads * model.value_width
-    kept = Saved(
+    tensor_bytes = Saved(
         setting.element_bytes * setting.tokens * inputs,
         Split.TENSOR,
         serves="own_weights" if setting.keeps_scores else "backward",
     )
     matrix = Weight(inputs, model.hidden_size, Split.TENSOR, matrices=("o_proj",))
-    return _output_op("attention.out", matrix, setting, has_bias=model.out_bias, saved=(kept,))
+    return _output_op("attention.out", matrix, setting, has_bias=model.out_bias, saved=(tensor_bytes,))
 
 
 def mixer_input_op(model: Model, setting: Setting, *, outputs: int, reads: tuple[str, ...] = (LAST_NORM,)) -> Op:
@@ -62,15 +62,15 @@ def mixer_input_op(model: Model, setting: Setting, *, outputs: int, reads: tuple
         Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
     """
     bias = (Weight(1, outputs, Split.TENSOR, role="vector"),) if model.mixer_bias else ()
-    kept = setting.element_bytes * setting.tokens
+    tensor_bytes = setting.element_bytes * setting.tokens
     return Op(
         name="mixer.in",
         kind="gemm",
         split=Split.TENSOR,
         weights=(Weight(model.hidden_size, outputs, Split.TENSOR, matrices=("in_proj",)), *bias),
         flop=2 * setting.tokens * model.hidden_size * outputs,
-        moved_bytes=kept * outputs,
-        whole_bytes=kept * model.hidden_size,
+        moved_bytes=tensor_bytes * outputs,
+        whole_bytes=tensor_bytes * model.hidden_size,
         reads=reads,
     )
 
@@ -81,9 +81,11 @@ def mixer_output_op(model: Model, setting: Setting, *, inputs: int, keeps_input:
     Source:
         Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
     """
-    kept = Saved(setting.element_bytes * setting.tokens * inputs, Split.TENSOR, serves="own_weights")
+    tensor_bytes = Saved(setting.element_bytes * setting.tokens * inputs, Split.TENSOR, serves="own_weights")
     matrix = Weight(inputs, model.hidden_size, Split.TENSOR, matrices=("out_proj",))
-    return _output_op("mixer.out", matrix, setting, has_bias=model.mixer_bias, saved=(kept,) if keeps_input else ())
+    return _output_op(
+        "mixer.out", matrix, setting, has_bias=model.mixer_bias, saved=(tensor_bytes,) if keeps_input else ()
+    )
 
 
 def _output_op(name: str, matrix: Weight, setting: Setting, *, has_bias: bool, saved: tuple[Saved, ...]) -> Op:
@@ -147,7 +149,7 @@ def norm_op(name: str, model: Model, setting: Setting, *, readers: int = 1, read
         precision the input in fp32 and what is weighed, under autocast all in fp32; torch.nn.LayerNorm
     """
     numbers = setting.tokens * model.hidden_size
-    kept = setting.element_bytes * numbers
+    tensor_bytes = setting.element_bytes * numbers
     unfused = _unfused_bytes(model, setting) * numbers
     passes = 0 if setting.fused_norm else 6
     fed = setting.product_input_bytes(numbers, readers)
@@ -157,8 +159,8 @@ def norm_op(name: str, model: Model, setting: Setting, *, readers: int = 1, read
         kind="elementwise",
         split=Split.SEQUENCE,
         weights=norm_weights(model.normalization, model.hidden_size),
-        saved=(Saved(kept, Split.SEQUENCE), *((Saved(unfused, Split.SEQUENCE),) if unfused else ()), *output),
-        moved_bytes=2 * kept + passes * 4 * numbers,
+        saved=(Saved(tensor_bytes, Split.SEQUENCE), *((Saved(unfused, Split.SEQUENCE),) if unfused else ()), *output),
+        moved_bytes=2 * tensor_bytes + passes * 4 * numbers,
         modules=("layernorm",),
         reads=reads,
     )
@@ -375,7 +377,7 @@ def _inner(model: Model, width: int) -> int:
 
 
 def _up(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
-    hidden, inner, kept = model.hidden_size, _inner(model, width), setting.element_bytes * setting.tokens
+    hidden, inner, tensor_bytes = model.hidden_size, _inner(model, width), setting.element_bytes * setting.tokens
     bias = (Weight(1, inner, Split.TENSOR, role="vector"),) if model.mlp_bias else ()
     return Op(
         name=f"{name}.up",
@@ -384,14 +386,14 @@ def _up(model: Model, setting: Setting, width: int, name: str, modules: Modules)
         weights=(Weight(hidden, inner, Split.TENSOR, matrices=up_matrices(model)), *bias),
         reads=(LAST_NORM,),
         flop=2 * setting.tokens * hidden * inner,
-        moved_bytes=kept * inner,
-        whole_bytes=kept * hidden,
+        moved_bytes=tensor_bytes * inner,
+        whole_bytes=tensor_bytes * hidden,
         modules=modules,
     )
 
 
 def _activation(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
-    inner, kept = _inner(model, width), setting.element_bytes * setting.tokens
+    inner, tensor_bytes = _inner(model, width), setting.element_bytes * setting.tokens
     unfused = width if model.gated_mlp and not setting.fused_activation else 0
     written = width if setting.runs_transformers and model.is_gpt2 else 0
     trained = (Weight(1, model.activation_parameters, role="vector"),) if model.activation_parameters else ()
@@ -400,9 +402,9 @@ def _activation(model: Model, setting: Setting, width: int, name: str, modules: 
         kind="elementwise",
         split=Split.TENSOR,
         weights=trained,
-        saved=(Saved(kept * (inner + unfused) + _written_bytes(setting) * written, Split.TENSOR, modules),),
-        passing=(Saved(kept * (inner + width + written), Split.TENSOR),),
-        moved_bytes=kept * (inner + width + 2 * unfused + _WRITTEN_PASSES * written),
+        saved=(Saved(tensor_bytes * (inner + unfused) + _written_bytes(setting) * written, Split.TENSOR, modules),),
+        passing=(Saved(tensor_bytes * (inner + width + written), Split.TENSOR),),
+        moved_bytes=tensor_bytes * (inner + width + 2 * unfused + _WRITTEN_PASSES * written),
         modules=modules,
     )
 
@@ -417,7 +419,7 @@ def _written_bytes(setting: Setting) -> int:
 
 
 def _down(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
-    hidden, kept = model.hidden_size, setting.element_bytes * setting.tokens
+    hidden, tensor_bytes = model.hidden_size, setting.element_bytes * setting.tokens
     bias = (Weight(1, hidden, role="vector"),) if model.mlp_bias else ()
     return Op(
         name=f"{name}.down",
@@ -427,9 +429,9 @@ def _down(model: Model, setting: Setting, width: int, name: str, modules: Module
         weights=(Weight(width, hidden, Split.TENSOR, matrices=("down_proj",)), *bias),
         flop=2 * setting.tokens * width * hidden,
         saved=(Saved(setting.product_input_bytes(setting.tokens * width), Split.TENSOR, modules, "own_weights"),),
-        passing=(Saved(kept * width, Split.TENSOR), Saved(kept * hidden, Split.GATHERED)),
-        moved_bytes=kept * width,
-        whole_bytes=kept * hidden,
+        passing=(Saved(tensor_bytes * width, Split.TENSOR), Saved(tensor_bytes * hidden, Split.GATHERED)),
+        moved_bytes=tensor_bytes * width,
+        whole_bytes=tensor_bytes * hidden,
         modules=modules,
     )
 

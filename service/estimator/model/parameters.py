@@ -60,7 +60,7 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
     layers = list(zip(ledger.kind_counts(), ledger.kinds, strict=True))
     groups = [(1, ledger.embedding), *layers, (1, ledger.head)]
     every = [(times, op.name, weight) for times, ops in groups for op in ops for weight in op.weights]
-    pairs = [found for found in every if found[2].role != "adapter"]
+    pairs = [result for result in every if result[2].role != "adapter"]
     whole = [(times, weight) for times, ops in ledger.groups() for op in ops for weight in op.weights]
 
     total = sum(times * weight.parameters for times, _, weight in pairs if not weight.tied)

@@ -54,7 +54,7 @@ def adapter_ops(op: Op, weight: Weight, targets: tuple[MatrixName, ...], rank: i
 def _halves(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: Setting) -> Ops:
     columns, copies = weight.columns // len(weight.matrices), weight.copies
     uses = op.flop // sum(2 * each.rows * each.columns for each in op.weights if each.matrices)
-    kept = setting.element_bytes * uses
+    saved = setting.element_bytes * uses
     narrow_side = Split.EXPERT_TOKENS if weight.split is Split.EXPERT else Split.WHOLE
     (first_held, first_done), (second_held, second_done) = _splits(op, weight, matrix)
     first = Op(
@@ -63,8 +63,8 @@ def _halves(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: Sett
         split=first_done,
         weights=(Weight(weight.rows, rank, first_held, copies, "adapter"),),
         flop=2 * uses * weight.rows * rank,
-        moved_bytes=kept * weight.rows,
-        whole_bytes=kept * rank,
+        moved_bytes=saved * weight.rows,
+        whole_bytes=saved * rank,
         modules=op.modules,
         keeps_precision=True,
     )
@@ -74,9 +74,9 @@ def _halves(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: Sett
         split=second_done,
         weights=(Weight(rank, columns, second_held, copies, "adapter"),),
         flop=2 * uses * rank * columns,
-        saved=(Saved(kept * rank, narrow_side, op.modules, "own_weights"),),
-        moved_bytes=2 * kept * columns,
-        whole_bytes=kept * rank,
+        saved=(Saved(saved * rank, narrow_side, op.modules, "own_weights"),),
+        moved_bytes=2 * saved * columns,
+        whole_bytes=saved * rank,
         modules=op.modules,
         keeps_precision=True,
     )
@@ -106,10 +106,10 @@ _PLACES: dict[str, PartName | None] = {
 
 def method_of(recipe: Recipe) -> Method:
     """The training method of a recipe in its full form. LoRA has a rank and targets."""
-    asked = recipe.method if isinstance(recipe.method, Method) else Method(name=recipe.method)
-    if asked.name == "full":
-        return asked
-    return replace(asked, rank=asked.rank or DEFAULT_RANK, targets=asked.targets or DEFAULT_TARGETS)
+    question = recipe.method if isinstance(recipe.method, Method) else Method(name=recipe.method)
+    if question.name == "full":
+        return question
+    return replace(question, rank=question.rank or DEFAULT_RANK, targets=question.targets or DEFAULT_TARGETS)
 
 
 def trains_everything(method: Method) -> bool:
@@ -148,8 +148,8 @@ def trained_ledger(ledger: Ledger, method: Method, setting: Setting) -> Ledger:
     embedding, stream = walk.group(ledger.embedding, entering=False)
     layer_kinds = []
     for layer, kind in enumerate(ledger.layer_kinds):
-        found, stream = walk.kind(kind, is_frozen=layer < method.frozen_layers, entering=stream)
-        layer_kinds.append(found)
+        result, stream = walk.kind(kind, is_frozen=layer < method.frozen_layers, entering=stream)
+        layer_kinds.append(result)
     depth_kind = walk.kind(ledger.depth_kind, is_frozen=False, entering=stream)[0] if ledger.depths else 0
     return replace(
         ledger,
@@ -212,7 +212,7 @@ class _Walk:
         names = {GROUP: GROUP, LAST_NORM: GROUP, EVERYTHING: EVERYTHING, _BEFORE: GROUP}
         steps = []
         for plain in ops:
-            op = self._told(plain, is_frozen=is_frozen)
+            op = self._trained_op(plain, is_frozen=is_frozen)
             reads = op.reads or (_BEFORE,)
             step = self._step(op, tuple(names.get(name, name) for name in reads), any(needed[name] for name in reads))
             for weight in op.weights:
@@ -227,7 +227,7 @@ class _Walk:
             steps.append(step)
         return _with_backward(steps, needed), needed[EVERYTHING]
 
-    def _told(self, op: Op, *, is_frozen: bool) -> Op:
+    def _trained_op(self, op: Op, *, is_frozen: bool) -> Op:
         return replace(
             op,
             weights=tuple(
@@ -261,8 +261,8 @@ def _with_backward(steps: list[_Step], needed: dict[str, bool]) -> Ops:
         gradients = _gradients(step, needed)
         backward = replace(_backward(step, needed, gradients), in_trained_layer=in_trained_layer)
         again = step.op.kernel_rerun_flop if gradients else 0
-        kept = tuple(saved for saved in step.op.saved if _is_kept(saved, step, steps, gradients))
-        done.append(replace(step.op, backward=backward, kernel_rerun_flop=again, saved=kept))
+        tensor_bytes = tuple(saved for saved in step.op.saved if _is_kept(saved, step, steps, gradients))
+        done.append(replace(step.op, backward=backward, kernel_rerun_flop=again, saved=tensor_bytes))
         done.extend(_adapter(half, index, step) for index, half in enumerate(step.adapters))
     return tuple(done)
 

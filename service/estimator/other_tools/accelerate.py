@@ -32,7 +32,7 @@ def headless_bytes(counts: ParameterCounts, head_bias: int) -> int:
     return 4 * (counts.total - counts.lm_head - head_bias)
 
 
-def _said(resolved: ResolvedQuestion) -> ToolAnswer:
+def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
     model = resolved.question.model
     counts = parameter_counts(model, resolved.workload.ledger)
     single = float(headless_bytes(counts, model.vocab_size if model.lm_head_bias else 0))
@@ -59,7 +59,7 @@ ACCELERATE = Tool(
     tool="accelerate estimate-memory",
     meaning="the largest of model, gradients, optimizer and step of training with Adam on one device",
     source=SOURCE,
-    says=_said,
+    answer=_answer,
     limits=(
         limits.TRAINING,
         limits.precisions("fp32", *limits.MIXED),

@@ -28,19 +28,19 @@ def compare(name: ToolName, question: Question, memory: Memory) -> Comparison:
     problems = unsupported(row, resolved)
     if problems:
         raise Refused(*problems)
-    found = row.says(resolved)
+    result = row.answer(resolved)
     ours = memory.allocated_peak_bytes.value
     return Comparison(
         method=name,
         tool=row.tool,
         source=row.source,
-        lines=tuple(MethodLine(name=term.name, bytes=term.bytes) for term in found.terms),
-        totals=found.totals,
-        variants=found.variants,
-        peak_bytes=found.peak_bytes,
+        lines=tuple(MethodLine(name=term.name, bytes=term.bytes) for term in result.terms),
+        totals=result.totals,
+        variants=result.variants,
+        peak_bytes=result.peak_bytes,
         ours_bytes=ours,
-        difference_fraction=found.peak_bytes / ours - 1,
-        main_reason=_main_reason(row, found, memory),
+        difference_fraction=result.peak_bytes / ours - 1,
+        main_reason=_main_reason(row, result, memory),
         known_defects=row.known_defects,
     )
 
@@ -55,19 +55,24 @@ def unsupported(row: Tool, resolved: ResolvedQuestion) -> tuple[Problem, ...]:
     return tuple(problems)
 
 
-def _main_reason(row: Tool, found: ToolAnswer, memory: Memory) -> str:
-    held = {line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines}
-    named = {kind for term in found.terms if term.is_counted for kind in term.kinds}
+def _main_reason(row: Tool, result: ToolAnswer, memory: Memory) -> str:
+    ours_bytes = {line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines}
+    named = {kind for term in result.terms if term.is_counted for kind in term.kinds}
     pairs = [
-        (term.name, term.bytes, sum(held.get(kind, 0.0) for kind in term.kinds), [k for k in term.kinds if k in held])
-        for term in found.terms
+        (
+            term.name,
+            term.bytes,
+            sum(ours_bytes.get(kind, 0.0) for kind in term.kinds),
+            [k for k in term.kinds if k in ours_bytes],
+        )
+        for term in result.terms
         if term.is_counted
-    ] + [(kind, 0.0, amount, [kind]) for kind, amount in held.items() if kind not in named]
+    ] + [(kind, 0.0, amount, [kind]) for kind, amount in ours_bytes.items() if kind not in named]
     name, theirs, ours, kinds = max(pairs, key=lambda pair: abs(pair[1] - pair[2]))
     if theirs == ours:
         return "no term differs"
-    spoken = " and ".join(kind.replace("_", " ") for kind in kinds if held[kind])
+    kinds_text = " and ".join(kind.replace("_", " ") for kind in kinds if ours_bytes[kind])
     if not theirs:
-        return f"the largest difference is that its peak leaves out {spoken}, {said(ours, BYTES)} of ours"
-    ours_said = f"{said(ours, BYTES)} by ours ({spoken})" if ours else "nothing by ours"
-    return f"the largest difference is in {name}: {said(theirs, BYTES)} by {row.tool}, {ours_said}"
+        return f"the largest difference is that its peak leaves out {kinds_text}, {said(ours, BYTES)} of ours"
+    own_share = f"{said(ours, BYTES)} by ours ({kinds_text})" if ours else "nothing by ours"
+    return f"the largest difference is in {name}: {said(theirs, BYTES)} by {row.tool}, {own_share}"

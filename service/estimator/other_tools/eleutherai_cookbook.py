@@ -71,8 +71,8 @@ def kept_activation_bytes(resolved: ResolvedQuestion) -> float:
     keeps_scores = resolved.workload.recompute.granularity == "none"
     scores = 5 * model.num_attention_heads * recipe.sequence_length / model.hidden_size if keeps_scores else 0
     tokens = recipe.sequence_length * recipe.micro_batch
-    kept = tokens * model.hidden_size * model.num_hidden_layers * (34.0 + scores)
-    return kept / layout.tensor if layout.sequence_parallel else kept
+    saved_bytes = tokens * model.hidden_size * model.num_hidden_layers * (34.0 + scores)
+    return saved_bytes / layout.tensor if layout.sequence_parallel else saved_bytes
 
 
 def buffer_bytes(zero_stage: int, gpus: int) -> float:
@@ -99,7 +99,7 @@ def buffer_bytes(zero_stage: int, gpus: int) -> float:
     return 2 * (BUCKET_NUMBERS + (LIVE_NUMBERS if zero_stage == 3 else 0.0))
 
 
-def _said(resolved: ResolvedQuestion) -> ToolAnswer:
+def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
     model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
     gpus, stage = resolved.question.cluster.gpus, layout.zero_stage
     numbers = counted_parameters(model, recipe.sequence_length, layout.expert)
@@ -122,7 +122,7 @@ COOKBOOK = Tool(
     tool="EleutherAI cookbook calc_transformer_mem",
     meaning="activations, model, gradients, optimizer and ZeRO's buffers of one GPU",
     source=SOURCE,
-    says=_said,
+    answer=_answer,
     limits=(
         limits.TRAINING,
         limits.precisions(*limits.MIXED),

@@ -111,11 +111,11 @@ def most_loaded_shard(resolved: ResolvedQuestion) -> ShardCounts:
     rows = float(padded_vocabulary(model, resolved.workload.vocabulary_multiple, layout.tensor))
     tables = 1 if model.tie_word_embeddings or layout.pipeline > 1 else 2
     table = ShardCounts(tensor=tables * rows * model.hidden_size, whole=0, expert=0)
-    held = block.times(1 / layout.pipeline).plus(depths).plus(table)
+    parameters = block.times(1 / layout.pipeline).plus(depths).plus(table)
     return ShardCounts(
-        tensor=held.tensor / layout.tensor,
-        whole=held.whole,
-        expert=held.expert / (layout.expert * (layout.expert_tensor or 1)),
+        tensor=parameters.tensor / layout.tensor,
+        whole=parameters.whole,
+        expert=parameters.expert / (layout.expert * (layout.expert_tensor or 1)),
     )
 
 
@@ -124,14 +124,14 @@ OVERHEAD = 1.05
 Source: NVIDIA/Megatron-LM@d98e8a64 megatron/training/theoretical_memory_usage.py."""
 
 
-def weight_and_optimizer_bytes(held: ShardCounts, data: int, expert_data: int, *, is_distributed: bool) -> float:
+def weight_and_optimizer_bytes(parameters: ShardCounts, data: int, expert_data: int, *, is_distributed: bool) -> float:
     """Weights, gradients, master weights and moments of the most loaded rank.
 
     Formula:
         18 N, or with a distributed optimizer N (6 + 12 / d) + N_expert (6 + 12 / d_expert)
 
     Args:
-        held: parameters of the rank
+        parameters: parameters of the rank
         data: data-parallel replicas, d [1]
         expert_data: ranks that hold the same experts, d_expert [1]
         is_distributed: whether the replicas share the optimizer's states
@@ -146,7 +146,7 @@ def weight_and_optimizer_bytes(held: ShardCounts, data: int, expert_data: int, *
     900.0
     """
     each, each_expert = (6 + 12 / data, 6 + 12 / expert_data) if is_distributed else (18.0, 18.0)
-    return (held.tensor + held.whole) * each + held.expert * each_expert
+    return (parameters.tensor + parameters.whole) * each + parameters.expert * each_expert
 
 
 def _width(model: Model) -> int:
@@ -196,22 +196,22 @@ def kept_activation_bytes(resolved: ResolvedQuestion) -> float:
     is_first_form, is_last = _is_sequence_parallel_form(resolved), layout.pipeline == 1
     each = 18 + 4 * _width(model) / hidden if is_first_form else 10 + 24 / layout.tensor
     layers = tokens * hidden * each * model.num_hidden_layers
-    kept = _flight_factor(resolved) * (layers + tokens * layout.pipeline * (8 + hidden))
+    saved_bytes = _flight_factor(resolved) * (layers + tokens * layout.pipeline * (8 + hidden))
     if is_first_form:
-        return (kept + (4 * tokens * (hidden + rows) if is_last else 0)) / layout.tensor
-    return OVERHEAD * (kept + (2 * tokens * (hidden + rows / layout.tensor) if is_last else 0))
+        return (saved_bytes + (4 * tokens * (hidden + rows) if is_last else 0)) / layout.tensor
+    return OVERHEAD * (saved_bytes + (2 * tokens * (hidden + rows / layout.tensor) if is_last else 0))
 
 
-def _said(resolved: ResolvedQuestion) -> ToolAnswer:
+def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
     layout, gpus = resolved.question.layout, resolved.question.cluster.gpus
     expert_data = gpus // (layout.expert * (layout.expert_tensor or 1) * layout.pipeline)
     states = weight_and_optimizer_bytes(
         most_loaded_shard(resolved), layout.data or 1, expert_data, is_distributed=layout.zero_stage != 0
     )
-    kept = kept_activation_bytes(resolved)
+    saved_bytes = kept_activation_bytes(resolved)
     return ToolAnswer(
-        terms=(Term("weight and optimizer", states, STATES), Term("activation", kept, ACTIVATIONS)),
-        totals=(MethodLine(name="total", bytes=states + kept),),
+        terms=(Term("weight and optimizer", states, STATES), Term("activation", saved_bytes, ACTIVATIONS)),
+        totals=(MethodLine(name="total", bytes=states + saved_bytes),),
     )
 
 
@@ -219,7 +219,7 @@ MEGATRON = Tool(
     tool="Megatron-LM theoretical memory",
     meaning="weights and optimizer of the most loaded shard, activations of the first stage",
     source=SOURCE,
-    says=_said,
+    answer=_answer,
     limits=(
         limits.TRAINING,
         limits.precisions("bf16-mixed"),

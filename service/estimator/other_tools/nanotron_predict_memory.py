@@ -90,11 +90,11 @@ def kept_activation_bytes(model: Model, tokens: int, pipeline: int, flying: int)
     """
     hidden, width = model.hidden_size, model.intermediate_size or 0
     each = 4 * width / hidden + 8 + 2 * model.key_value_heads / model.num_attention_heads
-    kept = rank_zero_layers(model, pipeline) * 2.0 * tokens * hidden * each
-    return kept + 8.0 * tokens * model.vocab_size if pipeline == 1 else flying * kept
+    activations = rank_zero_layers(model, pipeline) * 2.0 * tokens * hidden * each
+    return activations + 8.0 * tokens * model.vocab_size if pipeline == 1 else flying * activations
 
 
-def _said(resolved: ResolvedQuestion) -> ToolAnswer:
+def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
     model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
     data, tensor, pipeline = layout.data or 1, layout.tensor, layout.pipeline
     half = 2.0 * first_rank_parameters(model, pipeline) / tensor
@@ -107,15 +107,15 @@ def _said(resolved: ResolvedQuestion) -> ToolAnswer:
     moments = Term("Optimizer States", 4 * half / replicas, OPTIMIZER)
     buffers = Term("DDP Gradient Buffers", half if layout.zero_stage == 0 and data > 1 else 0.0)
     beside = Term("Overhead", overhead, ("workspace",))
-    kept = Term("Activations", kept_activation_bytes(model, tokens, pipeline, flying) / tensor, ACTIVATIONS)
+    activations = Term("Activations", kept_activation_bytes(model, tokens, pipeline, flying) / tensor, ACTIVATIONS)
     before = sum(term.bytes for term in (weights, master, gradients, buffers))
     after = before + moments.bytes + beside.bytes
     return ToolAnswer(
-        terms=(weights, master, gradients, moments, buffers, beside, kept),
+        terms=(weights, master, gradients, moments, buffers, beside, activations),
         totals=(
             MethodLine(name="Memory Before Optimizer States", bytes=before),
             MethodLine(name="Memory After Optimizer States", bytes=after),
-            MethodLine(name="Peak Memory (TBI)", bytes=after + kept.bytes),
+            MethodLine(name="Peak Memory (TBI)", bytes=after + activations.bytes),
         ),
     )
 
@@ -124,7 +124,7 @@ NANOTRON = Tool(
     tool="nanotron predict_memory",
     meaning="parts, and peaks before and after the optimizer's states appear, of the first pipeline rank",
     source=SOURCE,
-    says=_said,
+    answer=_answer,
     limits=(
         limits.TRAINING,
         limits.precisions("bf16-mixed"),

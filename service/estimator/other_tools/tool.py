@@ -122,7 +122,7 @@ class Tool:
     """What it computes, in one line."""
     source: str
     """Where its formula stands."""
-    says: Callable[[ResolvedQuestion], ToolAnswer]
+    answer: Callable[[ResolvedQuestion], ToolAnswer]
     """Its formula."""
     limits: tuple[Limit, ...]
     """What its formula does not read."""

@@ -91,7 +91,7 @@ def offloaded(total: int, largest: int, gpus_per_node: int, nodes: int) -> tuple
     return tuple(rows)
 
 
-def _said(resolved: ResolvedQuestion) -> ToolAnswer:
+def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
     cluster, ledger = resolved.question.cluster, resolved.workload.ledger
     total, largest = parameter_counts(resolved.question.model, ledger).total, largest_module(ledger)
     nodes = ceil(cluster.gpus / cluster.gpus_per_node)
@@ -106,7 +106,7 @@ ZERO3 = Tool(
     tool="DeepSpeed ZeRO-3 estimator",
     meaning="model states on each GPU and in host memory under ZeRO-3, for every choice of offload",
     source=SOURCE,
-    says=_said,
+    answer=_answer,
     limits=(
         limits.TRAINING,
         limits.precisions(*limits.MIXED),

@@ -151,17 +151,17 @@ class _Group:
     spacing: Spacing
 
 
-def _groups(degrees: Degrees, held: RankParameters) -> Iterator[_Group]:
+def _groups(degrees: Degrees, parameters: RankParameters) -> Iterator[_Group]:
     ranks = degrees.data * degrees.context
     shard = minimum(degrees.shard_group, ranks)
-    yield _Group(held.dense, held.dense_trained, shard, ranks, replica_spacing(degrees))
-    if not is_nothing(held.expert):
+    yield _Group(parameters.dense, parameters.dense_trained, shard, ranks, replica_spacing(degrees))
+    if not is_nothing(parameters.expert):
         ranks, shard = degrees.expert_data, _expert_group(degrees)
-        yield _Group(held.expert, held.expert_trained, shard, ranks, expert_replica_spacing(degrees))
+        yield _Group(parameters.expert, parameters.expert_trained, shard, ranks, expert_replica_spacing(degrees))
 
 
 def micro_batch_transfers(
-    workload: Workload, degrees: Degrees, held: RankParameters, backwards: Amount
+    workload: Workload, degrees: Degrees, parameters: RankParameters, backwards: Amount
 ) -> tuple[Transfer, ...]:
     """What one rank sends for every micro-batch, layer by layer: only where weights or gradients are sharded.
 
@@ -172,7 +172,7 @@ def micro_batch_transfers(
     Args:
         workload: the workload
         degrees: the layout
-        held: parameters of the rank before sharding
+        parameters: parameters of the rank before sharding
         backwards: backward passes of the mean layer, r [1]
 
     Returns:
@@ -187,14 +187,14 @@ def micro_batch_transfers(
     freed = degrees.reshard_after_forward
     gathers = where(degrees.zero_stage >= WEIGHTS, (1 + backwards) * freed, 0)
     reduces = where(degrees.zero_stage >= GRADIENTS, where(degrees.zero_stage == WEIGHTS, freed, 1), 0)
-    for group in _groups(degrees, held):
+    for group in _groups(degrees, parameters):
         weights, gradients = group.every * workload.state.gathered_bytes, group.trained * _reduced_bytes(workload)
         transfers.append(Transfer("all_gather", weights / layers, gathers * layers, group.shard, group.spacing))
         transfers.append(Transfer("reduce_scatter", gradients / layers, reduces * layers, group.shard, group.spacing))
     return tuple(transfers)
 
 
-def step_transfers(workload: Workload, degrees: Degrees, held: RankParameters) -> tuple[Transfer, ...]:
+def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParameters) -> tuple[Transfer, ...]:
     """What one rank sends once a step: gradients, updated weights, and between the replicas of a shard group.
 
     Formula:
@@ -205,7 +205,7 @@ def step_transfers(workload: Workload, degrees: Degrees, held: RankParameters) -
     Args:
         workload: the workload
         degrees: the layout
-        held: parameters of the rank before sharding
+        parameters: parameters of the rank before sharding
 
     Returns:
         the transfers
@@ -217,7 +217,7 @@ def step_transfers(workload: Workload, degrees: Degrees, held: RankParameters) -
     whole = where(degrees.zero_stage >= WEIGHTS, 1 - degrees.reshard_after_forward, 0)
     stage_one = where(degrees.zero_stage == OPTIMIZER_STATES, 1, 0)
     stage_two = where(degrees.zero_stage == GRADIENTS, 1, 0)
-    for group in _groups(degrees, held):
+    for group in _groups(degrees, parameters):
         gradients, spacing = group.trained * _reduced_bytes(workload), group.spacing
         weights = where(whole == 1, group.every, group.trained) * workload.state.gathered_bytes
         sharded = where(degrees.zero_stage >= OPTIMIZER_STATES, group.shard, 1)

@@ -73,8 +73,8 @@ def warm_flights(degrees: Degrees, warm: Amount, chunk: int) -> Amount:
     (4, 1)
     """
     rounds, group = degrees.virtual_pipeline, degrees.virtual_group
-    dealt = _within(warm - chunk * group, group) + _within(warm - (rounds + chunk) * group, group)
-    return where(rounds > chunk, dealt, 0)
+    layers = _within(warm - chunk * group, group) + _within(warm - (rounds + chunk) * group, group)
+    return where(rounds > chunk, layers, 0)
 
 
 def _within(count: Amount, most: Amount) -> Amount:
@@ -112,32 +112,32 @@ def interleaved_bytes(degrees: Degrees, stage: Amount, kept_bytes: tuple[Amount,
     """
     rounds, group = degrees.virtual_pipeline, degrees.virtual_group
     usual = kept_bytes[len(kept_bytes) // 2]
-    unusual = [chunk for chunk, kept in enumerate(kept_bytes) if not equal_everywhere(kept, usual)]
+    unusual = [chunk for chunk, saved_bytes in enumerate(kept_bytes) if not equal_everywhere(saved_bytes, usual)]
     warm, warm_up = warm_passes(degrees, stage), 2 * (degrees.pipeline - stage - 1) + (rounds - 1) * group
-    fullest = warm * usual
+    peak = warm * usual
     for chunk in unusual:
-        fullest = fullest + warm_flights(degrees, warm, chunk) * (kept_bytes[chunk] - usual)
-    for forward, held in _held_later(degrees, warm_up, len(kept_bytes), unusual) if unusual else ():
+        peak = peak + warm_flights(degrees, warm, chunk) * (kept_bytes[chunk] - usual)
+    for forward, in_flight in _held_later(degrees, warm_up, len(kept_bytes), unusual) if unusual else ():
         total = (warm_up + 1) * usual
-        for chunk, flights in zip(unusual, held, strict=True):
+        for chunk, flights in zip(unusual, in_flight, strict=True):
             total = total + flights * (kept_bytes[chunk] - usual)
-        fullest = maximum(fullest, where(forward <= degrees.accumulation * rounds, total, 0.0))
-    return fullest
+        peak = maximum(peak, where(forward <= degrees.accumulation * rounds, total, 0.0))
+    return peak
 
 
 def _held_later(degrees: Degrees, warm_up: Amount, chunks: int, unusual: list[int]) -> Iterator[Moment]:
     """The moments that hold anything else than those before them."""
     rounds, group = degrees.virtual_pipeline, degrees.virtual_group
-    told: list[Moment] = []
+    moments: list[Moment] = []
     for forward, backward in _moments(degrees, warm_up, chunks):
-        held = []
+        in_flight = []
         for chunk in unusual:
             undone = _done(forward, chunk, group, group * rounds)
             undone = undone - _done(backward, rounds - 1 - chunk, group, group * rounds)
-            held.append(where(rounds > chunk, undone, 0))
-        moment = forward, tuple(held)
-        if not any(_includes(earlier, moment) for earlier in told):
-            told.append(moment)
+            in_flight.append(where(rounds > chunk, undone, 0))
+        moment = forward, tuple(in_flight)
+        if not any(_includes(earlier, moment) for earlier in moments):
+            moments.append(moment)
             yield moment
 
 
@@ -272,10 +272,10 @@ def partition_layers(layout: Layout, model: Model) -> tuple[int, ...] | None:
     counted = model.num_hidden_layers + layout.embedding_in_split + layout.loss_in_split
     if not (layout.embedding_in_split or layout.loss_in_split) or counted % chunks:
         return None
-    dealt = [counted // chunks] * chunks
-    dealt[0] -= layout.embedding_in_split
-    dealt[-1] -= layout.loss_in_split
-    return tuple(dealt) if min(dealt) >= 0 else None
+    layers = [counted // chunks] * chunks
+    layers[0] -= layout.embedding_in_split
+    layers[-1] -= layout.loss_in_split
+    return tuple(layers) if min(layers) >= 0 else None
 
 
 def partition_layers_by_cost(stages: int, model: Model) -> tuple[int, ...]:
@@ -301,14 +301,14 @@ def partition_layers_by_cost(stages: int, model: Model) -> tuple[int, ...]:
     hidden, width = model.hidden_size, model.intermediate_size or 0
     each = 4 * hidden**2 + 3 * hidden * width
     whole = each * model.num_hidden_layers + model.vocab_size * hidden
-    dealt = [0] * stages
+    layers = [0] * stages
     stage = done = 0
     for _ in range(model.num_hidden_layers):
-        dealt[stage] += 1
+        layers[stage] += 1
         done += each
         if stage < stages - 1 and done * stages > (stage + 1) * whole:
             stage += 1
-    return tuple(dealt)
+    return tuple(layers)
 
 
 def in_flight(schedule: ScheduleName, degrees: Degrees, stage: Amount, chunks: int = 1) -> tuple[Amount, ...]:

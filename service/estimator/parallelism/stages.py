@@ -111,9 +111,9 @@ def stage_at(
     for chunk in range(chunks):
         present = where(degrees.virtual_pipeline > chunk, 1, 0)
         final = where(degrees.virtual_pipeline == chunk + 1, depths, 0)
-        held = [count * present for count in counts[chunk]]
-        held[workload.ledger.depth_kind] = held[workload.ledger.depth_kind] + final
-        counts[chunk] = tuple(held)
+        copies = [count * present for count in counts[chunk]]
+        copies[workload.ledger.depth_kind] = copies[workload.ledger.depth_kind] + final
+        counts[chunk] = tuple(copies)
     return Stage(
         index=index,
         chunk_counts=tuple(counts),
@@ -176,8 +176,8 @@ def rank_parameters(workload: Workload, degrees: Degrees, stage: Stage) -> RankP
     for times, ops in _stage_ops(workload, stage):
         for op in ops:
             for weight in op.weights:
-                held = times * _held(weight, degrees) / split[weight.split]
-                parameters, states = weight.parameters * held, state_numbers(workload.optimizer, weight) * held
+                copies = times * _held(weight, degrees) / split[weight.split]
+                parameters, states = weight.parameters * copies, state_numbers(workload.optimizer, weight) * copies
                 trained = parameters if weight.trained else 0
                 if weight.split is Split.EXPERT:
                     sums.expert = sums.expert + parameters

@@ -38,11 +38,11 @@ def _unusable_modules(workload: Workload) -> list[str]:
 
 
 def _unknown_axes(workload: Workload, layout: CompleteLayout) -> list[str]:
-    asked = {axis: getattr(layout, axis) or 1 for axis in AXES}
+    question = {axis: getattr(layout, axis) or 1 for axis in AXES}
     split_as_every_mlp = layout.expert == 1 and layout.expert_tensor == layout.tensor
     if split_as_every_mlp or not workload.model.num_experts:
-        del asked["expert_tensor"]
-    return [axis for axis, degree in asked.items() if degree > 1 and axis not in workload.stack.axes]
+        del question["expert_tensor"]
+    return [axis for axis, degree in question.items() if degree > 1 and axis not in workload.stack.axes]
 
 
 def _unknown_layers(workload: Workload) -> list[str]:
@@ -205,7 +205,7 @@ ABILITY_DEMANDS: tuple[Demand[Workload], ...] = (
         lambda workload, layout: (
             layout.stage_layers is None
             or not _counts_ends(layout)
-            or workload.stack.deals_by_cost
+            or workload.stack.partitions_by_cost
             or partition_layers(layout, workload.model) == layout.stage_layers
         ),
         lambda _, __: (
@@ -216,7 +216,7 @@ ABILITY_DEMANDS: tuple[Demand[Workload], ...] = (
     Demand(
         "stack_counts_ends_in_split",
         "layout.embedding_in_split",
-        lambda workload, layout: not (_counts_ends(layout) and workload.stack.deals_by_cost),
+        lambda workload, layout: not (_counts_ends(layout) and workload.stack.partitions_by_cost),
         lambda workload, _: (
             f"{workload.software.name} deals layers by their cost, whatever counts as a layer",
             "leave embedding_in_split and loss_in_split out, or give stage_layers instead",

@@ -31,7 +31,7 @@ _SHARED = (
 """Fields of which the first divides the second, where both are given."""
 
 
-def _says(model: Model, name: str) -> bool:
+def _gives(model: Model, name: str) -> bool:
     """Whether a field describes something that its absence would not."""
     value = getattr(model, name)
     return value not in _NOTHING if _DEFAULTS[name] is MISSING else value != _DEFAULTS[name]
@@ -44,7 +44,7 @@ def _missing(model: Model) -> list[str]:
 
 def _unread(model: Model) -> list[str]:
     read = {name for mixer in mixers_of(model) for name in (*MIXERS[mixer].needs, *MIXERS[mixer].takes)}
-    return [name for name in MIXER_FIELDS if name not in read and _says(model, name)]
+    return [name for name in MIXER_FIELDS if name not in read and _gives(model, name)]
 
 
 def _has_mlp(model: Model) -> bool:
@@ -53,7 +53,7 @@ def _has_mlp(model: Model) -> bool:
 
 
 def _without_mlp(model: Model) -> list[str]:
-    return [name for name in MLP_FIELDS if _says(model, name)]
+    return [name for name in MLP_FIELDS if _gives(model, name)]
 
 
 def _sharing_layers(model: Model) -> int:

@@ -55,9 +55,9 @@ def _whole_targets(workload: Workload) -> dict[MatrixName, tuple[PartName, ...]]
         for name in parts.keys() & (weight.matrices if weight.role in ("matrix", "head") else ()):
             parts[name].add(part_of(op, weight))
     return {
-        name: tuple(part for part in workload.method.whole if part in found)
-        for name, found in parts.items()
-        if found and found <= {*workload.method.whole}
+        name: tuple(part for part in workload.method.whole if part in result)
+        for name, result in parts.items()
+        if result and result <= {*workload.method.whole}
     }
 
 
@@ -306,30 +306,35 @@ FORMAT_DEMANDS: tuple[Demand[Workload], ...] = (
 )
 
 
-def _interval_told_once(asked: Question, _: CompleteLayout) -> bool:
-    told = asked.recipe.checkpoint
-    return told is None or told.rule is None or told.interval_seconds is None
+def _interval_given_once(question: Question, _: CompleteLayout) -> bool:
+    checkpoint = question.recipe.checkpoint
+    return checkpoint is None or checkpoint.rule is None or checkpoint.interval_seconds is None
 
 
-def _interval_words(asked: Question, _: CompleteLayout) -> tuple[str, str]:
-    told = asked.recipe.checkpoint
-    said = "" if told is None else f"interval_seconds {told.interval_seconds:g} and rule {told.rule}"
+def _interval_words(question: Question, _: CompleteLayout) -> tuple[str, str]:
+    checkpoint = question.recipe.checkpoint
+    given = "" if checkpoint is None else f"interval_seconds {checkpoint.interval_seconds:g} and rule {checkpoint.rule}"
     return (
-        f"the time between checkpoints is told twice, by {said}, and they may differ",
+        f"the time between checkpoints is told twice, by {given}, and they may differ",
         "leave rule or interval_seconds out",
     )
 
 
-def _stall_known(asked: Question, _: CompleteLayout) -> bool:
-    told = asked.recipe.checkpoint
-    return told is None or told.asynchronous or (told.stall_seconds is None) != (told.write_bytes_per_s is None)
+def _stall_known(question: Question, _: CompleteLayout) -> bool:
+    checkpoint = question.recipe.checkpoint
+    return (
+        checkpoint is None
+        or checkpoint.asynchronous
+        or (checkpoint.stall_seconds is None) != (checkpoint.write_bytes_per_s is None)
+    )
 
 
-def _stall_words(asked: Question, _: CompleteLayout) -> tuple[str, str]:
-    told = asked.recipe.checkpoint
-    if told is not None and told.stall_seconds is not None:
+def _stall_words(question: Question, _: CompleteLayout) -> tuple[str, str]:
+    checkpoint = question.recipe.checkpoint
+    if checkpoint is not None and checkpoint.stall_seconds is not None:
         return (
-            f"a checkpoint that is not asynchronous stalls for stall_seconds {told.stall_seconds:g}, and until it is "
+            f"a checkpoint that is not asynchronous stalls for stall_seconds {checkpoint.stall_seconds:g}, and until "
+            "it is "
             "written at write_bytes_per_s: both are told, and they may differ",
             "leave stall_seconds or write_bytes_per_s out",
         )
@@ -339,19 +344,19 @@ def _stall_words(asked: Question, _: CompleteLayout) -> tuple[str, str]:
     )
 
 
-def _purchase_known(asked: Question, _: CompleteLayout) -> bool:
-    return not isinstance(asked.price, OwnedPrice) or asked.price.purchase_usd is not None
+def _purchase_known(question: Question, _: CompleteLayout) -> bool:
+    return not isinstance(question.price, OwnedPrice) or question.price.purchase_usd is not None
 
 
-def _purchase_words(asked: Question, _: CompleteLayout) -> tuple[str, str]:
+def _purchase_words(question: Question, _: CompleteLayout) -> tuple[str, str]:
     return (
-        f"own hardware is written off from its purchase price, and the price of {asked.gpu.slug} is not known",
+        f"own hardware is written off from its purchase price, and the price of {question.gpu.slug} is not known",
         "give purchase_usd, what one GPU costs with its share of server and network",
     )
 
 
 RUN_DEMANDS = (
-    Demand("interval_is_told_once", "recipe.checkpoint.rule", _interval_told_once, _interval_words),
+    Demand("interval_is_told_once", "recipe.checkpoint.rule", _interval_given_once, _interval_words),
     Demand("stall_is_known", "recipe.checkpoint.asynchronous", _stall_known, _stall_words),
     Demand("purchase_price_is_known", "price.purchase_usd", _purchase_known, _purchase_words),
 )

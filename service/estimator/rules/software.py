@@ -72,7 +72,7 @@ def _engine_has_loss(workload: Workload) -> bool:
     return all(since.holds(version_of(workload.software, library)) for library, since in ENGINE_LOSS_SINCE.items())
 
 
-def _told(workload: Workload) -> str:
+def _named_versions(workload: Workload) -> str:
     named = _named(workload.software.versions)
     return " and ".join(f"{library} {named[library]}" for library in ENGINE_LOSS_SINCE if library in named)
 
@@ -124,7 +124,8 @@ SOFTWARE_DEMANDS: tuple[Demand[Workload], ...] = (
         "recipe.stack.cross_entropy",
         lambda workload, _: not _loss_in_implementation(workload) or _engine_has_loss(workload),
         lambda workload, _: (
-            f"{CROSS_ENTROPIES['transformer-engine'].meaning} is not to be had with {_told(workload)}: it came with "
+            f"{CROSS_ENTROPIES['transformer-engine'].meaning} is not to be had with {_named_versions(workload)}: it "
+            "came with "
             "transformer_engine 2.2 and megatron_core 0.12, and megatron_core 0.19 turned it off",
             "use vocab-parallel or fused, or leave cross_entropy out",
         ),

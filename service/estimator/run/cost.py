@@ -232,8 +232,8 @@ def usd_of(formula: Callable[..., Any], quantity: Interval, rates: tuple[float, 
         low, value, high = (float(formula(end, *rates)) for end in ends)
         return Interval(low, value, high, quantity.basis)
     with localcontext(CONTEXT):
-        held = tuple(map(_exact, rates))
-        amounts = {end: _rounded(formula(_exact(end), *held)) for end in ends}
+        stored_bytes = tuple(map(_exact, rates))
+        amounts = {end: _rounded(formula(_exact(end), *stored_bytes)) for end in ends}
     return Interval(amounts[ends[0]], amounts[ends[1]], amounts[ends[2]], quantity.basis)
 
 
@@ -347,11 +347,11 @@ def _owned(resolved: ResolvedQuestion, price: CompleteOwnedPrice, used: Usage) -
 
 
 def _beside(resolved: ResolvedQuestion, price: Price | OwnedPrice, used: Usage) -> Iterator[Charge]:
-    kept, sent = price.storage, price.egress
-    if kept is not None:
-        held = kept.data_bytes + kept.checkpoints * checkpoint_bytes(resolved.workload)
-        rates = {"stored_bytes": held, "usd_per_gb_month": kept.usd_per_gb_month}
+    storage, egress = price.storage, price.egress
+    if storage is not None:
+        stored_bytes = storage.data_bytes + storage.checkpoints * checkpoint_bytes(resolved.workload)
+        rates = {"stored_bytes": stored_bytes, "usd_per_gb_month": storage.usd_per_gb_month}
         yield Charge("storage", used.days, storage_usd, rates)
-    if sent is not None:
-        once = Interval(sent.bytes, sent.bytes, sent.bytes, "exact")
-        yield Charge("egress", once, egress_usd, {"usd_per_gb": sent.usd_per_gb})
+    if egress is not None:
+        once = Interval(egress.bytes, egress.bytes, egress.bytes, "exact")
+        yield Charge("egress", once, egress_usd, {"usd_per_gb": egress.usd_per_gb})

@@ -95,19 +95,19 @@ def run_of(resolved: ResolvedQuestion, loads: tuple[list[LoadedStage], ...], fil
     schedule = schedule_of(resolved.question.recipe)
     if schedule is None:
         return None
-    stages = zip(resolved.run_stages, schedule.stretches, loads, filled[:-1], strict=True)
+    stages = zip(resolved.run_stages, schedule.phases, loads, filled[:-1], strict=True)
     return Run(
-        stages=tuple(_stage_run(first, stretch, loaded, in_use) for (first, *_), stretch, loaded, in_use in stages),
+        stages=tuple(_stage_run(first, phase, loaded, in_use) for (first, *_), phase, loaded, in_use in stages),
         last_steps=schedule.last_steps,
     )
 
 
-def _stage_run(first: ResolvedQuestion, stretch: Phase, loaded: list[LoadedStage], filled_fraction: float) -> StageRun:
+def _stage_run(first: ResolvedQuestion, phase: Phase, loaded: list[LoadedStage], filled_fraction: float) -> StageRun:
     return StageRun(
-        steps=sum(stretch.steps),
-        tokens=stretch.sequences * stretch.tokens,
-        flop=run_flop(sequence_flop(first.workload.ledger, first.workload.recompute).training, stretch.sequences),
-        seconds=phase_seconds(first, stretch, loaded, filled_fraction),
+        steps=sum(phase.steps),
+        tokens=phase.sequences * phase.tokens,
+        flop=run_flop(sequence_flop(first.workload.ledger, first.workload.recompute).training, phase.sequences),
+        seconds=phase_seconds(first, phase, loaded, filled_fraction),
     )
 
 
@@ -225,16 +225,16 @@ def peak_stage_of(
     resolved: ResolvedQuestion, own: list[LoadedStage], loads: tuple[list[LoadedStage], ...]
 ) -> PeakStage:
     """The fullest configuration of a run: each length with the smallest and the largest batch of every stage."""
-    found = PeakStage(resolved, own, memory_of(resolved, own))
+    result = PeakStage(resolved, own, memory_of(resolved, own))
     filled = []
-    last = filled_fraction(found.memory)
+    last = filled_fraction(result.memory)
     for index, (configurations, loaded) in enumerate(zip(resolved.run_stages, loads, strict=True)):
         memories = [memory_of(one, loaded) for one in configurations]
         filled.append(max(map(filled_fraction, memories)))
         for one, memory in zip(configurations, memories, strict=True):
-            if memory.device_peak_bytes.value > found.memory.device_peak_bytes.value:
-                found = PeakStage(one, loaded, memory, index)
-    return replace(found, filled_fraction=(*filled, last))
+            if memory.device_peak_bytes.value > result.memory.device_peak_bytes.value:
+                result = PeakStage(one, loaded, memory, index)
+    return replace(result, filled_fraction=(*filled, last))
 
 
 def peak_stage_in(resolved: ResolvedQuestion) -> PeakStage:
@@ -243,21 +243,21 @@ def peak_stage_in(resolved: ResolvedQuestion) -> PeakStage:
     return peak_stage_of(resolved, own, loads_of(resolved, own))
 
 
-def describe_stages(resolved: ResolvedQuestion, fullest: PeakStage) -> tuple[str, ...]:
+def describe_stages(resolved: ResolvedQuestion, peak: PeakStage) -> tuple[str, ...]:
     """What an answer takes for granted of a run whose batch or length changes. None where they never change."""
-    stages, recipe = resolved.question.recipe.stages, fullest.resolved.question.recipe
+    stages, recipe = resolved.question.recipe.stages, peak.resolved.question.recipe
     if not stages:
         return ()
-    which = "after the last stage" if fullest.run_stage is None else f"in stage {fullest.run_stage}"
-    said = [
+    which = "after the last stage" if peak.run_stage is None else f"in stage {peak.run_stage}"
+    lines = [
         "step, and FLOP of a token and of a step, are those of the recipe's own batch and length, after the last of "
         f"{len(stages)} stage(s)",
         f"memory and verdict are those {which}, the fullest of the run: {recipe.global_batch} sequences of "
         f"{recipe.sequence_length} tokens",
     ]
     if any(stage.final_global_batch for stage in stages):
-        said.append("a rising batch grows after equal shares of its stage's tokens, as Megatron-LM's rampup does")
-    return tuple(said)
+        lines.append("a rising batch grows after equal shares of its stage's tokens, as Megatron-LM's rampup does")
+    return tuple(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +266,7 @@ class Configuration:
 
     loads: tuple[list[LoadedStage], ...]
     """Pipeline stages of each stage of the run before its last one; none where batch and length never change."""
-    fullest: PeakStage
+    peak: PeakStage
     """Memory, of the stage of the run that takes most."""
     parameters: Parameters
     """Parameter counts."""
@@ -281,15 +281,15 @@ def compute_configuration(resolved: ResolvedQuestion) -> Configuration:
     """What a configuration holds, does and takes; questions that differ in their run alone share it."""
     stages = stages_of(resolved.workload, resolved.degrees, resolved.question.layout)
     loads = loads_of(resolved, stages)
-    fullest = peak_stage_of(resolved, stages, loads)
+    peak = peak_stage_of(resolved, stages, loads)
     counts = parameter_counts(resolved.workload.model, resolved.workload.ledger)
     flop = _flop_of(resolved.workload, counts, _rerun_fraction(resolved, stages))
     return Configuration(
         loads=loads,
-        fullest=fullest,
+        peak=peak,
         parameters=_parameters(resolved, stages, counts),
         flop=flop,
-        step=_step(resolved, stages, flop, fullest.filled_fraction[-1]),
+        step=_step(resolved, stages, flop, peak.filled_fraction[-1]),
     )
 
 

@@ -82,26 +82,28 @@ def stage_memory(
 ) -> tuple[StageMemory, float]:
     """The memory of one rank of one stage as the answer tells it."""
     stage = loaded.stage
-    held = stage_bytes(workload, degrees, stage, loaded.load, layout)
-    phases = held.phases
+    rank_bytes = stage_bytes(workload, degrees, stage, loaded.load, layout)
+    phases = rank_bytes.phases
     phase = max(LIVE, key=lambda name: float(phases[name]))
-    lines = tuple(MemoryLine(kind=kind, bytes=live) for kind, live in live_bytes(held, LIVE[phase], ()).items())
+    lines = tuple(MemoryLine(kind=kind, bytes=live) for kind, live in live_bytes(rank_bytes, LIVE[phase], ()).items())
     peak = sum(line.bytes for line in lines)
     return (
         StageMemory(
             stage=int(float(stage.index)),
             layers=int(float(stage.layers - stage.depths)),
-            micro_batches_in_flight=float(held.in_flight),
+            micro_batches_in_flight=float(rank_bytes.in_flight),
             peak_phase=phase,
             allocated_peak_bytes=peak,
             reserved_peak_bytes=float(
-                reserved_bytes(peak, float(held.held), reserved_shares(workload)[1], allocator_room_bytes(workload))
+                reserved_bytes(
+                    peak, float(rank_bytes.held), reserved_shares(workload)[1], allocator_room_bytes(workload)
+                )
             ),
-            first_step_peak_bytes=first_step_peak_bytes(held, several=float(degrees.accumulation) > 1),
+            first_step_peak_bytes=first_step_peak_bytes(rank_bytes, several=float(degrees.accumulation) > 1),
             idle_bytes=float(phases["idle"]),
             lines=lines,
         ),
-        float(held.host),
+        float(rank_bytes.host),
     )
 
 
@@ -139,8 +141,10 @@ def _steps(
         for shape, one in distinct.items()
     }
     mean = reduce(add, [micro[one.shape].sent_seconds for one in stages]) / len(stages)
-    waits = StepOverhead(stage_seconds=mean, filled_fraction=filled_fraction)
-    return [step_seconds(workload, degrees, one.load, layout, micro[shape], waits) for shape, one in distinct.items()]
+    overhead = StepOverhead(stage_seconds=mean, filled_fraction=filled_fraction)
+    return [
+        step_seconds(workload, degrees, one.load, layout, micro[shape], overhead) for shape, one in distinct.items()
+    ]
 
 
 def slowest_seconds(
@@ -206,13 +210,13 @@ def memory_of(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Memory:
     """The memory part of an answer. `advised` adds what to change."""
     workload, layout = resolved.workload, resolved.question.layout
     answers = [stage_memory(workload, resolved.degrees, layout, stage) for stage in stages]
-    fullest, _ = max(answers, key=lambda answer: answer[0].reserved_peak_bytes)
-    allocated = allocated_interval(workload, fullest.allocated_peak_bytes)
-    reserved = reserved_interval(allocated, fullest.reserved_peak_bytes, reserved_shares(workload))
+    peak, _ = max(answers, key=lambda answer: answer[0].reserved_peak_bytes)
+    allocated = allocated_interval(workload, peak.allocated_peak_bytes)
+    reserved = reserved_interval(allocated, peak.reserved_peak_bytes, reserved_shares(workload))
     device = device_interval(reserved, beside_allocator(workload), memory_basis(workload.gpu))
     usable = usable_bytes(workload.gpu)
     probability = oom_probability_fraction(device, usable)
-    biggest = max(fullest.lines, key=lambda line: line.bytes).kind
+    biggest = max(peak.lines, key=lambda line: line.bytes).kind
     return Memory(
         allocated_peak_bytes=allocated,
         reserved_peak_bytes=reserved,
@@ -221,8 +225,8 @@ def memory_of(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Memory:
         headroom_bytes=headroom_bytes(usable, device),
         host_bytes=max(host_bytes for _, host_bytes in answers),
         oom_probability_fraction=probability,
-        peak_stage=fullest.stage,
-        peak_phase=fullest.peak_phase,
+        peak_stage=peak.stage,
+        peak_phase=peak.peak_phase,
         biggest_line=biggest,
         checkpoint_bytes=checkpoint_bytes(workload),
         changes=(),
@@ -315,9 +319,9 @@ def timeline(resolved: ResolvedQuestion) -> tuple[StageTimeline, ...]:
 
 
 def _stage_timeline(workload: Workload, degrees: Degrees, layout: CompleteLayout, loaded: LoadedStage) -> StageTimeline:
-    held = stage_bytes(workload, degrees, loaded.stage, loaded.load, layout)
+    rank_bytes = stage_bytes(workload, degrees, loaded.stage, loaded.load, layout)
     several = float(degrees.accumulation) > 1
-    moments = [told for step in ("first", "later") for told in _step(held, step, several=several)]
+    moments = [given for step in ("first", "later") for given in _step(rank_bytes, step, several=several)]
     kinds = tuple(dict.fromkeys(kind for *_, live in moments for kind in live))
     points = tuple(
         Point(

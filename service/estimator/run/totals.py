@@ -74,12 +74,14 @@ class LostShares:
 
 def lost_shares_of(resolved: ResolvedQuestion, step_seconds: float) -> LostShares:
     """What interruptions and checkpoints take."""
-    full, told = resolved.question, checkpointing_of(resolved.workload)
+    full, checkpointing = resolved.question, checkpointing_of(resolved.workload)
     between, written = interruption_seconds(**interruption_inputs(full)), written_bytes(resolved.workload)
-    stall = stall_seconds(told, written, full.cluster.gpus, full.gpu.host_bytes_per_s)
-    interval = max(told.interval_seconds or INTERVALS[told.rule or "young"](stall, between), step_seconds)
-    if told.asynchronous and told.write_bytes_per_s is not None:
-        interval = max(interval, write_seconds(written, told.write_bytes_per_s))
+    stall = stall_seconds(checkpointing, written, full.cluster.gpus, full.gpu.host_bytes_per_s)
+    interval = max(
+        checkpointing.interval_seconds or INTERVALS[checkpointing.rule or "young"](stall, between), step_seconds
+    )
+    if checkpointing.asynchronous and checkpointing.write_bytes_per_s is not None:
+        interval = max(interval, write_seconds(written, checkpointing.write_bytes_per_s))
     return LostShares(
         interruption_seconds=between,
         checkpoint_seconds=stall,
@@ -317,10 +319,12 @@ def usage_of(resolved: ResolvedQuestion, hours: Interval, losses: LostShares, po
     spares = spares_of(cluster)
     days = rising(hours, lambda h: run_days(h, cluster.gpus))
     spare = rising(days, lambda d: spare_gpu_hours(d, spares))
-    waits = losses.restarts_fraction * losses.goodput_fraction
+    waiting_fraction = losses.restarts_fraction * losses.goodput_fraction
 
     def drawn_kwh(workload: float, idle: float) -> float:
-        return energy_kwh(workload * (1 - waits), power.busy_watts, workload * waits + idle, power.idle_watts)
+        return energy_kwh(
+            workload * (1 - waiting_fraction), power.busy_watts, workload * waiting_fraction + idle, power.idle_watts
+        )
 
     return Usage(
         gpu_hours=hours,
@@ -391,7 +395,7 @@ def running_of(question: Question, configuration: ResolvedQuestion) -> Running:
     """The run of a question."""
     known = compute_configuration(configuration)
     resolved = with_run_of(question, configuration)
-    run = run_of(resolved, known.loads, known.fullest.filled_fraction)
+    run = run_of(resolved, known.loads, known.peak.filled_fraction)
     return Running(resolved=resolved, known=known, run=run, flop=with_total(known.flop, run))
 
 
@@ -406,9 +410,9 @@ def numbers_of(running: Running) -> Estimate:
     known = running.known
     return Estimate(
         resolved=running.resolved.question,
-        verdict=verdict_of(known.fullest.memory.oom_probability_fraction),
+        verdict=verdict_of(known.peak.memory.oom_probability_fraction),
         parameters=known.parameters,
-        memory=known.fullest.memory,
+        memory=known.peak.memory,
         flop=running.flop,
         step=known.step,
         totals=totals_of(running.resolved, known.step, running.flop, running.run),

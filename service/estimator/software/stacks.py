@@ -59,9 +59,9 @@ class Stack:
     """Updated weights are gathered through a flat copy of them."""
     keeps_gather_buffers: int = 0
     """Buffers of gathered streams that tensor ranks keep."""
-    deals_by_cost: bool = False
+    partitions_by_cost: bool = False
     """Layers are dealt to stages by cost, the head counted as its matrix."""
-    deals_whole_matrices: bool = False
+    keeps_matrices_whole: bool = False
     """Where an optimizer needs matrices whole, each is dealt to one rank of the data group."""
     splits_loss: bool = False
     """Tensor ranks share the loss, unless it is told otherwise."""
@@ -128,7 +128,7 @@ _EVERY_AXIS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "e
 STACKS: dict[StackName, Stack] = {
     "megatron-core": Stack(
         meaning="Megatron-Core with Transformer Engine",
-        deals_whole_matrices=True,
+        keeps_matrices_whole=True,
         moment_dtypes=("fp32", "bf16", "fp16", "fp8"),
         master_dtypes=("fp32", "fp16"),
         mixed_weights="compute",
@@ -243,7 +243,7 @@ STACKS: dict[StackName, Stack] = {
         flattens_update=True,
         keeps_gather_buffers=2,
         offloads_activations=False,
-        deals_by_cost=True,
+        partitions_by_cost=True,
         keeps_gradients=True,
         step_gradient_bytes=0.0,
         vocabulary_multiple=1,
@@ -326,23 +326,25 @@ def software_of(recipe: Recipe) -> CompleteSoftware:
 
 
 @lru_cache(maxsize=64)
-def _complete(asked: Software) -> CompleteSoftware:
-    rows = IMPLEMENTATIONS[asked.name]
-    named = next(iter(rows)) if asked.implementation is None else asked.implementation
+def _complete(question: Software) -> CompleteSoftware:
+    rows = IMPLEMENTATIONS[question.name]
+    named = next(iter(rows)) if question.implementation is None else question.implementation
     if named not in rows:
-        return completed(CompleteSoftware, asked, implementation=named)
+        return completed(CompleteSoftware, question, implementation=named)
     run = rows[named]
-    fused = run.uses_transformer_engine if asked.gradient_fusion is None else asked.gradient_fusion
-    usually = OVERLAPS[asked.name, named].overlaps_tensor and not asked.deterministic
-    overlaps = usually if asked.tensor_overlap is None else asked.tensor_overlap
-    losses = asked.cross_entropy or default_cross_entropy(run, asked)
-    grouped = run.uses_transformer_engine if asked.grouped_experts is None else asked.grouped_experts
-    grows = STACKS[asked.name].grows_segments if asked.expandable_segments is None else asked.expandable_segments
+    fused = run.uses_transformer_engine if question.gradient_fusion is None else question.gradient_fusion
+    usually = OVERLAPS[question.name, named].overlaps_tensor and not question.deterministic
+    overlaps = usually if question.tensor_overlap is None else question.tensor_overlap
+    losses = question.cross_entropy or default_cross_entropy(run, question)
+    grouped = run.uses_transformer_engine if question.grouped_experts is None else question.grouped_experts
+    grows = (
+        STACKS[question.name].grows_segments if question.expandable_segments is None else question.expandable_segments
+    )
     return completed(
         CompleteSoftware,
-        asked,
+        question,
         expandable_segments=grows,
-        fused_update=STACKS[asked.name].fuses_update if asked.fused_update is None else asked.fused_update,
+        fused_update=STACKS[question.name].fuses_update if question.fused_update is None else question.fused_update,
         implementation=named,
         cross_entropy=losses,
         gradient_fusion=fused,

@@ -18,7 +18,7 @@ from service.estimator.time.links import (
 )
 
 
-def link_seconds(tensor_bytes: Amount, local: Amount, curve: Curve, wires: Interconnect) -> Amount:
+def link_seconds(tensor_bytes: Amount, local: Amount, curve: Curve, interconnect: Interconnect) -> Amount:
     """Seconds that a tensor takes over the fast links of one domain, once around, without latency.
 
     Formula:
@@ -28,7 +28,7 @@ def link_seconds(tensor_bytes: Amount, local: Amount, curve: Curve, wires: Inter
         tensor_bytes: bytes of the whole tensor, S [byte]
         local: ranks of the group in the domain, l [1]
         curve: what the operation reaches: edge c, share x
-        wires: rates of one GPU: link B
+        interconnect: rates of one GPU: link B
 
     Returns:
         seconds [s]
@@ -41,8 +41,8 @@ def link_seconds(tensor_bytes: Amount, local: Amount, curve: Curve, wires: Inter
     0.018085
     """
     steps = local - 1 + curve.edge_fraction * minimum(1, local - 1)
-    seconds = steps / local * tensor_bytes / (wires.link_bytes_per_s * curve.link_fraction)
-    return seconds * (wires.linked - 1) / maximum(1, local - 1) if wires.link.is_mesh else seconds
+    seconds = steps / local * tensor_bytes / (interconnect.link_bytes_per_s * curve.link_fraction)
+    return seconds * (interconnect.linked - 1) / maximum(1, local - 1) if interconnect.link.is_mesh else seconds
 
 
 def fixed_seconds(tensor_bytes: Amount, curve: Curve | InSwitch) -> Amount:
@@ -69,7 +69,7 @@ def fixed_seconds(tensor_bytes: Amount, curve: Curve | InSwitch) -> Amount:
 
 
 def around_seconds(
-    tensor_bytes: Amount, group: Group, curve: Curve, linked_seconds: Amount, wires: Interconnect
+    tensor_bytes: Amount, group: Group, curve: Curve, linked_seconds: Amount, interconnect: Interconnect
 ) -> Amount:
     """Seconds that a tensor takes once around a ring through all ranks; links and adapters work at once.
 
@@ -81,7 +81,7 @@ def around_seconds(
         group: n ranks, l of them in one domain, k domains
         curve: of the operation: a_link
         linked_seconds: once around over the links of a domain, t_link [s]
-        wires: rates of one GPU
+        interconnect: rates of one GPU
 
     Returns:
         seconds [s]
@@ -94,11 +94,11 @@ def around_seconds(
     0.019558
     """
     hops = (group.ranks - group.domains) * curve.hop_seconds + (group.domains - 1) * NETWORK_HOP_SECONDS
-    crossing = ring_bytes(tensor_bytes, group.ranks, group.local) / wires.network_bytes_per_s
+    crossing = ring_bytes(tensor_bytes, group.ranks, group.local) / interconnect.network_bytes_per_s
     return hops + maximum(linked_seconds, crossing)
 
 
-def ring_seconds(tensor_bytes: Amount, group: Group, curve: Curve, wires: Interconnect) -> Amount:
+def ring_seconds(tensor_bytes: Amount, group: Group, curve: Curve, interconnect: Interconnect) -> Amount:
     """Seconds of an all-gather or a reduce-scatter: once around.
 
     Formula:
@@ -108,7 +108,7 @@ def ring_seconds(tensor_bytes: Amount, group: Group, curve: Curve, wires: Interc
         tensor_bytes: bytes of the whole tensor, S [byte]
         group: the ranks
         curve: of the operation
-        wires: rates of one GPU
+        interconnect: rates of one GPU
 
     Returns:
         seconds of one collective [s]
@@ -120,12 +120,12 @@ def ring_seconds(tensor_bytes: Amount, group: Group, curve: Curve, wires: Interc
     >>> round(ring_seconds(8e9, Group(8, 8, 1), w.link.all_gather, w), 6)
     0.018662
     """
-    linked = link_seconds(tensor_bytes, group.local, curve, wires)
-    return fixed_seconds(tensor_bytes, curve) + around_seconds(tensor_bytes, group, curve, linked, wires)
+    linked = link_seconds(tensor_bytes, group.local, curve, interconnect)
+    return fixed_seconds(tensor_bytes, curve) + around_seconds(tensor_bytes, group, curve, linked, interconnect)
 
 
 def tree_seconds(
-    tensor_bytes: Amount, group: Group, curve: Curve, inside_seconds: Amount, wires: Interconnect
+    tensor_bytes: Amount, group: Group, curve: Curve, inside_seconds: Amount, interconnect: Interconnect
 ) -> Amount:
     """Seconds of an all-reduce by trees between domains, without its fixed cost.
 
@@ -137,7 +137,7 @@ def tree_seconds(
         group: n ranks, l of them in one domain, k domains
         curve: of the operation: a_link
         inside_seconds: sum over the links of each domain, t_inside [s]
-        wires: rates of one GPU
+        interconnect: rates of one GPU
 
     Returns:
         seconds [s]
@@ -149,13 +149,13 @@ def tree_seconds(
     >>> round(tree_seconds(8e9, Group(16, 8, 2), w.link.all_reduce, 0.036, w), 6)
     0.040036
     """
-    crossing = tree_bytes(tensor_bytes, group.local, group.domains) / wires.network_bytes_per_s
+    crossing = tree_bytes(tensor_bytes, group.local, group.domains) / interconnect.network_bytes_per_s
     hops = 2 * (group.local - 1) * curve.hop_seconds + tree_hop_seconds(group.domains)
     return hops + maximum(inside_seconds, crossing) / TREE_FRACTION
 
 
 def in_network_seconds(
-    tensor_bytes: Amount, group: Group, curve: Curve, inside_seconds: Amount, wires: Interconnect
+    tensor_bytes: Amount, group: Group, curve: Curve, inside_seconds: Amount, interconnect: Interconnect
 ) -> Amount:
     """Seconds of an all-reduce that switches between domains add, without its fixed cost.
 
@@ -167,7 +167,7 @@ def in_network_seconds(
         group: n ranks, l of them in one domain
         curve: of the operation: a_link
         inside_seconds: sum over the links of each domain, t_inside [s]
-        wires: rates of one GPU
+        interconnect: rates of one GPU
 
     Returns:
         seconds [s]
@@ -179,12 +179,12 @@ def in_network_seconds(
     >>> round(in_network_seconds(8e9, Group(64, 8, 8), w.link.all_reduce, 0.004, w), 6)
     0.02087
     """
-    crossing = tensor_bytes / group.local / wires.network_bytes_per_s
+    crossing = tensor_bytes / group.local / interconnect.network_bytes_per_s
     hops = 2 * ((group.local - 1) * curve.hop_seconds + NETWORK_HOP_SECONDS)
     return hops + maximum(inside_seconds, crossing)
 
 
-def in_switch_seconds(tensor_bytes: Amount, local: Amount, curve: InSwitch, wires: Interconnect) -> Amount:
+def in_switch_seconds(tensor_bytes: Amount, local: Amount, curve: InSwitch, interconnect: Interconnect) -> Amount:
     """Seconds over the links of one domain whose switch adds: each rank sends all, and passes on its share.
 
     Formula:
@@ -194,7 +194,7 @@ def in_switch_seconds(tensor_bytes: Amount, local: Amount, curve: InSwitch, wire
         tensor_bytes: bytes of the whole tensor, S [byte]
         local: ranks of the group in the domain, l [1]
         curve: share of the link x, highest bus bandwidth z
-        wires: rates of one GPU: link B
+        interconnect: rates of one GPU: link B
 
     Returns:
         seconds [s]
@@ -207,10 +207,10 @@ def in_switch_seconds(tensor_bytes: Amount, local: Amount, curve: InSwitch, wire
     0.029158
     """
     least = 2 * (local - 1) / curve.most_fraction
-    return maximum((local + 1) / curve.link_fraction, least) / local * tensor_bytes / wires.link_bytes_per_s
+    return maximum((local + 1) / curve.link_fraction, least) / local * tensor_bytes / interconnect.link_bytes_per_s
 
 
-def all_reduce_seconds(tensor_bytes: Amount, group: Group, wires: Interconnect) -> Amount:
+def all_reduce_seconds(tensor_bytes: Amount, group: Group, interconnect: Interconnect) -> Amount:
     """Seconds of an all-reduce: the fastest of rings, trees between domains, and switches that add.
 
     Formula:
@@ -219,7 +219,7 @@ def all_reduce_seconds(tensor_bytes: Amount, group: Group, wires: Interconnect) 
     Args:
         tensor_bytes: bytes of the whole tensor [byte]
         group: the ranks
-        wires: rates of one GPU
+        interconnect: rates of one GPU
 
     Returns:
         seconds of one all-reduce [s]
@@ -231,21 +231,23 @@ def all_reduce_seconds(tensor_bytes: Amount, group: Group, wires: Interconnect) 
     >>> round(all_reduce_seconds(8e9, Group(8, 8, 1), w), 6)
     0.030183
     """
-    curve, switch = wires.link.all_reduce, wires.link.in_switch
-    linked, fixed = link_seconds(tensor_bytes, group.local, curve, wires), fixed_seconds(tensor_bytes, curve)
-    ring = fixed + 2 * around_seconds(tensor_bytes, group, curve, linked, wires)
+    curve, switch = interconnect.link.all_reduce, interconnect.link.in_switch
+    linked, fixed = link_seconds(tensor_bytes, group.local, curve, interconnect), fixed_seconds(tensor_bytes, curve)
+    ring = fixed + 2 * around_seconds(tensor_bytes, group, curve, linked, interconnect)
     inside, added = 2 * linked, ring
     if switch is not None:
-        through = in_switch_seconds(tensor_bytes, group.local, switch, wires)
+        through = in_switch_seconds(tensor_bytes, group.local, switch, interconnect)
         inside = minimum(inside, where(group.local > LARGEST_RING_FIRST, through, inside))
         added = where(group.ranks > LARGEST_RING_FIRST, fixed_seconds(tensor_bytes, switch) + through, ring)
-    across = tree_seconds(tensor_bytes, group, curve, inside, wires)
-    if wires.adds_in_network:
-        across = minimum(across, in_network_seconds(tensor_bytes, group, curve, inside, wires))
+    across = tree_seconds(tensor_bytes, group, curve, inside, interconnect)
+    if interconnect.adds_in_network:
+        across = minimum(across, in_network_seconds(tensor_bytes, group, curve, inside, interconnect))
     return minimum(ring, where(group.domains > 1, fixed + across, added))
 
 
-def exchange_seconds(held_bytes: Amount, group: Group, wires: Interconnect, crossing_share: Amount = 1.0) -> Amount:
+def exchange_seconds(
+    held_bytes: Amount, group: Group, interconnect: Interconnect, crossing_share: Amount = 1.0
+) -> Amount:
     """Seconds of one all-to-all in two levels: sorted by adapter inside each domain, then sent; both wires at once.
 
     Formula:
@@ -254,7 +256,7 @@ def exchange_seconds(held_bytes: Amount, group: Group, wires: Interconnect, cros
     Args:
         held_bytes: bytes that one rank sends in all, S [byte]
         group: n ranks, l of them in one domain, k domains
-        wires: rates of one GPU
+        interconnect: rates of one GPU
         crossing_share: part of what is meant for other domains that crosses, where copies are made behind, x [1]
 
     Returns:
@@ -267,10 +269,12 @@ def exchange_seconds(held_bytes: Amount, group: Group, wires: Interconnect, cros
     >>> round(exchange_seconds(8e9, Group(8, 8, 1), w), 6)
     0.022419
     """
-    curve = wires.link.all_to_all
+    curve = interconnect.link.all_to_all
     hops = (group.local - 1) * curve.hop_seconds + (group.domains - 1) * NETWORK_HOP_SECONDS
-    crossing = crossing_share * (group.ranks - group.local) / group.ranks * held_bytes / wires.network_bytes_per_s
-    wire = maximum(link_seconds(held_bytes, group.local, curve, wires), crossing)
+    crossing = (
+        crossing_share * (group.ranks - group.local) / group.ranks * held_bytes / interconnect.network_bytes_per_s
+    )
+    wire = maximum(link_seconds(held_bytes, group.local, curve, interconnect), crossing)
     return fixed_seconds(held_bytes, curve) + hops + wire
 
 
@@ -296,7 +300,7 @@ def crossing_share(copies: Amount, domains: Amount) -> Amount:
     return domains * (1 - (1 - 1 / domains) ** copies) / copies
 
 
-def send_seconds(sent_bytes: Amount, group: Group, wires: Interconnect) -> Amount:
+def send_seconds(sent_bytes: Amount, group: Group, interconnect: Interconnect) -> Amount:
     """Seconds of a send to the neighbour; where a group spans domains, its slowest send is one between them.
 
     Formula:
@@ -306,7 +310,7 @@ def send_seconds(sent_bytes: Amount, group: Group, wires: Interconnect) -> Amoun
     Args:
         sent_bytes: bytes that are sent, S [byte]
         group: the ranks
-        wires: rates of one GPU
+        interconnect: rates of one GPU
 
     Returns:
         seconds of one send [s]
@@ -318,9 +322,9 @@ def send_seconds(sent_bytes: Amount, group: Group, wires: Interconnect) -> Amoun
     >>> round(send_seconds(8e9, Group(2, 2, 1), w), 6), round(send_seconds(8e9, Group(2, 1, 2), w), 6)
     (0.025688, 0.167044)
     """
-    curve = wires.link.all_to_all
-    linked = curve.hop_seconds + link_seconds(2 * sent_bytes, 2, curve, wires)
-    crossing = NETWORK_HOP_SECONDS + sent_bytes / wires.network_bytes_per_s
+    curve = interconnect.link.all_to_all
+    linked = curve.hop_seconds + link_seconds(2 * sent_bytes, 2, curve, interconnect)
+    crossing = NETWORK_HOP_SECONDS + sent_bytes / interconnect.network_bytes_per_s
     return fixed_seconds(2 * sent_bytes, curve) + where(group.domains > 1, crossing, linked)
 
 
@@ -349,15 +353,15 @@ def transfer_seconds(transfer: Transfer, wires: Interconnect) -> Amount:
     return where_needed(is_sent, lambda: _once_seconds(transfer, wires), 0.0) * transfer.count
 
 
-def _once_seconds(transfer: Transfer, wires: Interconnect) -> Amount:
+def _once_seconds(transfer: Transfer, interconnect: Interconnect) -> Amount:
     """Seconds of one occurrence in a group of several."""
-    tensor_bytes, group = transfer.bytes, group_of(transfer.ranks, transfer.spacing, wires)
+    tensor_bytes, group = transfer.bytes, group_of(transfer.ranks, transfer.spacing, interconnect)
     if transfer.collective == "all_reduce":
-        return all_reduce_seconds(tensor_bytes, group, wires)
+        return all_reduce_seconds(tensor_bytes, group, interconnect)
     if transfer.collective == "all_gather":
-        return ring_seconds(tensor_bytes, group, wires.link.all_gather, wires)
+        return ring_seconds(tensor_bytes, group, interconnect.link.all_gather, interconnect)
     if transfer.collective == "reduce_scatter":
-        return ring_seconds(tensor_bytes, group, wires.link.reduce_scatter, wires)
+        return ring_seconds(tensor_bytes, group, interconnect.link.reduce_scatter, interconnect)
     if transfer.collective == "all_to_all":
-        return exchange_seconds(tensor_bytes, group, wires, crossing_share(transfer.copies, group.domains))
-    return send_seconds(tensor_bytes, group, wires)
+        return exchange_seconds(tensor_bytes, group, interconnect, crossing_share(transfer.copies, group.domains))
+    return send_seconds(tensor_bytes, group, interconnect)

@@ -108,20 +108,20 @@ Source: published pairs with and without: torchtitan's async TP on 64 and 256 H1
 is a quarter to a third."""
 
 
-def _wires(workload: Workload) -> Interconnect:
+def _interconnect(workload: Workload) -> Interconnect:
     """The wires of one GPU as they are inside a step."""
     return interconnect_of(workload.cluster, workload.gpu, workload.constants.network_scale)
 
 
-def _seconds(transfers: tuple[Transfer, ...], wires: Interconnect) -> Amount:
+def _seconds(transfers: tuple[Transfer, ...], interconnect: Interconnect) -> Amount:
     total: Amount = 0.0
     for transfer in transfers:
-        total = total + transfer_seconds(transfer, wires)
+        total = total + transfer_seconds(transfer, interconnect)
     return total
 
 
-def _repeated_seconds(repeated: Repeated, wires: Interconnect) -> Amount:
-    return repeated.layers * _seconds(repeated.transfers, wires)
+def _repeated_seconds(repeated: Repeated, interconnect: Interconnect) -> Amount:
+    return repeated.layers * _seconds(repeated.transfers, interconnect)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -175,10 +175,10 @@ def offloaded_activation_seconds(workload: Workload, load: RankLoad) -> Amount:
     >>> round(offloaded_activation_seconds(sample_workload(), sample_rank_load()), 2)
     1.32
     """
-    kept: Amount = 0.0
+    saved_bytes: Amount = 0.0
     for one in load.kept_bytes:
-        kept = kept + one
-    return 2 * kept / (workload.gpu.host_bytes_per_s * HOST_LINK_FRACTION)
+        saved_bytes = saved_bytes + one
+    return 2 * saved_bytes / (workload.gpu.host_bytes_per_s * HOST_LINK_FRACTION)
 
 
 def _overlapped_fraction(workload: Workload, degrees: Degrees) -> Amount:
@@ -188,11 +188,11 @@ def _overlapped_fraction(workload: Workload, degrees: Degrees) -> Amount:
     )
 
 
-def _tensor_seconds(tensors: tuple[Repeated, ...], wires: Interconnect) -> Amount:
+def _tensor_seconds(tensors: tuple[Repeated, ...], interconnect: Interconnect) -> Amount:
     """Seconds that tensor ranks exchange for one micro-batch, each kind of layer by its branches."""
     total: Amount = 0.0
     for repeated in tensors:
-        total = total + _repeated_seconds(repeated, wires)
+        total = total + _repeated_seconds(repeated, interconnect)
     return total
 
 
@@ -209,11 +209,11 @@ def exposed_seconds(
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 3; DeepSeek-V3, arXiv:2412.19437, section 3.2.1
     """
-    wires, method = _wires(workload), layout.context_method
+    interconnect, method = _interconnect(workload), layout.context_method
     sent = micro_batch_transfers(workload, degrees, stage, load, layout)
-    exchange, experts = _repeated_seconds(sent.context, wires), _repeated_seconds(sent.expert, wires)
-    sends, sharded = _repeated_seconds(sent.pipeline, wires), _repeated_seconds(sent.data, wires)
-    tensors = _tensor_seconds(sent.tensor, wires)
+    exchange, experts = _repeated_seconds(sent.context, interconnect), _repeated_seconds(sent.expert, interconnect)
+    sends, sharded = _repeated_seconds(sent.pipeline, interconnect), _repeated_seconds(sent.data, interconnect)
+    tensors = _tensor_seconds(sent.tensor, interconnect)
     away = offloaded_activation_seconds(workload, load) if layout.offload in OFFLOADED_ACTIVATIONS else 0.0
     hidden_exchange = minimum(exchange, compute.attention + compute.host) if method == "ring" else 0.0
     computing = compute.total_seconds
@@ -225,7 +225,7 @@ def exposed_seconds(
     hides_sends = where(degrees.virtual_pipeline > 1, 1.0, 0.0) if workload.overlap.hides_sends else 0.0
     hidden_sends = hides_sends * minimum(sends, free)
     free = free - hidden_sends
-    found = ExposedSeconds(
+    result = ExposedSeconds(
         tensor=tensors - hidden_tensors,
         context=exchange - hidden_exchange,
         expert=experts - hidden_experts,
@@ -236,12 +236,14 @@ def exposed_seconds(
         free=maximum(0.0, free - sharded),
     )
     if layout.offload in OFFLOADED_ACTIVATIONS:
-        found.offload = maximum(0.0, away - computing - found.total_seconds)
-        found.free = found.free + found.offload
-    return found
+        result.offload = maximum(0.0, away - computing - result.total_seconds)
+        result.free = result.free + result.offload
+    return result
 
 
-def once_a_step_seconds(workload: Workload, degrees: Degrees, held: RankParameters, backward_seconds: Amount) -> Amount:
+def once_a_step_seconds(
+    workload: Workload, degrees: Degrees, parameters: RankParameters, backward_seconds: Amount
+) -> Amount:
     """Gradients and weights that the data group exchanges once a step, as far as no backward pass hides them.
 
     Formula:
@@ -251,7 +253,7 @@ def once_a_step_seconds(workload: Workload, degrees: Degrees, held: RankParamete
     Args:
         workload: the workload
         degrees: the layout's degrees
-        held: parameters of the rank before sharding
+        parameters: parameters of the rank before sharding
         backward_seconds: the last micro-batch's backward pass, as far as nothing hides under it, t_backward [s]
 
     Returns:
@@ -264,6 +266,6 @@ def once_a_step_seconds(workload: Workload, degrees: Degrees, held: RankParamete
     >>> once_a_step_seconds(sample_workload(), sample_degrees(), sample_rank_load().held, 1.0)
     0.0
     """
-    once = _seconds(data.step_transfers(workload, degrees, held), _wires(workload))
+    once = _seconds(data.step_transfers(workload, degrees, parameters), _interconnect(workload))
     seen = workload.constants.exposed_gradient_fraction if workload.overlap.hides_gradients else 1.0
     return seen * once + maximum(0.0, (1 - seen) * once - backward_seconds)

@@ -53,7 +53,7 @@ def cast_bytes(workload: Workload) -> float:
     return max(CAST_BYTES, measured)
 
 
-def weight_cast_seconds(workload: Workload, held: RankParameters) -> Amount:
+def weight_cast_seconds(workload: Workload, parameters: RankParameters) -> Amount:
     """Seconds that one rank takes each step to turn its weights into the format of the products.
 
     Formula:
@@ -61,7 +61,7 @@ def weight_cast_seconds(workload: Workload, held: RankParameters) -> Amount:
 
     Args:
         workload: the workload, with c = cast_bytes
-        held: parameters of the rank, N of them trained
+        parameters: parameters of the rank, N of them trained
 
     Returns:
         seconds of one step [s]
@@ -78,7 +78,7 @@ def weight_cast_seconds(workload: Workload, held: RankParameters) -> Amount:
     stands = workload.recipe.fp8_weights and workload.recipe.precision == "fp8-tensorwise"
     if not is_narrow or stands:
         return 0.0
-    numbers = held.dense_trained + held.expert_trained
+    numbers = parameters.dense_trained + parameters.expert_trained
     return numbers * cast_bytes(workload) / streaming_bytes_per_s(workload.gpu, workload.constants.memory_fraction)
 
 
@@ -373,11 +373,11 @@ def rank_products(workload: Workload, degrees: Degrees) -> tuple[RankProduct, ..
     """
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     return tuple(
-        found
+        result
         for times, ops in workload.ledger.groups()
         for op in ops
         if times and op.kind == "gemm" and op.flop
-        for found in _layer_products(
+        for result in _layer_products(
             op, product_shape(op, workload.model, degrees, split), workload, times * degrees.accumulation
         )
     )
@@ -391,10 +391,10 @@ def _layer_products(op: Op, shape: ProductShape, workload: Workload, times: Amou
         shapes["input_gradient"] = shape.input_gradient
     if op.gradients == 2 or (op.gradients and _is_trained(op)):
         shapes["weight_gradient"] = shape.weight_gradient
-    for name, found in shapes.items():
+    for name, result in shapes.items():
         one_by_one = op.holds_experts and not workload.software.grouped_experts
-        count = times * (found.copies if one_by_one else 1)
-        run = _alone(found) if one_by_one else found
+        count = times * (result.copies if one_by_one else 1)
+        run = _alone(result) if one_by_one else result
         yield RankProduct(name=op.name, product=name, shape=run, format=number_format, count=count)
 
 

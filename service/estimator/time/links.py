@@ -327,7 +327,7 @@ def interconnect_of(cluster: CompleteCluster, gpu: Gpu, network_scale: float = 1
     )
 
 
-def group_of(ranks: Amount, spacing: Spacing, wires: Interconnect) -> Group:
+def group_of(ranks: Amount, spacing: Spacing, interconnect: Interconnect) -> Group:
     """How the ranks of a group are spread over domains."""
-    local = local_ranks(ranks, spacing, wires.domain)
+    local = local_ranks(ranks, spacing, interconnect.domain)
     return Group(ranks, local, ceil_div(ranks, local))

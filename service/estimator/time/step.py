@@ -161,7 +161,7 @@ def step_interval(workload: Workload, step_seconds: float, waiting: float) -> In
     known = own_spread_fraction(workload.calibrated_steps, usual * spread_scale(waiting))
     spread = max(LEAST_RESIDUAL, own_spread_fraction(measured, known))
     calibration = calibration_of(workload.gpu)
-    is_calibrated = bool(measured) or (calibration is not None and calibration.tells_seconds)
+    is_calibrated = bool(measured) or (calibration is not None and calibration.has_seconds)
     basis: Basis = "calibrated" if is_calibrated else "analytic"
     return Interval(step_seconds * exp(-spread), step_seconds, step_seconds * exp(spread), basis)
 
@@ -440,13 +440,13 @@ def step_seconds(
         Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
     """
     compute, exposed, m = micro.compute, micro.exposed, degrees.accumulation
-    found = busy_seconds(workload, degrees, load, layout, micro, waits)
-    straggling, retries = _slowed(found.total, workload, degrees, waits)
+    seconds = busy_seconds(workload, degrees, load, layout, micro, waits)
+    straggling, retries = _slowed(seconds.total, workload, degrees, waits)
     return StepSeconds(
         gemm=m * compute.gemm,
         attention=m * compute.attention,
         elementwise=m * compute.elementwise,
-        cast=m * compute.cast + found.recast,
+        cast=m * compute.cast + seconds.recast,
         accumulation=m * micro.accumulation,
         recompute=m * compute.recompute,
         loss=m * compute.loss,
@@ -454,14 +454,14 @@ def step_seconds(
         exposed_tensor=m * exposed.tensor,
         exposed_context=m * exposed.context,
         exposed_expert=m * exposed.expert,
-        exposed_data=m * exposed.data + found.once,
+        exposed_data=m * exposed.data + seconds.once,
         exposed_pipeline=m * exposed.pipeline,
         exposed_offload=m * exposed.offload,
-        bubble=found.bubble,
-        optimizer=found.update,
+        bubble=seconds.bubble,
+        optimizer=seconds.update,
         straggler=straggling,
         allocator=retries,
-        other=other_seconds(found.total + straggling + retries),
+        other=other_seconds(seconds.total + straggling + retries),
     ).scaled(_scale(workload))
 
 
@@ -486,7 +486,7 @@ def busy_seconds(
     load: RankLoad,
     layout: CompleteLayout,
     micro: MicroBatchSeconds,
-    waits: StepOverhead,
+    overhead: StepOverhead,
 ) -> BusySeconds:
     """What one stage does in one step, beside its micro-batches and with them.
 
@@ -494,14 +494,14 @@ def busy_seconds(
         each part's own function
     """
     once = once_a_step_seconds(workload, degrees, load.held, maximum(0.0, micro.exposed.free - micro.compute.forward))
-    bubble = pipeline.bubble_micro_batches(layout.schedule, degrees) * waits.stage_seconds
+    bubble = pipeline.bubble_micro_batches(layout.schedule, degrees) * overhead.stage_seconds
     update = (offloaded_seconds if OFF_DEVICE[layout.offload] else optimizer_seconds)(workload, degrees, load.updated)
     recast = weight_cast_seconds(workload, load.held)
     total = degrees.accumulation * micro.total_seconds + bubble + once + update + recast
     return BusySeconds(once=once, recast=recast, bubble=bubble, update=update, total=total)
 
 
-def whole_step_seconds(busy: Amount, workload: Workload, degrees: Degrees, waits: StepOverhead) -> Amount:
+def whole_step_seconds(busy: Amount, workload: Workload, degrees: Degrees, overhead: StepOverhead) -> Amount:
     """Seconds of one step, its parts left unsaid; of its stages it reads what the busiest one does.
 
     Formula:
@@ -511,7 +511,7 @@ def whole_step_seconds(busy: Amount, workload: Workload, degrees: Degrees, waits
         busy: what the busiest stage does [s]
         workload: the workload
         degrees: the layout's degrees
-        waits: what it waits for
+        overhead: what it waits for
 
     Returns:
         seconds of one step [s]
@@ -525,14 +525,14 @@ def whole_step_seconds(busy: Amount, workload: Workload, degrees: Degrees, waits
     >>> round(seconds / _scale(workload), 9)
     100.0
     """
-    straggling, retries = _slowed(busy, workload, degrees, waits)
+    straggling, retries = _slowed(busy, workload, degrees, overhead)
     lasting = busy + straggling + retries
     return _scale(workload) * (lasting + other_seconds(lasting))
 
 
-def _slowed(busy: Amount, workload: Workload, degrees: Degrees, waits: StepOverhead) -> tuple[Amount, Amount]:
+def _slowed(busy: Amount, workload: Workload, degrees: Degrees, overhead: StepOverhead) -> tuple[Amount, Amount]:
     """Seconds that a busy stage waits for the slowest node, and for its allocator."""
-    pressure = pressure_fraction(waits.filled_fraction, workload.constants.pressure_fraction)
+    pressure = pressure_fraction(overhead.filled_fraction, workload.constants.pressure_fraction)
     return straggler_seconds(busy, workload, degrees), pressure * busy
 
 

@@ -84,7 +84,7 @@ def test_any_question_is_refused_or_answered_with_finite_bytes(question: Questio
     for tool in TOOLS.values():
         problems = unsupported(tool, resolved)
         if not problems:
-            found = tool.says(resolved)
+            found = tool.answer(resolved)
             numbers = [found.peak_bytes, *(term.bytes for term in found.terms), *(line.bytes for line in found.totals)]
             assert all(isfinite(number) and number >= 0 for number in numbers)
 
@@ -102,7 +102,7 @@ def test_every_tool_answers_a_plain_question(name: ToolName) -> None:
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_its_terms_stand_for_lines_of_ours_and_none_for_two(name: ToolName) -> None:
-    found = TOOLS[name].says(resolve(ask_of(LLAMA_3_8B)))
+    found = TOOLS[name].answer(resolve(ask_of(LLAMA_3_8B)))
     kinds = [kind for term in found.terms for kind in term.kinds]
     assert len(set(kinds)) == len(kinds)
     held = lines(estimate(ask_of(LLAMA_3_8B)))

@@ -44,13 +44,13 @@ def _gated(model: Model, setting: Setting) -> Ops:
     gates, width = _gates(model), model.num_attention_heads * model.head_width
     if not gates:
         return ()
-    kept = setting.element_bytes * setting.tokens
+    tensor_bytes = setting.element_bytes * setting.tokens
     op = Op(
         name="attention.gate",
         kind="elementwise",
         split=Split.TENSOR,
-        saved=(Saved(kept * (gates + width), Split.TENSOR),),
-        moved_bytes=kept * (gates + 2 * width),
+        saved=(Saved(tensor_bytes * (gates + width), Split.TENSOR),),
+        moved_bytes=tensor_bytes * (gates + 2 * width),
         reads=("attention.core", "q_proj"),
     )
     return (op,)
@@ -75,14 +75,14 @@ def _query_key_norm(model: Model, setting: Setting) -> Ops:
             Weight(1, width, Split.TENSOR, role="norm", matrices=(name,))
             for name, width in zip(_NORMED, widths, strict=True)
         )
-    kept = (setting.element_bytes + (0 if setting.fused_norm else _UNFUSED[model.qk_norm])) * setting.tokens
-    saved = (Saved(kept * widths[0], Split.TENSOR), Saved(kept * widths[1], Split.KEY_VALUE))
+    tensor_bytes = (setting.element_bytes + (0 if setting.fused_norm else _UNFUSED[model.qk_norm])) * setting.tokens
+    saved = (Saved(tensor_bytes * widths[0], Split.TENSOR), Saved(tensor_bytes * widths[1], Split.KEY_VALUE))
     op = Op(
         name="attention.qk_norm",
         kind="elementwise",
         split=Split.TENSOR,
         weights=weights,
         saved=saved,
-        moved_bytes=2 * kept * sum(widths),
+        moved_bytes=2 * tensor_bytes * sum(widths),
     )
     return (op,)

@@ -14,7 +14,9 @@ def embedding_ops(model: Model, setting: Setting) -> Ops:
     """
     width, numbers = model.embedding_width, setting.tokens * model.hidden_size
     positions = (Weight(model.position_embedding_rows, model.hidden_size, role="embedding"),)
-    kept = (numbers if setting.drops_out else 0) + (setting.element_bytes * numbers if setting.keeps_embedding else 0)
+    tensor_bytes = (numbers if setting.drops_out else 0) + (
+        setting.element_bytes * numbers if setting.keeps_embedding else 0
+    )
     lookup = Op(
         name="embedding.lookup",
         kind="elementwise",
@@ -23,7 +25,7 @@ def embedding_ops(model: Model, setting: Setting) -> Ops:
             Weight(model.vocab_size, width, Split.VOCABULARY, role="embedding"),
             *(positions if model.position_embedding_rows else ()),
         ),
-        saved=(Saved(kept, Split.SEQUENCE),) if kept else (),
+        saved=(Saved(tensor_bytes, Split.SEQUENCE),) if tensor_bytes else (),
         moved_bytes=2 * setting.element_bytes * numbers,
     )
     widening = embedding_width_op("embedding.projection", model, setting, rows=width, columns=model.hidden_size)

@@ -76,7 +76,7 @@ def _latent(name: str, model: Model, setting: Setting, shape: tuple[int, int], r
 
 def _routed(model: Model, setting: Setting) -> Ops:
     numbers = round(_visits(model, setting) * setting.expert_load)
-    kept = setting.element_bytes * numbers
+    tensor_bytes = setting.element_bytes * numbers
     width = model.expert_input_width
     inner = (2 if model.gated_mlp else 1) * model.expert_width
     own = model.activation_parameters
@@ -87,16 +87,16 @@ def _routed(model: Model, setting: Setting) -> Ops:
         kind="elementwise",
         split=Split.TENSOR,
         weights=trained,
-        saved=(Saved(kept * (inner + weighed), Split.TENSOR, ("moe",)),),
-        passing=(Saved(kept * (inner + model.expert_width), Split.TENSOR),),
-        moved_bytes=kept * (inner + model.expert_width),
+        saved=(Saved(tensor_bytes * (inner + weighed), Split.TENSOR, ("moe",)),),
+        passing=(Saved(tensor_bytes * (inner + model.expert_width), Split.TENSOR),),
+        moved_bytes=tensor_bytes * (inner + model.expert_width),
         modules=("moe", "moe_act"),
     )
     fed = setting.product_input_bytes(numbers * model.expert_width)
     activated = (Saved(fed, Split.TENSOR, ("moe", "moe_act"), "own_weights"),)
     up, down = (width, inner), (model.expert_width, width)
     received = Saved(setting.product_input_bytes(numbers * width), Split.EXPERT_TOKENS, ("moe",), "next_weights")
-    returned = Saved(kept * width, Split.EXPERT_TOKENS, ("moe",))
+    returned = Saved(tensor_bytes * width, Split.EXPERT_TOKENS, ("moe",))
     return (
         _exchange("moe.dispatch", received, ("moe.latent_down",) if model.moe_latent_size else (LAST_NORM,)),
         _product("moe.up", model, setting, up, ()),

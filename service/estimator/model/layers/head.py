@@ -44,14 +44,14 @@ def depth_ops(model: Model, setting: Setting) -> Ops:
     Source:
         DeepSeek-V3, arXiv:2412.19437, section 2.2
     """
-    hidden, kept = model.hidden_size, setting.element_bytes * setting.tokens
+    hidden, tensor_bytes = model.hidden_size, setting.element_bytes * setting.tokens
     joint = Op(
         name="mtp.projection",
         kind="gemm",
         split=Split.TENSOR,
         weights=(Weight(2 * hidden, hidden, Split.TENSOR),),
         flop=4 * setting.tokens * hidden**2,
-        moved_bytes=3 * kept * hidden,
+        moved_bytes=3 * tensor_bytes * hidden,
         reads=("mtp.token_norm", "mtp.hidden_norm"),
     )
     shared_head = _logits(model, setting)

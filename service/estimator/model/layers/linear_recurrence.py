@@ -25,7 +25,7 @@ def linear_recurrence_ops(model: Model, layer_type: LayerType, setting: Setting)
 def _gates(model: Model, setting: Setting) -> Op:
     """Input gate and recurrence gate: each a product of every head's channels with a square matrix of its own."""
     width, heads = model.lru_width or 0, max(1, model.num_attention_heads)
-    block, kept = width // heads, setting.element_bytes * setting.tokens * width
+    block, tensor_bytes = width // heads, setting.element_bytes * setting.tokens * width
     return Op(
         name="mixer.gates",
         kind="gemm",
@@ -35,20 +35,20 @@ def _gates(model: Model, setting: Setting) -> Op:
             Weight(1, 2 * width, Split.TENSOR, role="vector"),
         ),
         flop=4 * setting.tokens * width * block,
-        saved=(Saved(kept, Split.TENSOR),),
-        moved_bytes=3 * kept,
+        saved=(Saved(tensor_bytes, Split.TENSOR),),
+        moved_bytes=3 * tensor_bytes,
     )
 
 
 def _recurrence(model: Model, setting: Setting) -> Op:
     """A few FLOP a channel, like a norm's not counted; keeps both branches, both gates and its states in fp32."""
     width = model.lru_width or 0
-    kept = setting.tokens * width
+    tensor_bytes = setting.tokens * width
     return Op(
         name="mixer.recurrence",
         kind="elementwise",
         split=Split.TENSOR,
         weights=(Weight(1, width, Split.TENSOR, role="vector"),),
-        saved=(Saved((4 * setting.element_bytes + 4) * kept, Split.TENSOR),),
-        moved_bytes=(5 * setting.element_bytes + 4) * kept,
+        saved=(Saved((4 * setting.element_bytes + 4) * tensor_bytes, Split.TENSOR),),
+        moved_bytes=(5 * setting.element_bytes + 4) * tensor_bytes,
     )

@@ -37,7 +37,7 @@ def mamba_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
 def _selection(model: Model, setting: Setting) -> Op:
     """The projection to the step's latent, B and C; every tensor rank has them whole."""
     inner, rank, state = model.mamba_d_ssm or 0, model.mamba_dt_rank or 0, model.mamba_d_state or 0
-    kept = setting.element_bytes * setting.tokens
+    tensor_bytes = setting.element_bytes * setting.tokens
     norms = (Weight(1, rank + 2 * state, role="norm"),) if model.mixer_norm else ()
     return Op(
         name="mixer.selection",
@@ -45,15 +45,15 @@ def _selection(model: Model, setting: Setting) -> Op:
         split=Split.TENSOR,
         weights=(Weight(inner, rank + 2 * state, Split.TENSOR, matrices=("x_proj",)), *norms),
         flop=2 * setting.tokens * inner * (rank + 2 * state),
-        saved=(Saved(kept * (rank + 2 * state), Split.WHOLE),),
-        moved_bytes=kept * inner,
-        whole_bytes=kept * (rank + 2 * state),
+        saved=(Saved(tensor_bytes * (rank + 2 * state), Split.WHOLE),),
+        moved_bytes=tensor_bytes * inner,
+        whole_bytes=tensor_bytes * (rank + 2 * state),
     )
 
 
 def _steps(model: Model, setting: Setting) -> Op:
     inner, rank = model.mamba_d_ssm or 0, model.mamba_dt_rank or 0
-    kept = setting.element_bytes * setting.tokens
+    tensor_bytes = setting.element_bytes * setting.tokens
     return Op(
         name="mixer.steps",
         kind="gemm",
@@ -63,15 +63,15 @@ def _steps(model: Model, setting: Setting) -> Op:
             Weight(1, inner, Split.TENSOR, role="vector"),
         ),
         flop=2 * setting.tokens * rank * inner,
-        moved_bytes=kept * inner,
-        whole_bytes=kept * rank,
+        moved_bytes=tensor_bytes * inner,
+        whole_bytes=tensor_bytes * rank,
     )
 
 
 def _scan(model: Model, setting: Setting) -> Op:
     """The recurrence; 7 FLOP a state: decay, its product, step times B, times x, sum, and C times the state."""
     inner, state = model.mamba_d_ssm or 0, model.mamba_d_state or 0
-    kept = setting.element_bytes * setting.tokens
+    tensor_bytes = setting.element_bytes * setting.tokens
     chunks = -(-setting.tokens // CHUNK_TOKENS)
     flop = 7 * setting.tokens * inner * state
     return Op(
@@ -81,7 +81,7 @@ def _scan(model: Model, setting: Setting) -> Op:
         weights=(Weight(1, inner * state, Split.TENSOR, role="vector"), Weight(1, inner, Split.TENSOR, role="vector")),
         flop=flop,
         kernel_rerun_flop=flop,
-        saved=(Saved(kept * 3 * inner, Split.TENSOR), Saved(chunks * 2 * state * inner * 4, Split.TENSOR)),
-        moved_bytes=kept * 4 * inner,
-        whole_bytes=kept * 2 * state,
+        saved=(Saved(tensor_bytes * 3 * inner, Split.TENSOR), Saved(chunks * 2 * state * inner * 4, Split.TENSOR)),
+        moved_bytes=tensor_bytes * 4 * inner,
+        whole_bytes=tensor_bytes * 2 * state,
     )

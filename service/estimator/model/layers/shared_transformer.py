@@ -73,15 +73,15 @@ def _adapters(part: str, model: Model, setting: Setting, shape: tuple[int, int],
 
 
 def _projection(model: Model, setting: Setting) -> Op:
-    hidden, kept = model.hidden_size, setting.element_bytes * setting.tokens
+    hidden, tensor_bytes = model.hidden_size, setting.element_bytes * setting.tokens
     return Op(
         name="block_projection",
         kind="gemm",
         split=Split.TENSOR,
         weights=(Weight(hidden, hidden, Split.TENSOR),),
         flop=2 * setting.tokens * hidden**2,
-        saved=(Saved(kept * hidden, Split.TENSOR, serves="own_weights"),),
-        moved_bytes=kept * hidden,
-        whole_bytes=kept * hidden,
+        saved=(Saved(tensor_bytes * hidden, Split.TENSOR, serves="own_weights"),),
+        moved_bytes=tensor_bytes * hidden,
+        whole_bytes=tensor_bytes * hidden,
         reads=(EVERYTHING,),
     )
