@@ -75,12 +75,11 @@ def test_a_key_has_limits_of_its_own(run: Command) -> None:
     assert limits() == [(None, None), (0, None)]
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "service/web/guide/spreadsheets.html", "service/web/guide/schedulers.html"]
-)
+@pytest.mark.parametrize("page", [f"service/web/guide/{name}.html" for name in ("keys", "spreadsheets", "schedulers")])
 def test_the_commands_that_people_read_make_keys(page: str, run: Command) -> None:
     commands = re.findall(r"traincost keys (create --[^<`\n]*)", (ROOT / page).read_text(encoding="utf-8"))
-    assert [PRESENTED.fullmatch(run(*shlex.split(command)).out) is not None for command in commands] == [True]
+    assert commands
+    assert all(PRESENTED.fullmatch(run(*shlex.split(command)).out) for command in commands)
 
 
 def test_a_key_is_made_with_how_it_is_sent(run: Command) -> None:

@@ -4,11 +4,12 @@ import json
 import re
 import shlex
 from pathlib import Path
+from typing import get_args
 
 import httpx
 import pytest
 
-from service.settings import PREFIX, Settings
+from service.settings import PREFIX, RoleScope, Settings
 from tests.commands import Command
 from tests.guide_pages import blocks_of, by_request, differences, walk
 from tests.house.source import ROOT, SERVICE
@@ -66,8 +67,14 @@ def test_settings_of_tokens_are_those_that_there_are(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv(*line.split("=", 1))
     settings = Settings()
     assert settings.oidc_roles == (("ml-engineers", "write"), ("finance", "read"), ("platform", "admin"))
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (started,) = [line for line in readme.splitlines() if line.startswith(f"{PREFIX}OIDC_ISSUER=")]
+    (started,) = [block.text for block in blocks_of(PAGE) if block.kind == "tokens"]
     for word in shlex.split(started)[:-2]:
         monkeypatch.setenv(*word.split("=", 1))
     assert Settings().oidc_roles == (("ml-engineers", "write"), ("platform", "admin"))
+
+
+def test_every_scope_is_listed() -> None:
+    (table,) = [block.text for block in blocks_of(PAGE) if block.kind == "scopes"]
+    rows = [line.split("\t")[0].strip() for line in table.strip().splitlines()[1:] if line.strip()]
+    assert rows == ["read", "write", "sheet", "worker", "admin"]
+    assert set(rows) == set(get_args(RoleScope))

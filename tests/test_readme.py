@@ -1,6 +1,8 @@
-"""Is what the README says true? Its commands are run against a live service, its tables compared with the tree."""
+"""README: its commands are run, its answers, figures and paths compared with what there is."""
 
+import json
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +12,16 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from service.settings import PREFIX, Settings
+from service.settings import Settings
 from tests.curl import asked
+from tests.guide_pages import differences
 from tests.house.source import ROOT, SERVICE
 from tests.live import DOCUMENTED, serving
+from tests.prestarted import ran
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-CURLS = [line for line in README.splitlines() if line.startswith("curl ")]
+MOST_LINES = 130
+GUIDE = SERVICE / "web" / "guide"
 
 
 @pytest.fixture(scope="module")
@@ -26,140 +31,42 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
-def _answer(part: str, address: str) -> dict[str, Any]:
-    (curl,) = [curl for curl in CURLS if part in curl]
-    response = asked(curl, address)
-    assert response.is_success, response.text
-    answer = response.json()
-    assert isinstance(answer, dict)
-    return answer
+def test_it_stays_short() -> None:
+    assert len(README.splitlines()) <= MOST_LINES
 
 
-def test_there_are_thirteen_questions() -> None:
-    assert len(CURLS) == 13
+def test_the_command_prints_what_is_shown(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```console\n\$ traincost (.*?)```", README, re.DOTALL)
+    command, _, output = shown.partition("\n")
+    done = ran(["service", *shlex.split(command)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    pattern = re.escape(output).replace(re.escape("...\n"), r"(?:.*\n)*?")
+    assert re.fullmatch(pattern, done.stdout), done.stdout
 
 
-def test_a_sweep_waits_for_workers(address: str) -> None:
-    answer = _answer("/v1/sweeps", address)
-    assert (answer["status"], answer["rows"]["total"]) == ("queued", 8)
-
-
-def test_estimate_of_a_preset(address: str) -> None:
-    answer = _answer("/v1/estimates", address)
-    assert answer["parameters"]["total"] == 8_030_261_248
-    assert answer["verdict"] == "fits"
-    assert answer["warnings"] == []
-    assert answer["totals"]["steps"] == 47_684
-    assert answer["totals"]["cost_usd"]["value"] == pytest.approx(2.5 * answer["totals"]["gpu_hours"]["value"])
-
-
-def test_cost_line_by_line_and_carbon(address: str) -> None:
-    answer = _answer("/v1/gpu-hours", address)
-    totals = answer["totals"]
-    assert answer["warnings"] == []
-    assert totals["spare_gpus"] == 8
-    assert [line["kind"] for line in totals["cost"]] == ["gpus", "spares", "storage"]
-    assert round(sum(line["usd"]["value"] for line in totals["cost"]), 2) == totals["cost_usd"]["value"]
-    assert totals["carbon_kg_co2e"]["value"] == pytest.approx(0.41272 * totals["energy_kwh"]["value"])
-
-
-def test_memory_of_a_pasted_config(address: str) -> None:
-    answer = _answer("hf_config", address)
-    assert answer["resolved"]["model"]["tie_word_embeddings"] is True
-    assert answer["resolved"]["model"]["attention_bias"] is True
-    weights = [line["bytes"] for line in answer["memory"]["stages"][0]["lines"] if line["kind"] == "weights"]
-    assert weights == [2 * 494_032_768]  # Qwen2.5-0.5B, the parameters of its published checkpoint in bf16
-
-
-def test_timeline_of_two_stages(address: str) -> None:
-    answer = _answer("/v1/memory/timeline", address)
-    first, last = answer["stages"]
-    assert "logits" in last["kinds"]
-    assert "logits" not in first["kinds"]
-    for stage in (first, last):
-        states = stage["kinds"].index("optimizer_states")
-        held = [point["series_bytes"][states] for point in stage["points"] if point["moment"] == "forward"]
-        assert held[0] == 0
-        assert held[-1] > 0
-        assert stage["later_step_peak_bytes"] > stage["first_step_peak_bytes"]
-
-
-def test_check_of_a_job_that_is_too_large(address: str) -> None:
-    answer = _answer("/v1/check", address)
-    assert answer["verdict"] == "deny"
+def test_the_request_is_answered_as_shown(address: str) -> None:
+    (curl,) = [line for line in README.splitlines() if line.startswith("curl ")]
+    (shown,) = re.findall(r"```json\n(.*?)```", README, re.DOTALL)
+    answer: dict[str, Any] = asked(curl, address).json()
+    assert differences(json.loads(shown), answer) == []
     assert "\n" not in answer["reason"]
-
-
-def test_plans_and_why_not_another(address: str) -> None:
-    answer = _answer("/v1/plans", address)
-    assert len(answer["plans"]) == 3
-    assert {row["layout"]["zero_stage"] for row in answer["plans"]} <= {1, 3}
-    assert {row["cluster"]["gpus"] for row in answer["plans"]} <= {128, 256}
-    assert answer["why_not"]["reason"]
-
-
-def test_comparison_of_clusters_and_prices(address: str) -> None:
-    rows = _answer("/v1/compare", address)["rows"]
-    assert {row["cluster"] for row in rows} == {None, "fp8"}
-    assert len({row["provider"] for row in rows}) > 5
-    assert {row["price_model"] for row in rows} == {None, "on-demand"}
-    costs = [row["cost_usd"]["value"] for row in rows if row["verdict"] == "fits"]
-    assert len(costs) > 20
-    assert costs == sorted(costs)
-
-
-def test_export_to_a_scheduler(address: str) -> None:
-    answer = _answer("/v1/exports/sbatch", address)
-    assert "#SBATCH --nodes=8" in answer["content"]
-    assert "--recompute-granularity full" in answer["content"]
-    assert answer["not_expressible"] == []
-
-
-def test_fewest_gpus_for_a_deadline(address: str) -> None:
-    answer = _answer("/v1/solve", address)
-    assert answer["evidence"]["value"]["days"]["value"] <= 14 < answer["evidence"]["next"]["days"]["value"]
-    assert answer["next"]["value"] < answer["value"]
-
-
-def test_table_of_varied_fields(address: str) -> None:
-    first, *rows = _answer("/v1/sensitivity", address)["rows"]
-    assert [row["status"] for row in (first, *rows)] == [200] * 6
-    assert all(row["ratios"]["device_peak_bytes"] != 1 for row in rows)
-
-
-def test_memory_as_another_tool_says(address: str) -> None:
-    answer = _answer("method=", address)
-    assert round(answer["peak_bytes"] / 2**20) == 74_177
-    assert answer["known_defects"]
-
-
-def test_program_of_the_client(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    exec(program.replace(DOCUMENTED, address), {})  # noqa: S102 - what the README tells people to run
-    verdict, headroom_bytes = capsys.readouterr().out.split()
-    assert verdict == "fits"
-    assert float(headroom_bytes) > 0
-
-
-def test_cell_formula_gives_the_number_of_the_estimate(address: str) -> None:
-    (formula,) = [line for line in README.splitlines() if line.startswith("=")]
-    found = re.fullmatch(r'=NUMBERVALUE\(WEBSERVICE\("([^"]+)"\);"\.";","\)', formula)
-    assert found
-    url = found[1].replace(DOCUMENTED, address)
-    text = httpx.get(url, timeout=30).text
-    assert re.fullmatch(r"\d+\.\d+", text)
-    whole = _answer("/v1/estimates", address)
-    assert float(text) == pytest.approx(whole["totals"]["gpu_hours"]["value"], rel=1e-14)
-    why = httpx.get(url.replace("/gpu_hours?", "/why?metric=gpu_hours&"), timeout=30).text
-    assert why == "ok"
-    wrong = httpx.get(url.replace("tensor=2", "tensor=x&on_error=text"), timeout=30).text
-    assert wrong.startswith("#ERR ")
 
 
 @pytest.mark.parametrize("path", ["/docs", "/v1/models", "/v1/gpus", "/v1/clusters", "/v1/prices", "/v1/choices"])
 def test_named_addresses_answer(address: str, path: str) -> None:
     assert path in README
     assert httpx.get(f"http://{address}{path}", timeout=30).status_code == 200
+
+
+def test_every_page_of_the_guide_is_linked_and_served(address: str) -> None:
+    linked = set(re.findall(rf"http://{DOCUMENTED}/guide/(\w+)", README))
+    first = set(re.findall(r'href="/guide/(\w+)"', (GUIDE / "index.html").read_text(encoding="utf-8")))
+    pages = {path.stem for path in GUIDE.glob("*.html")} - {"index"}
+    assert linked == pages
+    assert first == pages
+    for name in pages:
+        page = httpx.get(f"http://{address}/guide/{name}", timeout=30)
+        assert (page.status_code, page.text) == (200, (GUIDE / f"{name}.html").read_text(encoding="utf-8"))
 
 
 def test_commands_are_the_ones_that_are_checked() -> None:
@@ -171,33 +78,42 @@ def test_commands_are_the_ones_that_are_checked() -> None:
     assert urlsplit(f"http://{DOCUMENTED}").port == Settings.model_fields["port"].default
 
 
-def test_settings_are_all_listed() -> None:
-    listed = set(re.findall(rf"`({PREFIX}\w+)`", README))
-    assert listed == {PREFIX + name.upper() for name in Settings.model_fields}
+def _figures(source: str) -> list[list[str]]:
+    text = (SERVICE / "calibration" / "README.md").read_text(encoding="utf-8")
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if source in line]
 
 
-def _table_below(heading: str) -> list[list[str]]:
-    section = README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[1:]]
+def test_accuracy_is_that_of_the_shipped_figures() -> None:
+    """The table of the calibration's README is written by `traincost write-accuracy`, and tested to be fresh."""
+    peaks = [row for row in _figures("| peak |") if "*" not in row[1] and row[1] != "all" and row[5] != "0"]
+    scored = [int(row[5]) for row in peaks]
+
+    def mean(column: int) -> float:
+        return sum(n * float(row[column].removesuffix(" %")) for n, row in zip(scored, peaks, strict=True)) / sum(
+            scored
+        )
+
+    (memory_error,) = re.findall(rf"mean error ([\d.]+) % over {sum(scored)} peaks", README)
+    assert float(memory_error) == pytest.approx(mean(6), abs=0.1)
+    assert len({row[1] for row in peaks}) == 4
+    assert "from four sources" in README
+    assert f"{mean(10):.0f} % lie inside the 80 % interval" in README
+    ((*_, rows, _, _, _, error, _, _, _, inside, _, _, constant, _),) = _figures("| all * | all |")
+    assert f"mean error {error} over {rows} steps; {inside} lie inside the 80 % interval" in README
+    assert f"constant\n  MFU errs by {constant}" in README
+    ((*_, experts, _, _, _, _, _, _, _, _),) = _figures("| all * | MoE |")
+    assert f"Mixtures of experts alone: {experts}" in README
+    (runs,) = re.findall(r"(\d+) of the (\d+) main runs", " ".join(_calibration().split()))
+    assert "{} of {} published runs".format(*runs) in README
+    (least, most) = re.findall(r"took between ([\d.]+) and ([\d.]+) times", _calibration())[0]
+    assert f"took {least} to {most} times" in README
 
 
-def test_map_holds_every_room_and_no_other() -> None:
-    named = {name for room, _ in _table_below("Rooms") for name in re.findall(r"`(\w+)`", room)}
-    files = [path.relative_to(SERVICE) for path in SERVICE.rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    rooms = {path.parts[0].removesuffix(".py") for path in files} - {"__init__", "DECISIONS.md", "py.typed"}
-    assert named == rooms
+def _calibration() -> str:
+    return (SERVICE / "calibration" / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_path_of_the_readme_exists() -> None:
-    rooms = re.findall(r"`((?:service|tests|migrations|openapi|\.ci)/[\w./-]*)`", README)
-    links = re.findall(r"\]\(([^)#]+)\)", README)
-    assert rooms
-    missing = [name for name in rooms + links if not (ROOT / name).exists()]
-    assert missing == []
-
-
-def test_tables_that_take_rows_exist() -> None:
-    for name in ("optimizers.py", "precision.py", "stacks.py"):
-        assert f"`{name}`" in README
-        assert Path(SERVICE / "estimator" / "software" / name).is_file()
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if not link.startswith("http")]
+    assert len(links) >= 4
+    assert [name for name in links if not (ROOT / name).exists()] == []

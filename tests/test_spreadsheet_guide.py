@@ -214,13 +214,6 @@ def test_the_power_query_asks_for_the_columns_that_it_types(address: str) -> Non
     assert refused.json()["detail"]
 
 
-def test_the_table_of_the_readme_is_a_sweep(address: str) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (url,) = re.findall(rf"<(http://{DOCUMENTED}/v1/cell/table\.csv\S+)>", readme)
-    answer = httpx.get(url.replace(DOCUMENTED, address), timeout=30).text
-    assert [row["tensor"] for row in csv.DictReader(io.StringIO(answer, newline=""))] == ["1", "2", "4"]
-
-
 def test_the_page_is_found_from_the_guide_and_the_readme() -> None:
     assert 'href="/guide/spreadsheets"' in (GUIDE / "index.html").read_text(encoding="utf-8")
     assert f"http://{DOCUMENTED}/guide/spreadsheets" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -15,6 +15,10 @@ WEB = Path(__file__).parents[1] / "web"
 ASSETS = {path.relative_to(WEB).as_posix() for path in WEB.rglob("*") if path.suffix in {".css", ".js", ".svg"}}
 """Files in WEB that the pages load."""
 
+GUIDE = WEB / "guide"
+GUIDES = sorted(path.stem for path in GUIDE.glob("*.html") if path.stem != "index")
+"""Pages of the guide beside its first one, each served under its file's name."""
+
 EMBED = "embed"
 """Parameter of the front page: 1 leaves out all but the answer, for a frame in a page of another tool."""
 
@@ -43,73 +47,18 @@ async def front_page(request: Request) -> Response:
 @router.get("/guide", dependencies=[takes_only()])
 async def guide() -> Response:
     """The first five minutes, command by command."""
-    return FileResponse(WEB / "guide" / "index.html", headers=POLICY)
+    return FileResponse(GUIDE / "index.html", headers=POLICY)
 
 
-@router.get("/guide/page", dependencies=[takes_only()])
-async def first_steps() -> Response:
-    """First steps on the page at /, each a link that asks."""
-    return FileResponse(WEB / "guide" / "page.html", headers=POLICY)
+def _add_guide(name: str) -> None:
+    async def guide_page() -> Response:
+        return FileResponse(GUIDE / f"{name}.html", headers=POLICY)
+
+    router.add_api_route(f"/guide/{name}", guide_page, dependencies=[takes_only()])
 
 
-@router.get("/guide/measuring", dependencies=[takes_only()])
-async def measuring() -> Response:
-    """How a job is measured before it starts."""
-    return FileResponse(WEB / "guide" / "measuring.html", headers=POLICY)
-
-
-@router.get("/guide/tuning", dependencies=[takes_only()])
-async def tuning() -> Response:
-    """Fourteen questions of tuning, each in one call."""
-    return FileResponse(WEB / "guide" / "tuning.html", headers=POLICY)
-
-
-@router.get("/guide/sweeps", dependencies=[takes_only()])
-async def sweeps() -> Response:
-    """Tables of many questions."""
-    return FileResponse(WEB / "guide" / "sweeps.html", headers=POLICY)
-
-
-@router.get("/guide/calibrating", dependencies=[takes_only()])
-async def calibrating() -> Response:
-    """How measurements come in, and how estimates learn from them."""
-    return FileResponse(WEB / "guide" / "calibrating.html", headers=POLICY)
-
-
-@router.get("/guide/diagnose", dependencies=[takes_only()])
-async def diagnose() -> Response:
-    """Why a job ran out of memory."""
-    return FileResponse(WEB / "guide" / "diagnose.html", headers=POLICY)
-
-
-@router.get("/guide/keeping", dependencies=[takes_only()])
-async def keeping() -> Response:
-    """How the data is kept, for whoever answers for it."""
-    return FileResponse(WEB / "guide" / "keeping.html", headers=POLICY)
-
-
-@router.get("/guide/reconcile", dependencies=[takes_only()])
-async def reconcile() -> Response:
-    """Finished jobs of Slurm beside what was predicted of them."""
-    return FileResponse(WEB / "guide" / "reconcile.html", headers=POLICY)
-
-
-@router.get("/guide/keys", dependencies=[takes_only()])
-async def keys() -> Response:
-    """Who may ask, and who changed what."""
-    return FileResponse(WEB / "guide" / "keys.html", headers=POLICY)
-
-
-@router.get("/guide/schedulers", dependencies=[takes_only()])
-async def schedulers() -> Response:
-    """Five minutes for whoever runs a scheduler."""
-    return FileResponse(WEB / "guide" / "schedulers.html", headers=POLICY)
-
-
-@router.get("/guide/clients", dependencies=[takes_only()])
-async def clients() -> Response:
-    """Five minutes for whoever asks from a program."""
-    return FileResponse(WEB / "guide" / "clients.html", headers=POLICY)
+for _name in GUIDES:
+    _add_guide(_name)
 
 
 @router.get("/docs", dependencies=[takes_only()])
@@ -132,29 +81,10 @@ async def contract(request: Request) -> Response:
     return Response(await computed_once(request, request.app.state.contract), media_type=JSON)
 
 
-GUIDE = WEB / "guide"
 MANIFESTS = {path.name: path for path in sorted((GUIDE / "kubernetes").glob("*.yaml"))}
 """Manifests that are served, by name."""
 
 deployment_router = APIRouter(include_in_schema=False, dependencies=[takes_only()])
-
-
-@deployment_router.get("/guide/operating")
-async def operating() -> Response:
-    """How the service is examined, watched, limited and stopped."""
-    return FileResponse(GUIDE / "operating.html", headers=POLICY)
-
-
-@deployment_router.get("/guide/capacity")
-async def capacity() -> Response:
-    """How many replicas, how much memory and which database it takes."""
-    return FileResponse(GUIDE / "capacity.html", headers=POLICY)
-
-
-@deployment_router.get("/guide/kubernetes")
-async def kubernetes() -> Response:
-    """How the service runs on Kubernetes."""
-    return FileResponse(GUIDE / "kubernetes.html", headers=POLICY)
 
 
 @deployment_router.get("/guide/kubernetes/{name}")

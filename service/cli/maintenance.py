@@ -73,7 +73,7 @@ def _findings() -> Iterator["Finding"]:
     try:
         settings = read_settings()
     except StartupError as error:
-        yield Finding(name="settings", state="fault", said=str(error), fix="correct the variable; README.md lists them")
+        yield Finding(name="settings", state="fault", said=str(error), fix="correct the variable; /guide/settings lists them")
         return
     yield from examined(settings)
     yield from _of_optional(settings)

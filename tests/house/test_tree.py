@@ -14,8 +14,8 @@ from packaging.utils import canonicalize_name
 from tests.house.source import ROOT, each_of, shown
 
 ENTRIES = {
-    ".ci", ".dockerignore", ".gitignore", "Dockerfile", "LICENSE", "README.md", "docker-compose.yml", "migrations",
-    "openapi", "pyproject.toml", "requirements.lock", "service", "tests",
+    ".ci", ".dockerignore", ".github", ".gitignore", "Dockerfile", "LICENSE", "README.md", "docker-compose.yml",
+    "migrations", "openapi", "pyproject.toml", "requirements.lock", "service", "tests",
 }  # fmt: skip
 """What stands at the top; documents live in the rooms they describe."""
 
@@ -73,7 +73,7 @@ def test_file_holds_nothing_foreign(path: Path) -> None:
 def test_documents_live_in_the_rooms_they_describe() -> None:
     documents = {shown(path) for path in FILES if path.suffix in {".md", ".rst"} and path.name != "README.md"}
     guide = {name for name in documents if name.startswith("service/web/guide/")}
-    assert documents - guide == {"service/DECISIONS.md"}
+    assert documents - guide == {".github/CONTRIBUTING.md", "service/DECISIONS.md"}
 
 
 def _locked() -> dict[str, list[str]]:

@@ -6,25 +6,18 @@ The examples name the address under which they are read, so they work where they
 from collections.abc import Callable, Sequence
 
 from fastapi import APIRouter, Request
-from fastapi.responses import FileResponse, PlainTextResponse, Response
+from fastapi.responses import PlainTextResponse, Response
 
 from service.api.openapi import XLSX
-from service.api.pages import POLICY, WEB
+from service.api.pages import GUIDE
 from service.api.queries import address_of, takes_only, with_address
 from service.features.scenarios.budgets import budget_sheets, example_budget
 from service.tabular import sheets as open_document
 from service.tabular.sheets import Sheet, excel_file
 
-GUIDE = WEB / "guide"
 SNIPPETS = ("traincost.gs", "traincost.pq", "clients.ts")
 
 router = APIRouter(include_in_schema=False, dependencies=[takes_only()])
-
-
-@router.get("/guide/spreadsheets")
-async def spreadsheets() -> Response:
-    """The first five minutes in a spreadsheet."""
-    return FileResponse(GUIDE / "spreadsheets.html", headers=POLICY)
 
 
 def _saved_as(name: str) -> dict[str, str]:
