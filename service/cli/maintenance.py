@@ -73,7 +73,8 @@ def _findings() -> Iterator["Finding"]:
     try:
         settings = read_settings()
     except StartupError as error:
-        yield Finding(name="settings", state="fault", said=str(error), fix="correct the variable; /guide/settings lists them")
+        fix = "correct the variable; /guide/settings lists them"
+        yield Finding(name="settings", state="fault", said=str(error), fix=fix)
         return
     yield from examined(settings)
     yield from _of_optional(settings)
