@@ -1,12 +1,14 @@
-"""What can be done from the command line? `traincost serve`, and the same answers without a server.
+"""Entry point of `traincost`: the version, a worker, or any other command.
 
-A worker runs in images of others, where the packages of the other commands are not there; so it is looked for first,
-and the others say what they lack.
+A worker runs in images that lack the packages of the other commands, so `traincost worker` is handled before any of
+them is imported. The version is printed before anything is imported.
 """
 
 import os
 import signal
 import sys
+
+from service import __version__
 
 WITHOUT = (
     "traincost: {} is not installed here, so of its commands only `traincost worker` is there; pip install . in the "
@@ -18,6 +20,9 @@ def main() -> None:
     """Run one command."""
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, _end)  # in a container nothing ends a first process that did not ask for it
+    if sys.argv[1:] == ["--version"]:
+        print(f"traincost {__version__}")  # noqa: T201 - importing typer takes longer than all the rest
+        return
     if sys.argv[1:2] == ["worker"]:
         from service.worker.command import main as work
 

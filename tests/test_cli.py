@@ -11,7 +11,7 @@ import pytest
 
 from service import __version__
 from service.catalogue import shipped_catalogue
-from service.cli.application import main
+from service.cli.application import FAMILIES, family_commands, main
 from service.features.estimates.answers import answer
 from service.features.estimates.report import report
 from service.validation.flat import ALIASES, flat_fields
@@ -120,6 +120,41 @@ def test_the_command_says_its_version_and_first_what_people_want(
     assert sorted(names, key=lambda name: commands.index(f" {name}")) == names
     assert commands.index("To work on traincost itself") < commands.index(" write-")
     assert "Args:" not in serve
+
+
+SEEN = """
+import sys
+from service.__main__ import main
+sys.argv = ["traincost", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+
+def _loaded_by(*words: str) -> set[str]:
+    ran = subprocess.run([sys.executable, "-c", SEEN, *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(ran.stderr.split())
+
+
+def test_the_version_is_printed_before_anything_is_imported() -> None:
+    loaded = _loaded_by("--version")
+    assert not {"fastapi", "httpx", "numpy", "pydantic", "rich", "sqlalchemy", "typer"} & loaded
+    assert {name for name in loaded if name.startswith("service")} <= {"service", "service.__main__"}
+
+
+def test_an_estimate_imports_no_server_and_no_other_family_of_commands() -> None:
+    loaded = _loaded_by("estimate", *ASKED)
+    assert not {"fastapi", "httpx", "numpy", "rich", "sqlalchemy", "uvicorn"} & loaded
+    assert {name for name in loaded if name.startswith("service.cli.")} == {
+        f"service.cli.{name}" for name in ("application", "console", "questions")
+    }
+
+
+def test_each_family_defines_the_commands_of_its_list() -> None:
+    for family, names in FAMILIES.items():
+        assert tuple(family_commands(family)) == names
 
 
 def test_an_unknown_option_names_the_nearest(run: Command) -> None:

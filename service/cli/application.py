@@ -1,18 +1,63 @@
-"""Which commands does `traincost` have, and how does it say what is wrong?"""
+"""The commands of `traincost`; a family of them is imported when one of its commands runs."""
 
+from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from service import __version__
-from service.cli import data, keys, maintenance, questions, serve, writers
+from service.cli.console import no_garbage_collection
 from service.errors import Refused, TraincostError
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-for commands in (questions, serve, keys, maintenance, data, writers):
-    app.add_typer(commands.app)
+FAMILIES = {
+    "questions": ("estimate", "compare", "plan", "solve", "diagnose", "sensitivity", "sweep", "launch-check"),
+    "serve": ("serve", "worker"),
+    "keys": ("keys", "shares"),
+    "maintenance": ("backup", "restore", "doctor"),
+    "data": ("import-measurements", "accuracy", "reconcile"),
+    "writers": ("write-accuracy", "write-measurements", "write-held-out", "write-formulas", "write-openapi"),
+}
+"""Modules of this package, each with the commands that it defines, in the order of the help."""
+
+
+class Commands(Mapping[str, Any]):
+    """Commands by name; looking one up imports its family."""
+
+    def __init__(self) -> None:
+        self._family = {name: family for family, names in FAMILIES.items() for name in names}
+
+    def __getitem__(self, name: str) -> Any:
+        return family_commands(self._family[name])[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._family)
+
+    def __len__(self) -> int:
+        return len(self._family)
+
+
+@cache
+def family_commands(family: str) -> Mapping[str, Any]:
+    """The commands that a module of this package defines."""
+    with no_garbage_collection():
+        group: Any = get_command(import_module(f"service.cli.{family}").app)
+    commands: Mapping[str, Any] = group.commands
+    return commands
+
+
+class LazyGroup(TyperGroup):
+    """A group that imports a command when it is asked for it."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**{**attributes, "commands": None})
+        self.commands = Commands()  # type: ignore[assignment]  # nothing is added to it
+
+
+app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def main() -> None:
@@ -27,7 +72,7 @@ def main() -> None:
 
 @cache
 def _command() -> Any:
-    """The parser of the command line, built once: building it takes longer than most commands run."""
+    """The parser of the command line, built once."""
     return get_command(app)
 
 

@@ -1,5 +1,6 @@
-"""Which options do several commands share?"""
+"""What several commands share: options, progress, the database of the settings."""
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
@@ -35,6 +36,21 @@ class Progress:
         if now - self._told_at >= PATIENCE_SECONDS:
             self._told_at = now
             typer.echo(line, err=True)
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Pause the cycle collector, for imports and other short work: it takes a seventh of their time and finds nothing.
+
+    Used as a decorator of a short command too.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 if TYPE_CHECKING:

@@ -1,12 +1,13 @@
-"""Which questions can be typed option by option? What a job takes, and where it is cheapest."""
+"""Commands that answer questions: `estimate` and `compare` option by option, the others from a JSON file."""
 
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
-from service.cli.console import AsCsv, AsJson, Body, Key, Progress, Url
+from service.cli.console import AsCsv, AsJson, Body, Key, Progress, Url, no_garbage_collection
 from service.errors import Refused
 from service.validation.error_styles import COMMAND_LINE, retold
 from service.validation.flat import ALIASES, FlatField, body_of_flat, flat_fields
@@ -14,6 +15,7 @@ from service.validation.flat import ALIASES, FlatField, body_of_flat, flat_field
 app = typer.Typer()
 
 
+@no_garbage_collection()
 def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
     """What does this training job take? Needs no server and no database; a list is a repeated option."""
     from service.catalogue import shipped_catalogue
@@ -41,12 +43,51 @@ METAVARS = {
 }
 
 
+GIVEN = f"{__name__}.given"
+"""Entry of a context: the option names on the command line."""
+
+
+class QuestionCommand(TyperCommand):
+    """A command with an option for every field of a question.
+
+    typer builds a validator for every option that it reads, and pydantic takes a third of a second to read the
+    descriptions of all fields. So only options that are given are read, and only the help has descriptions.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options that are given; all of them where one is unknown, so that the nearest can be named."""
+        words = {word.partition("=")[0] for word in args if word.startswith("--")}
+        if words <= {name for option in self.params for name in option.opts}:
+            ctx.meta[GIVEN] = words
+        rest = super().parse_args(ctx, args)
+        for option in self.params:
+            ctx.params.setdefault(option.name, None)  # typer would take the value of an earlier call in this process
+        return rest
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options that are read."""
+        options, given = super().get_params(ctx), ctx.meta.get(GIVEN)
+        if given is None:
+            return options
+        return [option for option in options if option.name not in flat_fields() or given.intersection(option.opts)]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help with the description of each field."""
+        for option in self.params:
+            if isinstance(option, TyperOption) and (field := flat_fields().get(option.name or "")) is not None:
+                option.help = _help_of(field)
+        super().format_help(ctx, formatter)
+
+
+def _help_of(field: FlatField) -> str:
+    return f"{field.meaning} One of {', '.join(map(str, field.choices))}." if field.choices else field.meaning
+
+
 def _option_of(field: FlatField) -> Parameter:
     """The command line option of one field of the flat form."""
     names = [field.name, *(alias for alias, name in ALIASES.items() if name == field.name)]
     option = typer.Option(
         *map(COMMAND_LINE.name, names),
-        help=f"{field.meaning} One of {', '.join(map(str, field.choices))}." if field.choices else field.meaning,
         metavar=METAVARS[field.form],
         rich_help_panel=field.path[0].capitalize(),
     )
@@ -56,7 +97,7 @@ def _option_of(field: FlatField) -> Parameter:
 AS_JSON = Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson)
 ESTIMATE: Any = _estimate
 ESTIMATE.__signature__ = Signature([AS_JSON, *map(_option_of, flat_fields().values())])
-app.command("estimate")(ESTIMATE)
+app.command("estimate", cls=QuestionCommand)(ESTIMATE)
 
 
 def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
@@ -92,7 +133,7 @@ ORDERS = (
 )
 COMPARE: Any = _compare
 COMPARE.__signature__ = Signature([AS_JSON, AS_CSV, *map(_option_of, flat_fields().values()), *ORDERS])
-app.command("compare")(COMPARE)
+app.command("compare", cls=QuestionCommand)(COMPARE)
 
 
 @app.command()

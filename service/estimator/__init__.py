@@ -1,7 +1,6 @@
 """What it takes to train a model: bytes, FLOP, seconds and money. Pure: no file, no clock, no network."""
 
 from service.estimator.answer import Estimate
-from service.estimator.choices import choices
 from service.estimator.estimate import estimate, estimate_memory
 from service.estimator.model.parameters import count_parameters
 from service.estimator.question import Cluster, Gpu, Layout, Model, Price, Question, Recipe, Recompute
@@ -20,7 +19,6 @@ __all__ = [
     "Question",
     "Recipe",
     "Recompute",
-    "choices",
     "count_parameters",
     "estimate",
     "estimate_memory",

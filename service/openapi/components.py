@@ -25,7 +25,7 @@ from service.answers.reconciliations import Reconciliation
 from service.answers.rows import ChosenCluster, ComparedRow, VariedRow
 from service.answers.solutions import Solution
 from service.api.openapi import Schema, described, object_schema, ref, request_schemas, untitled
-from service.estimator import choices
+from service.estimator.choices import choices
 from service.estimator.model.parameters import ParameterCounts
 from service.estimator.other_tools.tool import Comparison
 from service.evaluation.answers import (

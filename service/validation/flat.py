@@ -64,8 +64,10 @@ class FlatField:
     """Name of the parameter."""
     path: tuple[str, ...]
     """Where its value goes in the nested body."""
-    meaning: str
-    """What it says."""
+    noun: type | None = None
+    """The dataclass that has the field; None for the name of a preset."""
+    field: str = ""
+    """Name of the field there."""
     form: Form = "text"
     """How one value is spelled."""
     choices: tuple[str | int, ...] = ()
@@ -76,6 +78,19 @@ class FlatField:
     """Fields of the small noun that one value spells, colons between them; empty where a value is no noun."""
     required: int = 0
     """How many of its first fields a value has to tell."""
+
+    @property
+    def meaning(self) -> str:
+        """Its description, worked out on demand: pydantic takes a third of a second to read those of all fields."""
+        if self.noun is None:
+            return PRESETS[self.name]
+        meaning = " ".join(schema_of(self.noun)["properties"][self.field].get("description", "").split())
+        if not self.members:
+            return meaning
+        others = (
+            f" All after {self.members[self.required - 1]} may be empty." if self.required < len(self.members) else ""
+        )
+        return f"{meaning} Spelled {':'.join(self.members)}.{others}"
 
 
 def body_of_flat(
@@ -100,7 +115,7 @@ def body_of_flat(
 @cache
 def flat_fields() -> Mapping[str, FlatField]:
     """Every parameter of the flat form."""
-    presets = [FlatField(name=part, path=(part, "preset"), meaning=meaning) for part, meaning in PRESETS.items()]
+    presets = [FlatField(name=part, path=(part, "preset")) for part in PRESETS]
     found = presets + [field for part, noun in ASKED for field in _fields_of(noun, (part,))]
     named: dict[str, FlatField] = {}
     for field in found:
@@ -115,16 +130,15 @@ def flat_name(path: str) -> str:
 
 
 def _fields_of(noun: type, path: tuple[str, ...]) -> list[FlatField]:
-    hints, described = get_type_hints(noun), schema_of(noun)["properties"]
+    hints = get_type_hints(noun)
     found: list[FlatField] = []
     for field in fields(noun):
-        meaning = " ".join(described[field.name].get("description", "").split())
         plain, inner = _alternatives(hints[field.name])
         place = (*path, field.name)
         if plain is None and inner is not None:
             found.extend(_prefixed(field.name, _fields_of(inner, place)))
             continue
-        own = _field(field.name, place, meaning, plain)
+        own = replace(_field(field.name, place, plain), noun=noun, field=field.name)
         found.extend([own] if inner is None else _with_noun(own, inner))
     return found
 
@@ -148,21 +162,17 @@ def _alternatives(hint: Any) -> tuple[Any, type | None]:
     return next((option for option in options if option is not inner), None), inner
 
 
-def _field(name: str, path: tuple[str, ...], meaning: str, hint: Any) -> FlatField:
+def _field(name: str, path: tuple[str, ...], hint: Any) -> FlatField:
     is_list = get_origin(hint) is tuple
     value = get_args(hint)[0] if is_list else hint
     if is_dataclass(value):
         members, hints = tuple(member.name for member in fields(value)), get_type_hints(value)
         required = sum(member.default is MISSING for member in fields(value))
-        others = f" All after {members[required - 1]} may be empty." if required < len(members) else ""
         form: Form = "numbers" if all(hints[member] is float for member in members) else "integers"
-        said = f"{meaning} Spelled {':'.join(members)}.{others}"
-        return FlatField(
-            name=name, path=path, meaning=said, form=form, is_list=is_list, members=members, required=required
-        )
+        return FlatField(name=name, path=path, form=form, is_list=is_list, members=members, required=required)
     choices = get_args(value) if get_origin(value) is Literal else ()
     form = FORMS[type(choices[0]) if choices else value]
-    return FlatField(name=name, path=path, meaning=meaning, form=form, choices=choices, is_list=is_list)
+    return FlatField(name=name, path=path, form=form, choices=choices, is_list=is_list)
 
 
 def _collected(

@@ -5,8 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from service.catalogue import Catalogue
-from service.catalogue.huggingface import import_config
-from service.catalogue.huggingface.importing import PATH as CONFIG_PATH
 from service.errors import Problem, Refused
 from service.estimator.question import Model
 from service.estimator.rules.model import problems_of
@@ -15,6 +13,9 @@ from service.validation.reading import Read, assumed, resting_on
 from service.validation.specs import field_names, read_name, read_spec, spelled
 
 MODEL_FIELDS = field_names(Model)
+
+CONFIG_PATH = "model.hf_config"
+"""Field of a question that takes a config.json."""
 
 
 def read_model(value: object, catalogue: Catalogue) -> Read[Model]:
@@ -64,6 +65,8 @@ def read_config(config: object, path: str = CONFIG_PATH) -> Read[Model]:
 def _config(config: object) -> Read[Model]:
     if not isinstance(config, Mapping):
         raise Refused(not_an_object(CONFIG_PATH, ["model_type", "hidden_size", "num_hidden_layers"]))
+    from service.catalogue.huggingface import import_config
+
     imported = import_config(config)
     checked = read_spec(Model, spelled(imported.model), CONFIG_PATH)
     problems = problems_of(checked)

@@ -7,7 +7,8 @@ for a number, no number for a truth.
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Any, TypeVar, get_args
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
@@ -80,9 +81,11 @@ def _not_equated(kind: type, name: str, item: object) -> object:
 @cache
 def _numbered_choices(kind: type) -> frozenset[str]:
     """Fields that take one of a few whole numbers."""
-    options = {name: schema.get("anyOf", (schema,)) for name, schema in schema_of(kind)["properties"].items()}
-    return frozenset(
-        name
-        for name, schemas in options.items()
-        if any(isinstance(choice, int) for schema in schemas for choice in schema.get("enum", ()))
-    )
+    return frozenset(name for name, hint in get_type_hints(kind).items() if _is_numbered_choice(hint))
+
+
+def _is_numbered_choice(hint: Any) -> bool:
+    options = get_args(hint)
+    if get_origin(hint) is Literal:
+        return any(isinstance(option, int) for option in options)
+    return get_origin(hint) in {Union, UnionType} and any(map(_is_numbered_choice, options))

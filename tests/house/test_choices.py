@@ -6,7 +6,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from service.estimator import choices, names
+from service.estimator import names
+from service.estimator.choices import choices
 from service.estimator.other_tools.comparison import TOOLS
 from service.estimator.software.implementations import CROSS_ENTROPIES
 from service.estimator.software.optimizers import OPTIMIZERS

@@ -13,10 +13,8 @@ from service.estimator.advice.advice import NO_COST, NO_ELECTRICITY, NO_TOTALS
 from service.estimator.advice.changes import advised
 from service.estimator.answer import Estimate, MemoryEstimate
 from service.estimator.constants import calibration_id
-from service.estimator.explain.explain import explanations
 from service.estimator.explain.explanation import Explanation
 from service.estimator.names import ToolName
-from service.estimator.other_tools.comparison import compare
 from service.estimator.question import Question
 from service.validation.questions import ReadQuestion, read_question
 from service.validation.serialization import digest_of, refuse_infinite, to_bytes
@@ -96,6 +94,8 @@ def _without_run(warnings: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _explained(question: Question, found: Estimate) -> dict[str, Explanation]:
+    from service.estimator.explain.explain import explanations
+
     named = [replace(e, path=_metric_at(e.path, found)) for e in explanations(question, found)]
     return {explanation.path: explanation for explanation in named}
 
@@ -122,6 +122,8 @@ def part(kind: type[Part], whole: Answer) -> Part:
 
 def answer_by(method: ToolName, asked: ReadQuestion, catalogue: Catalogue) -> MethodAnswer:
     """What another tool says of one configuration, beside our own estimate of it."""
+    from service.estimator.other_tools.comparison import compare
+
     ours = estimate_memory(asked.question)
     refuse_infinite(ours.memory)
     found = compare(method, ours.resolved, ours.memory)

@@ -23,7 +23,7 @@ from service.api.compute import compute
 from service.api.openapi import asked_in_body, json_response, parameter_ref, path_parameter, ref
 from service.api.queries import EXPLAIN, METHOD, REV, is_explained, method_of, takes_only
 from service.api.security import Asker
-from service.estimator import choices
+from service.estimator.choices import choices
 from service.estimator.names import ToolName
 from service.features.estimates.answers import answer_by, answer_explained, answer_of
 from service.features.estimates.openapi import (
