@@ -67,3 +67,18 @@ def test_every_term_of_the_glossary_has_a_meaning_and_a_source() -> None:
     assert all(len(row) == 3 and all(row) for row in rows)
     paths = re.findall(r"`(service/[\w./]+)`", "".join(row[2] for row in rows))
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_every_room_and_every_feature_has_a_readme_whose_files_exist() -> None:
+    rooms = [path for folder in (SERVICE, SERVICE / "features") for path in folder.iterdir() if _is_package(path)]
+    for room in rooms:
+        text = (room / "README.md").read_text(encoding="utf-8")
+        assert text.startswith("# "), room
+        named = [
+            name for name in re.findall(r"`((?:service/|tests/|\.\./)[\w./]+)`", text) if "." in name or "/" in name
+        ]
+        assert [name for name in named if not any((base / name).exists() for base in (ROOT, room))] == [], room
+
+
+def _is_package(path: Path) -> bool:
+    return path.is_dir() and path.name not in {"__pycache__", "features"} and any(path.glob("*"))
