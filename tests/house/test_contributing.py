@@ -82,3 +82,10 @@ def test_every_room_and_every_feature_has_a_readme_whose_files_exist() -> None:
 
 def _is_package(path: Path) -> bool:
     return path.is_dir() and path.name not in {"__pycache__", "features"} and any(path.glob("*"))
+
+
+def test_every_path_of_the_decisions_exists() -> None:
+    text = (SERVICE / "DECISIONS.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:service|tests)/[\w./]+)`", text)
+    assert len(paths) > 5
+    assert [path for path in paths if not (ROOT / path).exists()] == []
