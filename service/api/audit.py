@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from threading import Lock
+from threading import Event, Lock
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -53,6 +53,8 @@ class DeniedChanges:
         self._engine = engine
         self._waiting: deque[AuditEntry] = deque(maxlen=MOST_WAITING)
         self._writing = Lock()
+        self.noted = Event()
+        """Set where something waits to be written."""
 
     def note(self, request: Request, response: Response) -> None:
         """Have a refusal noted, if it is one of a change by somebody who is known."""
@@ -62,6 +64,7 @@ class DeniedChanges:
             named = "/".join(map(str, request.path_params.values()))
             known = named if OBJECT.fullmatch(named) else None
             self._waiting.append(AuditEntry(deed=deed, at=datetime.now(UTC), object=known, outcome=outcome))
+            self.noted.set()
 
     def write(self) -> None:
         """Write what waits; what could not be written waits on."""

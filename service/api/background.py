@@ -18,18 +18,33 @@ from service.store import Engine, Keeping, KeyRing, forget_old
 log = logging.getLogger(__name__)
 
 
-def repeat(complaint: str, look: Callable[[], object], seconds: float, stop: Event) -> None:
-    """Do something again and again; what fails is said once, until it works again."""
+def repeat(complaint: str, look: Callable[[], object], seconds: float, stop: Event, noted: Event | None = None) -> None:
+    """Do something again and again; what fails is said once, until it works again.
+
+    With `noted`, each time waits until something was noted, so a process that is idle does not wake up for it. To end
+    it, set `stop`, then `noted`.
+    """
     failing = False
-    while not stop.wait(seconds):
+    while not _is_over(seconds, stop, noted):
         try:
             look()
         except Exception as error:  # whatever it is, requests are answered, and the next time may succeed
             if not failing:
                 log.warning("%s: %s", complaint, type(error).__name__)
             failing = True
+            if noted is not None:
+                noted.set()
         else:
             failing = False
+
+
+def _is_over(seconds: float, stop: Event, noted: Event | None) -> bool:
+    if noted is not None:
+        noted.wait()
+    is_over = stop.wait(seconds)
+    if noted is not None:
+        noted.clear()
+    return is_over
 
 
 PAUSE_SECONDS = 0.05

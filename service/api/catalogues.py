@@ -20,7 +20,7 @@ from service.store.replicas import ReadOnChange
 KEYS_SECONDS = 0.5
 """Time between two looks at what other processes changed of the keys: their streams end within a second."""
 LOOK_SECONDS = 1.0
-"""Time between two writes of what was noted meanwhile."""
+"""Time between two looks at the catalogue, and from a note to the write of what was noted."""
 FOLLOW_SECONDS = 0.25
 """Time between two looks at the catalogue of others, who wait until it is taken over. Source: a choice."""
 LEAVE_SECONDS = 1.0
@@ -56,20 +56,28 @@ async def refreshing(app: FastAPI) -> AsyncIterator[None]:
     stop, keys, engine = Event(), app.state.keys, app.state.engine
     follow, refresh_keys = ReadOnChange(engine, partial(_follow, app)), ReadOnChange(engine, keys.refresh)
     is_alone = engine is None or engine.dialect.name == "sqlite"  # no replica waits for this one to follow
-    looks: tuple[tuple[str, Callable[[], None], float], ...] = (
-        ("the catalogue in memory is not brought up to date", follow, LOOK_SECONDS if is_alone else FOLLOW_SECONDS),
-        ("keys that others make or revoke are not seen", refresh_keys, KEYS_SECONDS),
-        ("it is not written when keys were last used", keys.write_uses, LOOK_SECONDS),
-        ("refused changes are missing in the audit log", app.state.refused_deeds.write, LOOK_SECONDS),
+    used, denied = keys.noted, app.state.refused_deeds.noted
+    looks: tuple[tuple[str, Callable[[], None], float, Event, Event | None], ...] = (
+        (
+            "the catalogue in memory is not brought up to date",
+            follow,
+            LOOK_SECONDS if is_alone else FOLLOW_SECONDS,
+            stop,
+            None,
+        ),
+        ("keys that others make or revoke are not seen", refresh_keys, KEYS_SECONDS, stop, None),
+        ("it is not written when keys were last used", keys.write_uses, LOOK_SECONDS, stop, used),
+        ("refused changes are missing in the audit log", app.state.refused_deeds.write, LOOK_SECONDS, stop, denied),
     )
     with suppress(Unreachable):  # said before the first look, so that whoever writes meanwhile waits for it
         await run_in_threadpool(app.state.replicas.say, 0)
         await run_in_threadpool(_follow, app)
-    threads = [_started(partial(repeat, *look, stop)) for look in looks]
+    threads = [_started(partial(repeat, *look)) for look in looks]
     try:
         yield
     finally:
-        stop.set()
+        for event in (stop, used, denied):
+            event.set()
         last = (partial(keys.write_uses, all_of_them=True), app.state.refused_deeds.write, app.state.replicas.leave)
         for thread in (*threads, *(_started(partial(_write_last, write)) for write in last)):
             await run_in_threadpool(thread.join, LEAVE_SECONDS)

@@ -47,6 +47,8 @@ class CheckedQuestions:
         self._waiting: dict[tuple[str, str], tuple[CheckedQuestion, int]] = {}
         self._bytes = 0
         self._lock, self._writing = Lock(), Lock()
+        self.noted = Event()
+        """Set where a question waits to be written."""
 
     def keep(self, question: CheckedQuestion, owner: str = TEAM) -> None:
         """Have a question of an owner kept soon, unless it is longer than any that means something."""
@@ -58,6 +60,7 @@ class CheckedQuestions:
                 return
             self._waiting[key] = (question, size)
             self._bytes += size
+            self.noted.set()
             while self._bytes > MOST_WAITING_BYTES:
                 self._drop(next(iter(self._waiting)))
 
@@ -123,14 +126,18 @@ async def writing_checks(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         stop.set()
+        app.state.checked_questions.noted.set()
         await run_in_threadpool(thread.join, LEAVE_SECONDS)
 
 
 def _write_again(questions: CheckedQuestions, stop: Event) -> None:
-    """Write again and again, the last time once it stops; what fails is said once, until it works again."""
+    """Write what is noted, the last time once it stops; what fails is said once, until it works again."""
     failing, is_last, forgotten = False, False, -FORGET_SECONDS
+    questions.noted.set()  # what is old is removed at the start
     while not is_last:
+        questions.noted.wait(FORGET_SECONDS)
         is_last = stop.wait(WRITE_SECONDS)
+        questions.noted.clear()
         try:
             questions.write()
             if monotonic() > forgotten + FORGET_SECONDS:
@@ -140,5 +147,6 @@ def _write_again(questions: CheckedQuestions, stop: Event) -> None:
             if not failing:
                 log.warning("the questions of checks are not kept: %s", type(error).__name__)
             failing = True
+            questions.noted.set()
         else:
             failing = False

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, Select, delete, func, select, tuple_,
 from service.errors import Problem, Refused
 from service.jobs.jobs import Job, change_in, job_in, note_in, the_job
 from service.store.engine import answering, insert_new, reading, writing
-from service.store.queries import later, now
+from service.store.queries import in_utc, later, moment_in, now
 from service.store.tables import JOB_FILES, JOB_TURNS, JOBS
 from service.store.workers import Opening, Seeker, saw_worker_in
 
@@ -50,10 +50,16 @@ class Claim(NamedTuple):
     lease: Lease
 
 
-def read_openings(engine: Engine) -> frozenset[Opening]:
-    """Queued jobs by requirements and owner: a cheap read before a claim, one for all waiting workers."""
+def read_openings(engine: Engine) -> tuple[frozenset[Opening], float | None]:
+    """Queued jobs by requirements and owner, and the seconds until a job that was put off becomes available.
+
+    A cheap read before a claim, one for all waiting workers.
+    """
+    first = select(func.min(JOBS.c.available_at)).where(JOBS.c.status == "queued", JOBS.c.available_at > now())
     with answering(), reading(engine) as connection:
-        return frozenset(_openings_in(connection))
+        found = frozenset(_openings_in(connection))
+        moment, available_at = moment_in(connection), in_utc(connection.execute(first).scalar())
+    return found, None if available_at is None else max(0.0, (available_at - moment).total_seconds())
 
 
 def claim_job(engine: Engine, seeker: Seeker, lease_seconds: float) -> Claim | None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest
+from threading import Event
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Engine, bindparam, func, insert, or_, select, update
@@ -182,6 +183,8 @@ class KeyRing:
         self._noted: dict[str, datetime] = {}
         self._opened: dict[str, datetime] = {}
         self._links_noted: dict[str, datetime] = {}
+        self.noted = Event()
+        """Set where a use waits to be written."""
         self.signing_secret: bytes | None = None
         self.unlisted_secret: bytes | None = None
         """Signing secret of links of earlier versions; None where none of them is valid."""
@@ -212,6 +215,7 @@ class KeyRing:
         """Record the use of a key; it is written later."""
         if key.id not in self._lent:
             self._used[key.id] = moment
+            self.noted.set()
 
     def refresh(self) -> None:
         """Read keys that other processes created, limited and revoked."""
@@ -237,6 +241,7 @@ class KeyRing:
     def note_opening(self, link_id: str, moment: datetime) -> None:
         """Record the use of a share link; it is written later."""
         self._opened[link_id] = moment
+        self.noted.set()
 
     def write_uses(self, *, all_of_them: bool = False) -> None:
         """Write the last uses of keys and share links: of each at most once a minute."""

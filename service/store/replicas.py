@@ -94,7 +94,7 @@ class Replicas:
             connection.close()
 
 
-LONGEST_SECONDS = 5.0
+LONGEST_SECONDS = 30.0
 """Longest time between two reads of an unchanged database. Source: a choice; a guard against a version that misses a
 change."""
 
@@ -102,17 +102,15 @@ change."""
 class ReadOnChange:
     """A read that is skipped while the database is unchanged.
 
-    SQLite counts the changes that other connections commit; reading the count takes some microseconds, a query some
-    hundred. Databases without such a count are read each time. Source:
-    https://www.sqlite.org/pragma.html#pragma_data_version
-
     SQLite counts the changes that other connections commit; asking for the count takes some microseconds, a query some
     hundred. Databases without such a count are read each time.
     Source: https://www.sqlite.org/pragma.html#pragma_data_version
+
+    A read that returns a number of seconds is repeated by then: what it reads changes with time too.
     """
 
     def __init__(
-        self, engine: Engine | None, read: Callable[[], object], longest_seconds: float = LONGEST_SECONDS
+        self, engine: Engine | None, read: Callable[[], float | None], longest_seconds: float = LONGEST_SECONDS
     ) -> None:
         file = None if engine is None or engine.dialect.name != "sqlite" else engine.url.database
         self._file = None if file in {None, "", ":memory:"} else file
@@ -128,8 +126,9 @@ class ReadOnChange:
         if not self._is_due(version):
             return
         self._seen = None
-        self._read()
-        self._seen, self._due = version, monotonic() + self._longest_seconds
+        seconds = self._read()
+        longest_seconds = self._longest_seconds if seconds is None else min(seconds, self._longest_seconds)
+        self._seen, self._due = version, monotonic() + longest_seconds
 
     def is_due(self) -> bool:
         """Whether the next call reads; this never waits for the database."""

@@ -63,6 +63,16 @@ def test_events_are_numbered_without_gaps_and_read_from_any(queue: Engine) -> No
     assert read_events(queue, "job_z") == []
 
 
+def test_openings_come_with_the_time_until_the_next_one(queue: Engine) -> None:
+    create_jobs(queue, [new_job("job_a"), new_job("job_b"), new_job("job_c", kind="sweep")])
+    change(queue, "job_b", available_at=later(100.0))
+    change(queue, "job_c", available_at=later(50.0))
+    openings, seconds = read_openings(queue)
+    assert [opening.kind for opening in openings] == [new_job("job_a").kind]
+    assert seconds is not None
+    assert 40.0 < seconds <= 50.0
+
+
 def test_urgent_jobs_come_first_then_the_oldest(queue: Engine) -> None:
     for job_id, priority in (("job_a", 0), ("job_b", 0), ("job_c", 5), ("job_d", -1)):
         create_jobs(queue, [new_job(job_id, priority=priority)])
@@ -79,7 +89,8 @@ def test_a_worker_gets_only_what_it_can_do(queue: Engine) -> None:
     }
     create_jobs(queue, [new_job(name, requires=requires) for name, requires in wanted.items()])
     create_jobs(queue, [new_job("other_kind", kind="sweep")])
-    assert len(read_openings(queue)) == 5
+    openings, seconds = read_openings(queue)
+    assert (len(openings), seconds) == (5, None)
 
     def gets(worker: Any) -> set[str]:
         found = set()

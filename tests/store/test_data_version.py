@@ -60,6 +60,15 @@ def test_nothing_is_trusted_for_longer_than_the_bound(file: Path) -> None:
     read.close()
 
 
+def test_what_changes_with_time_is_read_by_then(file: Path) -> None:
+    waits = [0.0, 60.0]
+    read = ReadOnChange(open_engine(f"sqlite:///{file}"), lambda: waits.pop(0))
+    for _ in range(3):
+        read()
+    assert waits == []
+    read.close()
+
+
 def test_a_failed_read_is_repeated(file: Path) -> None:
     calls: list[int] = []
 

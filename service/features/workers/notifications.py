@@ -22,9 +22,6 @@ AT_ONCE = 4
 LOOK_SECONDS = 0.5
 """Time between two looks at what there is to do, while somebody waits. Source: a choice."""
 
-LONGEST_SECONDS = 2.0
-"""Longest time between two looks: a job that was put off becomes available without a change of the database."""
-
 
 class JobNotifications:
     """What there is to do, for workers that wait for it."""
@@ -35,7 +32,7 @@ class JobNotifications:
         self._leaving = leaving
         self._found: frozenset[Opening] = frozenset()
         self._looked_at = float("-inf")
-        self._read_on_change = ReadOnChange(engine, self._read, LONGEST_SECONDS)
+        self._read_on_change = ReadOnChange(engine, self._read)
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def claim(self, request: Request, seeker: Seeker, wait_seconds: float) -> Claim | None:
@@ -90,5 +87,7 @@ class JobNotifications:
             if self._read_on_change.is_due():
                 await run_in_threadpool(self._read_on_change)
 
-    def _read(self) -> None:
-        self._found = read_openings(self._engine)
+    def _read(self) -> float | None:
+        """Read what there is to do; the seconds until a job that was put off becomes available."""
+        self._found, seconds = read_openings(self._engine)
+        return seconds
