@@ -1,9 +1,13 @@
 """Answers become JSON with one spelling: doubles, lists, `6n`, and never NaN."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 import pytest
+from annotated_types import Lt
+from pydantic_core import to_json
 
 from service.estimator.answer import Conventions, Interval
 from service.validation.serialization import NotFinite, to_bytes, to_wire
@@ -52,6 +56,50 @@ def test_what_is_not_finite_is_never_sent(number: float) -> None:
 def test_the_same_answer_is_the_same_bytes() -> None:
     nested = Nested(7, (), "ä", is_exact=False)
     assert to_bytes(nested) == b'{"step_flop":7,"parts":[],"note":"\xc3\xa4","is_exact":false}' == to_bytes(nested)
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    count: int
+    share: Annotated[float, Lt(1.0)]
+    rate: float
+    free: Any
+    one_of: Interval | Nested | None
+    some: int | str | tuple[int, ...]
+    by_name: Mapping[str, Interval]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated(Interval):
+    quantile: float
+
+
+INTERVAL = Interval(0.1 + 0.2, 2**53, 7 * 10**22, "analytic")
+ESTIMATED = Estimated(1, 2, 3, "analytic", 0.5)
+NESTED = Nested(3 * 10**25 + 7, (INTERVAL,), "NaN, Infinity", is_exact=True)
+
+
+@pytest.mark.parametrize("rate", [1, 0.1, 2**60, 1e300, -(2**70)])
+@pytest.mark.parametrize(
+    "free", [None, {"a": (1, 2**60)}, [INTERVAL, NESTED], "\u2028\\", Estimated(1, 2, 3, "analytic", 0.5)]
+)
+@pytest.mark.parametrize("one_of", [None, INTERVAL, NESTED, Estimated(1, 2, 3, "analytic", 0.5)])
+@pytest.mark.parametrize("some", [2**60, "text", (1, 2)])
+def test_bytes_are_those_of_plain_values(rate: float, free: Any, one_of: Any, some: Any) -> None:
+    everything = Everything(2**61 + 1, 0.5, rate, free, one_of, some, {"x": INTERVAL})
+    assert to_bytes(everything) == to_json(to_wire(everything))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_not_finite_is_never_sent_from_a_field(number: float) -> None:
+    for share, rate, free in ((number, 1.0, None), (0.5, number, None), (0.5, 1.0, {"deep": [number]})):
+        with pytest.raises(NotFinite):
+            to_bytes(Everything(1, share, rate, free, None, 1, {}))
+
+
+def test_a_field_that_has_no_wire_form_is_a_defect() -> None:
+    with pytest.raises(TypeError):
+        to_bytes(Everything(1, 0.5, 1.0, object(), None, 1, {}))
 
 
 def test_what_has_no_wire_form_is_a_defect() -> None:
