@@ -81,7 +81,8 @@ def _with_gpu(
     cluster: Cluster, catalogue: Catalogue, assumptions: tuple[str, ...], preset: ClusterRow | None = None
 ) -> Read[Machine]:
     found = catalogue.find_gpu(cluster.gpu, "cluster.gpu")
-    machine = Machine(replace(cluster, gpu=found.row.slug), calibrated_gpu(found.row.slug, catalogue))
+    named = cluster if cluster.gpu == found.row.slug else replace(cluster, gpu=found.row.slug)
+    machine = Machine(named, calibrated_gpu(found.row.slug, catalogue))
     rates = catalogue.calibrations.get(found.row.slug)
     return resting_on(Read(machine, (*assumptions, *assumed(found))), catalogue, preset, found.row, rates)
 

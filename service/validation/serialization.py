@@ -124,8 +124,8 @@ def _schema_of(kind: Any, definitions: dict[str, CoreSchema]) -> CoreSchema:
     schema = PLAIN.get(kind, ANY)
     if origin is Annotated:
         schema = _number_schema(kind) or _schema_of(arguments[0], definitions)
-    elif origin is Literal and all(isinstance(one, str) for one in arguments):
-        schema = PLAIN[str]
+    elif origin is Literal:
+        schema = core_schema.literal_schema(list(arguments))
     elif origin is tuple and arguments[1:] == (Ellipsis,):
         schema = core_schema.tuple_schema([_schema_of(arguments[0], definitions)], variadic_item_index=0)
     elif origin is Mapping and arguments[0] is str:
@@ -147,7 +147,7 @@ def _union_schema(kinds: list[Any], definitions: dict[str, CoreSchema]) -> CoreS
     """Schema of one of some types, or null."""
     if len(kinds) == 1:
         return core_schema.nullable_schema(_schema_of(kinds[0], definitions))
-    if all(is_dataclass(kind) for kind in kinds):
+    if all(is_dataclass(kind) or get_origin(kind) is Literal for kind in kinds):
         return core_schema.nullable_schema(core_schema.union_schema([_schema_of(kind, definitions) for kind in kinds]))
     return ANY
 
