@@ -154,8 +154,10 @@ def _union_schema(kinds: list[Any], definitions: dict[str, CoreSchema]) -> CoreS
 
 def _dataclass_schema(kind: type, definitions: dict[str, CoreSchema]) -> CoreSchema:
     names, inline = _wire_fields(kind)
-    if inline is not None or kind.__subclasses__():
-        return ANY  # its items stand among its fields; or a value may have more fields than its type
+    subclasses: list[type] = kind.__subclasses__()
+    is_extended = any(_wire_fields(one)[0] != names for one in subclasses)
+    if inline is not None or is_extended:
+        return ANY  # a mapping's items are among its fields, or a value may have more fields than its type
     reference = f"{kind.__module__}.{kind.__qualname__}"
     if reference not in definitions:
         definitions[reference] = ANY  # while its own fields refer to it

@@ -12,6 +12,7 @@ from service.answers import checks, estimates, exports, plans, rows, solutions
 from service.catalogue import Catalogue, shipped_catalogue
 from service.client import Layout, Price, Recipe, Recompute, Unreadable
 from service.client.reading import from_json, to_json
+from service.estimator import complete
 from service.features.checks.check import check
 from service.features.checks.requests import read_launch
 from service.features.checks.routes import LAUNCHED
@@ -66,10 +67,16 @@ def answered(catalogue: Catalogue) -> Iterator[Any]:
     yield read_launch(LAUNCH["launch"])
 
 
+def kind_of(value: Any) -> type | None:
+    """The class of a dataclass in the contract: a complete part of a question is one of what it completes."""
+    kind = type(value)
+    return kind.__base__ if kind.__module__ == complete.__name__ else kind
+
+
 def shape(value: Any) -> Any:
     """A value whose dataclasses can be told from dicts, and whose numbers are as near as doubles are."""
     if dataclasses.is_dataclass(value):
-        return type(value), {field.name: shape(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return kind_of(value), {field.name: shape(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, tuple | list):
         return [shape(item) for item in value]
     if isinstance(value, Mapping):
