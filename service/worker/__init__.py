@@ -1,1 +1,1 @@
-"""What runs where the hardware is: takes jobs from a service, measures in child processes, and never predicts."""
+"""The worker, which runs where the hardware is: it claims jobs and measures in child processes; it never predicts."""

@@ -1,7 +1,7 @@
-"""What does a process hold before it computes anything? `python -m service.worker.bare_process DEVICE`.
+"""Memory of a process that computes nothing: `python -m service.worker.bare_process DEVICE`.
 
-It goes step by step, names each step on a line of its own with what it counts itself, and waits for a line before it
-goes on: so whoever started it can ask the driver in between.
+The process goes step by step. It prints each step with its own count of bytes, and reads a line before the next
+step, so that its parent can query the driver in between.
 """
 
 import json
@@ -49,7 +49,7 @@ def _multiply(torch: Any, device: str) -> None:
 
 
 def _say(step: str, allocator_bytes: int) -> None:
-    """Tell what this process counts after a step, and wait."""
+    """Print a step with the bytes that this process counts, and wait."""
     counted = {"step": step, "allocator_bytes": allocator_bytes, "resident_bytes": resident_bytes()}
     sys.stdout.write(json.dumps(counted) + "\n")
     sys.stdout.flush()
@@ -57,7 +57,7 @@ def _say(step: str, allocator_bytes: int) -> None:
 
 
 def resident_bytes() -> int:
-    """Memory of the machine that this process holds."""
+    """Resident memory of this process."""
     if not RESIDENT.is_file():
         return 0
     import resource

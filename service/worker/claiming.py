@@ -1,6 +1,6 @@
-"""What does a worker do all day? It claims a job, does it, tells of it meanwhile, and hands in what it found.
+"""The main loop of a worker: claim a job, run it, report progress, upload the result.
 
-Everything here takes turns in one event loop that nothing blocks: runners are called on threads, and measurements are
+One event loop runs all of this, and nothing blocks it: runners are called on threads, and measurements are
 processes. So heartbeats go out whatever a measurement does.
 """
 
@@ -18,20 +18,20 @@ from service.worker.running import Runner, job_folder
 from service.worker.service_client import Away, NotTaken, ServiceClient, longer_seconds
 
 MOST_WAIT_SECONDS = 20.0
-"""How long the service is asked to wait for a job."""
+"""Longest poll for a job."""
 
 HEARTBEATS = 4
-"""How often a worker is heard of in the time of one lease. Source: a choice; three may be lost."""
+"""Heartbeats in the time of one lease. Source: a choice; three may be lost."""
 
 NEWS_SECONDS = 1.0
-"""Shortest time between two heartbeats because of news. Source: a choice; people watch them."""
+"""Shortest time between two heartbeats with new progress. Source: a choice; people watch them."""
 
 MOST_NEWS = 600
-"""Heartbeats because of news in the time that a job may take: the service stores so many events of a job. Source: a
-choice; a job of ten minutes tells news every second, one of an hour every six."""
+"""Heartbeats with new progress in the timeout of a job: the service stores so many events. Source: a choice; a job
+of ten minutes reports every second, one of an hour every six."""
 
 RELEASE_SECONDS = 5.0
-"""How long a worker that has to go tries to give its job back. Source: a choice; schedulers allow half a minute."""
+"""Time in which a worker that has to stop releases its job. Source: a choice; schedulers allow half a minute."""
 
 Found = TypeVar("Found")
 
@@ -40,16 +40,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """How a worker goes about it."""
+    """Options of a worker."""
 
     once: bool = False
-    """Whether it ends after one job."""
+    """End after one job."""
     most_idle_seconds: float | None = None
-    """How long it waits for a job before it ends; None for ever."""
+    """Longest time without a job before it ends; None for ever."""
 
 
 class Claiming:
-    """Does one job after another."""
+    """Runs one job after another."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Claiming:
         self.stopping = stopping
 
     async def go_on(self, capabilities: Mapping[str, Any]) -> None:
-        """Claim and do jobs until there is a reason to end."""
+        """Claim and run jobs until there is a reason to end."""
         while not self.stopping.is_set():
             job = await self._next(capabilities)
             if job is None:
@@ -73,7 +73,7 @@ class Claiming:
                 return
 
     async def _next(self, capabilities: Mapping[str, Any]) -> ClaimedJob | None:
-        """The next job; None where it has waited long enough, or has to go."""
+        """The next job; None after the longest idle time, or where this worker has to stop."""
         idle_since, wait_seconds = time.monotonic(), 0.0
         most = self._habits.most_idle_seconds
         while not self.stopping.is_set():
@@ -94,7 +94,7 @@ class Claiming:
         return None
 
     async def _unless_stopped(self, wanted: Coroutine[Any, Any, Found]) -> Found | None:
-        """What is waited for; None where this worker has to go before."""
+        """The result of an awaitable; None where this worker has to stop first."""
         task, stop = asyncio.create_task(wanted), asyncio.create_task(self.stopping.wait())
         try:
             await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -118,7 +118,7 @@ class Claiming:
                 await _cancelled(beats)
 
     async def _worked(self, desk: JobContext, beats: "asyncio.Task[Literal['cancel', 'lost']]") -> JobResult | None:
-        """How the work on a job ends; None where the job is another's before."""
+        """The result of a job; None where the lease is lost first."""
         work = asyncio.create_task(self._ended(desk))
         stop = asyncio.create_task(self.stopping.wait())
         waited = {work, beats, stop}
@@ -139,7 +139,7 @@ class Claiming:
         return JobResult(outcome="failed", result=desk.result, error=error)
 
     async def _ended(self, desk: JobContext) -> JobResult:
-        """How a job ends that nobody ends from outside."""
+        """The result of a job that nothing interrupts."""
         try:
             return await self._work[desk.job.kind](desk)
         except Exception as error:  # whatever it is, the service has to hear of it
@@ -148,7 +148,7 @@ class Claiming:
             return JobResult(outcome="failed", result=desk.result, error=told)
 
     async def _heartbeats(self, desk: JobContext) -> Literal["cancel", "lost"]:
-        """Be heard of until the service wants the job to end."""
+        """Send heartbeats until the service ends the job."""
         pause_seconds, wait_seconds = desk.job.lease_seconds / HEARTBEATS, 0.0
         while True:
             if wait_seconds:
@@ -168,7 +168,7 @@ class Claiming:
             await asyncio.sleep(min(max(NEWS_SECONDS, desk.job.timeout_seconds / MOST_NEWS), pause_seconds))
 
     async def _heartbeat(self, desk: JobContext) -> Literal["run", "cancel", "lost"]:
-        """Renew the lease; where the progress is refused, without it, so that the job is not lost for it."""
+        """Renew the lease; without the progress where the service refuses it, so that the job is not lost."""
         try:
             return await self._client.heartbeat(desk.job, desk.progress)
         except NotTaken as error:
@@ -180,7 +180,9 @@ class Claiming:
             raise Away(str(error)) from error
 
     async def _finish(self, job: ClaimedJob, ending: JobResult, *, is_refusal: bool = False) -> None:
-        """Hand in how a job ended, for as long as it takes, or for a little while where this worker has to go.
+        """Upload the result of a job, without a time limit, or briefly where this worker has to stop.
+
+        A result that the service refuses fails the job; where it refuses that too, the lease expires.
 
         A result that the service refuses makes the job fail; where it refuses that too, the lease runs out.
         """
@@ -198,7 +200,7 @@ class Claiming:
             log.warning("job %s is another's now, or the service is away; what was found is dropped", job.id)
 
     async def _soon(self, wanted: Coroutine[Any, Any, bool]) -> bool:
-        """Whether something is done; where this worker has to go it is given up after a little while."""
+        """Whether a task ends; where this worker has to stop, it waits only briefly."""
         task, stop = asyncio.create_task(wanted), asyncio.create_task(self.stopping.wait())
         try:
             await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -219,7 +221,7 @@ class Claiming:
 
 
 async def _cancelled(*tasks: "asyncio.Task[Any] | asyncio.Future[Any]") -> None:
-    """End tasks, and wait until what they have to end themselves is gone."""
+    """Cancel tasks, and wait until they have cleaned up."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

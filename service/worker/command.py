@@ -1,4 +1,4 @@
-"""How is a worker started? `traincost worker`; nothing but the standard library and httpx is needed for it."""
+"""The command `traincost worker`, which needs only the standard library and httpx."""
 
 import argparse
 import asyncio
@@ -21,7 +21,7 @@ from service.worker.service_client import Address, ServiceClient
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 LOCAL, RAY = "local", "ray"
-"""Places where a worker runs what it is given: its own host, or a Ray cluster."""
+"""Runners: this host, or a Ray cluster."""
 
 WITHOUT_RAY = "the runner ray needs Ray: pip install '.[ray]' in the folder of traincost's source, or pip install ray"
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 def main(words: Sequence[str]) -> int:
-    """Do jobs until there is a reason to end."""
+    """Run jobs until there is a reason to end."""
     given = _parsed(words)
     try:
         start_log(os.environ.get("TRAINCOST_LOG_LEVEL") or "info", _log_format())
@@ -45,7 +45,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _log_format() -> LogFormat:
-    """How lines of the log look; this process reads its settings itself."""
+    """Format of log lines; this process reads its own settings."""
     wanted = os.environ.get("TRAINCOST_LOG_FORMAT") or "text"
     found = next((known for known in FORMATS if known == wanted), None)
     if found is None:
@@ -87,7 +87,7 @@ def _runner(given: argparse.Namespace) -> Runner:
 
 
 def _stop_when_told(stopping: asyncio.Event, *, with_parent: bool) -> None:
-    """Give jobs back and end: at SIGTERM and SIGINT, and, where that is wanted, with whoever started this process."""
+    """Release jobs and end: at SIGTERM and SIGINT, and with the parent process where requested."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)

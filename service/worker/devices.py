@@ -1,4 +1,4 @@
-"""Which device does a process measure on, and is it free?"""
+"""Devices of this host and their drivers, the device of a process, and the environment of a measurement."""
 
 import importlib.util
 import json
@@ -26,10 +26,10 @@ from service.worker.probing import CannotRun
 PROGRAM = "nvidia-smi"
 
 ASKED_SECONDS = 20.0
-"""Time that the driver has to answer: without a persistence daemon it loads first. Source: a choice."""
+"""Longest wait for the driver's program: without a persistence daemon it loads first. Source: a choice."""
 
 WATCHED_MILLISECONDS = 200
-"""Between two looks at the clock while a probe runs. Source: a choice."""
+"""Period of the clock's samples while a probe runs. Source: a choice."""
 
 REASONS = {
     0x1: "gpu_idle",
@@ -45,7 +45,7 @@ REASONS = {
 """Bits of the driver's mask. Source: NVIDIA, NVML API reference, nvmlClocksEventReasons (R550)."""
 
 IDLE = 0x1
-"""Not a reason to be slow while something runs."""
+"""Not a reason for a low clock under load."""
 
 MEBIBYTE = 2.0**20
 
@@ -54,34 +54,34 @@ _ACTIVE = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 SLICES = "mig.mode.current"
 
 FIELDS = ("uuid", "pci.bus_id", "driver_version", "clocks.max.sm", "power.limit", "memory.used", SLICES)
-"""What is asked of each GPU."""
+"""Fields of each GPU in the query."""
 
 FIELDS_OF_OLD = FIELDS[:-1]
-"""What a driver is asked that is too old to know of slices: it refuses the whole question."""
+"""Fields for a driver that is too old for slices: it refuses the whole query otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driven:
-    """One GPU as its driver tells it."""
+    """One GPU as its driver reports it."""
 
     uuid: str
-    """Its name all over the world."""
+    """Globally unique name."""
     address: str
-    """Where it is plugged in, as PCI writes it."""
+    """PCI address."""
     driver: str
     """Version of the driver."""
     most_clock_hz: float | None
     """Highest clock of its processors."""
     power_limit_watts: float | None
-    """Power that it is limited to."""
+    """Power limit."""
     is_divided: bool
     """Whether it is divided into slices (MIG)."""
     used_bytes: float | None
-    """Memory that is in use, by whomever."""
+    """Memory in use by all processes."""
 
 
 def ask(*words: str) -> str | None:
-    """What the driver's program answers."""
+    """Output of the driver's program."""
     program = shutil.which(PROGRAM)
     if program is None:
         return None
@@ -95,7 +95,7 @@ def ask(*words: str) -> str | None:
 
 
 def driven_gpus() -> tuple[Driven, ...]:
-    """Every GPU that the driver tells of."""
+    """Every GPU that the driver reports."""
     for fields in (FIELDS, FIELDS_OF_OLD):
         text = ask(f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
         if text is not None:
@@ -104,7 +104,7 @@ def driven_gpus() -> tuple[Driven, ...]:
 
 
 def parse_gpus(text: str, fields: Sequence[str] = FIELDS) -> tuple[Driven, ...]:
-    """GPUs out of what the driver's program printed.
+    """GPUs from the output of the driver's program.
 
     >>> text = "GPU-1, 00000000:3B:00.0, 535.129.03, 1980, 700.00, 4, Disabled"
     >>> gpu = parse_gpus(text)[0]
@@ -128,7 +128,7 @@ def _driven(said: Mapping[str, str]) -> Driven:
 
 
 def _number(cell: str, scale: float) -> float | None:
-    """A number in base units; None where the driver says that it has none, as [N/A]."""
+    """A number in base units; None for [N/A]."""
     try:
         return float(cell) * scale
     except ValueError:
@@ -136,13 +136,13 @@ def _number(cell: str, scale: float) -> float | None:
 
 
 def computing_processes(gpu: Driven) -> tuple[int, ...]:
-    """Processes that compute on a GPU, as far as the driver lets this process see them."""
+    """Processes that compute on a GPU, as far as the driver shows them."""
     said = ask(f"--id={gpu.uuid}", "--query-compute-apps=pid", "--format=csv,noheader,nounits") or ""
     return tuple(int(line) for line in map(str.strip, said.splitlines()) if line.isdigit())
 
 
 def parse_looks(text: str) -> tuple[tuple[float | None, int], ...]:
-    """Clocks and reasons out of what the driver's program printed while it watched.
+    """Clocks and throttle reasons from the output of the driver's program.
 
     >>> parse_looks("1755, 0x0000000000000004")
     ((1755000000.0, 4),)
@@ -166,7 +166,7 @@ def reasons_of(mask: int) -> tuple[str, ...]:
 
 
 class Watch:
-    """Looks at a GPU's clock and at what holds it down, from beside, while something runs on it."""
+    """Samples a GPU's clock and throttle reasons while something runs on it."""
 
     def __init__(self, gpu: Driven | None, file: Path) -> None:
         self._gpu, self._file = gpu, file
@@ -193,7 +193,7 @@ class Watch:
             self._process.wait()
 
     def looks(self) -> tuple[tuple[float | None, int], ...]:
-        """What was seen while something ran."""
+        """The samples."""
         text = self._file.read_text(encoding="utf-8") if self._process is not None else ""
         return tuple((clock, mask) for clock, mask in parse_looks(text) if not mask & IDLE)
 
@@ -201,13 +201,13 @@ class Watch:
 log = logging.getLogger(__name__)
 
 DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-"""Files of a system that may have a GPU: NVIDIA's driver, AMD's, that of Windows behind WSL. Source: their packages."""
+"""Device files of GPUs: NVIDIA's driver, AMD's, that of Windows behind WSL. Source: their packages."""
 
 NEEDED_BY_SWEEPS = ("numpy", "pyarrow", "pydantic")
-"""What pieces of sweeps are worked out with."""
+"""Packages that parts of sweeps need."""
 
 TORCH_SECONDS = 120.0
-"""Longest wait for torch to load and tell. Source: a choice; a cold network disk takes a minute."""
+"""Longest wait for torch to load. Source: a choice; a cold network disk takes a minute."""
 
 ASKED_OF_TORCH = """
 import json, torch
@@ -217,11 +217,11 @@ print(json.dumps([[one.name, one.total_memory] for one in found]))
 ASKED_OF_DRIVER = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
 
 SHOWN = "CUDA_VISIBLE_DEVICES"
-"""Variable that tells a process which GPUs it sees; ROCm's libraries read it too."""
+"""Variable that lists the visible GPUs of a process; ROCm's libraries read it too."""
 
 
 def gpus_here() -> list[tuple[str, float]]:
-    """Each GPU of this host that a measurement could use."""
+    """Each GPU of this host that a measurement could use, by name and memory in torch's order."""
     if not any(Path(driver).exists() for driver in DRIVERS):
         return []
     if find_spec("torch") is not None:
@@ -236,7 +236,7 @@ def devices_here() -> list[dict[str, Any]]:
 
 
 def shown_alone(name: str | None, names: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables under which a process sees the GPUs of one name only.
+    """Variables under which a process sees only the GPUs of one name.
 
     >>> shown_alone("B", ["A", "B", "B"], {}), shown_alone("B", ["A", "B"], {"CUDA_VISIBLE_DEVICES": "3,GPU-7"})
     ({'CUDA_VISIBLE_DEVICES': '1,2'}, {'CUDA_VISIBLE_DEVICES': 'GPU-7'})
@@ -251,12 +251,12 @@ def shown_alone(name: str | None, names: Sequence[str], variables: Mapping[str, 
 
 
 def can_sweep() -> bool:
-    """Whether the estimator can work here: what it and its tables need is installed."""
+    """Whether this host has what parts of sweeps need."""
     return all(find_spec(name) is not None for name in NEEDED_BY_SWEEPS)
 
 
 def threads_here() -> int:
-    """Threads of the processors that this process may use."""
+    """Processor threads that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -281,7 +281,7 @@ def listed_gpus(table: str) -> list[tuple[str, float]]:
 
 
 def _said(command: Sequence[str]) -> str:
-    """What a program prints; nothing where it cannot."""
+    """Output of a program; empty where it fails."""
     try:
         done = subprocess.run(  # noqa: S603 - fixed commands
             command, capture_output=True, text=True, check=True, timeout=TORCH_SECONDS, stdin=subprocess.DEVNULL
@@ -295,17 +295,17 @@ def _said(command: Sequence[str]) -> str:
 HIDES_GPUS = "CUDA_VISIBLE_DEVICES"
 
 CHECKOUT = Path(service.__file__).parents[1]
-"""Folder of the package; in a checkout it has the project's own file beside it."""
+"""Folder of the package; in a checkout pyproject.toml is beside it."""
 
 TORCH = "'torch>=2.6'"
-"""All that the extra `measure` brings, for an image without the project's own file."""
+"""Requirement of the extra `measure`, for an image without pyproject.toml."""
 
 FREE_BYTES = 2.0**30
-"""Memory in use on a GPU that nobody uses, at most: older drivers count some 0.5 GiB of their own. Source: a choice."""
+"""Most memory in use on an idle GPU: older drivers count some 0.5 GiB of their own. Source: a choice."""
 
 
 def missing_torch() -> str | None:
-    """Why nothing can be measured here without torch, and the command that adds it."""
+    """Why this host cannot measure without torch, with the command that installs it."""
     if importlib.util.find_spec("torch") is not None:
         return None
     is_checkout = (CHECKOUT / "pyproject.toml").is_file()
@@ -329,7 +329,7 @@ def chosen_device(local_rank: int) -> str:
 
 
 def _why_not(torch: ModuleType) -> str:
-    """The first sentence of what torch says when it is asked for a GPU."""
+    """The first sentence of torch's error when a GPU is requested."""
     try:
         torch.cuda.init()
     except Exception as error:
@@ -338,7 +338,7 @@ def _why_not(torch: ModuleType) -> str:
 
 
 def unusable(torch: str, driver: str, said: str) -> str:
-    """Why torch cannot use a GPU that the driver tells of, and what to do.
+    """Why torch cannot use a GPU that the driver reports, and the remedy.
 
     >>> unusable("2.9.0", "470.57", "The NVIDIA driver on your system is too old (found version 11040)")
     'the driver is too old: 470.57 does not run torch 2.9.0; update the driver, or install a torch built for it'
@@ -350,7 +350,7 @@ def unusable(torch: str, driver: str, said: str) -> str:
 
 
 def make_current(device: str) -> None:
-    """Have streams and events of this process be those of its device."""
+    """Make a device the current one of this process."""
     if device != "cpu":
         import torch
 
@@ -358,7 +358,7 @@ def make_current(device: str) -> None:
 
 
 def driven(device: str) -> Driven | None:
-    """The GPU behind a device of torch, as its driver tells it."""
+    """The driver's report of the GPU behind a torch device."""
     if device == "cpu":
         return None
     import torch
@@ -372,14 +372,17 @@ def driven(device: str) -> Driven | None:
 
 
 def _address(properties: object) -> str | None:
-    """Where torch says that a GPU is plugged in, as PCI writes it; None where this torch does not say."""
+    """The PCI address of a torch device; None where this version of torch has none."""
     bus, slot = getattr(properties, "pci_bus_id", None), getattr(properties, "pci_device_id", None)
     domain = getattr(properties, "pci_domain_id", 0)
     return None if bus is None or slot is None else f"{domain:04x}:{bus:02x}:{slot:02x}.0"
 
 
 def others_on(gpu: Driven | None) -> int:
-    """Processes of others that use a GPU; asked before this one does.
+    """Other processes on a GPU, counted before this one uses it.
+
+    A container hides them and shows their memory, so memory in use counts as one. Hardware separates the slices of a
+    divided GPU, so processes on other slices do not count.
 
     A container hides them and shows their memory all the same, so memory in use counts as one. Slices of a divided GPU
     are kept apart by hardware, so who is on another of them counts for nothing.
@@ -392,7 +395,10 @@ def others_on(gpu: Driven | None) -> int:
 
 
 def others_beside(gpu: Driven | None) -> int:
-    """Processes of others that use a GPU on which this one computes: they came while it measured.
+    """Other processes on a GPU on which this one computes: they started during the measurement.
+
+    Processes of this session do not count. A container may number processes otherwise than the driver; then one of
+    those that the driver reports is this one.
 
     Its own are those of its session. A container may number processes otherwise than the driver; then one of those that
     the driver tells is this one.
@@ -411,7 +417,7 @@ def _is_own(pid: int) -> bool:
 
 
 def refuse_busy(gpu: Driven | None, others: int) -> None:
-    """Refuse to measure beside others: neither would learn what it takes alone."""
+    """Refuse to measure beside other processes: both would be slower than alone."""
     if gpu is not None and others:
         used = f", which hold {said(gpu.used_bytes, BYTES)}" if gpu.used_bytes else ""
         raise CannotRun(
@@ -422,24 +428,23 @@ def refuse_busy(gpu: Driven | None, others: int) -> None:
 
 CPU_MODELS = Path("/proc/cpuinfo")
 VECTORS = ("avx", "fma", "amx", "asimd", "sve")
-"""How the names of instructions begin that compute with many numbers at once."""
+"""Prefixes of the names of vector instructions."""
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 AMD_DRIVER = Path("/sys/module/amdgpu/version")
 
 
 @dataclass(slots=True)
 class EnvironmentWatch:
-    """What is known of what a probe runs on; complete once it has ended."""
+    """The environment of a probe; complete once the probe has ended."""
 
     environment: Environment
-    """What was measured on."""
     gpu: Driven | None
-    """The GPU as its driver tells it."""
+    """The driver's report of the GPU."""
 
 
 @contextmanager
 def watched(device: str, folder: Path) -> Iterator[EnvironmentWatch]:
-    """What a probe runs on, looked at before it, from beside while it runs, and after it."""
+    """The environment of a probe, read before it, sampled while it runs, and read after it."""
     gpu = driven(device)
     surroundings = EnvironmentWatch(environment=environment_of(device, gpu), gpu=gpu)
     with Watch(gpu, folder / "clock.csv") as watch:
@@ -457,7 +462,7 @@ def watched(device: str, folder: Path) -> Iterator[EnvironmentWatch]:
 
 
 def environment_of(device: str, gpu: Driven | None) -> Environment:
-    """What is known of a device before anything runs on it."""
+    """The environment of a device before a probe runs."""
     import torch
 
     return _processor(torch) if device == "cpu" else _gpu(torch, device, gpu)
@@ -509,7 +514,7 @@ def _processor(torch: ModuleType) -> Environment:
 
 
 def cpu_name(text: str) -> str:
-    r"""Name of the processor, out of the kernel's list of them.
+    r"""Name of the processor, from /proc/cpuinfo.
 
     >>> cpu_name("processor : 0\nmodel name\t: AMD EPYC 7763 64-Core Processor\n")
     'AMD EPYC 7763 64-Core Processor'
@@ -518,7 +523,7 @@ def cpu_name(text: str) -> str:
 
 
 def cpu_instructions(text: str) -> tuple[str, ...]:
-    r"""Instructions of the processor that compute with many numbers at once, out of the kernel's list of processors.
+    r"""Vector instructions of the processor, from /proc/cpuinfo.
 
     >>> cpu_instructions("processor : 0\nflags\t\t: fpu sse2 fma avx avx2 avx512f erms\n")
     ('avx', 'avx2', 'avx512f', 'fma')
@@ -528,13 +533,13 @@ def cpu_instructions(text: str) -> tuple[str, ...]:
 
 
 def _told(text: str, name: str) -> str:
-    """What the kernel's list tells of the first processor under a name; empty where it does not."""
+    """A field of the first processor in /proc/cpuinfo; empty where it is missing."""
     rows = (line.partition(":") for line in text.splitlines())
     return next((value.strip() for key, _, value in rows if key.strip() == name), "")
 
 
 def memory_bytes() -> float:
-    """Memory that this machine has, or the container is limited to."""
+    """Memory of this machine, or the container's limit."""
     whole = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     limit = CGROUP_LIMIT.read_text(encoding="utf-8").strip() if CGROUP_LIMIT.is_file() else ""
     return min(whole, float(limit)) if limit.isdigit() else whole

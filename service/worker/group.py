@@ -1,4 +1,4 @@
-"""How do the ranks of a probe find each other, wait for each other and agree?"""
+"""The group of ranks of a probe: rendezvous, barriers and agreement."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from service.worker.probing import ProbeContext
 from service.worker.ranks import rendezvous
 
 LEAST_WAIT_SECONDS = 10.0
-"""Time that ranks wait for one another at least: each of them imports torch first. Source: a choice."""
+"""Shortest timeout of a barrier: each rank imports torch first. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,13 +19,13 @@ class Group:
     """All ranks of a probe, as one of them sees the others."""
 
     told: ProbeContext
-    """What the probe was told."""
+    """Context of the probe."""
     distributed: Any
-    """torch's module."""
+    """torch.distributed."""
     backend: str
     """Library of collectives."""
     token: Any
-    """A number on the device that ranks exchange to meet."""
+    """A number on the device for barriers."""
 
     def largest(self, *values: float) -> list[float]:
         """The largest of each value over all ranks."""
@@ -36,18 +36,18 @@ class Group:
         return [float(value) for value in tensor.tolist()]
 
     def meet(self) -> None:
-        """Begin what comes next together: on a GPU its stream waits for the others, and this process goes on."""
+        """Wait for all ranks: on a GPU its stream waits, and this process goes on."""
         if self.told.device == "cpu":
             self.distributed.barrier()
         else:
             self.distributed.all_reduce(self.token)
 
     def left_seconds(self) -> float:
-        """Time until the first of the ranks should be done."""
+        """Shortest time left of any rank."""
         return -self.largest(-self.told.left_seconds())[0]
 
     def named(self, *names: str) -> Any:
-        """A function of torch that was renamed: by its newest name that this torch knows."""
+        """A function of torch that was renamed, by the newest name that this version has."""
         return next(getattr(self.distributed, name) for name in names if hasattr(self.distributed, name))
 
 
@@ -73,5 +73,5 @@ def joined(told: ProbeContext) -> Iterator[Group]:
 
 
 def any_failed(group: Group, errors: Sequence[BaseException]) -> bool:
-    """Whether something failed on any rank, which all of them have to know before they wait for each other."""
+    """Whether any rank failed, which all ranks have to know before their next barrier."""
     return bool(group.largest(float(len(errors)))[0])

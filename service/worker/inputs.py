@@ -1,6 +1,6 @@
-"""Which numbers does a kernel compute with? Random ones, out of one buffer that all kernels of a probe share.
+"""Random inputs of kernels, from one buffer that all kernels of a probe share.
 
-Zeros would flatter: a GPU that multiplies them draws less power, and its clock stays up.
+Zeros would flatter: a GPU that multiplies zeros draws less power, and its clock stays up.
 """
 
 import math
@@ -13,13 +13,13 @@ FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "flo
 """Names of number formats in torch."""
 
 DRAWN = 4_194_301
-"""Random numbers that are drawn; larger buffers repeat them. A prime, so that no two rows of a matrix are alike."""
+"""Random numbers of a buffer; larger buffers repeat them. A prime, so that no two rows of a matrix are alike."""
 
 ALIGNMENT = 128
-"""Numbers between starts of operands: libraries choose slower kernels for starts that are not aligned."""
+"""Numbers between starts of inputs: libraries choose slower kernels for unaligned starts."""
 
 SEED = 20
-"""Of the random numbers, so that two runs compute the same."""
+"""Seed of the random numbers, so that two runs compute the same."""
 
 
 def allowed_error_fraction(name: str) -> float:
@@ -48,11 +48,11 @@ class KernelInputs:
         return known
 
     def random(self, name: str, *shapes: tuple[int, ...]) -> list[Any]:
-        """Tensors of random numbers, normally distributed, that share no number."""
+        """Normally distributed tensors that share no number."""
         return self._views(self._drawn, name, shapes)
 
     def blank(self, name: str, shape: tuple[int, ...]) -> Any:
-        """A tensor to write a result into, which is used again for the next result."""
+        """A tensor for a result, reused for the next result."""
         return self._views(self._blank, name, (shape,))[0]
 
     def _views(self, buffers: dict[str, Any], name: str, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
@@ -78,7 +78,7 @@ class KernelInputs:
 
 
 def _repeated(torch: Any, numbers: Any, count: int) -> Any:
-    """A longer buffer with the same numbers again and again."""
+    """A longer buffer that repeats the same numbers."""
     buffer = torch.empty(count, dtype=numbers.dtype, device=numbers.device)
     for start in range(0, count, len(numbers)):
         part = buffer[start : start + len(numbers)]
@@ -87,14 +87,14 @@ def _repeated(torch: Any, numbers: Any, count: int) -> Any:
 
 
 def error_fraction(found: Any, reference: Any) -> float:
-    """Largest error of a result over the largest number of the same in higher precision."""
+    """Largest error of a result over the largest number of the reference in higher precision."""
     largest = float(reference.abs().max())
     error = float((found.double() - reference.double()).abs().max()) / (largest or 1.0)
     return error if math.isfinite(error) else math.inf
 
 
 def spread(count: int, most: int) -> list[int]:
-    """Places that are spread evenly over a tensor, its first and last among them.
+    """Places spread evenly over a tensor, its first and last among them.
 
     >>> spread(10, 4), spread(3, 8)
     ([0, 3, 6, 9], [0, 1, 2])

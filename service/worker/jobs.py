@@ -1,4 +1,4 @@
-"""What is a worker given, what does it have at hand for it, and what does it say at the end?"""
+"""Kinds of jobs, each in processes of its own: launch checks run probe after probe, parts of sweeps compute rows."""
 
 import asyncio
 import time
@@ -15,97 +15,91 @@ Outcome = Literal["succeeded", "failed", "cancelled", "released"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedJob:
-    """A job that the service gave."""
+    """A job that this worker has claimed."""
 
     id: str
     kind: str
     attempt: int
     lease: str = field(repr=False)
-    """What the worker proves with that the job is its own; in no log."""
+    """Token of the lease; never logged."""
     payload: Mapping[str, Any]
     timeout_seconds: float
-    """Longest time that it may take."""
     lease_seconds: float
-    """Time after which the service gives it to somebody else if it does not hear of this worker."""
+    """Time without a heartbeat after which the lease expires."""
     device: str | None = None
-    """Which of the worker's devices it is for, by the name that the worker told; None for any."""
+    """Name of the device that the job is for; None for any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """How an attempt ended."""
+    """The result of an attempt."""
 
     outcome: Outcome
     result: Mapping[str, Any] | None = None
-    """What came of it."""
     error: Mapping[str, Any] | None = None
-    """Why it failed: code, message, and final where another attempt would fail the same way."""
+    """Code, message, and final where another attempt would fail the same way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
-    """A file that a job leaves."""
+    """A file of a job."""
 
     name: str
-    """What it is called."""
     path: Path
-    """Where it is."""
     media_type: str
-    """What it holds."""
 
 
 @dataclass(slots=True, kw_only=True)
 class JobContext:
-    """What is at hand while a job is done."""
+    """The context of a running job."""
 
     job: ClaimedJob
     runner: Runner
     folder: Path
-    """An empty folder, gone afterwards."""
+    """An empty folder, removed afterwards."""
     hand_in: Callable[[FoundFile], Awaitable[str | None]]
-    """Gives a file to the service; tells why it was not taken, or None."""
+    """Uploads a file; returns the reason of a refusal, or None."""
     read: Callable[[str], Awaitable[bytes]]
-    """Reads something that the job needs, by its path at the service."""
+    """Downloads an input of the job, by its path at the service."""
     result: dict[str, Any] | None = None
-    """What was found so far: handed in with a cancelled or late job, too."""
+    """The result so far, which a cancelled or late job returns too."""
     progress: dict[str, Any] | None = None
-    """How far the job is."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when there is news of the progress."""
+    """Set when the progress changes."""
 
     def tell(self, progress: dict[str, Any]) -> None:
-        """Say how far the job is; the service hears of it with the next heartbeat."""
+        """Set the progress, which the next heartbeat reports."""
         if progress != self.progress:
             self.progress = progress
             self.changed.set()
 
 
 Work = Callable[[JobContext], Awaitable[JobResult]]
-"""Does a job of one kind. When it is cancelled it ends what it started, then lets the cancellation through."""
+"""Runs a job of one kind. When it is cancelled, it ends what it started, then lets the cancellation through."""
 
 
 POLL_SECONDS = 0.1
-"""Between two looks at whether it has ended. Source: a choice."""
+"""Period of checks whether a process has ended. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Something to be run."""
+    """A process to be run."""
 
     task: Mapping[str, Any]
-    """What to do, as JSON."""
+    """Its input, as JSON."""
     folder: Path
-    """An empty folder for what it leaves."""
+    """An empty folder for its files."""
     most_seconds: float
-    """Time after which it is ended, from when it begins to run: waiting for a place does not count."""
+    """Timeout from its start: waiting for a place does not count."""
     module: str = PROBE_PROCESS
-    """What carries it out."""
+    """Its module."""
     device: str | None = None
-    """Name of the device that it is for, as the runner told it; None for any."""
+    """Name of the device that it is for, as the runner reports it; None for any."""
 
 
 async def record_of(runner: Runner, errand: Task, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
-    """What comes of an errand."""
+    """The record of a task; None where it did not end in time. Nothing that it started is left running."""
     running = await _started(runner, errand)
     try:
         while (record := await asyncio.to_thread(running.poll)) is None and not _is_late(running, errand):
@@ -122,7 +116,7 @@ def _is_late(running: Running, errand: Task) -> bool:
 
 
 async def _started(runner: Runner, errand: Task) -> Running:
-    """What runs; where the wait for its start ends early, it is ended as soon as it has started."""
+    """The process of a task; a cancellation during its start ends it as soon as it has started."""
     starting = asyncio.ensure_future(
         asyncio.to_thread(runner.start, errand.task, errand.folder, errand.module, errand.device)
     )
@@ -135,15 +129,15 @@ async def _started(runner: Runner, errand: Task) -> Running:
 
 
 LATE_SECONDS = 5.0
-"""How long after its time a probe is ended: it may just be writing down what it has. Source: a choice."""
+"""Time beyond its timeout after which a probe is killed: it may be writing its record. Source: a choice."""
 
 MEDIA_TYPES: Mapping[str, str] = {
     ".gz": "application/gzip", ".json": "application/json", ".csv": "text/csv", ".txt": "text/plain",
 }  # fmt: skip
-"""What a file holds, by the end of its name."""
+"""Media types by suffix."""
 
 LONGEST_SHOWN = 300
-"""Characters of a reason or a note that are shown on the way, so that heartbeats stay short; the record has all."""
+"""Characters of a reason or a note in progress reports, so that heartbeats stay short; the record has all."""
 
 WITHOUT_TORCH = "torch_missing"
 
@@ -152,7 +146,7 @@ Record = dict[str, Any]
 
 
 async def run_launch_check(desk: JobContext) -> JobResult:
-    """Do a launch check."""
+    """Run the probes of a launch check in order. The records so far are never lost."""
     tasks: list[Mapping[str, Any]] = list(desk.job.payload["tasks"])
     shown = [_shown(task, status="queued") for task in tasks]
     records: list[Record] = []
@@ -192,7 +186,7 @@ async def _measured(desk: JobContext, task: Mapping[str, Any], folder: Path, sho
 
 
 async def _handed_in(desk: JobContext, record: Record, folder: Path) -> Record:
-    """A record that names those of its files that the service has."""
+    """A record that lists the uploaded ones of its files."""
     summary = record.get("summary") or {}
     kept, reasons = [], []
     for name in summary.get("files", ()):
@@ -208,7 +202,7 @@ async def _handed_in(desk: JobContext, record: Record, folder: Path) -> Record:
 
 
 async def _upload(desk: JobContext, folder: Path, name: str) -> str | None:
-    """Why the service has not got a file; None where it has."""
+    """The reason why a file is not uploaded; None where it is."""
     path = folder / name
     if path.parent != folder or not path.is_file():
         return "it is not there"
@@ -217,27 +211,27 @@ async def _upload(desk: JobContext, folder: Path, name: str) -> str | None:
 
 
 def _shown(task: Mapping[str, Any], **told: Any) -> dict[str, Any]:
-    """What callers are shown of a probe."""
+    """The progress report of a probe."""
     shown = {name: value[:LONGEST_SHOWN] if isinstance(value, str) else value for name, value in told.items()}
     return {"probe": task["probe"], "reason": None, "done_fraction": 0.0, "note": None, **shown}
 
 
 SHARD_PROCESS = "service.features.sweeps.shard_process"
-"""The module that works out a piece: it reads the sweep in its folder, and leaves the rows there."""
+"""The module that computes a part: it reads the sweep in its folder, and writes the rows there."""
 
 SWEEP_FILE, ROWS_FILE = "sweep.json", "rows.parquet"
-"""What it reads, and what it leaves."""
+"""Its input and its output."""
 
 PARQUET = "application/vnd.apache.parquet"
 
 MOST_KEPT = 4
-"""Sweeps that are remembered, so that each is read once for all its pieces. Source: a choice; some megabytes each."""
+"""Sweeps in the cache, so that each is read once for all its parts. Source: a choice; some megabytes each."""
 
 _sweeps: dict[str, bytes] = {}
 
 
 async def run_sweep_shard(desk: JobContext) -> JobResult:
-    """Work out a piece of a sweep."""
+    """Compute a part of a sweep, and upload its rows."""
     folder = desk.folder / "shard"
     folder.mkdir()
     (folder / SWEEP_FILE).write_bytes(await _sweep(desk))
@@ -259,7 +253,7 @@ def _failed(code: str, reason: str, *, is_final: bool = False) -> JobResult:
 
 
 async def _sweep(desk: JobContext) -> bytes:
-    """What the rows of the sweep are made of; a sweep never changes."""
+    """The inputs of the rows of a sweep, cached: a sweep never changes."""
     sweep_id = str(desk.job.payload["sweep"])
     if sweep_id not in _sweeps:
         content = await desk.read(f"/v1/worker/sweeps/{sweep_id}")
@@ -275,11 +269,11 @@ WORK: dict[str, Work] = {
     "launch-check": run_launch_check,
     SWEEP: run_sweep_shard,
 }
-"""What does a job, by its kind."""
+"""The function of each kind of job."""
 
 
 def work_of(capabilities: Mapping[str, Any]) -> dict[str, Work]:
-    """What a worker asks for.
+    """The functions of the kinds of jobs that this worker can do.
 
     >>> sorted(work_of({"sweeps": True})), sorted(work_of({"sweeps": False}))
     (['launch-check', 'sweep-shard'], ['launch-check'])

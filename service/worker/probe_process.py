@@ -1,9 +1,10 @@
-"""What does a process do that measures one thing?
+"""The process of one measurement.
 
     python -m service.worker.probe_process TASK.json FOLDER
 
-It leaves `record.json` in the folder, a ProbeRecord, and `progress.json` while it runs. Where a task asks for many
-ranks it starts them, unless torchrun did; the first one's record counts, or that of the first that failed.
+It writes `record.json` to the folder, a ProbeRecord, and `progress.json` while it runs. Where a task asks for many
+ranks, the process starts them, unless torchrun did; the first rank's record counts, or that of the first that
+failed.
 """
 
 import importlib
@@ -24,10 +25,10 @@ from service.worker.ranks import RENDEZVOUS, Place, end_with_starter, place_of, 
 from service.worker.running import PROGRESS, RECORD
 
 RESERVED_FRACTION = 0.1
-"""Share of a task's time that is kept for telling what was found. Source: a choice."""
+"""Share of a task's time that is reserved for writing the record. Source: a choice."""
 
 MOST_RESERVED_SECONDS = 3.0
-"""That share at most. Source: a choice."""
+"""Upper bound of that time. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +36,16 @@ class Task:
     """One task at one place."""
 
     task: ProbeTask
-    """What to measure."""
     folder: Path
-    """Where files go."""
+    """Folder of its files."""
     place: Place
-    """Which of the processes this is."""
+    """Rank of this process."""
     started_seconds: float
-    """When it began, by the monotonic clock."""
+    """Start, by the monotonic clock."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure what a task asks for, and leave the record."""
+    """Measure as a task asks, and write the record."""
     started = time.monotonic()
     end_with_starter()
     file, folder = map(Path, words)
@@ -59,17 +59,17 @@ def main(words: Sequence[str]) -> int:
 
 
 def read_task(text: str) -> ProbeTask:
-    """A task out of its JSON."""
+    """A task from its JSON."""
     return ProbeTask(**json.loads(text))
 
 
 def write_record(record: ProbeRecord, path: Path) -> None:
-    """Leave a record, whole or not at all."""
+    """Write a record, whole or not at all."""
     write_json(asdict(record), path)
 
 
 def write_json(content: Any, path: Path) -> None:
-    """Write a file that nobody sees half written."""
+    """Write a file atomically."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
     part.replace(path)
@@ -99,7 +99,7 @@ def measured(errand: Task) -> ProbeRecord:
 
 
 def _found(errand: Task, surroundings: list[EnvironmentWatch]) -> ProbeResult:
-    """What the probe found, and into the list, as soon as it is known, what it runs on."""
+    """The result of a probe; its environment is appended to the list as soon as it is known."""
     if lacking := missing_torch():
         raise CannotRun(lacking)
     place, task = errand.place, errand.task
@@ -130,7 +130,7 @@ def _own_folder(errand: Task) -> Path:
 
 
 def _usable_seconds(task: ProbeTask) -> float:
-    """Time that a probe may use: what its parameters ask it to keep to, and less than what it is stopped after."""
+    """Time that a probe may use: the budget in its parameters, and less than its timeout."""
     hard = task.timeout_seconds - min(MOST_RESERVED_SECONDS, RESERVED_FRACTION * task.timeout_seconds)
     return min(hard, float(task.parameters.get("seconds", hard)))
 
@@ -143,11 +143,11 @@ def _reporter(folder: Path) -> Callable[[float, str], None]:
 
 
 def _tell_nobody(done_fraction: float, note: str) -> None:
-    """The first rank tells for all."""
+    """Ranks other than the first report no progress."""
 
 
 def _reason(error: Exception) -> str:
-    """Why a probe failed, and what to do where that is known."""
+    """Why a probe failed, with the remedy where it is known."""
     said = str(error).strip().partition("\n")[0]
     if is_out_of_memory(error):
         return f"out of memory: {said}; ask for a smaller micro-batch or sequence, or for a device with more memory"
@@ -155,7 +155,7 @@ def _reason(error: Exception) -> str:
 
 
 def _doubts(surroundings: Sequence[EnvironmentWatch]) -> tuple[str, ...]:
-    """What casts doubt on figures that were measured all the same."""
+    """Quality flags of a measurement."""
     doubts = []
     for one in surroundings:
         if one.environment.is_partition:

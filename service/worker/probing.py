@@ -1,4 +1,4 @@
-"""What is a probe told, and what does it give back?"""
+"""Context and result of a probe."""
 
 import time
 from collections.abc import Callable
@@ -11,49 +11,48 @@ from service.errors import TraincostError
 
 
 class CannotRun(TraincostError):
-    """This machine cannot measure what is asked, as it stands; the message says why and what to do."""
+    """This machine cannot measure the task; the message has the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeContext:
-    """What a probe is told beside its parameters."""
+    """The context of a probe beside its parameters."""
 
     device: str
-    """Device of this process, as torch writes it, e.g. cuda:0 or cpu."""
+    """Device of this process, e.g. cuda:0 or cpu."""
     folder: Path
-    """Where it leaves files; those that its summary names under `files` are kept."""
+    """Folder for files; those that the summary lists under `files` are uploaded."""
     end_seconds: float
-    """Time of the monotonic clock at which it should be done, with what it has by then."""
+    """Time of the monotonic clock by which the probe has to end, with the results so far."""
     report: Callable[[float, str], None]
-    """Tells which fraction is done, and of what."""
+    """Reports the fraction that is done, and of what."""
     rank: int = 0
-    """Which of the processes that run the probe together this is."""
+    """Rank of this process."""
     ranks: int = 1
-    """Processes that run it together, one a device."""
+    """Processes of the probe, one a device."""
 
     def left_seconds(self) -> float:
-        """Time until the probe should be done; negative once it is late."""
+        """Seconds until the probe has to end; negative once it is late."""
         return self.end_seconds - time.monotonic()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """What a probe gives back; of many ranks, what the first one gives counts."""
+    """The result of a probe; of many ranks, that of the first counts."""
 
     measurements: tuple[Measurement, ...] = ()
-    """What was measured."""
     summary: dict[str, Any] | None = None
-    """What a profile or a timeline amounts to; `files` names those that it left in its folder."""
+    """Summary of a profile or a timeline; `files` lists the files in the folder."""
     reason: str | None = None
-    """What was left out, or casts doubt on it, and why."""
+    """What is missing or doubtful, and why."""
 
 
 WORDS = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""What torch's allocators and libraries say then."""
+"""Phrases in errors of torch's allocators and libraries."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says so.
+    """Whether an error means that a device, or the machine, has no memory left.
 
     >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError("out of range"))
     (True, False)

@@ -1,4 +1,4 @@
-"""What did the profiled steps spend their time on? Each by role as TensorBoard shows it, then what could be better."""
+"""Summary of profiled steps: time by role as TensorBoard shows it, then what could be better."""
 
 import gzip
 import json
@@ -13,7 +13,7 @@ Span = tuple[float, float]
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
-    """Spans as few as cover the same.
+    """The fewest spans that cover the same time.
 
     >>> merged([(4, 6), (0, 2), (1, 3)])
     [(0, 3), (4, 6)]
@@ -28,7 +28,7 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 
 
 def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
-    """What two sets of spans have in common.
+    """Intersection of two sets of spans.
 
     >>> common([(0, 3), (4, 6)], [(2, 5)])
     [(2, 3), (4, 5)]
@@ -47,7 +47,7 @@ def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
 
 
 def without(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
-    """What one set of spans has that another has not.
+    """Difference of two sets of spans.
 
     >>> without([(0, 3), (4, 6)], [(2, 5)])
     [(0, 2), (5, 6)]
@@ -70,7 +70,7 @@ def without(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
 
 
 def length_seconds(spans: Iterable[Span]) -> float:
-    """Time that merged spans take.
+    """Length of merged spans.
 
     >>> length_seconds([(0, 3), (4, 6)])
     5
@@ -84,7 +84,7 @@ MICROSECONDS_PER_S = 1e6
 """Unit of times in a Chrome trace. Source: Trace Event Format, ts and dur."""
 
 STEP = "ProfilerStep#"
-"""How the profiler names a step. Source: torch.profiler.profile.step."""
+"""Prefix of the profiler's names of steps. Source: torch.profiler.profile.step."""
 
 COLLECTIVES = tuple(
     f"{library}:{name}"
@@ -94,8 +94,8 @@ COLLECTIVES = tuple(
 """Names of collective operations on the host. Source: torch-tb-profiler 0.4.3 profiler/trace.py."""
 
 DATA = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
-"""How a loader of data names the time in which the next batch is awaited; newer traces have it as an annotation.
-Source: torch.utils.data.dataloader."""
+"""Name of the wait of a data loader for the next batch; newer traces have it as an annotation. Source:
+torch.utils.data.dataloader."""
 
 _CATEGORIES: Mapping[str, Role] = {
     "kernel": "kernel",
@@ -120,24 +120,21 @@ _DEVICE_CATEGORIES = ("kernel", "memcpy", "gpu_memcpy", "memset", "gpu_memset")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One thing that took time."""
+    """An event of a trace."""
 
     role: Role
-    """What it counts as."""
     name: str
-    """Its name."""
     start_seconds: float
-    """When it began, since the first of them did."""
+    """Start, relative to the first event."""
     end_seconds: float
-    """When it ended."""
     lane: str
-    """Thread or stream that it ran on."""
+    """Thread or stream."""
     on_device: bool
-    """Whether a device did it."""
+    """Whether it ran on a device."""
     correlation: int | None
-    """Number that a launch on the host shares with what it launched."""
+    """Number that a launch on the host shares with its kernel."""
     bytes: int
-    """Bytes that it copied."""
+    """Bytes of a copy."""
 
 
 def read_trace(path: Path) -> list[Event]:
@@ -183,7 +180,7 @@ def _outer_id(one: Mapping[str, Any]) -> Any:
 
 
 def _collective_ids(raw: Iterable[Mapping[str, Any]]) -> set[Any]:
-    """Numbers of collective operations on the host, which the kernels that they launch carry too."""
+    """Numbers of collective operations on the host, which their kernels carry too."""
     return {_outer_id(one) for one in raw if one["name"] in COLLECTIVES} - {None}
 
 
@@ -202,7 +199,7 @@ def _role(one: Mapping[str, Any], collective: set[Any]) -> Role | None:
 
 
 OPTIMIZER = "Optimizer.step#"
-"""How the profiler names an optimizer's step. Source: torch.optim.Optimizer.profile_hook_step."""
+"""Prefix of the profiler's names of an optimizer's step. Source: torch.optim.Optimizer.profile_hook_step."""
 
 _PATTERNS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
     (kind, re.compile(pattern, re.IGNORECASE))
@@ -235,7 +232,7 @@ def kind_of(name: str) -> str:
 
 
 def device_seconds_by_kind(events: Iterable[Event]) -> dict[str, float]:
-    """Time of kernels and copies on a device by kind; streams that run side by side each count."""
+    """Seconds of kernels and copies on a device by kind; parallel streams each count."""
     found: dict[str, float] = {}
     for event in events:
         kind = "copies" if event.role in ("memcpy", "memset") else kind_of(event.name)
@@ -266,8 +263,8 @@ def _ordered(found: dict[str, float]) -> dict[str, float]:
 
 
 ROLES: tuple[Role, ...] = tuple(role for role in get_args(Role) if role not in ("step", "annotation"))
-"""Roles in the order in which they claim time: a moment counts for the first of them that is there.
-Source: torch-tb-profiler 0.4.3 profiler/overall_parser.py."""
+"""Roles by precedence: a moment counts for the first role that is active. Source: torch-tb-profiler 0.4.3
+profiler/overall_parser.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,9 +272,8 @@ class Step:
     """One profiled step."""
 
     name: str
-    """Its number."""
     span: Span
-    """From when the host begins it, or the device has done the one before, until both are done with it."""
+    """From the host's start, or the device's end of the step before, until both have ended."""
     host: Span
     """The host's part."""
 
@@ -287,7 +283,7 @@ _SYNCHRONISATIONS = ("Synchronize", "cudaMemcpy", "hipMemcpy", "WaitEvent")
 
 
 def summary_of(events: Sequence[Event]) -> dict[str, Any]:
-    """What a trace amounts to."""
+    """Summary of a trace."""
     steps = steps_of(events)
     spans = [step.span for step in steps]
     return {
@@ -304,7 +300,7 @@ def _has_device(events: Iterable[Event]) -> bool:
 
 
 def steps_of(events: Sequence[Event]) -> list[Step]:
-    """The steps of a trace; all of it where it names none."""
+    """The steps of a trace; the whole trace where it names none."""
     hosts = [event for event in events if event.role == "step"]
     if not hosts and events:
         whole = (min(one.start_seconds for one in events), max(one.end_seconds for one in events))
@@ -330,7 +326,7 @@ def _spans(events: Iterable[Event], *roles: str) -> list[Span]:
 
 
 def _step(step: Step, events: Sequence[Event]) -> dict[str, Any]:
-    """One step: its time by role, what of communication is exposed and could be hidden, idle device, launches."""
+    """One step: its time by role, exposed communication and the part that could be hidden, idle device, launches."""
     span = step.span
     near = [event for event in events if event.end_seconds > span[0] and event.start_seconds < span[1]]
     device = [event for event in near if event.on_device]
@@ -356,12 +352,12 @@ def _step(step: Step, events: Sequence[Event]) -> dict[str, Any]:
 
 
 def _waiting(events: Iterable[Event]) -> list[Span]:
-    """When the next batch was awaited."""
+    """Spans of waiting for the next batch."""
     return merged((event.start_seconds, event.end_seconds) for event in events if event.name.startswith(DATA))
 
 
 def _overlap(span: Span, events: Sequence[Event]) -> dict[str, float]:
-    """Communication that nothing runs beside, and as much of it as could hide behind work that runs alone."""
+    """Exposed communication, and the part of it that work running alone could hide."""
     sent = common([span], _spans(events, "communication"))
     work = common([span], _spans(events, "kernel", "cpu_op"))
     exposed, alone = length_seconds(without(sent, work)), length_seconds(without(work, sent))

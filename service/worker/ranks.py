@@ -1,7 +1,7 @@
-"""Which of the processes that measure together is this one, and who starts the others?
+"""Ranks: the place of this process among those that measure together, and the start of the others.
 
-The variables are torchrun's, so that it does not matter whether torchrun started them, over many nodes, or a worker, on
-one. A task of one rank looks at none of them: a training image may have them set for something else.
+The variables are torchrun's, so that torchrun may start the ranks, over many nodes, or a worker, on one. A task of
+one rank ignores them: a training image may set them for something else.
 """
 
 import ctypes
@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GRACE_SECONDS = 1.0
-"""Time that the others have to tell why they failed after one did. Source: a choice."""
+"""Time in which the other ranks report their error after one has failed. Source: a choice."""
 
 POLL_SECONDS = 0.05
-"""Between two looks at whether they have ended. Source: a choice."""
+"""Period of checks whether they have ended. Source: a choice."""
 
 RENDEZVOUS = "rendezvous"
-"""File by which ranks of one machine find each other."""
+"""Rendezvous file of ranks on one machine."""
 
 STARTED_BY = "TRAINCOST_STARTED_BY"
-"""Process that started this one, and without which it should not go on."""
+"""Variable with the process that started this one and whose end it shares."""
 
 _DIES_WITH_PARENT = 1
 """PR_SET_PDEATHSIG. Source: Linux, include/uapi/linux/prctl.h."""
@@ -32,18 +32,17 @@ _DIES_WITH_PARENT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Which of the processes this is."""
+    """Place of this process among the ranks."""
 
     rank: int = 0
-    """Its number among all of them."""
     ranks: int = 1
-    """How many they are."""
+    """Number of ranks."""
     local_rank: int = 0
-    """Its number among those on this machine."""
+    """Rank on this machine."""
 
 
 def place_of(ranks: int, variables: Mapping[str, str]) -> Place | None:
-    """The place of this process among those that a task asks for.
+    """The place of this process among the ranks of a task.
 
     >>> place_of(8, {"RANK": "9", "WORLD_SIZE": "16"}) is None
     True
@@ -59,7 +58,7 @@ def place_of(ranks: int, variables: Mapping[str, str]) -> Place | None:
 
 
 def end_with_starter() -> None:
-    """Have the kernel end this process when the one that started it ends, however that ends."""
+    """Have the kernel end this process when its parent ends, for whatever reason."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGKILL)
         starter = os.environ.get(STARTED_BY)
@@ -68,7 +67,7 @@ def end_with_starter() -> None:
 
 
 def start_ranks(ranks: int, words: Sequence[str]) -> int | None:
-    """Run a program once for each rank, on this machine, until all have ended or one has failed."""
+    """Run a program once for each rank on this machine, until all have ended or one has failed."""
     threads = max(1, (os.cpu_count() or 1) // ranks)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MASTER_")}
     running = {}
@@ -106,7 +105,7 @@ def _first_failure(running: dict[int, subprocess.Popen[bytes]]) -> int | None:
 
 
 def nodes_of(ranks: int, variables: Mapping[str, str]) -> int:
-    """Machines that the ranks run on.
+    """Machines of the ranks.
 
     >>> nodes_of(16, {"LOCAL_WORLD_SIZE": "8"}), nodes_of(2, {})
     (2, 1)
@@ -115,7 +114,10 @@ def nodes_of(ranks: int, variables: Mapping[str, str]) -> int:
 
 
 def rendezvous(folder: Path, variables: Mapping[str, str]) -> str:
-    """Where the ranks find each other.
+    """Rendezvous of the ranks.
+
+    Another process cannot take a file meanwhile, as it can a port; machines without a shared file use torchrun's
+    address.
 
     A file cannot be taken by somebody else meanwhile, as a port can; machines that share none have torchrun's address.
     """

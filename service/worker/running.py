@@ -1,4 +1,4 @@
-"""Where does a worker run what it is given? Behind one small interface, so that a host and a cluster look the same."""
+"""The interface of runners, which is the same for a host and a cluster, and the folders of jobs."""
 
 import fcntl
 import os
@@ -10,57 +10,57 @@ from pathlib import Path
 from typing import Any, Protocol
 
 PROBE_PROCESS = "service.worker.probe_process"
-"""The module that carries out a probe: it takes a task's file and a folder, and leaves record.json there."""
+"""The module that runs a probe: it takes a task's file and a folder, and writes record.json there."""
 
 RECORD, PROGRESS, TASK = "record.json", "progress.json", "task.json"
 """Files of a task's folder."""
 
 
 class Running(Protocol):
-    """Something that was started."""
+    """A started process."""
 
     def poll(self) -> dict[str, Any] | None:
-        """What came of it."""
+        """The record; None while it runs."""
 
     def began_seconds(self) -> float | None:
-        """When it began to run, which may be later than it was started, and anew where it is run again."""
+        """Start of the run, which may be later than the call, and changes where it runs again."""
 
     def progress(self) -> dict[str, Any]:
-        """How far it is."""
+        """The last progress report."""
 
     def kill(self) -> None:
-        """End it and everything that it started; returns when that is gone."""
+        """End it and everything that it started; returns once that has ended."""
 
 
 class Runner(Protocol):
-    """A place to run things. Its methods may take a while; they are called from threads, several at a time."""
+    """Runs processes. Its methods may block; several threads call them."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What can be run here."""
+        """Capabilities for the service."""
 
     def slots(self) -> int:
-        """How many jobs it makes sense to have here at the same time."""
+        """Useful number of parallel jobs."""
 
     def lacking(self) -> str | None:
-        """What keeps measurements from running here."""
+        """Reason why measurements cannot run; None where they can."""
 
     def start(
         self, task: Mapping[str, Any], folder: Path, module: str = PROBE_PROCESS, device: str | None = None
     ) -> Running:
-        """Start something."""
+        """Start a process."""
 
     def close(self) -> None:
-        """Give back what the runner holds itself."""
+        """Release the runner's resources."""
 
 
 PREFIX = "traincost-job-"
 LOCK, WORK = "held-by-worker", "work"
-"""What stands in such a folder: the lock, and the folder that the job sees."""
+"""Entries of such a folder: the lock, and the folder that the job sees."""
 
 
 @contextmanager
 def job_folder() -> Iterator[Path]:
-    """An empty folder for one job, gone afterwards."""
+    """An empty folder for one job, removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     try:
         with (folder / LOCK).open("w", encoding="utf-8") as lock:
@@ -72,12 +72,12 @@ def job_folder() -> Iterator[Path]:
 
 
 def remove_abandoned() -> int:
-    """Remove folders of workers that are gone."""
+    """Remove folders of dead workers."""
     return sum(_removed(folder) for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
 
 
 def _removed(folder: Path) -> bool:
-    """Remove one folder, if it is this user's and its worker is gone."""
+    """Remove one folder, if this user owns it and its worker is dead."""
     lock = folder / LOCK
     try:
         if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not lock.is_file():

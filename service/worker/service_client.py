@@ -1,4 +1,4 @@
-"""Requests of a worker to the service, sent again until they are answered: a measurement outlives a restart.
+"""Requests of a worker to the service, retried until they are answered: a measurement survives a restart.
 
 | what happened | what is done |
 |---|---|
@@ -26,17 +26,17 @@ from service.worker.jobs import ClaimedJob, FoundFile, JobResult
 CONNECT_SECONDS = 10.0
 """Longest wait for a connection."""
 ANSWER_SECONDS = 60.0
-"""Longest wait for each part of an answer, beyond the time that the service is asked to wait itself."""
+"""Longest wait for each part of a response, beyond the requested poll."""
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.25, 5.0
-"""Waits before a request is sent again; they double between. Source: a choice: a restart takes a few seconds."""
+"""Waits before a retry; they double between. Source: a choice: a restart takes a few seconds."""
 MOST_FAILURES = 5
-"""How often the service may fail at one and the same request: at a restart it fails once, at a defect for ever."""
+"""Failures of the service at one request: at a restart it fails once, at a defect for ever."""
 
 MOST_RESULT_BYTES, MOST_FILE_BYTES = 8 << 20, 64 << 20
-"""What the service takes: said here too, for it breaks off what is longer. A test compares both."""
+"""The service's limit, repeated here, because it breaks off longer bodies. A test compares both."""
 
 LEASE_HEADER = "Traincost-Lease"
-"""Header with the lease of requests that have no JSON body."""
+"""Header with the lease for requests without a JSON body."""
 
 LOST = 409
 LEASE_LOST = "the lease of the job holds no longer"
@@ -48,31 +48,31 @@ log = logging.getLogger(__name__)
 
 
 class Away(TraincostError):
-    """The service gives no answer, or none that says anything; it may be asked again."""
+    """The service does not respond, or not with an answer; the request may be retried."""
 
 
 class Failed(Away):
-    """The service answers, and fails at what it is asked."""
+    """The service responds with a failure of its own."""
 
 
 class NotTaken(TraincostError):
-    """The service refuses what was sent, as it stands."""
+    """The service refuses the request as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where the service is, and as whom it is asked."""
+    """Address of the service and identity of the worker."""
 
     url: str
-    """Its address, e.g. https://traincost.example.org"""
+    """E.g. https://traincost.example.org"""
     token: str | None
-    """A key of the scope worker; None where the service asks for none."""
+    """A key with the scope worker; None where the service requires none."""
     worker: str
     """Name of this worker."""
 
 
 class ServiceClient:
-    """Speaks to one service for one worker."""
+    """Client of one service for one worker."""
 
     def __init__(self, address: Address, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self.worker = address.worker
@@ -90,13 +90,13 @@ class ServiceClient:
             raise StartupError(f"{address.url} is no address of a service; it begins with http:// or https://")
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def claim(
         self, kinds: Sequence[str], capabilities: Mapping[str, Any], wait_seconds: float
     ) -> ClaimedJob | None:
-        """A job for this worker; asked once."""
+        """Claim a job; sent once."""
         said = {"worker": self.worker, "kinds": kinds, "capabilities": capabilities, "wait_seconds": wait_seconds}
         timeout = httpx.Timeout(ANSWER_SECONDS + wait_seconds, connect=CONNECT_SECONDS)
         try:
@@ -110,14 +110,14 @@ class ServiceClient:
         return ClaimedJob(**{name: value for name, value in job.items() if name in known})
 
     async def heartbeat(self, job: ClaimedJob, progress: Mapping[str, Any] | None) -> State:
-        """Tell that this worker is still at a job; asked once."""
+        """Renew the lease of a job; sent once."""
         said = {"lease": job.lease, "progress": progress}
         answer = await self._asked("POST", f"{_of(job)}/heartbeat", content=encoded(said))
         state: State = "lost" if answer.status_code == LOST else answer.json()["state"]
         return state
 
     async def hand_in(self, job: ClaimedJob, file: FoundFile) -> None:
-        """Give the service a file of a job, however long it is away meanwhile."""
+        """Upload a file of a job, retried while the service is down."""
         content = _no_longer_than(MOST_FILE_BYTES, await asyncio.to_thread(file.path.read_bytes))
         headers = {"Content-Type": file.media_type, LEASE_HEADER: job.lease}
         place = f"{_of(job)}/files/{quote(file.name, safe='')}"
@@ -126,14 +126,14 @@ class ServiceClient:
             raise NotTaken(LEASE_LOST)
 
     async def read(self, job: ClaimedJob, path: str) -> bytes:
-        """Something that a job needs, however long the service is away meanwhile."""
+        """Download an input of a job, retried while the service is down."""
         answer = await self._until_answered("GET", path, headers={LEASE_HEADER: job.lease})
         if answer.status_code == LOST:
             raise NotTaken(LEASE_LOST)
         return answer.content
 
     async def finish(self, job: ClaimedJob, ending: JobResult) -> bool:
-        """Hand in how a job ended, however long the service is away meanwhile."""
+        """Upload the result of a job, retried while the service is down."""
         said = {"lease": job.lease, "outcome": ending.outcome, "result": ending.result, "error": ending.error}
         answer = await self._until_answered("POST", f"{_of(job)}/finish", content=encoded(said))
         return answer.status_code != LOST
@@ -151,7 +151,7 @@ class ServiceClient:
                 await asyncio.sleep(wait_seconds)
 
     async def _asked(self, method: str, place: str, **sent: Any) -> httpx.Response:
-        """An answer that says something: a good one, or that the job is another's."""
+        """A definite response: success, or that the lease is lost."""
         try:
             headers = {"Content-Type": "application/json"} | sent.pop("headers", {})
             answer = await self._http.request(method, place, headers=headers, **sent)
@@ -187,7 +187,7 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 
 
 def told(answer: httpx.Response) -> str:
-    """Why the service refuses something, in its own words."""
+    """The service's reason of a refusal."""
     try:
         return str(answer.json()["detail"])
     except (ValueError, KeyError, TypeError):
@@ -205,6 +205,6 @@ def _of(job: ClaimedJob) -> str:
 
 
 def longer_seconds(wait_seconds: float) -> float:
-    """The wait after another one that did not help."""
+    """The wait after another failed try."""
     doubled = min(max(2.0 * wait_seconds, FIRST_WAIT_SECONDS), LONGEST_WAIT_SECONDS)
     return doubled * random.uniform(0.75, 1.0)  # noqa: S311 - nothing is secret here

@@ -1,10 +1,10 @@
-"""How does everything that a measurement started end with it, and with its worker? A small process between the two.
+"""The supervisor: a small process that ends everything that a measurement started.
 
     python -m service.worker.supervisor COMMAND...
 
-It starts the command in a session of its own, and becomes the parent of whatever loses its own parent below it. Its
-standard input is held open by the worker and by nobody else: when that ends, however it ends, so does everything here.
-On a system without Linux's ways of finding descendants the command's own session ends.
+It starts the command in a session of its own, and becomes the parent of orphaned descendants. The worker alone holds
+its standard input open: when that closes, for whatever reason, the supervisor ends all of it. On a system without
+Linux's ways of finding descendants, the command's own session ends.
 """
 
 import ctypes
@@ -20,13 +20,13 @@ from pathlib import Path
 from service.worker.ranks import STARTED_BY
 
 STOP = b"s"
-"""What the worker writes to have the command stopped: first asked to end, then made to."""
+"""The worker's message to stop the command: first by SIGTERM, then by SIGKILL."""
 
 GRACE_SECONDS = 5.0
-"""Time that the command has to end once it is asked to. Source: a choice; schedulers give a job half a minute."""
+"""Time of the command to end after SIGTERM. Source: a choice; schedulers give a job half a minute."""
 
 GONE_SECONDS = 20.0
-"""Longest wait for killed processes to be gone: one that waits for a driver cannot be killed until that answers."""
+"""Longest wait for killed processes: one that waits for a driver cannot be killed until the driver answers."""
 
 _POLL_SECONDS = 0.02
 
@@ -35,7 +35,7 @@ _CHILD_SUBREAPER, _DIES_WITH_PARENT = 36, 1
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a command, and leave nothing behind that it started."""
+    """Run a command, and leave nothing running that it started."""
     _control(_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the worker decides, and its end is seen on standard input
@@ -71,7 +71,7 @@ def _watch(process: "subprocess.Popen[bytes]", signals: int) -> None:
 
 
 def _wakeups() -> int:
-    """A file that can be read whenever a child has ended."""
+    """A file descriptor that is readable whenever a child has ended."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -80,7 +80,7 @@ def _wakeups() -> int:
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end the command when this process ends, however that ends."""
+    """Have the kernel end the command when this process ends, for whatever reason."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     _control(_DIES_WITH_PARENT, signal.SIGKILL)
@@ -92,7 +92,7 @@ def _control(option: int, value: int) -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> int:
-    """Kill the command and all of its descendants, those too that left its session; its code, once they are gone."""
+    """Kill the command and all of its descendants, those too that left its session; returns its code."""
     ends = time.monotonic() + GONE_SECONDS
     _signal_session(process, signal.SIGKILL)
     try:
@@ -107,7 +107,7 @@ def _end(process: "subprocess.Popen[bytes]") -> int:
 
 
 def _has_children() -> bool:
-    """Whether a child is left; of those that have ended leave is taken."""
+    """Whether a child is left; ended ones are reaped."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -132,7 +132,7 @@ def _kill(pid: int) -> None:
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    """Processes below one, as the kernel lists them; none where it does not."""
+    """Descendants of a process, as the kernel lists them; none where it does not."""
     parents: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

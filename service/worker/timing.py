@@ -1,8 +1,9 @@
-"""How long does each of several things take, so that a drifting machine is unfair to none of them?
+"""Timing of cases in turns, with cold caches and checked results.
 
-All are timed in turn, one after another and then again, so that whatever slows the machine for a while slows each of
-them for one repeat, and the median passes over it. Before every repeat a buffer larger than the caches is read, because
-in training something else has just run. On a GPU events on the device take the time, on a processor a clock does.
+All cases take turns, one after another and then again, so that whatever slows the machine for a while slows each of
+them for one repeat, and the median passes over it. Before every repeat a buffer larger than the caches is read,
+because in training something else has just run. On a GPU events on the device take the time, on a processor a clock
+does.
 """
 
 import math
@@ -17,20 +18,22 @@ from service.calibration.records import LeftOutCode, Measurement
 from service.worker.probing import CannotRun, ProbeContext, ProbeResult, is_out_of_memory
 
 KERNEL_CACHES = Path("/sys/devices/system/cpu")
-"""Where Linux tells of a processor's caches."""
+"""Linux's description of a processor's caches."""
 
 UNKNOWN_CACHE_BYTES = 64 * 2**20
-"""Read where nobody tells how large the caches are. Source: a choice, above the L2 of an H200 (50 MB)."""
+"""Size of unknown caches. Source: a choice, above the L2 of an H200 (50 MB)."""
 
 MOST_CACHE_BYTES = 512 * 2**20
-"""Caches that are emptied at most: beyond that reading takes longer than what is measured. Source: a choice."""
+"""Largest caches that are emptied: beyond that reading takes longer than the measurement. Source: a choice."""
 
 TIMES_THE_CACHE = 2
-"""A buffer of this many times the caches leaves nothing in them that was there before. Source: a choice."""
+"""A buffer of this many times the caches replaces their whole content. Source: a choice."""
 
 
 class Caches:
-    """Empties the caches of a device and takes the time of what runs after that.
+    """Empties the caches of a device and times what runs after that.
+
+    The buffer is read, not written, so that nothing is written back during the measurement.
 
     The buffer is read, not written, so that nothing has to be written back while the time runs.
     """
@@ -51,12 +54,12 @@ class Caches:
         return last_level_bytes(KERNEL_CACHES) or UNKNOWN_CACHE_BYTES
 
     def wait(self) -> None:
-        """Wait until the device has nothing left to do."""
+        """Wait until the device is idle."""
         if self._is_gpu:
             self._torch.cuda.synchronize(self._device)
 
     def release(self) -> None:
-        """Give back memory that nothing uses any more."""
+        """Release unused memory of the allocator."""
         if self._is_gpu:
             self._torch.cuda.empty_cache()
 
@@ -100,7 +103,7 @@ NO_TIME = "no time was left"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """Why something was not measured."""
+    """Reason of a missing measurement."""
 
     code: LeftOutCode
     """For programs."""
@@ -112,17 +115,17 @@ NOT_IN_TIME = LeftOut(code="no_time", reason=NO_TIME)
 
 
 def wrong_result(error_fraction: float) -> LeftOut:
-    """Why something that computes nonsense has no figure: it may be fast."""
+    """The reason of a wrong result, which has no figure: it may be fast."""
     return LeftOut(code="wrong_result", reason=f"wrong result, off by {error_fraction:.2g} of the largest number")
 
 
 def no_memory(whose: str) -> LeftOut:
-    """Why something that found no room has no figure."""
+    """The reason where memory ran out."""
     return LeftOut(code="out_of_memory", reason=f"out of memory: it needs more than {whose} has left")
 
 
 def left_out_row(operation: str, shape: Mapping[str, Any], why: LeftOut) -> dict[str, Any]:
-    """What a summary tells of something that was not measured.
+    """The row of a missing measurement in a summary.
 
     >>> left_out_row("copy", {"size_bytes": 8}, NOT_IN_TIME)
     {'operation': 'copy', 'size_bytes': 8, 'code': 'no_time', 'reason': 'no time was left'}
@@ -131,7 +134,7 @@ def left_out_row(operation: str, shape: Mapping[str, Any], why: LeftOut) -> dict
 
 
 def why_left_out(left_out: Sequence[Mapping[str, Any]]) -> str | None:
-    """What was not measured, in one sentence.
+    """The missing measurements in one sentence.
 
     >>> why_left_out([{"reason": "no time was left"}, {"reason": "no time was left"}])
     '2 not measured: no time was left'
@@ -144,65 +147,63 @@ WARM_UPS = 3
 """Runs before the first that counts: kernels load, libraries choose, clocks rise. Source: a choice."""
 
 WARM_UP_SECONDS = 0.5
-"""Time after which no further one is begun. Source: a choice."""
+"""Time after which no further warm-up begins. Source: a choice."""
 
 REPEATS = 20
-"""Times that each thing is measured where nobody says. Source: a choice."""
+"""Default number of repeats. Source: a choice."""
 
 SLOWEST_PER_S = 1e9
-"""FLOP, or bytes, that any device does a second. What a case takes that is still to come is judged by the one before
-it, and a small one before a large one would make that look too slow. Source: a choice."""
+"""Lower bound of FLOP, or bytes, a second on any device. The case before predicts the time of the next; a small one
+before a large one would make that look too slow. Source: a choice."""
 
 FIRST_RUNS = 3.0
-"""Runs that a first turn of a slow case comes to, its operands and its check included. Source: a choice."""
+"""Runs in the first turn of a slow case, its preparation and check included. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A case with its operands."""
+    """A case with its inputs."""
 
     run: Callable[[], Any]
-    """What is timed."""
+    """The function to time."""
     error_fraction: Callable[[], float]
-    """Largest error of its result over the largest number of the same in higher precision."""
+    """Largest error of its result over the largest number of the reference in higher precision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One thing to time, among others."""
+    """One case to time, among others."""
 
     operation: str
-    """What it is."""
     shape: Mapping[str, Any]
-    """What tells it from others of the same operation."""
+    """Parameters that distinguish it from others of the same operation."""
     amount: float
-    """How much it does, in FLOP or in bytes, the same for all cases of a probe; a rate is this over the time."""
+    """FLOP or bytes, the same unit for all cases of a probe; a rate is this over the time."""
     prepare: Callable[[], Ready]
-    """Gets its operands, each time that its turn comes."""
+    """Prepares its inputs in each turn."""
     allowed_error_fraction: float
-    """Error at most; a result that is further off is wrong."""
+    """Largest allowed error of its result."""
     quantity: str = "seconds"
-    """What is told: seconds, or the suffix of a rate."""
+    """Reported quantity: seconds, or the suffix of a rate."""
 
 
 @dataclass(slots=True)
 class TimingRun:
-    """How one case went so far."""
+    """State of one case."""
 
     case: Case
-    """The case."""
     seconds: list[float] = field(default_factory=list)
-    """Its times."""
+    """Measured times."""
     turn_seconds: float = 0.0
-    """Time of its first turn, getting ready included and warming up left out."""
+    """Time of its first turn, with preparation and without warm-up."""
     error_fraction: float | None = None
     """Error of its result."""
     left_out: LeftOut | None = None
-    """Why it has no times."""
+    """Reason of a missing measurement."""
 
 
 def time_cases(cases: Sequence[Case], told: ProbeContext, repeats: int = REPEATS) -> ProbeResult:
-    """Time each case as often as asked, or as time allows."""
+    """Time each case for the given repeats, or as time allows."""
     caches = Caches(told.device)
     courses = [TimingRun(case=case) for case in cases]
     order = sorted(courses, key=lambda course: course.case.amount)
@@ -289,7 +290,7 @@ def measurement(
     values: Sequence[float],
     relative_error_fraction: float | None = None,
 ) -> Measurement:
-    """What repeats amount to.
+    """The measurement of repeats.
 
     >>> found = measurement("sum", {}, "seconds", [3.0, 1.0, 2.0])
     >>> found.low, found.value, found.high

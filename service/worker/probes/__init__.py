@@ -1,1 +1,1 @@
-"""What can be measured: one file a probe, each with `run(parameters, told) -> Found`."""
+"""Probes: one file each, with `run(parameters, context) -> ProbeResult`."""

@@ -1,7 +1,7 @@
-"""How long does attention take, forward and backward, by the kernel that computes it?
+"""Seconds of attention, forward and backward, by kernel.
 
-`eager` is what models do without a fused kernel: scores are written out, softmax runs in fp32. The others are backends
-of `scaled_dot_product_attention`, and one that the device does not have is left out by name.
+`eager` is what models do without a fused kernel: scores are written out, softmax runs in fp32. The others are
+backends of `scaled_dot_product_attention`; one that the device does not have is left out by name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ BACKENDS = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cud
 """Names of kernels in torch."""
 
 TRIED_LENGTH = 128
-"""Tokens with which a kernel is tried out. Source: a choice, one block of any kernel."""
+"""Tokens of a first trial of a kernel. Source: a choice, one block of any kernel."""
 
 CHECKED = 64
 """Queries that are compared with exact ones. Source: a choice."""
@@ -43,7 +43,7 @@ def _case(operation: str, shape: Mapping[str, Any], operands: KernelInputs) -> C
 
 
 def _forward(shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
-    """The forward pass of a training step, which keeps what the backward pass needs."""
+    """The forward pass of a training step, which saves what the backward pass needs."""
     query, key, value, _ = _tensors(shape, operands)
     attend = _kernel(shape, query)
 
@@ -96,7 +96,7 @@ def _kernel(shape: Mapping[str, Any], like: Any) -> Callable[[Any, Any, Any], An
 
 
 def _fused(shape: Mapping[str, Any], query: Any, key: Any, value: Any, *, shares: bool) -> Any:
-    """A backend of torch; where it reads no key for several heads, keys are repeated first, as models do."""
+    """A backend of torch; where it does not share keys among heads, keys are repeated first, as models do."""
     groups = shape["heads"] // shape["kv_heads"]
     if groups > 1 and not shares:
         key, value = (one.repeat_interleave(groups, dim=1) for one in (key, value))
@@ -121,7 +121,7 @@ def _attend(kernel: str, tensors: Sequence[Any], **options: bool) -> Any:
 
 @cache
 def _shares_keys(kernel: str, width: int, dtype: Any, device: Any) -> bool:
-    """Whether a kernel reads one key for several heads, which is tried out once."""
+    """Whether a kernel shares one key among several heads, found by one trial."""
     import torch
 
     query, key = (torch.ones((1, heads, TRIED_LENGTH, width), dtype=dtype, device=device) for heads in (2, 1))
@@ -133,7 +133,7 @@ def _shares_keys(kernel: str, width: int, dtype: Any, device: Any) -> bool:
 
 
 def _eager(shape: Mapping[str, Any], mask: Any, query: Any, key: Any, value: Any) -> Any:
-    """Scores, a mask that was made before, softmax in fp32, sum: as models are written out."""
+    """Scores, a mask that exists before, softmax in fp32, sum: as models are written out."""
     import torch
 
     groups = shape["heads"] // shape["kv_heads"]
@@ -146,7 +146,7 @@ def _eager(shape: Mapping[str, Any], mask: Any, query: Any, key: Any, value: Any
 
 
 def _mask(shape: Mapping[str, Any], places: Sequence[int], like: Any) -> Any:
-    """Minus infinity where a query must not look: at keys that come after it."""
+    """Minus infinity for the keys after each query."""
     import torch
 
     keys = torch.arange(shape["length"], device=like.device)

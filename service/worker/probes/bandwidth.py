@@ -1,7 +1,7 @@
-"""How many bytes a second does memory move? Copies and reads on the device, and transfers between it and the host.
+"""Memory bandwidth: copies and reads on the device, and transfers between it and the host.
 
-A copy counts what it reads and what it writes. Transfers use pinned memory of the host, as data loaders and offloading
-do; a processor has no device to transfer to.
+A copy counts the bytes it reads and those it writes. Transfers use pinned memory of the host, as data loaders and
+offloading do; a processor has no device to transfer to.
 """
 
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from service.worker.probing import ProbeContext, ProbeResult
 from service.worker.timing import REPEATS, Case, Ready, time_cases
 
 OPERATIONS = ("copy", "read")
-"""What is measured everywhere."""
+"""Operations on every device."""
 
 TRANSFERS = ("host_to_device", "device_to_host")
-"""What is measured where there is a device beside the host."""
+"""Operations on a device beside the host."""
 
 NUMBER_BYTES = 4
-"""Bytes of one of the numbers that are moved."""
+"""Bytes of one number."""
 
 
 def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:

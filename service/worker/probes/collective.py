@@ -1,7 +1,7 @@
-"""How long do ranks take to exchange bytes? NCCL between GPUs, gloo between processes of a processor.
+"""Seconds of collectives: NCCL between GPUs, gloo between processes of a processor.
 
-A size is the whole tensor: what every rank sums, the gathered result, what is scattered; of all_to_all and send it is
-what one rank holds. Ranks begin each repeat together, and the slowest one's time counts.
+A size is the whole tensor: the sum of every rank, the gathered result, the scattered input; for all_to_all and send
+it is the tensor of one rank. Ranks begin each repeat together, and the slowest one's time counts.
 """
 
 import os
@@ -30,10 +30,10 @@ from service.worker.timing import (
 )
 
 NUMBER_BYTES = 4
-"""Bytes of one of the numbers that are exchanged: fp32."""
+"""Bytes of one number: fp32."""
 
 TILE = 65_537
-"""Numbers that a rank draws. A prime, so that parts of equal length differ."""
+"""Random numbers of a rank. A prime, so that parts of equal length differ."""
 
 CHECKED = 4_096
 """Numbers of a result that are compared. Source: a choice."""
@@ -41,16 +41,15 @@ CHECKED = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One operation of one size, as one rank takes part in it."""
+    """One operation of one size on one rank."""
 
     run: Callable[[], Any]
-    """Does it."""
     result: Any
-    """Where the result stands."""
+    """Buffer of the result."""
     exact: Callable[[Any], Any]
-    """What should stand at some places of it, in double precision."""
+    """Right values at some places of the result, in double precision."""
     fill: Callable[[], Any] = lambda: None
-    """Puts this rank's numbers where the operation overwrites them."""
+    """Fills the buffer with this rank's numbers, where the operation overwrites them."""
 
 
 BUS_FACTORS: Mapping[str, Callable[[int], float]] = {
@@ -64,7 +63,7 @@ BUS_FACTORS: Mapping[str, Callable[[int], float]] = {
 
 
 def exchange_of(operation: str, size_bytes: int, group: Group) -> Exchange:
-    """An operation, its buffers filled."""
+    """An operation with filled buffers."""
     part = -(-size_bytes // (NUMBER_BYTES * group.told.ranks))
     return _EXCHANGES[operation](part, group)
 
@@ -76,19 +75,19 @@ def checked_places(exchange: Exchange) -> list[int]:
 
 @cache
 def _drawn(rank: int) -> Any:
-    """The numbers that a rank draws."""
+    """Random numbers of a rank."""
     import torch
 
     return torch.randn(TILE, generator=torch.Generator().manual_seed(rank), dtype=torch.float64)
 
 
 def _sent(rank: int, places: Any) -> Any:
-    """What stands at places of a rank's data."""
+    """A rank's data at some places."""
     return _drawn(rank)[places % TILE]
 
 
 def _summed(ranks: int, places: Any) -> Any:
-    """What all ranks' data add up to there."""
+    """Sum of all ranks' data at some places."""
     return sum(_sent(rank, places) for rank in range(ranks))
 
 
@@ -170,28 +169,25 @@ _EXCHANGES: Mapping[str, Callable[[int, Group], Exchange]] = {
     "all_to_all": _all_to_all,
     "send": _send,
 }
-"""Operations by the name that questions give them."""
+"""Operations by their name in questions."""
 
 
 SLOWEST_BYTES_PER_S = 1e8
-"""Bytes that ranks exchange a second on any machine: a small size before a large one would make it look too slow.
-Source: a choice, a network of 1 Gbit/s."""
+"""Lower bound of the bandwidth on any machine: a small size before a large one would make it look too slow. Source:
+a choice, a network of 1 Gbit/s."""
 
 
 @dataclass(slots=True)
 class RankTiming:
-    """How the probe went so far."""
+    """State of the probe on one rank."""
 
     group: Group
-    """The ranks."""
     caches: Caches
-    """Takes the time."""
+    """Timer with cold caches."""
     repeats: int
-    """How often each is measured."""
     measurements: list[Measurement] = field(default_factory=list)
-    """What was measured."""
     left_out: list[dict[str, Any]] = field(default_factory=list)
-    """What was not, with the reason."""
+    """Operations without a measurement, with the reason."""
     byte_seconds: float = 0.0
     """Time of one run over its size, of the last operation."""
 
@@ -217,7 +213,9 @@ def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
 
 
 def _one(operation: str, size_bytes: int, course: RankTiming, share: float) -> None:
-    """Measure one operation of one size in its share of the time that is left, or say why not.
+    """Measure one operation of one size in its share of the time left, or record why not.
+
+    All ranks decide alike, or they would wait for each other.
 
     All ranks decide alike, or they would wait for each other.
     """
@@ -263,7 +261,7 @@ def _built(operation: str, size_bytes: int, course: RankTiming) -> Exchange | No
 
 
 def _warmed_up(exchange: Exchange, course: RankTiming) -> tuple[float, float]:
-    """Error of the first result, and time of the last run, of the ranks that are worst off."""
+    """The largest error of the first result, and the longest time of the last run, over all ranks."""
     import torch
 
     error = begun = 0.0

@@ -1,8 +1,8 @@
-"""How many bytes does a process take before it computes anything? A bare context, the first kernels, communicators.
+"""Bytes of a process before it computes anything: a bare context, the first kernels, communicators.
 
-On a GPU the driver counts: memory of the device that is used after each step of a process of its own, less what was
-used before and what torch's allocator holds, so that it is what no allocator sees. On a processor it is resident memory
-that such a process gains when it imports torch and computes.
+On a GPU the driver counts: memory in use after each step of a process of its own, less the memory in use before and
+the bytes of torch's allocator, so that it is what no allocator sees. On a processor it is the resident memory that
+such a process gains when it imports torch and computes.
 """
 
 import json
@@ -19,17 +19,17 @@ from service.worker.probing import CannotRun, ProbeContext, ProbeResult
 from service.worker.timing import measurement
 
 PROCESSES = 2
-"""Processes that are looked at, one after another. Source: a choice."""
+"""Repeats, one process each. Source: a choice."""
 
 GAINED = {"bare_context": ("open", "bare"), "context": ("compute", "bare"), "matrix_product": ("multiply", "compute")}
-"""What is told: bytes after one step beyond those after another. `context` has the first kernel in it."""
+"""Reported differences: bytes after one step beyond those after another. `context` has the first kernel in it."""
 
 COMMUNICATOR_BYTES = 2**26
-"""Size of the sum that makes a communicator take all of its buffers. Source: a choice."""
+"""Size of the sum that makes a communicator allocate all of its buffers. Source: a choice."""
 
 
 def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:  # noqa: ARG001 - there is nothing to choose
-    """Count bytes of processes that do next to nothing."""
+    """Count bytes of processes that compute next to nothing."""
     counts: list[dict[str, float]] = []
     longest = 0.0
     while len(counts) < PROCESSES and (not counts or told.left_seconds() > longest):
@@ -48,7 +48,7 @@ def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:  # no
 
 
 def _steps_bytes(device: str) -> Iterator[tuple[str, float]]:
-    """Each step of one process, and bytes that are used after it."""
+    """Each step of one process, with the bytes in use after it."""
     used_before = _used_bytes(device)
     words: Sequence[str] = (sys.executable, "-m", "service.worker.bare_process", device)
     with subprocess.Popen(  # noqa: S603 - the words are this program's own
@@ -67,7 +67,7 @@ def _steps_bytes(device: str) -> Iterator[tuple[str, float]]:
 
 
 def _used_bytes(device: str) -> int:
-    """Memory of a GPU that is in use, by whomever; of this process on a processor."""
+    """Memory of a GPU in use by all processes; of this process on a processor."""
     if device == "cpu":
         return resident_bytes()
     import torch
@@ -77,7 +77,7 @@ def _used_bytes(device: str) -> int:
 
 
 def _communicator(told: ProbeContext) -> Measurement:
-    """Bytes that a communicator of all ranks takes, on the rank where it takes most."""
+    """Bytes of a communicator of all ranks, on the rank with the most."""
     import torch
 
     part = torch.ones(COMMUNICATOR_BYTES // 4, device=told.device)

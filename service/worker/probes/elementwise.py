@@ -1,7 +1,7 @@
-"""How long do the kernels between matrix products take: norms, activations, positions, the loss, the optimizer?
+"""Seconds of the kernels between matrix products: norms, activations, positions, the loss, the optimizer.
 
-They are torch's own, run one by one as an eager training step does. Rows are tokens, and width is how many numbers each
-of them holds; of an optimizer's step rows times width is how many parameters it updates.
+They are torch's own, run one by one as an eager training step does. Rows are tokens, and width is the numbers of
+each; for an optimizer's step rows times width is the number of updated parameters.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +14,10 @@ from service.worker.probing import CannotRun, ProbeContext, ProbeResult
 from service.worker.timing import REPEATS, Case, Ready, time_cases
 
 HEAD_WIDTHS = (128, 64)
-"""Widths of a head that positions are turned in, the first that divides the row."""
+"""Head widths of rotary positions, the first that divides the row."""
 
 ROPE_BASE = 10_000.0
-"""Of the angles of rotary positions. Source: Su et al. 2021, arXiv:2104.09864, section 3.2.2."""
+"""Base of the angles of rotary positions. Source: Su et al. 2021, arXiv:2104.09864, section 3.2.2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class RowKernel:
     """One kernel."""
 
     compute: Callable[..., Any]
-    """What it computes of its rowed inputs, of those that all rows share, and of those that have no gradient."""
+    """Function of its row inputs, of shared inputs, and of inputs without a gradient."""
     rowed: int = 1
     """Inputs of rows x width numbers."""
     shared: int = 0
@@ -38,17 +38,14 @@ class RowKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What one kernel computes with."""
+    """Inputs of one kernel."""
 
     rowed: tuple[Any, ...]
-    """Tensors of rows x width."""
     shared: tuple[Any, ...]
-    """Tensors of width."""
     fixed: tuple[Any, ...]
-    """Tensors without a gradient."""
 
     def all(self) -> tuple[Any, ...]:
-        """Every input, in the order in which the kernel takes them."""
+        """Every input, in the order of the kernel's arguments."""
         return (*self.rowed, *self.shared, *self.fixed)
 
     def with_gradient(self) -> tuple[Any, ...]:
@@ -56,7 +53,7 @@ class Inputs:
         return (*self.rowed, *self.shared)
 
     def exact(self, rows: Sequence[int]) -> "Inputs":
-        """The same in double precision, some rows alone; the first of them with a gradient of its own."""
+        """The same in double precision, for some rows alone; the first of them has a gradient of its own."""
         rowed = tuple(one.detach()[rows].double().requires_grad_() for one in self.rowed)
         shared = tuple(one.detach().double() for one in self.shared)
         fixed = tuple(one[rows].double() if one.is_floating_point() else one[rows] for one in self.fixed)
@@ -141,11 +138,11 @@ ROW_KERNELS: Mapping[str, RowKernel] = {
     "rope": RowKernel(compute=_rope, fixed=_angles),
     "cross_entropy": RowKernel(compute=_cross_entropy, fixed=_targets, sums_rows=True),
 }
-"""Kernels by the name that questions give them."""
+"""Kernels by their name in questions."""
 
 
 TENSORS = 16
-"""Tensors that the parameters are spread over, as those of a layer are. Source: a choice."""
+"""Tensors of the parameters, as those of a layer. Source: a choice."""
 
 CHECKED_UPDATES = 65_536
 """Parameters of the update that is compared with an exact one. Source: a choice."""
@@ -154,7 +151,7 @@ RATE, FIRST, SECOND, EPSILON, DECAY = 0.1, 0.9, 0.95, 1e-8, 0.1
 """Learning rate, high so that a missing update shows, and the other constants of the update."""
 
 IMPLEMENTATIONS = ("fused", "foreach")
-"""Ways to run it: one kernel for all tensors, or a few for each operation."""
+"""Implementations: one kernel for all tensors, or a few for each operation."""
 
 
 def optimizer_step(shape: Mapping[str, Any], operands: KernelInputs) -> Callable[[], Ready]:
@@ -210,7 +207,7 @@ CHECKED = 64
 OPTIMIZER = "adamw"
 
 MOVED_BYTES = 8.0
-"""Bytes that a kernel moves for each number, more or less: enough to tell which case is larger."""
+"""Rough bytes that a kernel moves for each number, to sort cases by size."""
 
 
 def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
@@ -240,7 +237,7 @@ def _case(asked: Mapping[str, Any], operands: KernelInputs) -> Case:
 
 
 def _forward(kernel: RowKernel, shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
-    """The kernel as a training step runs it, keeping what its backward pass needs."""
+    """The kernel as a training step runs it, saving what its backward pass needs."""
     inputs = inputs_of(kernel, shape, operands)
 
     def forward() -> Any:
@@ -257,7 +254,7 @@ def _forward(kernel: RowKernel, shape: Mapping[str, Any], operands: KernelInputs
 
 
 def _sum_of_rows(kernel: RowKernel, inputs: Inputs) -> Any:
-    """The exact result of a kernel that sums over rows, some rows at a time, so that memory suffices."""
+    """The exact result of a kernel that sums over rows, some rows at a time, to save memory."""
     count = len(inputs.rowed[0])
     parts = [range(start, min(start + CHECKED, count)) for start in range(0, count, CHECKED)]
     return sum(kernel.compute(*inputs.exact(list(part)).all()).detach() for part in parts)

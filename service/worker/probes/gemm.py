@@ -1,9 +1,9 @@
-"""How long does each matrix product of a model take? Forward, gradient of the input, gradient of the weight.
+"""Seconds of each matrix product of a model: forward, gradient of the input, gradient of the weight.
 
-Operands lie in memory as those of `torch.nn.Linear` do, whose weight is [out, in]: the forward product reads the weight
-transposed, the gradient of the input reads it as it lies, and that of the weight reads the gradient transposed and
-writes [out, in]. fp8 has kernels for one arrangement only, so its operands lie as a training library lays them out for
-those. Several copies run as one batched product.
+Inputs have the layout of `torch.nn.Linear`, whose weight is [out, in]: the forward product reads the weight
+transposed, the gradient of the input reads it as it is, and that of the weight reads the gradient transposed and
+writes [out, in]. fp8 has kernels for one layout only, so its inputs have the layout of a training library. Several
+copies run as one batched product.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ FP8_MULTIPLE = 16
 aten/src/ATen/native/cuda/Blas.cpp, _scaled_mm."""
 
 FP8_CAPABILITY = (8, 9)
-"""Compute capability from which on fp8 products run. Source: the same."""
+"""Lowest compute capability with fp8 products. Source: the same."""
 
 
 def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
@@ -47,7 +47,7 @@ def _case(product: Mapping[str, Any], operands: KernelInputs) -> Case:
 
 
 def _product(operation: str, shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
-    """A product of operands that lie as nn.Linear has them."""
+    """A product of inputs in the layout of nn.Linear."""
     import torch
 
     left_shape, right_shape = LAID_OUT[operation](shape["rows"], shape["columns"], shape["inner"])
@@ -68,14 +68,14 @@ LAID_OUT: Mapping[str, Callable[[int, int, int], tuple[tuple[int, int], tuple[in
     "input_gradient": lambda rows, columns, inner: ((rows, inner), (inner, columns)),
     "weight_gradient": lambda rows, columns, inner: ((inner, rows), (inner, columns)),
 }
-"""Shapes of both operands in memory: input and weight; gradient of the output and weight; input and that gradient."""
+"""Shapes of both inputs in memory: input and weight; gradient of the output and weight; input and that gradient."""
 
 MULTIPLIED: Mapping[str, Callable[[Any, Any], tuple[Any, Any]]] = {
     "forward": lambda inputs, weight: (inputs, weight.mT),
     "input_gradient": lambda gradient, weight: (gradient, weight),
     "weight_gradient": lambda inputs, gradient: (gradient.mT, inputs),
 }
-"""What is multiplied with what; the gradient of a weight comes out as the weight lies, [out, in]."""
+"""Factors of each product; the gradient of a weight has the layout of the weight, [out, in]."""
 
 
 def _fp8_product(operation: str, shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
@@ -108,7 +108,7 @@ def _refuse_fp8(torch: Any, shape: Mapping[str, Any], device: str) -> None:
 
 
 def _error(first: Any, second: Any, result: Any) -> float:
-    """Error of the result at rows and columns that are spread over it."""
+    """Error of the result at rows and columns spread over it."""
     left, right, found = (one if one.dim() == 3 else one[None] for one in (first, second, result))
     rows, columns = spread(found.shape[1], CHECKED), spread(found.shape[2], CHECKED)
     copies = spread(found.shape[0], 2)

@@ -1,4 +1,4 @@
-"""Where does the time of a training step go? A trace for TensorBoard and Chrome's viewer, and what it amounts to."""
+"""A profile of training steps: a trace for TensorBoard and Chrome's viewer, and its summary."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,21 +15,21 @@ from service.worker.training.recipe import StepRecipe, step_recipe
 from service.worker.training.trainer import Trainer, trainer_of
 
 TRACE = "trace.json.gz"
-"""Name of the file; TensorBoard wants `.pt.trace.json.gz` at its end."""
+"""Name of the file; TensorBoard requires `.pt.trace.json.gz` at its end."""
 
 WAIT, WARM_UP, ACTIVE = 1, 1, 3
-"""Steps before the profiler looks, those that it throws away, and those that it keeps.
-Source: torch.profiler.schedule, as torch's tutorials use it."""
+"""Steps before the profiler starts, those that it discards, and those that it records. Source:
+torch.profiler.schedule, as torch's tutorials use it."""
 
 
 class Batches(IterableDataset):
-    """Random tokens, batch after batch, made on the host as a loader of real data does."""
+    """Random tokens, batch after batch, created on the host as a loader of real data does."""
 
     def __init__(self, vocabulary: int, recipe: StepRecipe) -> None:
         self.vocabulary, self.shape = vocabulary, (recipe.micro_batch, recipe.sequence_length)
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        """Batches without end."""
+        """Endless batches."""
         while True:
             yield torch.randint(self.vocabulary, self.shape)
 

@@ -1,4 +1,4 @@
-"""What do real training steps of this model take at full width and reduced depth: memory, step by step, and time?"""
+"""Memory, step by step, and time of real training steps of a model at full width and reduced depth."""
 
 import math
 import time
@@ -18,16 +18,16 @@ from service.worker.training.recipe import step_recipe
 from service.worker.training.trainer import trainer_of
 
 STEPS = 3
-"""Steps whose memory is counted: the first has no optimizer states, the third stands for all later ones."""
+"""Steps with counted memory: the first has no optimizer states, the third represents all later ones."""
 
 TIMED_STEPS = 5
-"""Steps that are timed after them."""
+"""Steps with measured time after them."""
 
 LATE = "out of time before {depths} layers: ask for a longer time budget, a shorter sequence or fewer depths"
 
 
 def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
-    """Train the model at each depth, each anew."""
+    """Train a new model at each depth."""
     try:
         recipe = step_recipe(parameters["recipe"])
         models = {int(depth): model_fields(parameters["model"], int(depth)) for depth in parameters["depths"]}
@@ -55,7 +55,7 @@ def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
 def _measured(
     make: Make, counts: tuple[int, int], device: str, end_seconds: float
 ) -> tuple[list[Measurement], list[Moment]]:
-    """What one depth takes; no further timed step begins after the end."""
+    """The measurements of one depth; no further timed step begins after the end."""
     steps, timed = counts
     trainer, moments = counted_steps(make, steps, device)
     depth = len(trainer.model.layers)

@@ -1,1 +1,1 @@
-"""Places where a worker runs what it is given: one file each."""
+"""Runners of a worker: one file each."""

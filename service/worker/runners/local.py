@@ -1,4 +1,4 @@
-"""How does something run on the worker's own host? In a process of its own, under a warden, ending with the worker."""
+"""The runner of the worker's own host: a process under a supervisor, which ends with the worker."""
 
 import json
 import os
@@ -18,14 +18,14 @@ from service.worker.supervisor import GONE_SECONDS, GRACE_SECONDS, STOP
 
 LOG = "log.txt"
 LAST_BYTES = 2_000
-"""How much of a log is told where nothing else was left. Source: a choice."""
+"""Length of the end of a log that is reported where there is no record. Source: a choice."""
 
 KEPT_BACK = ("TRAINCOST_TOKEN",)
-"""Variables of the worker's environment that are nobody else's business."""
+"""Variables of the worker's environment that measurements must not see."""
 
 
 class LocalRunner:
-    """Runs things on this host."""
+    """Runs processes on this host."""
 
     def __init__(self, variables: Mapping[str, str] | None = None) -> None:
         self._variables = variables or {}
@@ -33,7 +33,7 @@ class LocalRunner:
         """Name of each GPU, in torch's order."""
 
     def capabilities(self) -> dict[str, Any]:
-        """What can be run here."""
+        """Capabilities of this host."""
         gpus = gpus_here()
         self._gpus = tuple(name for name, _ in gpus)
         return {
@@ -48,24 +48,24 @@ class LocalRunner:
     def start(
         self, task: Mapping[str, Any], folder: Path, module: str = PROBE_PROCESS, device: str | None = None
     ) -> "LocalRunning":
-        """Start something in a process of its own, which sees the devices of that name alone."""
+        """Start a process that sees only the devices of one name."""
         seen = shown_alone(device, self._gpus, {**os.environ, **self._variables})
         return LocalRunning(task, folder, module, {**self._variables, **seen})
 
     def slots(self) -> int:
-        """One thing at a time: two would disturb each other."""
+        """One process at a time: two would disturb each other."""
         return 1
 
     def lacking(self) -> str | None:
-        """What measurements need and this host has not."""
+        """Requirement of measurements that this host lacks."""
         return missing_torch()
 
     def close(self) -> None:
-        """There is nothing to give back."""
+        """Nothing to release."""
 
 
 class LocalRunning:
-    """A process under its warden."""
+    """A process under its supervisor."""
 
     def __init__(self, task: Mapping[str, Any], folder: Path, module: str, variables: Mapping[str, str]) -> None:
         self._task, self._folder, self._began_seconds = task, folder, time.monotonic()
@@ -86,7 +86,7 @@ class LocalRunning:
             )
 
     def poll(self) -> dict[str, Any] | None:
-        """What came of it."""
+        """The record, once the process has ended."""
         code = self._warden.poll()
         if code is None:
             return None
@@ -101,11 +101,11 @@ class LocalRunning:
         return record
 
     def began_seconds(self) -> float | None:
-        """When it was started: here nothing waits."""
+        """Its start: nothing waits here."""
         return self._began_seconds
 
     def progress(self) -> dict[str, Any]:
-        """How far it is."""
+        """The last progress report."""
         try:
             told: dict[str, Any] = json.loads((self._folder / PROGRESS).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -113,7 +113,7 @@ class LocalRunning:
         return told
 
     def kill(self) -> None:
-        """End it and everything that it started."""
+        """End the process and everything that it started."""
         if self._warden.poll() is None and self._warden.stdin is not None:
             with suppress(BrokenPipeError):
                 self._warden.stdin.write(STOP)
@@ -140,7 +140,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _ended(code: int) -> str:
-    """How a process ended that left no record."""
+    """How a process without a record ended."""
     number = -code if code < 0 else code - 128
     if number <= 0:
         return f"the process ended with code {code} and left no record"

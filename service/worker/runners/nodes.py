@@ -1,4 +1,4 @@
-"""What does a cluster have, and how do the ranks of a task spread over it? Facts of its nodes, as Ray tells them."""
+"""Nodes of a cluster as Ray reports them, the placement of ranks on them, and the part of a task on one node."""
 
 import json
 import os
@@ -15,44 +15,44 @@ from service.worker.runners.local import LocalRunner, LocalRunning
 from service.worker.running import RECORD, job_folder, remove_abandoned
 
 KIND = "accelerator_type:"
-"""How the name of the resource begins by which Ray tells the kind of a node's GPUs."""
+"""Prefix of the resource by which Ray names the kind of a node's GPUs."""
 
 A_LITTLE = 0.001
-"""How much of that resource a task asks for: a node has one of it, whatever the number of its GPUs."""
+"""Amount of that resource in a request: a node has one of it, whatever the number of its GPUs."""
 
 OWN_LABELS = "ray.io/"
-"""How Ray's own labels of a node begin."""
+"""Prefix of Ray's own labels of a node."""
 
 Strategy = Literal["STRICT_PACK", "STRICT_SPREAD"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node that is alive."""
+    """A live node."""
 
     id: str
     cpus: int
     gpus: int
     kind: str
-    """Kind of its GPUs; empty where there are none, or where nobody said."""
+    """Kind of its GPUs; empty where there are none or the kind is unknown."""
     labels: Mapping[str, str]
-    """What its operator says of it."""
+    """Labels of its operator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placing:
-    """Where the ranks of a task are to run."""
+    """Placement of the ranks of a task."""
 
     bundles: tuple[Mapping[str, float], ...]
-    """What each node has to give."""
+    """Resources of each node."""
     ranks: tuple[tuple[int, ...], ...]
-    """Ranks on each node; none where a single node starts all of them itself."""
+    """Ranks on each node; empty where a single node starts all of them itself."""
     strategy: Strategy
     """All on one node, or each bundle on another one."""
 
 
 def nodes_of(told: Sequence[Mapping[str, Any]]) -> tuple[Node, ...]:
-    """The nodes that are alive."""
+    """The live nodes."""
     nodes = [_node(one) for one in told if one["Alive"]]
     return tuple(sorted(nodes, key=lambda node: (-node.gpus, -node.cpus, node.id)))
 
@@ -72,7 +72,7 @@ def _node(told: Mapping[str, Any]) -> Node:
 
 
 def common_labels(nodes: Sequence[Node]) -> dict[str, str]:
-    """Labels that all nodes bear, so that a job which asks for them may run on any.
+    """Labels of all nodes, so that a job with them as requirements may run on any.
 
     >>> common_labels([])
     {}
@@ -82,7 +82,7 @@ def common_labels(nodes: Sequence[Node]) -> dict[str, str]:
 
 
 def placing_of(nodes: Sequence[Node], kind: str | None, ranks: int) -> Placing:
-    """Where the ranks of a task are to run: on one node where one has enough GPUs, else on as few as have."""
+    """Placement of the ranks of a task: on one node where one has enough GPUs, else on as few as suffice."""
     if kind is None:
         cpus = min(ranks, max((node.cpus for node in nodes), default=0))
         if not cpus:
@@ -101,7 +101,7 @@ def placing_of(nodes: Sequence[Node], kind: str | None, ranks: int) -> Placing:
 
 
 def _sizes(gpus: Sequence[int], ranks: int) -> list[int]:
-    """GPUs that each node gives, the largest first, until there are enough.
+    """GPUs of each node, the largest first, until there are enough.
 
     >>> _sizes([4, 4, 2], 7), _sizes([4, 4], 3)
     ([4, 3], [3])
@@ -116,37 +116,37 @@ def _sizes(gpus: Sequence[int], ranks: int) -> list[int]:
 
 
 NODE = "TRAINCOST_NODE"
-"""Variable that tells a process on which node of the cluster it runs."""
+"""Variable with the node of a process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one node has to do of a task."""
+    """The part of a task on one node."""
 
     task: Mapping[str, Any]
     """The task, as JSON."""
     module: str
-    """What carries it out."""
+    """Module of the process."""
     ranks: Sequence[int]
-    """Ranks that run here; empty where the process on this node starts all of them itself."""
+    """Ranks on this node; empty where its process starts all of them itself."""
     meeting: tuple[str, int] | None = None
-    """Address and port where ranks of several nodes find each other; None where all are here."""
+    """Rendezvous address and port of ranks on several nodes; None where all are here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """How far a node is."""
+    """State of the part of a task on one node."""
 
     record: dict[str, Any] | None
-    """What came of its share: the record of the first rank, or of one that failed; None while it runs."""
+    """Record of the first rank, or of one that failed; None while it runs."""
     progress: dict[str, Any]
-    """How far its first rank is."""
+    """Progress of its first rank."""
     files: Mapping[str, bytes]
-    """Files that the record names."""
+    """Files that the record lists."""
 
 
 class NodeRunner:
-    """A node's share of a task. It ends with its process, and everything that it started ends with it."""
+    """Runs a node's part of a task. Everything that it started ends with its process."""
 
     def __init__(self, node: str = "") -> None:
         self._node = node
@@ -156,14 +156,14 @@ class NodeRunner:
         self._running: dict[int, LocalRunning] = {}
 
     def port(self) -> int:
-        """A port of this node that nobody listens on."""
+        """A free port of this node."""
         with socket.socket() as one:
             one.bind(("", 0))
             number: int = one.getsockname()[1]
         return number
 
     def start(self, share: Share) -> None:
-        """Start what this node has to do."""
+        """Start the node's part."""
         found = os.pathsep.join(filter(None, sys.path))  # what this process was given to import from
         for place, rank in enumerate(share.ranks or (0,)):
             folder = self._folder / f"{rank}" / "work"
@@ -173,7 +173,7 @@ class NodeRunner:
             self._running[rank] = LocalRunner(variables).start(share.task, folder, share.module)
 
     def look(self) -> Look:
-        """How far it is."""
+        """State of the node's part."""
         told = {rank: self._record(rank, running) for rank, running in self._running.items()}
         progress = next(iter(self._running.values())).progress()
         failed = [record for record in told.values() if record is not None and record["status"] != "succeeded"]
@@ -186,13 +186,13 @@ class NodeRunner:
         return Look(record=record, progress=progress, files=self._files(first, record or {}))
 
     def end(self) -> None:
-        """End everything that was started here; returns when that is gone."""
+        """End everything that it started; returns once that has ended."""
         for running in self._running.values():
             running.kill()
         self._held.close()
 
     def _record(self, rank: int, running: LocalRunning) -> dict[str, Any] | None:
-        """The record of a rank; those behind the first leave theirs under a name of their own."""
+        """The record of a rank; ranks other than the first use names of their own."""
         record = running.poll()
         own = self._work(rank) / f"rank-{rank}.json"
         if record is None or not rank or (self._work(rank) / RECORD).is_file() or not own.is_file():
@@ -214,7 +214,7 @@ class NodeRunner:
 
 
 def _together(share: Share, rank: int, place: int) -> dict[str, str]:
-    """What a rank is told so that it finds the others; the variables are torchrun's."""
+    """torchrun's variables of a rank."""
     address, port = share.meeting or ("127.0.0.1", 0)
     told = {
         "RANK": rank, "LOCAL_RANK": place, "WORLD_SIZE": share.task["ranks"], "LOCAL_WORLD_SIZE": len(share.ranks),

@@ -1,7 +1,7 @@
-"""How does a worker run things on a Ray cluster? Ray finds the place, by kind and number of GPUs.
+"""The runner of a Ray cluster. Ray finds the place, by kind and number of GPUs.
 
-A measurement is a process under a warden on its node, as on the worker's own host. A piece of a sweep is a task of
-Ray's own, whose processes are used again for the next piece.
+A measurement is a process under a supervisor on its node, as on the worker's own host. A part of a sweep is a task
+of Ray's own, which reuses processes for the next part.
 """
 
 import importlib
@@ -28,22 +28,22 @@ from service.worker.runners.nodes import Look, Node, NodeRunner, Placing, Share,
 from service.worker.running import PROBE_PROCESS, Running, job_folder, remove_abandoned
 
 POLL_SECONDS = 0.1
-"""Between two looks at what runs. Source: a choice."""
+"""Period of checks of running tasks. Source: a choice."""
 
 TRIES = 2
-"""How often a task is started whose node dies. Source: a choice; a task that kills two nodes would kill a third."""
+"""Starts of a task whose node dies. Source: a choice; a task that kills two nodes would kill a third."""
 
 START_SECONDS = 120.0
-"""Longest wait for the processes of a placed task to start, and to be ended. Source: a choice."""
+"""Longest wait for the processes of a placed task to start, and to end. Source: a choice."""
 
 WAITING: Mapping[str, Any] = {"note": "waiting for a place on the cluster"}
-"""What is told until it runs."""
+"""Progress of a task that waits for a place."""
 
 log = logging.getLogger(__name__)
 
 
 class Stopped(Exception):
-    """Nobody waits for the task any more."""
+    """The task was cancelled."""
 
 
 class RayProbe:
@@ -59,15 +59,15 @@ class RayProbe:
         self._thread.start()
 
     def poll(self) -> dict[str, Any] | None:
-        """What came of it."""
+        """The record, once the measurement has ended."""
         return self._record
 
     def began_seconds(self) -> float | None:
-        """When its processes were started on the nodes that it has now."""
+        """Start of its processes on the current nodes."""
         return self._began_seconds
 
     def progress(self) -> dict[str, Any]:
-        """How far it is."""
+        """The last progress report."""
         return self._progress
 
     def kill(self) -> None:
@@ -86,7 +86,7 @@ class RayProbe:
         self._record = record
 
     def _tried(self) -> dict[str, Any]:
-        """The record of the first try whose nodes all lived."""
+        """The record of the first try without a dead node."""
         for number in range(1, TRIES + 1):
             try:
                 placing = placing_of(nodes_of(ray.nodes()), self._kind, int(self._task.get("ranks", 1)))
@@ -122,7 +122,7 @@ class RayProbe:
         ray.get([seat.start.remote(share) for seat, share in zip(seats, shares, strict=True)], timeout=START_SECONDS)
 
     def _watched(self, seats: Sequence[Any]) -> Look:
-        """What the first node found once all are done, or the first that failed."""
+        """The record of the first node once all have ended, or of the first that failed."""
         while True:
             looks: list[Look] = ray.get([seat.look.remote() for seat in seats], timeout=START_SECONDS)
             self._progress = looks[0].progress or self._progress
@@ -135,7 +135,7 @@ class RayProbe:
             time.sleep(POLL_SECONDS)
 
     def _wait_for(self, there: Callable[[], bool]) -> None:
-        """Wait for something, for as long as anybody waits for the task."""
+        """Wait for a result, unless the task is cancelled."""
         while not there():
             if self._stop.is_set():
                 raise Stopped
@@ -148,18 +148,18 @@ class RayProbe:
 
 @ray.remote
 class _Seat(NodeRunner):
-    """A seat that knows its node."""
+    """A node runner on its Ray node."""
 
     def __init__(self) -> None:
         super().__init__(ray.get_runtime_context().get_node_id())
 
     def meeting_place(self) -> tuple[str, int]:
-        """Where ranks of several nodes find each other."""
+        """Rendezvous address and port of ranks on several nodes."""
         return ray.util.get_node_ip_address(), self.port()
 
 
 def _seat(group: PlacementGroup, place: int, bundle: Mapping[str, float]) -> Any:
-    """A process on the node of a bundle, which has all that the bundle holds."""
+    """A node runner with all resources of a bundle."""
     own = {name: amount for name, amount in bundle.items() if name not in {"CPU", "GPU"}}
     strategy = PlacementGroupSchedulingStrategy(placement_group=group, placement_group_bundle_index=place)
     return _Seat.options(  # type: ignore[attr-defined]  # Ray adds it
@@ -172,7 +172,7 @@ def _seat(group: PlacementGroup, place: int, bundle: Mapping[str, float]) -> Any
 
 
 def _leave(seats: Sequence[Any], group: PlacementGroup) -> None:
-    """End what runs on every node, and give the nodes back."""
+    """End the processes on every node, and release the nodes."""
     ends = [seat.end.remote() for seat in seats]
     for end in ends:
         try:
@@ -185,24 +185,24 @@ def _leave(seats: Sequence[Any], group: PlacementGroup) -> None:
 
 
 RERUNS = 3
-"""How often Ray runs a task again whose node or process dies. Source: a choice."""
+"""Reruns of a task whose node or process dies. Source: a choice."""
 
 MOST_SHIPPED = 8
-"""Contents that are kept in the cluster for the next task. Source: a choice; some megabytes each."""
+"""Inputs that stay in the cluster for the next task. Source: a choice; some megabytes each."""
 
 END_SECONDS = 5.0
-"""How long a task that is asked to end may take before it is made to. Source: a choice."""
+"""Time of a cancelled task to end before it is killed. Source: a choice."""
 
 
 class Shipped:
-    """What tasks read, kept in the cluster once for all of them."""
+    """Inputs of tasks, stored in the cluster once for all of them."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Any] = {}
         self._lock = Lock()
 
     def of(self, content: Mapping[str, bytes]) -> Any:
-        """Files for a task."""
+        """A reference to the input files of a task."""
         digest = _digest(content)
         with self._lock:
             if digest not in self._kept:
@@ -213,7 +213,7 @@ class Shipped:
 
 
 class RayShard:
-    """A piece of a sweep on a cluster."""
+    """A part of a sweep on a cluster."""
 
     def __init__(self, task: Mapping[str, Any], folder: Path, module: str, shipped: Shipped) -> None:
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
@@ -224,7 +224,7 @@ class RayShard:
         self._is_killed = False
 
     def poll(self) -> dict[str, Any] | None:
-        """What came of it; nothing once it was killed, though it may have been done before the kill reached it."""
+        """The record; None once it was killed, even where it ended before."""
         if self._record is None and not self._is_killed and ray.wait([self._found], timeout=0)[0]:
             try:
                 self._record, files = ray.get(self._found)
@@ -236,15 +236,15 @@ class RayShard:
         return self._record
 
     def began_seconds(self) -> float | None:
-        """When it was handed to the cluster, which tells nothing of when it finds a processor."""
+        """Its submission to the cluster; when it finds a processor is unknown."""
         return self._began_seconds
 
     def progress(self) -> dict[str, Any]:
-        """A piece takes seconds: it tells nothing meanwhile."""
+        """Empty: a part takes seconds."""
         return {}
 
     def kill(self) -> None:
-        """End it, whatever it is at."""
+        """End it."""
         if self._record is not None:
             return
         self._is_killed = True
@@ -264,7 +264,7 @@ def _digest(content: Mapping[str, bytes]) -> str:
 def _carried_out(
     module: str, task: dict[str, Any], files: Mapping[str, bytes]
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Carry a task out in this process; its record and the files that it leaves."""
+    """Run a task in this process; its record and the files that it wrote."""
     remove_abandoned()  # of processes on this node that were made to end
     with job_folder() as folder:
         for file, content in files.items():
@@ -275,19 +275,19 @@ def _carried_out(
 
 
 ASKED_SECONDS = 180.0
-"""Longest wait for a node to tell what it has. Source: a choice; torch loads in a minute from a cold disk."""
+"""Longest wait for a node's capabilities. Source: a choice; torch loads in a minute from a cold disk."""
 
 HIDDEN_BY_RAY = "CUDA_VISIBLE_DEVICES"
-"""Ray hides GPUs that a task did not ask for; to count them none is asked for."""
+"""Variable by which Ray hides GPUs that a task did not request; none is requested to count them."""
 
 HANDED_IN = 2
-"""Jobs that are claimed or handed in while every processor works. Source: a choice."""
+"""Jobs that are claimed or uploaded while every processor works. Source: a choice."""
 
 NAMESPACE = "traincost"
 
 
 class RayRunner:
-    """Runs things on a Ray cluster."""
+    """Runs processes on a Ray cluster."""
 
     def __init__(self, address: str | None = None) -> None:
         try:
@@ -296,12 +296,12 @@ class RayRunner:
             where = address or "of this host; give --ray-address, or start one with `ray start --head`"
             raise StartupError(f"there is no Ray cluster {where}: {' '.join(str(error).split())}") from None
         self._kinds: dict[str, str] = {}
-        """Kind of GPUs by the name of the device, as this worker tells it."""
+        """Kind of GPUs by the name of the device that this worker reports."""
         self._shipped = Shipped()
         self._lock = Lock()
 
     def capabilities(self) -> dict[str, Any]:
-        """What can be run on all nodes together; a kind of GPUs is asked for on one of its nodes."""
+        """Capabilities of all nodes together; each kind of GPUs is read on one of its nodes."""
         nodes = nodes_of(ray.nodes())
         told = {kind: _asked(node) for kind, node in {node.kind: node for node in nodes}.items()}
         devices = {kind: self._device(kind, told[kind]["devices"], nodes) for kind in told if _has_gpus(kind, nodes)}
@@ -318,17 +318,17 @@ class RayRunner:
         }
 
     def slots(self) -> int:
-        """Jobs that it makes sense to have at the same time: each processor's, and some that are handed in."""
+        """Useful number of parallel jobs: each processor's, and some that are being uploaded."""
         return sum(node.cpus for node in nodes_of(ray.nodes())) + HANDED_IN
 
     def lacking(self) -> str | None:
-        """Nodes have what measurements need, or each says what it lacks."""
+        """None: each node reports what it lacks."""
         return None
 
     def start(
         self, task: Mapping[str, Any], folder: Path, module: str = PROBE_PROCESS, device: str | None = None
     ) -> Running:
-        """Start something where there is room for it, as soon as there is."""
+        """Start a process as soon as there is room."""
         if "probe" not in task:
             return RayShard(task, folder, module, self._shipped)
         with self._lock:
@@ -336,11 +336,11 @@ class RayRunner:
         return RayProbe(task, folder, module, kind)
 
     def close(self) -> None:
-        """Leave the cluster; what still runs for this worker ends with that."""
+        """Disconnect from the cluster, which ends everything that this worker started there."""
         ray.shutdown()
 
     def _device(self, kind: str, found: list[dict[str, Any]], nodes: tuple[Node, ...]) -> dict[str, Any]:
-        """GPUs of one kind, by the name that their driver gives, or else Ray."""
+        """GPUs of one kind, by the name of their driver, or else Ray's."""
         one = found[0] if found else {"name": kind or "GPU", "memory_bytes": None}
         count = sum(node.gpus for node in nodes if node.kind == kind)
         return {"name": one["name"], "count": count, "memory_bytes": one["memory_bytes"]}
@@ -351,7 +351,7 @@ def _has_gpus(kind: str, nodes: tuple[Node, ...]) -> bool:
 
 
 def _asked(node: Node) -> dict[str, Any]:
-    """What is installed on a node, and what its driver tells."""
+    """The capabilities of a node."""
     on_it = NodeAffinitySchedulingStrategy(node_id=node.id, soft=False)
     asked = ray.remote(max_calls=1)(_here).options(num_cpus=0, scheduling_strategy=on_it).remote()
     found: dict[str, Any] = ray.get(asked, timeout=ASKED_SECONDS)
@@ -359,7 +359,7 @@ def _asked(node: Node) -> dict[str, Any]:
 
 
 def _here() -> dict[str, Any]:
-    """What this node has, asked in a process that is not used again."""
+    """The capabilities of this node, read in a process that is not reused."""
     os.environ.pop(HIDDEN_BY_RAY, None)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     installed = {"measures": find_spec("torch") is not None, "sweeps": can_sweep()}

@@ -1,1 +1,1 @@
-"""How does torch train the model of a question, step by step, and what does memory hold meanwhile?"""
+"""Training of a question's model in torch: decoder, recipe, steps, and memory at each moment."""

@@ -1,4 +1,7 @@
-"""How does torch run a whole model: embedding, layers, head and loss?"""
+"""A decoder-only model in plain eager torch.
+
+Embedding, layers, head and loss run operation by operation as in transformers.
+"""
 
 import math
 from contextlib import AbstractContextManager, nullcontext
@@ -18,7 +21,7 @@ CUBIC = 0.044715
 
 
 def written_gelu(hidden: torch.Tensor) -> torch.Tensor:
-    """GELU in single operations, each of which keeps what it needs: transformers' NewGELUActivation."""
+    """GELU in single operations, each of which saves its inputs: transformers' NewGELUActivation."""
     inner = math.sqrt(2.0 / math.pi) * (hidden + CUBIC * torch.pow(hidden, 3.0))
     return 0.5 * hidden * (1.0 + torch.tanh(inner))
 
@@ -35,7 +38,7 @@ class FeedForward(nn.Module):
         self.activation = written_gelu if model.is_gpt2 else functional.gelu
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """What it adds to the stream."""
+        """The branch's output."""
         if self.gate_proj is None:
             active = self.activation(self.up_proj(hidden))
         else:
@@ -45,11 +48,12 @@ class FeedForward(nn.Module):
 
 
 EPSILON = 1e-5
-"""Number that keeps a norm from dividing by zero; it changes no size. Source: transformers LlamaConfig, GPT2Config."""
+"""Number that keeps a norm from dividing by zero; without effect on sizes. Source: transformers LlamaConfig,
+GPT2Config."""
 
 
 class RmsNorm(nn.Module):
-    """Root mean square in fp32, cast back and weighed: transformers' LlamaRMSNorm."""
+    """Root mean square in fp32, cast back and scaled: transformers' LlamaRMSNorm."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -98,10 +102,10 @@ BACKENDS = {
     "flash-2": (SDPBackend.FLASH_ATTENTION,),
     "cudnn": (SDPBackend.CUDNN_ATTENTION,),
 }
-"""torch's kernels of each name; flash takes the memory-efficient one where numbers are too wide for FlashAttention."""
+"""torch's kernels of each name; flash falls back to the memory-efficient one where FlashAttention lacks the format."""
 
 ROTARY_BASE = 10_000.0
-"""Longest wave of rotary positions; it changes no size. Source: Su et al. 2021, arXiv:2104.09864."""
+"""Longest wave of rotary positions; without effect on sizes. Source: Su et al. 2021, arXiv:2104.09864."""
 
 Positions = tuple[torch.Tensor, torch.Tensor]
 
@@ -116,7 +120,7 @@ def rotary_positions(tokens: int, width: int, dtype: torch.dtype, device: torch.
 
 
 def causal_mask(tokens: int, model: ModelFields, mixer: str, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """What eager attention adds to scores: 0 for keys that a query sees, the lowest number for others."""
+    """The additive mask of eager attention: 0 for visible keys, the lowest number for others."""
     with torch.no_grad():
         place = torch.arange(tokens, device=device)
         seen = place[:, None] >= place
@@ -165,7 +169,7 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(heads * width, model.hidden_size, bias=model.out_bias)
 
     def forward(self, hidden: torch.Tensor, positions: Positions | None, mask: torch.Tensor | None) -> torch.Tensor:
-        """What the heads found, projected back to the stream."""
+        """The heads' output, projected back to the stream."""
         queries, keys, values = self._heads(hidden)
         if positions is not None:
             queries, keys = _turned(queries, positions), _turned(keys, positions)
@@ -237,11 +241,11 @@ def _backends(kernel: str, queries: torch.Tensor) -> AbstractContextManager[None
 
 
 DEVIATION = 0.02
-"""Spread of weights; it changes no size. Source: transformers Qwen3MoeConfig.initializer_range."""
+"""Spread of weights; without effect on sizes. Source: transformers Qwen3MoeConfig.initializer_range."""
 
 
 class GroupedProduct(torch.autograd.Function):
-    """Rows times the matrix of their group, group after group; it keeps rows and matrices and no more."""
+    """Rows times the matrix of their group, group after group; it saves rows and matrices and no more."""
 
     @staticmethod
     def forward(context: Any, rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
@@ -317,7 +321,7 @@ class Experts(nn.Module):
             nn.init.normal_(matrices, std=DEVIATION)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """What the experts add to the stream."""
+        """The experts' output."""
         flat = hidden.reshape(-1, hidden.shape[-1])
         beside = None if self.shared is None else self.shared(flat)
         weights, chosen = self.router(flat)
@@ -329,7 +333,7 @@ class Experts(nn.Module):
         return found.reshape(hidden.shape)
 
     def _routed(self, flat: torch.Tensor, weights: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-        """Results of the visited experts, weighed and added up: transformers' grouped_mm_experts_forward."""
+        """Outputs of the visited experts, scaled and summed: transformers' grouped_mm_experts_forward."""
         copies = chosen.shape[-1]
         in_order, order = torch.sort(chosen.reshape(-1))
         rows = flat[order // copies]
@@ -355,14 +359,14 @@ NO_TARGET = -100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """How the operations of a model are carried out."""
+    """Implementation of a model's operations."""
 
     kernel: str
-    """eager, or a name of attention.BACKENDS."""
+    """eager, or a name of BACKENDS."""
     dropout_fraction: float = 0.0
     """Dropout of embedding, attention and both branches."""
     recomputed_layers: int = 0
-    """Layers, from the first, that keep their input alone and run again in the backward pass."""
+    """Layers, from the first, that save only their input and run again in the backward pass."""
 
 
 class Layer(nn.Module):
@@ -414,7 +418,7 @@ class Decoder(nn.Module):
         self.head = _head(model, width, self.embedding.weight if model.tie_word_embeddings else None)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """The loss of predicting each token from those before it; logits are gone when it is known."""
+        """The loss of predicting each token from those before it; logits are freed afterwards."""
         return causal_loss(self.logits(tokens), tokens, self.model.vocab_size)
 
     def logits(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -445,7 +449,7 @@ class Decoder(nn.Module):
         return dropped
 
     def _mask(self, mixer: str, length: int, hidden: torch.Tensor) -> torch.Tensor | None:
-        """The mask of eager attention, and of windows that the fused kernels do not know."""
+        """The mask of eager attention, and of windows that the fused kernels lack."""
         window = {
             "sliding_attention": self.model.sliding_window,
             "chunked_attention": self.model.attention_chunk_size,
@@ -487,7 +491,7 @@ WEIGHTS = {
     "fp16-mixed": torch.float32,
     "bf16-mixed": torch.float32,
 }
-"""Format of the weights under each precision recipe that torch runs by itself."""
+"""Format of the weights under each supported precision recipe."""
 
 
 def build(model: ModelFields, running: Running, precision: str, device: str) -> Decoder:

@@ -1,4 +1,4 @@
-"""Which model is asked for, and can it be built as it is? What cannot is refused by its field, never approximated."""
+"""Fields of a model that torch can build. What cannot be built is refused by its field, never approximated."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -7,24 +7,24 @@ from typing import Any
 from service.errors import Problem, Refused
 
 MIXERS = ("full_attention", "sliding_attention", "chunked_attention")
-"""Ways to mix tokens that are built."""
+"""Supported token mixers."""
 
 CHANNELS = ("dense", "sparse")
-"""Ways to mix channels that are built."""
+"""Supported channel mixers."""
 
 NORMALIZATIONS = ("rmsnorm", "layernorm", "layernorm_no_bias", "nonparametric")
 
 QUERY_KEY_NORMS = ("none", "per_head_dim", "per_head_dim_biased", "full", "l2")
 
 IGNORED = ("max_position_embeddings",)
-"""Fields that only describe."""
+"""Descriptive fields."""
 
 _EMPTY = (None, False, 0, "none", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFields:
-    """The fields of a model that are built, named and preset as the estimator's noun has them."""
+    """The supported fields of a model, with the names and presets of the estimator's model."""
 
     vocab_size: int
     hidden_size: int
@@ -86,7 +86,7 @@ class ModelFields:
 
     @property
     def is_gpt2(self) -> bool:
-        """Whether transformers runs it by modeling_gpt2: fused projection, positions learned, GELU written out."""
+        """Whether transformers runs it by modeling_gpt2: fused projection, learned positions, GELU written out."""
         return (
             self.normalization == "layernorm"
             and self.position_embedding_rows > 0
@@ -139,7 +139,7 @@ def _problem(field: str, message: str) -> Problem:
 
 
 def _problems(model: ModelFields) -> list[Problem]:
-    """What of a model is not built, field by field."""
+    """Unsupported fields of a model."""
     layers = range(model.num_hidden_layers)
     if not model.num_attention_heads:
         return [_problem("num_attention_heads", "a model without attention is not built by this probe")]

@@ -1,4 +1,4 @@
-"""What does memory hold while training goes on? On a GPU torch's allocator counts, on a processor its profiler."""
+"""Memory during training steps, by torch's allocator on a GPU and by its profiler on a processor, and step times."""
 
 import json
 import time
@@ -14,29 +14,29 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from service.worker.training.trainer import TensorBytes, Trainer
 
 MARK = "traincost mark "
-"""Name under which moments stand in a profile."""
+"""Prefix of the names of marks in a profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Bytes that memory holds at one mark."""
+    """Bytes of memory at one mark."""
 
     live_bytes: int
-    """Live tensors at the mark, temporaries inside operations counted."""
+    """Live tensors at the mark, temporaries inside operations included."""
     peak_bytes: int
-    """Most of them since the mark before."""
+    """Peak since the mark before."""
     reserved_bytes: int | None = None
-    """What the allocator holds; None where it holds nothing back."""
+    """Reserved by the allocator; None where it reserves nothing."""
     device_bytes: int | None = None
-    """What the device says is in use, by everybody; None where there is none."""
+    """In use on the device by all processes; None without a device."""
 
 
 Work = Callable[[Callable[[], None]], None]
-"""Something to measure, which calls what it is given at each mark."""
+"""Something to measure, which calls its argument at each mark."""
 
 
 def readings(work: Work, device: str) -> list[Reading]:
-    """What memory holds at the marks of some work."""
+    """Memory at the marks of some work."""
     return _device_readings(work, device) if torch.device(device).type == "cuda" else _host_readings(work)
 
 
@@ -64,6 +64,9 @@ def _device_readings(work: Work, device: str) -> list[Reading]:
 
 def _host_readings(work: Work) -> list[Reading]:
     """Readings of the memory events of torch's profiler.
+
+    torch's allocator for processors reports every allocation to the profiler, those inside operations too. Modes
+    that see operations alone (`torch.utils._python_dispatch`) miss what an operation allocates and frees by itself.
 
     torch's allocator for processors tells the profiler of every allocation, those inside operations too. Modes that see
     operations alone (`torch.utils._python_dispatch`) miss what an operation makes and frees again by itself.
@@ -107,16 +110,16 @@ def marked_readings(events: Iterable[Mapping[str, Any]]) -> list[Reading]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """Where training was at one mark, what it held by name and what memory held."""
+    """One mark of training, with tensors by category and all of memory."""
 
     step: int
     """Step, from 1."""
     name: str
     """start, forward, loss, backward, clip, optimizer or end."""
     layer: int | None
-    """Layer that had just run, where it was one's."""
+    """The layer that has just run, if any."""
     held: TensorBytes
-    """Tensors by name."""
+    """Tensors by category."""
     reading: Reading
     """All of memory."""
 
@@ -162,7 +165,7 @@ def timeline(moments: Sequence[Moment]) -> list[dict[str, Any]]:
 
 
 def step_peaks(moments: Sequence[Moment], step: int) -> Reading:
-    """The most that memory held in one step, its own beginning not counted."""
+    """The peaks of one step, without its first mark."""
     found = [moment.reading for moment in moments if moment.step == step and moment.name != "start"]
     reserved = [one.reserved_bytes for one in found if one.reserved_bytes is not None]
     device = [one.device_bytes for one in found if one.device_bytes is not None]
@@ -175,11 +178,11 @@ def step_peaks(moments: Sequence[Moment], step: int) -> Reading:
 
 
 Make = Callable[[], Trainer]
-"""Makes a model in training, anew."""
+"""Creates a new model in training."""
 
 
 def counted_steps(make: Make, steps: int, device: str) -> tuple[Trainer, list[Moment]]:
-    """Train, and tell what memory holds meanwhile."""
+    """Train for some steps; the trainer and the memory at every moment."""
     places: list[tuple[int, str, int | None, TensorBytes]] = []
     made: list[Trainer] = []
 
@@ -203,7 +206,7 @@ def counted_steps(make: Make, steps: int, device: str) -> tuple[Trainer, list[Mo
 
 
 def step_seconds(trainer: Trainer, end_seconds: float, most: int) -> list[float]:
-    """Seconds of steps after the first ones: by the GPU's own clock, or by the processor's."""
+    """Seconds of later steps: by the GPU's own clock, or by the processor's."""
     measure = _device_seconds if trainer.device.type == "cuda" else _host_seconds
     found: list[float] = []
     while len(found) < most and (not found or time.monotonic() < end_seconds):

@@ -1,4 +1,4 @@
-"""Which recipes can torch run by itself? What cannot be run is refused by its field, never ignored."""
+"""Recipes that torch can run by itself. What cannot be run is refused by its field, never ignored."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from service.errors import Problem, Refused
 from service.worker.training.decoder import WEIGHTS
 
 KERNELS = {"eager": "eager", "flash": "flash", "flash-2": "flash-2", "cudnn": "cudnn"}
-"""Attention kernels that torch has, by their names in recipes."""
+"""Attention kernels of torch, by their names in recipes."""
 
 OPTIMIZERS = ("adamw", "sgd-momentum")
-"""Optimizers that torch has."""
+"""Optimizers of torch."""
 
 _EMPTY: tuple[Any, ...] = (None, False, 0, "none", (), [])
 
@@ -24,35 +24,34 @@ _PRESETS: Mapping[str, Any] = {
 }
 
 _USUAL = {"method": "full", "offload": "none", "batching": "packed", "expert_imbalance": 1.0, "checkpoint": None}
-"""What a recipe must say, if it says anything, of what one device without data cannot do otherwise."""
+"""Values of a recipe that one device without data parallelism requires."""
 
 _NO_EFFECT = (
     "global_batch", "global_batch_tokens", "training_tokens", "stages", "checkpoint", "vocabulary_multiple",
     "expert_imbalance", "gradient_dtype",
 )  # fmt: skip
-"""Fields that change nothing in one step of one micro-batch on one device, or restate the precision."""
+"""Fields without effect in one step of one micro-batch on one device, or that restate the precision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecipe:
-    """How steps are run."""
+    """The recipe of a step."""
 
     sequence_length: int
     """Tokens of a sequence."""
     micro_batch: int
     """Sequences of a step, which has one micro-batch."""
     precision: str
-    """A name of building.WEIGHTS."""
+    """A name of decoder.WEIGHTS."""
     optimizer: str
     """A name of OPTIMIZERS."""
     fused_update: bool
-    """The optimizer is one kernel; else lists of tensors go through each operation."""
+    """The optimizer is one kernel; else each operation runs over lists of tensors."""
     kernel: str
     """Attention kernel."""
     recompute: tuple[str, int | None]
     """`none` or `full`, and for a block of layers how many."""
     dropout_fraction: float
-    """Dropout."""
 
     @property
     def compute(self) -> str | None:
@@ -103,7 +102,7 @@ def _problem(field: str, message: str) -> Problem:
 
 
 def _fuses(stack: Any) -> bool:
-    """Whether the update is one kernel, out of the software; it has to be transformers' eager operations."""
+    """Whether the update is one kernel, from the software; it has to be transformers' eager operations."""
     named = {"name": stack} if isinstance(stack, str) else dict(stack or {"name": "transformers"})
     usual = {"name": "transformers", "implementation": "eager", "cross_entropy": "eager"}
     for name, value in usual.items():

@@ -1,4 +1,4 @@
-"""What is one step of training? Forward pass, loss, backward pass, clipping and update, with a mark after each."""
+"""A training step: forward pass, loss, backward pass, clipping and update, with a mark after each."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -13,17 +13,17 @@ from service.worker.training.fields import ModelFields
 from service.worker.training.recipe import StepRecipe
 
 MOST_GRADIENT_NORM = 1.0
-"""Length to which gradients are cut. Source: transformers 5.23.0 TrainingArguments.max_grad_norm."""
+"""Norm to which gradients are clipped. Source: transformers 5.23.0 TrainingArguments.max_grad_norm."""
 
 LEARNING_RATE = 1e-4
-"""Step size; it changes no size. Source: a choice."""
+"""Step size; without effect on sizes. Source: a choice."""
 
 FORMATS = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorBytes:
-    """Bytes of tensors that training holds by name at one moment."""
+    """Bytes of tensors by category at one moment."""
 
     parameters_bytes: int
     gradients_bytes: int
@@ -32,7 +32,7 @@ class TensorBytes:
 
 
 Mark = Callable[[str, int | None], None]
-"""Told where in a step training is: the moment, and the layer where it is one's."""
+"""Called at each moment of a step, with its name and its layer."""
 
 
 class Trainer:
@@ -100,7 +100,7 @@ class Trainer:
             yield first.register_post_accumulate_grad_hook(lambda _, at=index: mark("backward", at))
 
     def held(self) -> TensorBytes:
-        """Bytes of the tensors that training holds by name now."""
+        """Bytes of tensors by category now."""
         states = [value for state in self.optimizer.state.values() for value in state.values()]
         return TensorBytes(
             parameters_bytes=_bytes(self.parameters),
@@ -125,4 +125,4 @@ def _bytes(tensors: list[Any]) -> int:
 
 
 def _tell_nobody(moment: str, layer: int | None) -> None:
-    """Nobody listens."""
+    """Ignore a mark."""
