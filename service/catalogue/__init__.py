@@ -1,4 +1,4 @@
-"""What facts does an estimate rest on? Models, GPUs, clusters, prices, regions, each with its source and date."""
+"""The catalogue: models, GPUs, clusters, prices and regions, each with its source and date."""
 
 from service.catalogue.catalogue import Catalogue
 from service.catalogue.holdings import EVERYONE, Holdings

@@ -1,10 +1,8 @@
-"""Is a value of the kind and inside the bounds that its field of a noun declares, and what is said if not?
+"""Checks of single values against the type and bounds that a field of the estimator declares.
 
-The nouns of the estimator declare both as annotations. The workflows hold whole nouns of a request to them with
-pydantic; here single values are judged by the same annotations: a key of a config under the name it was written under,
-before anything is computed from it (a list of so many layers, four times that width), and the rows of data files, so
-that facts and importer need the estimator and nothing else. Codes and words are those of the workflows' refusals;
-`tests/catalogue/test_bounds.py` asks both judges about every field.
+Pydantic validates whole requests by the same annotations. This module checks single values without pydantic: a key
+of a config under its own name, before anything is computed from it, and the rows of data files. Codes and words are
+those of the validation's refusals; `tests/catalogue/test_bounds.py` compares both for every field.
 """
 
 import operator
@@ -24,21 +22,20 @@ CODES: Mapping[type, str] = {
     str: "not_text",
     tuple: "not_a_list",
 }
-"""Code of the problem when a value is of another kind; all others are nouns, which objects spell."""
+"""Problem codes for a value of another kind; all other kinds are objects."""
 
 MOST_DIGITS = 1e16
-"""Bounds from here on are said as powers of ten."""
+"""Bounds from here on are written as powers of ten."""
 
 
 class Bound(NamedTuple):
-    """One end of what a number, or the length of a text or list, may be."""
+    """One bound of a number, or of the length of a text or list."""
 
     word: str
-    """What is said before the limit."""
+    """Word before the limit."""
     limit: Any
-    """The limit."""
     allows: Callable[[Any, Any], Any]
-    """Whether a number keeps to a limit."""
+    """Whether a number is within the bound."""
 
 
 class Fault(NamedTuple):
@@ -47,33 +44,32 @@ class Fault(NamedTuple):
     code: str
     """Stable name of the broken rule."""
     wanted: str
-    """What would be right, as a noun phrase."""
+    """The right value, as a noun phrase."""
     item: int | None = None
-    """Position of the wrong item, where a list is wrong in that alone."""
+    """Position of the wrong item, where only one item of a list is wrong."""
 
     def message(self, name: str) -> str:
-        """What is wrong."""
+        """Error message."""
         return f"{name if self.item is None else f'an item of {name}'} is not {self.wanted}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What a field may hold."""
+    """Allowed values of a field."""
 
     kind: type
-    """Kind of its values."""
+    """Kind of the values."""
     optional: bool = False
-    """Whether it may be null."""
+    """Whether null is allowed."""
     choices: tuple[Any, ...] = ()
-    """Its only values, where they are few."""
+    """The only values, where they are few."""
     bounds: tuple[Bound, ...] = ()
-    """Its bounds."""
     items: "Rule | None" = None
-    """What each item of a list may be."""
+    """Rule of each item of a list."""
 
     @property
     def wanted(self) -> str:
-        """What it may hold, as a noun phrase, e.g. `a whole number from 1 to 2048`."""
+        """The allowed values, as a noun phrase, e.g. `a whole number from 1 to 2048`."""
         if self.choices:
             return f"one of {', '.join(map(str, self.choices))}"
         limits = {bound.word: _plain(bound.limit) for bound in self.bounds}
@@ -109,18 +105,18 @@ class Rule:
 
 
 def faults_of(noun: Any) -> dict[str, Fault]:
-    """What is wrong in a noun."""
+    """All faults of an object's fields."""
     judged = {name: rule.fault(getattr(noun, name)) for name, rule in _rules(noun.__class__).items()}
     return {name: fault for name, fault in judged.items() if fault}
 
 
 def rule_of(noun: type, name: str) -> Rule:
-    """What one field of a noun may hold."""
+    """The rule of one field."""
     return _rules(noun)[name]
 
 
 def rule_for(annotation: Any) -> Rule:
-    """What an annotation allows.
+    """The rule of an annotation.
 
     >>> from annotated_types import Interval
     >>> rule_for(Annotated[int, Interval(ge=1, le=8)] | None).wanted

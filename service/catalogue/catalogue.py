@@ -1,4 +1,4 @@
-"""What does the catalogue hold, and what does a name in it mean? One frozen set of rows with its digest."""
+"""The catalogue: one frozen set of rows with its digest, found by name."""
 
 from collections.abc import Iterable, Mapping
 from copy import copy
@@ -53,17 +53,16 @@ class Catalogue:
     rate_card_index: NameIndex[RateCardRow]
     """Rate cards by every name."""
     regions: Mapping[str, RegionRow]
-    """Regions by slug, in their order, from wherever they were read."""
+    """Regions by slug, in their order, from all sources."""
     calibrations: Mapping[str, CalibrationRow]
-    """Calibrations by the GPU that they hold for, in their order."""
+    """Promoted calibrations by GPU, in their order."""
     digests: Mapping[Key, bytes]
-    """A digest of each row."""
     revision: str
     """Digest of all rows: the same facts have the same revision, in any order and process."""
     promoters: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
-    """Owners of rows that an admin promoted to everyone; some of them may be gone by now."""
+    """Owners of rows that an admin promoted to everyone; some of the rows may be gone."""
     asker: str | None = field(default=None, compare=False, repr=False)
-    """The owner who asks, whose own rows need no warning; None unless it is one of the promoters."""
+    """The owner of this view, whose custom rows need no warning; None unless it is one of the promoters."""
 
     @classmethod
     def of(
@@ -80,14 +79,14 @@ class Catalogue:
         return cls.from_rows((*models, *gpus, *clusters, *prices, *rate_cards, *regions))
 
     def __post_init__(self) -> None:
-        """Refuse rows that speak of a GPU that is not there."""
+        """Refuse rows that refer to a missing GPU."""
         others: tuple[Row, ...] = (*self.clusters.values(), *self.rate_cards.values(), *self.calibrations.values())
         spoken_of = self.price_index.gpus().union(gpu for row in others for gpu in gpus_of(row))
         for gpu in spoken_of - self.gpus.keys():
             raise UnsoundFact(f"a row speaks of gpu {gpu}, which the catalogue does not hold")
 
     def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = (), revision: str | None = None) -> "Catalogue":
-        """The catalogue after a change; what was made of rows that stay is not made again."""
+        """The catalogue after a change; indexes of unchanged rows are reused."""
         change: dict[Key, Row | None] = {(type(row), key_of(row)): None for row in drop}
         change |= {(type(row), key_of(row)): row for row in put}
         digests = {key: digest for key, digest in self.digests.items() if key not in change}
@@ -124,7 +123,7 @@ class Catalogue:
         )
 
     def asked_by(self, owner: str) -> "Catalogue":
-        """The same rows, asked by an owner."""
+        """The same rows in the view of an owner."""
         if owner not in self.promoters or owner == self.asker:
             return self
         asked = copy(self)
@@ -133,7 +132,7 @@ class Catalogue:
 
     @property
     def token(self) -> str:
-        """What tells the catalogue from others in a process: its revision, and who asks where that matters."""
+        """Identity of the catalogue within a process: its revision, and the owner of the view where that matters."""
         return self.revision if self.asker is None else f"{self.revision} {self.asker}"
 
     def rows(self) -> tuple[Row, ...]:
@@ -166,12 +165,12 @@ class Catalogue:
         return self.rate_card_index.rows
 
     def held(self, kind: type, key: str) -> Row | None:
-        """The row that a key, and no other name, means."""
+        """The row of a key, and of no other name."""
         return self._kinds[kind].get(key)
 
     @property
     def indexes(self) -> Mapping[type, NameIndex[Any]]:
-        """The indexes by name of the kinds that are found by one."""
+        """The indexes by name, by kind."""
         return {
             ModelRow: self.model_index,
             GpuRow: self.gpu_index,
@@ -181,7 +180,7 @@ class Catalogue:
 
     @property
     def _kinds(self) -> Mapping[type, Mapping[str, Row]]:
-        """The rows of each kind by key; GPUs before what speaks of them."""
+        """The rows of each kind by key; GPUs before the rows that refer to them."""
         return {
             ModelRow: self.models,
             GpuRow: self.gpus,
@@ -213,7 +212,7 @@ class Catalogue:
         return find_region(self.regions, name, field)
 
     def newest_price(self, query: PriceQuery, field: str = "price") -> Found[PriceRow]:
-        """The newest price that answers a query."""
+        """The newest price that matches a query."""
         return find_price(self.price_index, query, field)
 
 
@@ -222,6 +221,6 @@ def _promoters_of(rows: Iterable[Row]) -> set[str]:
 
 
 def calibrated_gpu(slug: str, catalogue: Catalogue) -> Gpu:
-    """The facts of a GPU, with the calibration that holds for it."""
+    """The facts of a GPU, with its promoted calibration."""
     held, gpu = catalogue.calibrations.get(slug), catalogue.gpus[slug].gpu
     return gpu if held is None else calibrated(gpu, held.calibration)

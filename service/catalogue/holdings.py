@@ -1,4 +1,4 @@
-"""All rows of all owners, and what each owner sees of them: the rows for everyone and its own."""
+"""All rows of all owners, and each owner's view: the rows for everyone and its private ones."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,18 +13,21 @@ from service.catalogue.rows import CalibrationRow, GpuRow, ModelRow, PriceRow, R
 
 
 class Beside(NamedTuple):
-    """What becomes of a row beside those that stay."""
+    """A row beside rows that stay."""
 
     row: Row
     """The row as it is."""
     kept: Row | None
-    """What stays of it; None where it is left out."""
+    """The rest of it; None where it is left out."""
     missing_gpu: str | None = None
-    """GPU that it speaks of and that is left out; None where a name stands in its way."""
+    """Left-out GPU that it refers to; None where a name conflicts."""
 
 
 def beside(fixed: Iterable[Row], others: Iterable[Row]) -> Iterator[Beside]:
-    """Rows beside rows that stay as they are.
+    """Rows beside fixed rows.
+
+    A row whose slug is a name of a fixed one is left out, as is one that refers to a left-out GPU; any other loses
+    the names that fixed rows have.
 
     A row whose slug is a name of a fixed one is left out, as is one that speaks of a GPU that is; any other goes
     without the names that fixed rows have.
@@ -62,38 +65,36 @@ def _without(row: Named, taken: Container[tuple[type, str]]) -> Named:
 
 
 EVERYONE = SHIPPED
-"""Name of the part that everyone sees, where an owner's name stands for the part that only this owner sees."""
+"""Name of the part for everyone; other parts bear the name of their owner."""
 
 MOST_VIEWS = 128
-"""Views of owners with private rows that stay in memory. Source: a choice; one takes about 0.3 MB and 10 ms."""
+"""Views of owners with private rows in memory. Source: a choice; one takes about 0.3 MB and 10 ms."""
 
 Place = tuple[str, Key]
 """A part, and the key of a row in it."""
 
 
 def part_of(row: Row) -> str:
-    """The part of all rows that a row stands in: its owner's, or everyone's."""
+    """The part of a row: its owner's, or everyone's."""
     return EVERYONE if row.is_for_everyone else row.owner
 
 
 def place_of(row: Row) -> Place:
-    """Where a row stands: no two rows stand in one place at one time."""
+    """The place of a row: no two rows have one place at one time."""
     return part_of(row), (type(row), key_of(row))
 
 
 def view_revision(everyone: str, private: str) -> str:
-    """Digest of what an owner with private rows sees."""
+    """Digest of the view of an owner with private rows."""
     return sha256(f"{everyone} {private}".encode()).hexdigest()[:12] if private else everyone
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateRows:
-    """The rows that one owner alone sees."""
+    """The rows that only one owner sees."""
 
     rows: Mapping[Key, Row]
-    """The rows."""
     digests: Mapping[Key, bytes]
-    """A digest of each."""
     revision: str
     """Digest of all of them."""
 
@@ -105,7 +106,7 @@ class PrivateRows:
         return cls(held, digests, revision_of(digests) if digests else "")
 
     def changed(self, change: Mapping[Key, Row | None]) -> "PrivateRows":
-        """The rows after a change: by key what is put there, None where a row goes."""
+        """The rows after a change: new rows by key, None for a removed row."""
         gone = {key for key, row in change.items() if row is None}
         rows = {key: row for key, row in self.rows.items() if key not in gone}
         rows |= {key: row for key, row in change.items() if row is not None}
@@ -119,19 +120,19 @@ NONE_PRIVATE = PrivateRows({}, {}, "")
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """All rows of one moment; nothing but the cache of views ever changes in it."""
+    """All rows of one moment; only the cache of views ever changes."""
 
     everyone: Catalogue
-    """The rows that every caller sees: shipped ones, and those that an admin promoted."""
+    """The rows that every caller sees: shipped and promoted ones."""
     private: Mapping[str, PrivateRows] = field(default_factory=dict)
-    """By owner the rows that this owner alone sees; owners without any are absent."""
+    """Private rows by owner; owners without any are absent."""
     _views: dict[str, Catalogue] = field(default_factory=dict, compare=False, repr=False)
     _plain: set[str] = field(default_factory=set, compare=False, repr=False)
-    """Owners whose private rows stand in the way of no row for everyone."""
+    """Owners whose private rows conflict with no row for everyone."""
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> "Holdings":
-        """All rows, parted by who sees them."""
+        """All rows, partitioned by who sees them."""
         parts: dict[str, list[Row]] = {EVERYONE: []}
         for row in rows:
             parts.setdefault(part_of(row), []).append(row)
@@ -140,18 +141,18 @@ class Holdings:
 
     @property
     def revision(self) -> str:
-        """Digest of all rows of all owners, which no caller is given unless there are no private ones."""
+        """Digest of all rows of all owners, which no caller gets unless there are no private ones."""
         private = " ".join(f"{owner!r} {held.revision}" for owner, held in sorted(self.private.items()))
         return view_revision(self.everyone.revision, private)
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """Digest of each part that holds rows, by its name."""
+        """Digest of each part with rows, by its name."""
         return {EVERYONE: self.everyone.revision} | {owner: held.revision for owner, held in self.private.items()}
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(self.everyone.digests) + sum(len(held.rows) for held in self.private.values())
 
     def rows(self) -> Iterator[Row]:
@@ -166,18 +167,18 @@ class Holdings:
             yield from (row for (of, _), row in held.rows.items() if of is kind)
 
     def at(self, place: Place) -> Row | None:
-        """The row that stands in a place, if any does."""
+        """The row at a place, if any."""
         part, key = place
         if part == EVERYONE:
             return self.everyone.held(*key)
         return self.private.get(part, NONE_PRIVATE).rows.get(key)
 
     def view_if_made(self, owner: str) -> Catalogue | None:
-        """What an owner sees, where it takes no work to tell."""
+        """An owner's view, if it takes no work."""
         return self._views.get(owner) if owner in self.private else self.everyone
 
     def view(self, owner: str) -> Catalogue:
-        """What an owner sees: the rows for everyone and its own, which win where both have a name."""
+        """An owner's view: the rows for everyone and its private ones, which win where both have a name."""
         made = self.view_if_made(owner)
         if made is not None:
             return made
@@ -186,7 +187,10 @@ class Holdings:
         return self._keep(owner, _combined(self.everyone, private, is_plain=is_plain), is_plain=is_plain)
 
     def ended_by(self, put: Iterable[Row], drop: Iterable[Row]) -> list[Row]:
-        """The rows that a change ends: those that go, and those in whose place another one comes.
+        """The rows that a change closes: removed ones, and replaced ones.
+
+        A row that becomes visible to everyone, or to its owner alone, leaves its former part; a calibration may be
+        in both.
 
         A row that becomes visible to everyone, or to its owner alone, leaves the part where it stood; a calibration may
         stand in both.
@@ -223,7 +227,7 @@ class Holdings:
     def _take_views(
         self, before: "Holdings", change: Mapping[str, Mapping[Key, Row | None]], *, is_strict: bool
     ) -> None:
-        """Take over views of before that are the same, or differ in a few private rows that stand in nothing's way."""
+        """Reuse former views that are equal, or that differ in a few private rows without conflicts."""
         if self.everyone is not before.everyone:
             return
         for owner, view in list(before._views.items()):
@@ -249,7 +253,7 @@ class Holdings:
 
 
 def _other_place(row: Row) -> Place:
-    """Where a row of this owner and key stands before it is promoted to everyone, or after."""
+    """Place of a row of this owner and key before it is promoted to everyone, or after."""
     return (row.owner if row.is_for_everyone else EVERYONE), (type(row), key_of(row))
 
 
@@ -262,7 +266,7 @@ def _applied(catalogue: Catalogue, change: Mapping[Key, Row | None]) -> Catalogu
 
 
 def _after(view: Catalogue, everyone: Catalogue, change: Mapping[Key, Row | None], private: str) -> Catalogue:
-    """A view after a change of private rows: where one goes, the row for everyone behind it is seen again."""
+    """A view after a change of private rows: where one goes, the row for everyone with its name appears again."""
     put, drop = [], []
     for key, row in change.items():
         seen = everyone.held(*key) if row is None else row
@@ -275,7 +279,7 @@ def _after(view: Catalogue, everyone: Catalogue, change: Mapping[Key, Row | None
 
 
 def _is_plain(everyone: Catalogue, private: PrivateRows, rows: Iterable[Row]) -> bool:
-    """Whether rows for everyone need not give way to some private ones: they share no name, and no GPU is missing."""
+    """Whether private rows conflict with no row for everyone: no shared name, and no missing GPU."""
     for row in rows:
         if any(gpu not in everyone.gpus and (GpuRow, gpu) not in private.rows for gpu in gpus_of(row)):
             return False

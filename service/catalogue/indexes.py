@@ -1,4 +1,4 @@
-"""What is made of rows, so that they are found by every name, told apart and changed without making it all again?"""
+"""Indexes and digests of rows, renewed after a change without a full rebuild, and regions by name."""
 
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
@@ -24,9 +24,9 @@ Named = ModelRow | GpuRow | ClusterRow | RateCardRow
 NamedRow = TypeVar("NamedRow", ModelRow, GpuRow, ClusterRow, RateCardRow)
 AnyRow = TypeVar("AnyRow", bound=Row)
 Key = tuple[type, str]
-"""A kind of row, and what tells a row from every other of that kind."""
+"""Kind and identity of a row."""
 Change = Mapping[Key, Row | None]
-"""What is put where; None where a row goes."""
+"""New rows by key; None for a removed row."""
 
 
 def index_of(kind: str, rows: Iterable[NamedRow]) -> NameIndex[NamedRow]:
@@ -70,24 +70,24 @@ def calibrations_by_gpu(calibrations: Iterable[CalibrationRow]) -> dict[str, Cal
 
 
 def changed_of(change: Change, kind: type[AnyRow]) -> dict[str, AnyRow | None]:
-    """What a change does to one kind of row."""
+    """The part of a change for one kind of row."""
     return {key: row if isinstance(row, kind) else None for (changed, key), row in change.items() if changed is kind}
 
 
 def digests_of(rows: Iterable[Row]) -> dict[Key, bytes]:
-    """A digest of each row, in the order of the digests: a later change leaves little of it to be sorted."""
+    """A digest of each row, in the order of the digests: a later change leaves little to sort."""
     digests = {(type(row), key_of(row)): digest_of(row) for row in rows}
     return {key: digests[key] for key in sorted(digests, key=digests.__getitem__)}
 
 
 def digest_of(row: Row) -> bytes:
-    """Digest of what a row says; of a custom row also whose it is and who sees it, for answers name that."""
+    """Digest of a row's facts; for a custom row also of its owner and scope, because answers name them."""
     whose = "" if row.owner == SHIPPED else f" {row.owner!r} {row.scope}"
     return sha256(f"{row!r}{whose}".encode()).digest()
 
 
 def forms_of_row(row: Row) -> tuple[str, ...]:
-    """Every name of a row in the form in which names are compared; none where its key alone finds it."""
+    """Every name of a row in normal form; none where only its key finds it."""
     if isinstance(row, PriceRow | RegionRow | CalibrationRow):
         return ()
     named = (name for names in names_of(row).values() for name in names)
@@ -95,12 +95,12 @@ def forms_of_row(row: Row) -> tuple[str, ...]:
 
 
 def revision_of(digests: Mapping[Key, bytes]) -> str:
-    """What sets of rows that say the same have in common, and others not."""
+    """Digest of a set of rows."""
     return sha256(b"".join(sorted(digests.values()))).hexdigest()[:12]
 
 
 def names_of(row: Named) -> Mapping[str, tuple[str, ...]]:
-    """Every name that means a row, beside its slug."""
+    """Every name of a row, beside its slug."""
     return {
         "name": (row.name,),
         "aliases": getattr(row, "aliases", ()),
@@ -114,7 +114,7 @@ def _entry(row: NamedRow) -> Entry[NamedRow]:
 
 
 def gpus_of(row: Row) -> tuple[str, ...]:
-    """The GPUs that a row speaks of."""
+    """The GPUs that a row refers to."""
     if isinstance(row, ClusterRow):
         return (row.cluster.gpu,)
     if isinstance(row, PriceRow | CalibrationRow):
@@ -135,6 +135,8 @@ def regions_by_slug(regions: Iterable[RegionRow]) -> dict[str, RegionRow]:
 def find_region(regions: Mapping[str, RegionRow], name: str, field: str) -> Found[RegionRow]:
     """The region that a name means.
 
+    A machine's region needs its cloud, because us-east1 of one is not us-east-1 of another.
+
     A machine's region is told with its cloud, because us-east1 of one is not us-east-1 of another.
     """
     wanted = name.casefold()
@@ -151,6 +153,6 @@ def find_region(regions: Mapping[str, RegionRow], name: str, field: str) -> Foun
 
 
 def names_of_region(row: RegionRow) -> tuple[str, ...]:
-    """Every name that means a region, as it is compared."""
+    """Every name of a region, in normal form."""
     names = (row.slug, *row.aliases, *(() if row.kind == "cloud-region" else (row.name,)))
     return tuple(name.casefold() for name in names)

@@ -1,4 +1,4 @@
-"""Which row does a name mean? Slugs, aliases and Hugging Face ids, however they are capitalised and separated."""
+"""Names of rows: slugs, aliases and Hugging Face ids, independent of capitals and separators."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,19 +11,19 @@ from service.catalogue.provenance import UnsoundFact
 from service.errors import Problem, UnknownName, did_you_mean, nearest
 
 PROVIDERS = ("aws", "azure", "coreweave", "crusoe", "gcp", "lambda", "nebius", "oci", "runpod")
-"""Words that people put before a machine type; they carry no meaning of their own."""
+"""Optional words before a machine type."""
 
 SEPARATORS = re.compile(r"[^a-z0-9.+]+")
-"""What stands between the words of a name."""
+"""Separators of the words of a name."""
 
 NAMES_IN_MEMORY = 8192
-"""Names whose normal form is kept in memory. Source: a choice; five times those that ship."""
+"""Cached normal forms. Source: a choice; five times those that ship."""
 
 Row = TypeVar("Row")
 
 
 class Found(NamedTuple, Generic[Row]):
-    """A row, and what had to be assumed to choose it."""
+    """A row, and the assumptions of the choice."""
 
     row: Row
     assumption: str | None
@@ -34,13 +34,11 @@ class Entry(Generic[Row]):
     """A row under its names."""
 
     slug: str
-    """Its own name."""
     aliases: tuple[str, ...]
-    """Its other names."""
+    """Other names."""
     default_for: tuple[str, ...] = ()
-    """Names shared with other rows that mean this one when nothing more is said."""
+    """Shared names that mean this row by default."""
     row: Row
-    """The row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +46,15 @@ class NameIndex(Generic[Row]):
     """Every name of one kind of row."""
 
     kind: str
-    """model, gpu, cluster or rate_card: what the errors speak of."""
+    """model, gpu, cluster or rate_card, for error messages."""
     rows: Mapping[str, Row]
     """Rows by slug."""
     slugs: Mapping[str, tuple[str, ...]]
     """Slugs by normal form of a name; several where a name is shared."""
     run_together: Mapping[str, tuple[str, ...]]
-    """The same for those who write no separator at all: llama27b, but not llama-27b, is Llama 2 7B."""
+    """The same without any separator: llama27b, but not llama-27b, is Llama 2 7B."""
     defaults: Mapping[str, tuple[str, str]]
-    """The shared name as people write it and the slug that it means, by its normal form."""
+    """The shared name as people write it and its slug, by its normal form."""
 
     @classmethod
     def of(cls, kind: str, entries: Iterable[Entry[Row]]) -> "NameIndex[Row]":
@@ -94,7 +92,7 @@ class NameIndex(Generic[Row]):
         raise UnknownName(self._unknown(name, field, slugs))
 
     def answers_to(self, name: str) -> tuple[str, ...]:
-        """The rows that a name means or could mean, with or without its separators: another row cannot be called so."""
+        """The rows that a name could mean, with or without its separators: another row cannot have the name."""
         form = normal(name)
         if not form:
             return ()
@@ -121,7 +119,7 @@ class NameIndex(Generic[Row]):
 
 
 def forms_of(*names: str) -> tuple[str, ...]:
-    """The different forms in which names are compared; a name without letters, digits or dots has none.
+    """The different normal forms of names; a name without letters, digits or dots has none.
 
     >>> forms_of("H100 PCIe", "h100-pcie", "***")
     ('h100pcie',)
@@ -145,7 +143,7 @@ def normal(name: str) -> str:
 
 @lru_cache(maxsize=NAMES_IN_MEMORY)
 def _row_form(name: str) -> str:
-    """The normal form of a row's name: every change of the catalogue indexes the same names anew."""
+    """The normal form of a row's name, cached: every change of the catalogue indexes the same names again."""
     return normal(name)
 
 

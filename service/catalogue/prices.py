@@ -1,4 +1,4 @@
-"""What does a GPU-hour cost by the catalogue? The newest row that matches, and what was assumed to choose it."""
+"""Prices of GPU-hours: the newest matching row with its assumptions, an index of a million, and rate cards."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from service.errors import Problem, Refused, UnknownName
 from service.estimator.names import PriceModel
 
 Offer = tuple[str, str]
-"""A GPU, and a provider without regard to capitals."""
+"""A GPU and a provider, independent of capitals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class PriceIndex:
         return PriceIndex(in_order, offers, _newest(in_order))
 
     def offered_by(self, gpu: str, provider: str) -> tuple[PriceRow, ...]:
-        """What one provider asks for one GPU."""
+        """Prices of one provider for one GPU."""
         return self.offers.get((gpu, provider.casefold()), ())
 
     def of_gpu(self, gpu: str) -> Iterator[PriceRow]:
-        """What anybody asks for one GPU."""
+        """Prices of all providers for one GPU."""
         for (offered, _), rows in self.offers.items():
             if offered == gpu:
                 yield from rows
@@ -87,6 +87,9 @@ MOST_CHOICES = 8
 
 def rate_of(card: RateCardRow, gpu: str, price_model: PriceModel | None, field: str) -> Found[Rate]:
     """The rate of a card for one GPU.
+
+    A rate without terms is valid for terms without a rate of their own. Where the question has no terms, that rate
+    is taken, else the only one; several with different terms are refused, because the caller has to choose.
 
     A rate without terms holds on any that have no rate of their own. Where no terms are asked for, that rate is
     taken, else the only one; several that differ in their terms are refused, because the caller has to choose.
@@ -140,13 +143,17 @@ class PriceQuery:
 
 
 def find_price(index: PriceIndex, query: PriceQuery, field: str) -> Found[PriceRow]:
-    """The newest price of an index that answers a query."""
+    """The newest price of an index that matches a query."""
     offered = index.offered_by(query.gpu, query.provider) or index.of_gpu(query.gpu)
     return newest_price(offered, query, field)
 
 
 def newest_price(prices: Iterable[PriceRow], query: PriceQuery, field: str) -> Found[PriceRow]:
-    """The newest of the prices that answer a query.
+    """The newest of the prices that match a query.
+
+    A row dated by its year alone counts as older than one of the same year with a month. Of rows of one date, the
+    largest machine comes first; of one machine, the price itself before the upper and that before the lower end of a
+    range; then the cheapest row.
 
     A row dated by its year alone counts as older than one of the same year with a month. Of rows of one date, the
     largest machine comes first; of one machine, the price itself before the upper and that before the lower end of

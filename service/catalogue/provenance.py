@@ -1,4 +1,4 @@
-"""Where was a fact read, when, and how well was that checked?"""
+"""Provenance of a row: source, date, and how well the numbers were checked."""
 
 import re
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from service.errors import StartupError
 from service.estimator.names import Name
 
 SHIPPED = "catalogue"
-"""Owner of the rows that come with the service; the rows of any other owner are a team's own."""
+"""Owner of the shipped rows; the rows of any other owner are custom rows."""
 
 Names = Annotated[tuple[Name, ...], Len(0, 64)]
 Text = Annotated[str, Len(1, 2000)]
@@ -59,7 +59,7 @@ class Provenance:
         return "everyone" if self.is_for_everyone else "owner"
 
     def __post_init__(self) -> None:
-        """Refuse a fact that nobody can check."""
+        """Refuse a row without source or date."""
         if not self.source.strip():
             raise UnsoundFact("a row has no source; a number without a source does not load")
         if not is_date(self.as_of):
@@ -69,7 +69,7 @@ class Provenance:
 
 
 def is_date(text: str) -> bool:
-    """Whether a text is a date as rows have it.
+    """Whether a text is a date in the format of rows.
 
     >>> is_date("2025-03"), is_date("2025-3"), is_date("2025-13")
     (True, False, False)

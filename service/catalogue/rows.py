@@ -1,7 +1,7 @@
-"""What is one fact of the catalogue? A model, a GPU, a cluster or a price, each with where it was read and when.
+"""Kinds of rows: models, GPUs, clusters, prices, rate cards, regions and calibrations, each with its provenance.
 
-Texts have bounds because rows may be somebody's own; owner and revision say whose row it is and how often it was
-changed, but are no facts: rows that differ in them alone are equal and have the same digest.
+Texts have bounds because callers may write rows. Owner and revision are no facts: rows that differ in them alone are
+equal and have the same digest.
 """
 
 import re
@@ -25,9 +25,9 @@ PriceStat = Literal["point", "min", "max"]
 RegionKind = Literal["cloud-region", "country", "world", "own"]
 
 TELLS_PRICES_APART = ("provider", "instance_type", "gpu", "region", "price_model", "stat", "as_of")
-"""Fields of a price of which no other price has the same."""
+"""Fields that identify a price."""
 NOT_IN_IDS = re.compile(r"[^a-z0-9.]+")
-"""Characters that the id of a price does without: it needs no quoting in a URL."""
+"""Characters that ids of prices leave out, so that they need no quoting in a URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class ModelRow(Provenance):
     """Parameters counted elsewhere; the ledger must equal them."""
 
     def __post_init__(self) -> None:
-        """Refuse a row that neither describes a model nor says why."""
+        """Refuse a row that neither has a model nor a reason why not."""
         Provenance.__post_init__(self)
         if (self.model is None) == (self.not_estimated is None):
             raise UnsoundFact(f"model {self.slug} needs either a model or the reason why it has none")
@@ -198,7 +198,7 @@ class Rate:
     """On what terms; any where absent."""
 
     def __str__(self) -> str:
-        """The rate as it stands in a table."""
+        """The rate as a table shows it."""
         return " ".join(filter(None, (self.gpu, self.price_model, f"{self.usd_per_gpu_hour:g}")))
 
 
@@ -253,13 +253,13 @@ Row = ModelRow | GpuRow | ClusterRow | PriceRow | RateCardRow | RegionRow | Cali
 
 
 def price_id(told: Sequence[str]) -> str:
-    """The id of a price: its words as a URL takes them, and a digest of them as they are."""
+    """The id of a price: its words in URL form, and a digest of the exact words."""
     words = NOT_IN_IDS.sub("-", "-".join(told).lower()).strip("-")
     return f"{words}-{sha256(dumps(list(told)).encode()).hexdigest()[:8]}"
 
 
 def key_of(row: Row) -> str:
-    """What tells a row from every other of its kind."""
+    """Identity of a row among those of its kind."""
     if isinstance(row, CalibrationRow):
         return row.gpu
     return row.id if isinstance(row, PriceRow) else row.slug

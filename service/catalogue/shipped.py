@@ -1,4 +1,4 @@
-"""Which facts come with the package? Its data files, read and checked when somebody asks."""
+"""The shipped catalogue: rows from the data files of the package, read on first use."""
 
 import csv
 import json
@@ -34,7 +34,7 @@ TFLOP_PER_S_FLOP_PER_S = 1e12
 UNMEASURED_ARCHITECTURES = frozenset({
     "CDNA2", "CDNA3 APU", "NeuronCore", "Pascal", "TPU", "Turing", "Volta", "Xe-HPC (Ponte Vecchio)",
 })  # fmt: skip
-"""Generations that the estimator has no measured efficiencies for; any other name without them is a typing error."""
+"""GPU generations without measured efficiencies; any other unknown name is a spelling error."""
 
 
 def model_row(row: Mapping[str, Any]) -> ModelRow:
@@ -53,6 +53,9 @@ def model_row(row: Mapping[str, Any]) -> ModelRow:
 
 def gpu_row(row: Mapping[str, str]) -> GpuRow:
     """An accelerator from a line of `gpus.csv`.
+
+    The peak in fp32 is that of TF32 where the tensor cores have it: frameworks run fp32 matrix products there. A
+    misspelt architecture would silently lose its measured efficiencies, so it does not load.
 
     The peak in fp32 is that of TF32 where the tensor cores have it: frameworks run fp32 matrix products there.
     An architecture that is misspelt would silently lose its measured efficiencies, so it does not load.
@@ -142,7 +145,7 @@ def _purchase(row: Mapping[str, str]) -> Purchase | None:
 
 @contextmanager
 def _named(kind: str, slug: object) -> Iterator[None]:
-    """Say in every error which row it is about."""
+    """Name the row in every error."""
     try:
         yield
     except KeyError as error:

@@ -1,4 +1,4 @@
-"""Which model does a Hugging Face config.json describe?"""
+"""Models from Hugging Face config.json files."""
 
 from service.catalogue.huggingface.importing import Imported, import_config
 

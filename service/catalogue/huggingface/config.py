@@ -1,4 +1,4 @@
-"""What does a config.json say under this key, is it a value that the key can have, and which keys did nobody read?
+"""Keys of a config.json, checked, with transformers' defaults, and the keys that were not read.
 
 A key that is absent takes the value that transformers gives it for the config's type (`defaults.json`).
 """
@@ -20,7 +20,7 @@ NESTED = ("attn_config", "ffn_config")
 """Objects of a config that hold keys of the architecture (MPT, DBRX), read as `attn_config.kv_n_heads`."""
 
 MOST = 1 << 26
-"""Largest number that any key can have."""
+"""Largest number of any key."""
 MOST_LAYERS = 2048
 """Longest list with one item a layer."""
 
@@ -29,19 +29,17 @@ WHOLES = rule_for(Annotated[tuple[Annotated[int, Interval(ge=0, le=MOST)], ...],
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one type of config spells the fields of a Model."""
+    """Keys of one type of config for the fields of a Model."""
 
     model_type: str
-    """Name of the type."""
     keys: Mapping[str, tuple[str, ...]]
-    """Keys that can say a field of Model; the first one that is there counts. Fields not listed have their own name."""
+    """Keys of a field of Model; the first present one counts. Fields not listed have their own name."""
 
 
 class Config:
-    """The keys of one config of a known type, and what was read of them."""
+    """The keys of one config of a known type, and which of them were read."""
 
     def __init__(self, values: Mapping[str, Any], dialect: Dialect, path: str) -> None:
-        """Take up a config."""
         self.dialect = dialect
         self.path = path
         self.values = _flattened(values, path)
@@ -50,12 +48,12 @@ class Config:
         self.notes: list[str] = []
 
     def field(self, field: str) -> Any:
-        """The value of a Model field, inside the Model's own bounds, under the key that the type has for it."""
+        """The value of a Model field, inside the Model's bounds, under the type's key."""
         key, value = self._value(*self.dialect.keys.get(field, (field,)))
         return self._judged(key, value, rule_of(Model, field))
 
     def needed(self, field: str) -> Any:
-        """The value of a Model field that others are computed from."""
+        """The value of a Model field that other values are computed from."""
         value = self.field(field)
         if value is not None:
             return value
@@ -63,7 +61,7 @@ class Config:
         raise self.problem(key, "required", "is null, and other widths follow from it", "give a whole number")
 
     def read(self, key: str, annotation: Any) -> Any:
-        """The value of a key that no single field of Model says."""
+        """The value of a key that is no single field of Model."""
         _, value = self._value(key)
         return self._judged(key, value, rule_for(annotation))
 
@@ -90,7 +88,7 @@ class Config:
         return numbers
 
     def demand(self, key: str, allowed: tuple[Any, ...]) -> None:
-        """Refuse a value whose architecture cannot be expressed."""
+        """Refuse a value whose architecture is not supported."""
         _, value = self._value(key)
         self.assumed.pop(key, None)
         if not any(value == one and type(value) is type(one) for one in allowed):
@@ -122,7 +120,7 @@ class Config:
         )
 
     def _value(self, *keys: str) -> tuple[str, Any]:
-        """The first key that is there, with its value, else the first that has a default."""
+        """The first key that is present, with its value, else the first that has a default."""
         self.understood.update(keys)
         given = [key for key in keys if key in self.values]
         if given:
@@ -152,13 +150,13 @@ def _defaults() -> Mapping[str, Any]:
 
 
 def defaults_of(model_type: str) -> Mapping[str, Any]:
-    """What absent keys mean."""
+    """Defaults of absent keys."""
     defaults: Mapping[str, Any] = _defaults()["defaults"].get(model_type, {})
     return defaults
 
 
 def read_from(model_type: str) -> str:
-    """Where the defaults were read."""
+    """Source of the defaults."""
     defaults = _defaults()
     return str(defaults["elsewhere"].get(model_type, defaults["source"]))
 

@@ -1,4 +1,4 @@
-"""Which model does a Hugging Face config.json describe, what had to be assumed, and what was not understood?"""
+"""Import of a Hugging Face config.json: the model, assumptions, and warnings of keys without effect."""
 
 import json
 import re
@@ -31,7 +31,7 @@ SPARSE_ONLY = (
 
 
 def canonical(fields: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a Model without what goes without saying."""
+    """Fields of a Model without defaults and repetitions."""
     kept = _feed_forward(_attention({name: value for name, value in fields.items() if value is not None}))
     if kept.get("attention_out_bias") == kept.get("attention_bias", False):
         kept.pop("attention_out_bias", None)
@@ -84,11 +84,11 @@ TEXT_PARTS: Mapping[str, str] = {
     "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text",
 }
-"""Types that hold a language model among other parts, and the type of that model."""
+"""Types with a language model among other parts, and the type of that model."""
 
 
 def refusal_of_type(model_type: str, config: Mapping[str, Any], path: str) -> Problem:
-    """Why a config of a type without a row in ARCHITECTURES is refused."""
+    """The refusal of a config whose type has no row in ARCHITECTURES."""
     kind = kind_of(model_type)
     message = f"{model_type} is {kind}, which cannot be estimated" if kind else "this type of config is not known here"
     return Problem(
@@ -100,7 +100,7 @@ def refusal_of_type(model_type: str, config: Mapping[str, Any], path: str) -> Pr
 
 
 def kind_of(model_type: str) -> str | None:
-    """What a type is that cannot be estimated."""
+    """The family of an unsupported type."""
     return next((kind for kind, types in _refused_types().items() if model_type in types), None)
 
 
@@ -124,19 +124,19 @@ def _refused_types() -> Mapping[str, list[str]]:
 
 
 PATH = "model.hf_config"
-"""Where a config stands in a question."""
+"""Path of a config in a question."""
 
 MOST_NAMED = 8
 """Unread keys that a warning names."""
 
 LANGUAGE_MODEL = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$")
-"""Ends of class names that have a language-model head."""
+"""Suffixes of class names with a language-model head."""
 
 DEFINING = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
-"""Fields without which a config describes hardly more than its type."""
+"""Fields without which a config describes little more than its type."""
 
 PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,40}")
-"""Keys that can be repeated in a warning."""
+"""Keys that a warning may repeat."""
 
 ALWAYS_DEMANDED: Mapping[str, tuple[Any, ...]] = {
     "add_cross_attention": (None, False),
@@ -150,11 +150,10 @@ class Imported:
     """A model read from a config."""
 
     model: Model
-    """The model."""
     assumptions: tuple[str, ...]
-    """What was assumed to read it."""
+    """Assumptions of the import."""
     warnings: tuple[str, ...]
-    """What the config says that changes nothing here."""
+    """Contents of the config without effect here."""
 
 
 def import_config(config: Mapping[str, Any]) -> Imported:
@@ -212,7 +211,7 @@ def _text_part(config: Mapping[str, Any], model_type: str) -> tuple[Mapping[str,
 
 
 def _fields(architecture: Architecture, read: Config) -> dict[str, Any]:
-    """Fields of the Model; the keys of single fields are all judged before anything is refused."""
+    """Fields of the Model; the keys of single fields are all checked before anything is refused."""
     fields = dict(architecture.fixed)
     problems: list[Problem] = []
     for key, allowed in {**ALWAYS_DEMANDED, **architecture.demands}.items():

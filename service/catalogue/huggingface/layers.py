@@ -1,6 +1,6 @@
-"""How wide and how many are the parts of a layer, where a config says it in its own way?
+"""Layers by the many ways in which configs describe them: widths, windows, sparse layers, patterns.
 
-Each builder reads the keys of its model type and returns Model fields.
+Each function reads the keys of its model types and returns Model fields.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ def window_everywhere(config: Config) -> Fields:
 
 
 def switched_window(config: Config) -> Fields:
-    """Every layer has the window, if use_sliding_window says so (Qwen3-MoE)."""
+    """Every layer has the window, if use_sliding_window is true (Qwen3-MoE)."""
     window = config.field("sliding_window")
     return {"sliding_window": window if config.flag("use_sliding_window") else None}
 
@@ -106,7 +106,7 @@ def sparse_if_listed(config: Config) -> Fields:
 
 
 def _rotary_layers(config: Config) -> list[bool]:
-    """Which layers turn their queries; `no_rope_layers` says 1 where they do."""
+    """Layers with rotary positions; `no_rope_layers` is 1 for them."""
     period, listed = config.whole("no_rope_layer_interval", least=1), config.wholes("no_rope_layers")
     layers = config.field("num_hidden_layers")
     if not listed:
@@ -116,7 +116,9 @@ def _rotary_layers(config: Config) -> list[bool]:
 
 
 def windowed(config: Config, pattern: list[str]) -> Fields:
-    """Layers as the config lists them, else as the type's own rule says, and the length of their window.
+    """Layers as the config lists them, else by the type's own rule, and the length of their window.
+
+    A window of 0 is how transformers saves a window that is switched off.
 
     A window of 0 is how transformers saves a window that is switched off.
     """
@@ -131,7 +133,7 @@ def windowed(config: Config, pattern: list[str]) -> Fields:
 
 
 def _layer_types(config: Config, otherwise: list[str]) -> list[str]:
-    """What `layer_types` says of each layer, else what the type's own rule says."""
+    """`layer_types` of each layer, else the type's own rule."""
     config.understood.add("layer_types")
     if not config.values.get("layer_types"):
         return otherwise
@@ -163,12 +165,12 @@ def inner_width(key: str | None = None) -> Builder:
 
 
 def qk_norm(key: str, kind: str) -> Builder:
-    """A norm on queries and keys, if a key says so (Command R, GLM-4.5, Llama 4, StableLM)."""
+    """A norm on queries and keys, if a key is true (Command R, GLM-4.5, Llama 4, StableLM)."""
     return lambda config: {"qk_norm": kind if config.flag(key) else "none"}
 
 
 def parallel_residual(*, norms: int) -> Builder:
-    """Attention and MLP side by side, if use_parallel_residual says so (GPT-NeoX, StableLM)."""
+    """Attention and MLP side by side, if use_parallel_residual is true (GPT-NeoX, StableLM)."""
 
     def build(config: Config) -> Fields:
         parallel = config.flag("use_parallel_residual")
@@ -178,14 +180,14 @@ def parallel_residual(*, norms: int) -> Builder:
 
 
 def opt_norms(config: Config) -> Fields:
-    """OPT's norms: before the branches or after them, with numbers to train or without."""
+    """OPT's norms: before the branches or after them, with or without weights."""
     before, removed = config.flag("do_layer_norm_before"), config.flag("_remove_final_layer_norm")
     trained = config.flag("layer_norm_elementwise_affine")
     return {"normalization": "layernorm" if trained else "nonparametric", "final_norm": before and not removed}
 
 
 def multi_query(config: Config) -> Fields:
-    """One key and value head, if multi_query says so, else as many as query heads (StarCoder)."""
+    """One key and value head, if multi_query is true, else as many as query heads (StarCoder)."""
     return {"num_key_value_heads": 1 if config.flag("multi_query") else None}
 
 
@@ -200,13 +202,13 @@ def square_output(config: Config) -> Fields:
 
 
 def value_width(config: Config) -> Fields:
-    """Value heads that fill the residual stream together, unless a key says their width (MiniCPM3)."""
+    """Value heads that fill the residual stream together, unless a key has their width (MiniCPM3)."""
     hidden, heads = config.needed("hidden_size"), config.whole("num_attention_heads", least=1)
     return {"v_head_dim": config.field("v_head_dim") or hidden // heads}
 
 
 def post_norms(key: str) -> Builder:
-    """Norms after both branches too, if a key says so (HyperCLOVA X)."""
+    """Norms after both branches too, if a key is true (HyperCLOVA X)."""
     return lambda config: {"norms_per_layer": 4 if config.flag(key) else 2}
 
 
@@ -221,7 +223,7 @@ def command_with_experts(config: Config) -> Fields:
 
 
 def falcon_heads(config: Config) -> Fields:
-    """Falcon's key and value heads: as said in the new architecture, else one or as many as query heads."""
+    """Falcon's key and value heads: a key in the new architecture, else one or as many as query heads."""
     said, one = config.whole_or_none("num_kv_heads", least=1), config.flag("multi_query")
     if config.flag("new_decoder_architecture"):
         return {"num_key_value_heads": said}
@@ -301,7 +303,7 @@ def shared_experts_of(key: str, *, least: int = 0) -> Builder:
 
 
 def _in_every_layer(config: Config, key: str) -> int | None:
-    """A number that may stand as a list with the same number for each layer."""
+    """A number that may be a list with the same number for each layer."""
     if not isinstance(config.values.get(key), list):
         return config.whole_or_none(key)
     numbers = config.wholes(key) or ()
@@ -312,7 +314,7 @@ def _in_every_layer(config: Config, key: str) -> int | None:
 
 
 def _listed(config: Config) -> Fields | None:
-    """What mlp_layer_types says of each layer."""
+    """`mlp_layer_types` of each layer."""
     config.understood.add("mlp_layer_types")
     if not config.values.get("mlp_layer_types"):
         return None
@@ -322,7 +324,7 @@ def _listed(config: Config) -> Fields | None:
 
 
 def _pattern(types: list[str]) -> Fields:
-    """A pattern, or the number of leading dense layers where it says no more than that."""
+    """A pattern, or the number of leading dense layers where the pattern is no more than that."""
     leading = types.index(SPARSE) if SPARSE in types else len(types)
     return {"mlp_layer_types": types} if DENSE in types[leading:] else {"first_k_dense_replace": leading}
 
@@ -332,7 +334,7 @@ GLOBAL_AND_LOCAL = {"global": FULL, "local": SLIDING}
 
 
 def full_every(period: int, *, first: int) -> Builder:
-    """All but every period-th layer have the window, whatever the config says (OLMo 3, Code World Model)."""
+    """All but every period-th layer have the window, fixed by the type's code (OLMo 3, Code World Model)."""
     return lambda config: _unlisted(config, lambda layer, _: layer % period != first)
 
 
@@ -356,13 +358,13 @@ def window_after_layer(config: Config) -> Fields:
 
 
 def window_if_any(config: Config) -> Fields:
-    """Every layer has the window, if there is one, unless a list says otherwise (Ministral)."""
+    """Every layer has the window, if there is one, unless a list differs (Ministral)."""
     has_window = config.field("sliding_window") is not None
     return _unlisted(config, lambda *_: has_window)
 
 
 def window_if_listed(config: Config) -> Fields:
-    """No layer has the window, unless a list says so (Mellum)."""
+    """No layer has the window, unless a list has it (Mellum)."""
     return _unlisted(config, lambda *_: False)
 
 
@@ -403,7 +405,7 @@ def global_and_local(config: Config) -> Fields:
 
 
 def _is_group(group: Any) -> bool:
-    """Whether an item of attention_types is a list of known names and how often it repeats."""
+    """Whether an item of attention_types is a list of known names and its repeats."""
     if not isinstance(group, list) or len(group) != 2:
         return False
     names, times = group
@@ -418,7 +420,7 @@ def _unlisted(config: Config, has_window: Callable[[int, int], bool]) -> Fields:
 
 
 def depths_left_out(count: str, *others: str) -> Builder:
-    """Depths of a kind that no layer of the model describes: left out, as transformers leaves them out, and said."""
+    """Multi-token-prediction depths of a kind that no layer has: left out, as transformers does, with an assumption."""
 
     def build(config: Config) -> Fields:
         config.understood.update(others)

@@ -1,6 +1,6 @@
-"""How does a config describe what mixes tokens in its layers, where that is more than attention?
+"""Token mixers other than attention, by the many ways in which configs describe them.
 
-Each builder reads the keys of its model type and returns Model fields.
+Each function reads the keys of its model types and returns Model fields.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,21 +19,21 @@ MAMBA_KEYS: Mapping[str, str] = {
     "state": "state_size", "rank": "time_step_rank", "taps": "conv_kernel", "conv_bias": "use_conv_bias",
     "bias": "use_bias",
 }  # fmt: skip
-"""Where Mamba says what its mixer is."""
+"""Mamba's keys of its mixer."""
 JAMBA_KEYS: Mapping[str, str] = {
     "state": "mamba_d_state", "rank": "mamba_dt_rank", "taps": "mamba_d_conv", "conv_bias": "mamba_conv_bias",
     "bias": "mamba_proj_bias",
 }  # fmt: skip
-"""Where Jamba says it."""
+"""Jamba's keys of its mixer."""
 MAMBA2_KEYS: Mapping[str, str] = {
     "state": "mamba_d_state", "heads": "mamba_n_heads", "width": "mamba_d_head", "groups": "mamba_n_groups",
     "taps": "mamba_d_conv", "conv_bias": "mamba_conv_bias", "bias": "mamba_proj_bias",
 }  # fmt: skip
-"""Where Bamba and its kin say what a state-space mixer is."""
+"""Keys of a state-space mixer in Bamba and similar types."""
 
 
 def mamba(keys: Mapping[str, str], inner: Callable[[Config], int]) -> Builder:
-    """A selective state space; the rank of its step is a sixteenth of hidden_size unless said."""
+    """A selective state space; the rank of its step is a sixteenth of hidden_size by default."""
     return lambda config: {
         "mamba_d_ssm": inner(config),
         "mamba_d_state": config.whole(keys["state"], least=1),
@@ -45,7 +45,7 @@ def mamba(keys: Mapping[str, str], inner: Callable[[Config], int]) -> Builder:
 
 
 def said_or(key: str, otherwise: Callable[[Config], int]) -> Callable[[Config], int]:
-    """A width that a key may say."""
+    """A width that a key may hold."""
 
     def read(config: Config) -> int:
         width, said = otherwise(config), config.whole_or_none(key, least=1)
@@ -60,7 +60,7 @@ def expanded(key: str) -> Callable[[Config], int]:
 
 
 def head_by_head(heads: str, width: str) -> Callable[[Config], int]:
-    """An inner width that follows from its heads."""
+    """An inner width from its heads."""
     return lambda config: config.whole(heads, least=1) * config.whole(width, least=1)
 
 
@@ -88,7 +88,7 @@ def mamba2(keys: Mapping[str, str], inner: Callable[[Config], int], *, norm: boo
 
 
 def falcon_h1_mixer(config: Config) -> Fields:
-    """Falcon-H1's state space: mamba_d_ssm wide where that is given, its norm and biases by switches."""
+    """Falcon-H1's state space: mamba_d_ssm wide where present, its norm and biases by switches."""
     inner = said_or("mamba_d_ssm", expanded("mamba_expand"))
     fields = mamba2(MAMBA2_KEYS, inner, norm=config.flag("mamba_rms_norm"))(config)
     if config.flag("projectors_bias") != fields["mixer_bias"]:
@@ -120,7 +120,7 @@ def short_convolution(config: Config) -> Fields:
 
 
 def lfm2_width(config: Config) -> Fields:
-    """LFM2's MLP width: two thirds of what the key says, rounded up, unless that is switched off."""
+    """LFM2's MLP width: two thirds of the key's value, rounded up, unless that is switched off."""
     width = config.whole_or_none("block_ff_dim", least=2) or config.whole("intermediate_size", least=2)
     config.understood.add("intermediate_size")
     multiple, factor = config.whole("block_multiple_of", least=1), config.read("block_ffn_dim_multiplier", FACTOR)
@@ -130,7 +130,7 @@ def lfm2_width(config: Config) -> Fields:
 
 
 def zamba2_block(config: Config) -> Fields:
-    """Zamba2's shared blocks: attention twice as wide as the residual stream, an MLP four times unless said."""
+    """Zamba2's shared blocks: attention twice as wide as the residual stream, an MLP four times by default."""
     hidden, heads = config.needed("hidden_size"), config.whole("num_attention_heads", least=1)
     return {
         "head_dim": 2 * hidden // heads,
@@ -172,7 +172,7 @@ def _automatic(config: Config, key: str) -> int | None:
 
 
 LINEAR = "linear_attention"
-"""What configs call any layer that carries a state."""
+"""Name of any layer with a state in configs."""
 
 NAMES = Annotated[tuple[Annotated[str, Len(1, 40)], ...], Len(1, MOST_LAYERS)] | None
 
@@ -191,7 +191,7 @@ def listed(names: Mapping[str, str], otherwise: Callable[[Config], list[str]]) -
 def layer_names(
     config: Config, key: str, known: Mapping[str, str], otherwise: Callable[[Config], list[str]]
 ) -> list[str]:
-    """The names that a list gives to the layers."""
+    """Names of the layers in a list."""
     names = config.read(key, NAMES)
     if names is None:
         return otherwise(config)
@@ -246,7 +246,7 @@ def minimax_layers(config: Config) -> Fields:
 
 
 def every_layer_attends(config: Config) -> Fields:
-    """A list that may say of each layer that it attends to all (MiniMax-M2); no layer of the type does otherwise."""
+    """A list in which each layer attends to all (MiniMax-M2); no layer of the type does otherwise."""
     numbers = config.wholes("attn_type_list") or ()
     if any(number != 1 for number in numbers):
         wrong = "names a layer that does not attend to all, and the type has none"
@@ -298,19 +298,19 @@ def zamba2_layers(config: Config) -> Fields:
 
 
 PATTERN_LETTERS: Mapping[str, str] = {"M": LINEAR, "E": "moe", "*": FULL, "-": "mlp"}
-"""Letters of a Nemotron-H pattern and the names that stand for them."""
+"""Letters of a Nemotron-H pattern and their names."""
 
 NEMOTRON_H_BLOCKS: Mapping[str, tuple[str, str]] = {
     LINEAR: ("mamba2", "none"), "mamba": ("mamba2", "none"), FULL: ("full_attention", "none"),
     "attention": ("full_attention", "none"), "mlp": ("none", "dense"), "moe": ("none", "sparse"),
 }  # fmt: skip
-"""What each block mixes, tokens and channels; every block is a layer of its own."""
+"""Token and channel mixers of each block; every block is a layer of its own."""
 
 NEMOTRON_H_EXPERTS = (
     *("num_experts", "num_experts_per_tok", "moe_intermediate_size", "moe_latent_size"),
     "shared_expert_intermediate_size",
 )
-"""Fields that mean nothing without a block of experts."""
+"""Fields without meaning in models without a block of experts."""
 
 
 def nemotron_h_layers(config: Config) -> Fields:
@@ -334,7 +334,7 @@ def nemotron_h_layers(config: Config) -> Fields:
 
 
 def _nemotron_h_experts(config: Config, *, there: bool) -> Fields:
-    """What the keys say of the experts; nothing where no block has any."""
+    """Fields of the experts; none where no block has any."""
     if there:
         return {name: config.field(name) for name in NEMOTRON_H_EXPERTS}
     config.understood.update(*(config.dialect.keys.get(name, (name,)) for name in NEMOTRON_H_EXPERTS))

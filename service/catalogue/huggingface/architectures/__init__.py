@@ -1,4 +1,4 @@
-"""How does each type of Hugging Face config describe a model? One row a `model_type`.
+"""Types of Hugging Face configs, one row a `model_type`.
 
 A row says under which keys the type has the fields of a Model (`keys`; a field of `reads` that is not there has
 its own name), which fields the type's code fixes whatever the config says (`fixed`), what is read by a rule

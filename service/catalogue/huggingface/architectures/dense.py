@@ -1,4 +1,4 @@
-"""Types of config without routed experts that are built like Llama: gated MLP, RMSNorm, or little else than that."""
+"""Types of config without routed experts: built like Llama, or with plain MLPs and LayerNorm."""
 
 from collections.abc import Mapping
 

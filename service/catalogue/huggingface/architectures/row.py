@@ -1,4 +1,4 @@
-"""How does one type of Hugging Face config describe a model?"""
+"""The description of one type of Hugging Face config."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -59,17 +59,17 @@ HUNYUAN_WITHOUT_EFFECT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """How one type of config describes a model."""
+    """The description of one type of config."""
 
     reads: tuple[str, ...]
-    """Fields of Model that a key says."""
+    """Fields of Model that a key holds."""
     keys: Keys = field(default_factory=dict)
-    """Where they stand, if not under their own name."""
+    """Keys of fields with another name."""
     fixed: dict[str, Any] = field(default_factory=dict)
-    """Fields of Model that the type has whatever the config says."""
+    """Fields of Model that the type's code fixes."""
     builders: tuple[Builder, ...] = ()
-    """Rules that read the rest."""
+    """Functions that read the rest."""
     demands: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Values that can be expressed, by key; any other is refused."""
+    """Supported values by key; any other is refused."""
     without_effect: tuple[str, ...] = ()
-    """Keys of the architecture that change nothing in this type."""
+    """Keys of the architecture without effect in this type."""
