@@ -1,4 +1,4 @@
-"""The commands of `traincost`; a family of them is imported when one of its commands runs."""
+"""The command `traincost`: its subcommands, its version, and errors on stderr."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -61,7 +61,7 @@ app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True, pre
 
 
 def main() -> None:
-    """Run one command; whatever is wrong is said in a line on stderr, with exit code 2."""
+    """Run one command; errors are printed on stderr, with exit code 2."""
     try:
         _command()()
     except TraincostError as error:
@@ -72,7 +72,7 @@ def main() -> None:
 
 @cache
 def _command() -> Any:
-    """The parser of the command line, built once."""
+    """The parser of the command line, built once: building it takes longer than most commands run."""
     return get_command(app)
 
 
@@ -82,7 +82,7 @@ def _lines(error: TraincostError) -> list[str]:
     return [str(error)]
 
 
-def _say_version(wanted: object) -> None:
+def _print_version(wanted: object) -> None:
     if wanted:
         typer.echo(f"traincost {__version__}")
         raise typer.Exit
@@ -92,7 +92,7 @@ def _say_version(wanted: object) -> None:
 def about(
     *,
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """What it takes to train a large language model: bytes, FLOP, seconds and money."""

@@ -1,4 +1,4 @@
-"""What several commands share: options, progress, the database of the settings."""
+"""Options that several commands share, progress on stderr, and the database of the settings."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -13,28 +13,26 @@ from service.errors import StartupError
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as the API gives it.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print a table for a spreadsheet.")]
 Url = Annotated[str, typer.Option(envvar="TRAINCOST_URL", help="Address of the service.")]
-Key = Annotated[
-    str | None, typer.Option(envvar="TRAINCOST_KEY", help="Key to the service; better given in the environment.")
-]
+Key = Annotated[str | None, typer.Option(envvar="TRAINCOST_KEY", help="Key of the service; better in the environment.")]
 Body = Annotated[str, typer.Argument(help="JSON file that holds what POST takes; - for standard input.")]
 
 
 PATIENCE_SECONDS = 1.0
-"""Seconds without a word. Source: a choice."""
+"""Shortest time between two progress lines. Source: a choice."""
 
 
 class Progress:
-    """Tells how far a search is, but not too often."""
+    """Progress of a search on stderr."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now = now
-        self._told_at = now()
+        self._printed_at = now()
 
     def tell(self, line: str) -> None:
-        """Say a line, unless one was said in the last second, or the search began then."""
+        """Print a line, unless the last line or the start of the search is too recent."""
         now = self._now()
-        if now - self._told_at >= PATIENCE_SECONDS:
-            self._told_at = now
+        if now - self._printed_at >= PATIENCE_SECONDS:
+            self._printed_at = now
             typer.echo(line, err=True)
 
 
@@ -59,7 +57,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def database(*, is_made: bool = True) -> Iterator["Engine"]:
-    """The database of the settings."""
+    """The database of the settings; an SQLite file must exist where `is_made` is false."""
     from service.catalogue import shipped_catalogue
     from service.settings import read_settings
     from service.store import file_of, prepare_database

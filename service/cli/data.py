@@ -1,4 +1,4 @@
-"""Which measurements come in from files? Those of other tools, into the database of the settings."""
+"""Commands for measurements of other tools, accuracy, and the comparison of jobs with their estimates."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +14,13 @@ Format = Annotated[str, typer.Argument(help="nccl-tests, gemm-csv, memory-snapsh
 File = Annotated[Path, typer.Argument(help="The file; - for what is piped in.", allow_dash=True)]
 Told = Annotated[
     list[str] | None,
-    typer.Option("--tell", help="What the file does not tell: device=NAME, operation=all_gather, run=NAME; repeat it."),
+    typer.Option("--tell", help="Facts that the file lacks: device=NAME, operation=all_gather, run=NAME; repeat it."),
 ]
 
 
 @app.command("import-measurements")
 def import_measurements(kind: Format, file: File, *, tell: Told = None, as_json: AsJson = False) -> None:
-    """Keep what another tool measured, beside what is predicted of it, for calibrations to be fitted on."""
+    """Store measurements of another tool with their predictions, for calibrations."""
     import sys
 
     from service.features.accounts.audit import by_command
@@ -55,11 +55,13 @@ def accuracy(
     file: Annotated[str | None, typer.Argument(help="Table of measurements; the shipped ones where absent.")] = None,
     *,
     as_json: AsJson = False,
-    rows: Annotated[str | None, typer.Option(help="Write what became of each row to this CSV file.")] = None,
-    own: Annotated[bool, typer.Option("--own", help="Add own measurements, of the database of the settings.")] = False,
+    rows: Annotated[str | None, typer.Option(help="Write the result of each row to this CSV file.")] = None,
+    own: Annotated[
+        bool, typer.Option("--own", help="Add custom measurements, from the database of the settings.")
+    ] = False,
     totals: Annotated[bool, typer.Option("--totals", help="Compare the GPU-hours of published runs instead.")] = False,
 ) -> None:
-    """How near do predictions come to published measurements of memory and of step time?"""
+    """Compare predictions with published measurements of memory and of step time."""
     if totals:
         if own:
             raise typer.BadParameter("--totals compares published runs, and own measurements are none: leave --own out")
@@ -86,7 +88,7 @@ def accuracy(
 
 
 def _evaluations(file: str | None) -> "tuple[Evaluation, ...]":
-    """Predictions beside the rows of a table, or beside those that the package ships."""
+    """Predictions beside the rows of a table, or beside the shipped ones."""
     from service.calibration.tables import shipped_rows
     from service.catalogue import shipped_catalogue
     from service.evaluation.scoring import evaluate_rows
@@ -97,7 +99,7 @@ def _evaluations(file: str | None) -> "tuple[Evaluation, ...]":
 
 
 def _with_own(found: "Accuracy") -> "Accuracy":
-    """The figures with those of own measurements."""
+    """The figures with those of custom measurements."""
     from service.evaluation.measured import own_groups
     from service.store import load_catalogue
     from service.store.keys import ANYBODY, TEAM
@@ -140,7 +142,7 @@ def reconcile(  # noqa: PLR0913 - each is an option of the command
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """What did jobs take that were estimated before? What Slurm's sacct tells, compared by the service."""
+    """Compare jobs that ran with their estimates; the service reads the accounting of Slurm's sacct."""
     from service.cli.remote import asked_of
     from service.features.reconcile.report import reconciliation_shown
     from service.features.reconcile.sending import Wanted, reconciled_by, sacct_output

@@ -1,4 +1,4 @@
-"""Would the service run as it is set up here, and what is to be done where not? One finding for each look."""
+"""Checks of settings, database, catalogue, keys, address and disk for `traincost doctor`, one finding each."""
 
 import shutil
 import socket
@@ -26,38 +26,38 @@ from service.store import Condition, Contents, Room, file_of, look_at
 State = Literal["ok", "warning", "fault"]
 
 MOST_CLOCK_SECONDS = 5.0
-"""Difference of clocks from which on dates of answers and of leases are told apart by people. Source: a choice."""
+"""Difference of clocks that people notice in dates of answers and leases. Source: a choice."""
 LEAST_FREE_BYTES, FEW_FREE_BYTES = 100e6, 1e9
-"""Free space below which writing fails soon, and below which somebody should look. Source: a choice."""
+"""Free space below which writing fails soon, and below which a warning is due. Source: a choice."""
 ANSWER_SECONDS = 2.0
-"""Longest wait for whatever listens."""
+"""Longest wait for a server's response."""
 
 VERSION_HEADER = "X-Api-Version"
-"""Header of every answer of a service; its version."""
+"""Header of every response of a service; its version."""
 
 PROGRAMS = (
     ("torch", "measurements of GPUs", "pip install '.[measure]', on machines with workers that measure"),
     ("ray", "sweeps and measurements on a Ray cluster", "pip install '.[ray]', where workers run with --runner ray"),
 )
-"""What only some machines need: its distribution, what for, and how it is installed."""
+"""Optional packages: distribution, purpose, and how to install it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one look found."""
+    """The result of one check."""
 
     name: str
-    """What was looked at."""
+    """What was checked."""
     state: State
-    """fault: the service does not start, or answers wrongly. warning: somebody should look. ok: neither."""
+    """fault: the service does not start, or answers wrongly. warning: needs attention. ok: neither."""
     said: str
-    """What was found."""
+    """The result."""
     fix: str | None = None
-    """What to do about it; null where there is nothing to do."""
+    """The remedy; null where none is needed."""
 
 
 def examined(settings: Settings) -> Iterator[Finding]:
-    """What is found of everything that the settings name, but for what needs libraries that few install."""
+    """Findings of all settings, except for those that need optional libraries."""
     said = f"traincost {__version__}, formulas {FORMULAS_VERSION}; every value has the form that it should have"
     yield Finding(name="settings", state="ok", said=said)
     for warning in unknown_settings():
@@ -98,7 +98,7 @@ def _of_space(settings: Settings) -> Iterator[Finding]:
 
 
 def _of_database(settings: Settings) -> Generator[Finding, None, Condition | None]:
-    """Findings; the generator's own value is what was found, where it was."""
+    """Findings of the database; the generator's return value is its state, where it was reached."""
     name, file = "database", file_of(settings.database_url)
     if file is not None and not file.exists():
         fix = "start traincost serve, which makes it, or restore a backup"
@@ -135,7 +135,7 @@ def _of_revision(found: Condition) -> Finding:
 
 
 def _of_room(room: Room, each: int) -> Finding:
-    """A release that takes the place of another starts one replica more than there are."""
+    """Findings of the connections. A rolling upgrade runs one more replica."""
     replicas = max(1, room.replicas) + 1
     need, taken = replicas * each, room.connections
     said = f"{replicas} replicas, one of them new, may hold {replicas} x {each} = {need}; the server takes {taken}"
@@ -205,7 +205,7 @@ def _of_address(settings: Settings) -> Finding:
 
 
 def _version_at(host: str, port: int) -> str | None:
-    """The version of the service that answers at an address; None where none does."""
+    """The version of the service at an address; None where there is none."""
     asking = HTTPConnection(host, port, timeout=ANSWER_SECONDS)
     try:
         asking.request("GET", "/healthz")

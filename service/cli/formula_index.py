@@ -1,4 +1,4 @@
-"""Which formulas does an estimate rest on? An index made from their docstrings: equation, unit, source."""
+"""The index of the estimator's formulas from their docstrings: equation, unit, source."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ from service.estimator.explain.explanation import read_docstring
 from service.source_tree import write_generated
 
 INDEX = Path(estimator.__file__).with_name("README.md")
-"""Where the index stands: beside the formulas."""
+"""File of the index: beside the formulas."""
 
 _LETTER = re.compile(r"(?P<meaning>[^,;:.(]+), (?P<letter>[A-Za-z])(?=[ ;]|\.(?!\w))")
 _NEXT_CASE = re.compile(r"\n|  +")
@@ -51,7 +51,7 @@ def _modules() -> Iterator[ModuleType]:
 
 
 def _formulas(module: ModuleType) -> list[Callable[..., Any]]:
-    """Public functions of a module that state an equation, in the order of the file."""
+    """Public functions of a module with an equation, in the order of the file."""
     own = [f for name, f in getmembers(module, isfunction) if f.__module__ == module.__name__ and name[0] != "_"]
     stated = [function for function in own if "Formula" in read_docstring(function).sections]
     return sorted(stated, key=lambda function: function.__code__.co_firstlineno)

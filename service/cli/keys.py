@@ -1,4 +1,4 @@
-"""Who may ask, and how often? Keys are made, listed, limited and revoked in the database of the settings.
+"""Commands that create, list, limit and revoke keys and share links, in the database of the settings.
 
 A running service follows.
 """
@@ -10,15 +10,15 @@ import typer
 from service.cli.console import AsJson, database
 
 app = typer.Typer()
-keys = typer.Typer(no_args_is_help=True, help="Make, list, limit and revoke the keys that callers send.")
+keys = typer.Typer(no_args_is_help=True, help="Create, list, limit and revoke the keys of callers.")
 app.add_typer(keys, name="keys")
 
-Name = Annotated[str, typer.Option(help="What the key is for.")]
+Name = Annotated[str, typer.Option(help="Purpose of the key.")]
 Scopes = Annotated[
     list[str], typer.Option("--scope", help="read, write (reads too), sheet, worker or admin; repeat it for more.")
 ]
-Owner = Annotated[str | None, typer.Option(help="Whose key it is; the team's where absent.")]
-Days = Annotated[int | None, typer.Option(help="Days until it expires; where absent it holds until it is revoked.")]
+Owner = Annotated[str | None, typer.Option(help="Owner of the key; the team where absent.")]
+Days = Annotated[int | None, typer.Option(help="Days until it expires; where absent it is valid until revoked.")]
 PerMinute = Annotated[
     int | None,
     typer.Option(
@@ -34,7 +34,7 @@ Burst = Annotated[
         "as any key where absent (TRAINCOST_REQUEST_BURST).",
     ),
 ]
-KeyId = Annotated[str, typer.Argument(help="Public part of the key, as the list tells it: tck_...")]
+KeyId = Annotated[str, typer.Argument(help="Public part of the key, as in the list: tck_...")]
 
 
 @keys.command()
@@ -48,7 +48,7 @@ def create(  # noqa: PLR0913 - each is an option of the command
     burst: Burst = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a key and print it, this once; from the first key on, the service asks every caller for one."""
+    """Create a key and print it, this once; from the first key on, every caller needs one."""
     from service.api.key_rules import KeyLimits, KeyRequest, make_key, shown
     from service.features.accounts.audit import by_command
     from service.features.accounts.report import sent_as
@@ -68,7 +68,7 @@ def create(  # noqa: PLR0913 - each is an option of the command
 
 @keys.command("list")
 def list_keys(*, as_json: AsJson = False) -> None:
-    """Tell every key that was made, without its secret."""
+    """List every key, without its secret."""
     from service.api.key_rules import shown_keys
     from service.features.accounts.report import keys_report
     from service.store import place_of
@@ -81,7 +81,7 @@ def list_keys(*, as_json: AsJson = False) -> None:
 
 @keys.command()
 def limit(key_id: KeyId, *, requests_per_minute: PerMinute = None, burst: Burst = None) -> None:
-    """Give a key other limits, those of the service where absent; running services follow within about a second."""
+    """Change the limits of a key, to the service's where absent; running services follow within about a second."""
     from service.api import key_rules as workflow
     from service.features.accounts.audit import by_command
 
@@ -93,7 +93,7 @@ def limit(key_id: KeyId, *, requests_per_minute: PerMinute = None, burst: Burst 
 
 @keys.command()
 def revoke(key_id: KeyId) -> None:
-    """Have a key refused; running services hear of it within about a second."""
+    """Revoke a key; running services follow within about a second."""
     from service.api import key_rules as workflow
     from service.features.accounts.audit import by_command
     from service.store import utc_text
@@ -108,12 +108,12 @@ shares = typer.Typer(no_args_is_help=True, help="List and revoke the links that 
 app.add_typer(shares, name="shares")
 
 ScenarioId = Annotated[str | None, typer.Argument(help="Scenario whose links to list: scn_...; all where absent.")]
-ShareId = Annotated[str, typer.Argument(help="Id of the links, as the list has it: shr_...")]
+ShareId = Annotated[str, typer.Argument(help="Id of the links, as in the list: shr_...")]
 
 
 @shares.command("list")
 def list_shares(scenario_id: ScenarioId = None, *, as_json: AsJson = False) -> None:
-    """List share links: those that hold and, for thirty days, those that have ended."""
+    """List share links: the valid ones and, for thirty days, the ended ones."""
     from service.features.accounts.report import shares_report
     from service.features.scenarios.shares import shown_shares
     from service.store import place_of
@@ -126,7 +126,7 @@ def list_shares(scenario_id: ScenarioId = None, *, as_json: AsJson = False) -> N
 
 @shares.command("revoke")
 def revoke_share(share_id: ShareId) -> None:
-    """Revoke links; they open nothing from then on."""
+    """Revoke share links; they open nothing from then on."""
     from datetime import UTC, datetime
 
     from service.errors import NotFound
@@ -141,7 +141,7 @@ def revoke_share(share_id: ShareId) -> None:
 
 @shares.command("revoke-unlisted")
 def revoke_unlisted() -> None:
-    """Revoke all links that versions without a list signed, at once; running services follow within about a second."""
+    """Revoke all links of versions without a list, at once; running services follow within about a second."""
     from service.features.accounts.audit import by_command
     from service.store import revoke_unlisted_links
 

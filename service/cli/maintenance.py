@@ -1,4 +1,4 @@
-"""How is the data brought to safety and back? One file, from and to the database of the settings, of either kind."""
+"""Commands that back up, restore and check an installation."""
 
 import asyncio
 from collections.abc import Iterator
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-Made = Annotated[Path, typer.Argument(help="File that is made, for its owner alone; it must not be there yet.")]
-Given = Annotated[Path, typer.Argument(help="File that traincost backup made, of whichever kind of database.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Give up what the database holds now.")]
+Made = Annotated[Path, typer.Argument(help="New file, readable by its owner alone; it must not exist yet.")]
+Given = Annotated[Path, typer.Argument(help="File of traincost backup, from either kind of database.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace what the database holds now.")]
 
 
 @app.command()
 def backup(file: Made) -> None:
-    """Write all that the database holds into a file; the service may go on meanwhile."""
+    """Write a backup of the database into a file; the service may keep running."""
     from service.settings import read_settings
     from service.store import make_backup
 
-    typer.echo(f"backed up {_told(make_backup(read_settings().database_url, file))}: {file}")
+    typer.echo(f"backed up {_summary(make_backup(read_settings().database_url, file))}: {file}")
 
 
 @app.command()
 def restore(file: Given, *, replace: Replace = False) -> None:
-    """Write all that a backup holds into an empty database; all of it or nothing."""
+    """Restore a backup into an empty database; all of it or nothing."""
     from service.settings import read_settings
     from service.store import restore_backup
 
-    typer.echo(f"restored {_told(restore_backup(read_settings().database_url, file, replace=replace))}")
+    typer.echo(f"restored {_summary(restore_backup(read_settings().database_url, file, replace=replace))}")
 
 
-def _told(made: "Backup") -> str:
+def _summary(made: "Backup") -> str:
     return f"{made.rows:,} rows of {len(made.tables)} tables at revision {made.revision}, as of {made.made_at}"
 
 
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 
-HELP = "Look at settings, database, catalogue, keys, address, disk and what else is set up; exit code 1 on a fault."
+HELP = "Check settings, database, catalogue, keys, address, disk and what else is set up; exit code 1 on a fault."
 
 
 @app.command(help=HELP)
 def doctor(*, as_json: AsJson = False) -> None:
-    """Look at everything that the service needs, and say what to do."""
+    """Check everything that the service needs, and print remedies."""
     from service.validation.serialization import to_bytes
 
     findings = []
@@ -81,7 +81,7 @@ def _findings() -> Iterator["Finding"]:
 
 
 def _of_optional(settings: "Settings") -> Iterator["Finding"]:
-    """Findings of what is only set up where a setting names it."""
+    """Findings of features that a setting enables."""
     from service.api.rate_limits import WITHOUT_REDIS, has_redis
     from service.api.telemetry import WITHOUT_OPENTELEMETRY, is_installed
     from service.cli.doctor_findings import Finding

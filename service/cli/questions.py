@@ -1,4 +1,4 @@
-"""Commands that answer questions: `estimate` and `compare` option by option, the others from a JSON file."""
+"""Commands that answer questions here, and launch checks, which a running service answers."""
 
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -17,7 +17,7 @@ app = typer.Typer()
 
 @no_garbage_collection()
 def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
-    """What does this training job take? Needs no server and no database; a list is a repeated option."""
+    """Estimate a training job. Needs no server and no database; repeat an option for a list."""
     from service.catalogue import shipped_catalogue
     from service.features.estimates.answers import answer
     from service.features.estimates.report import report
@@ -101,7 +101,7 @@ app.command("estimate", cls=QuestionCommand)(ESTIMATE)
 
 
 def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
-    """Where is this job cheapest? Repeat options of the cluster and of the price: all combinations are compared."""
+    """Compare clusters and prices for a job. Repeat their options: all combinations are compared."""
     from service.catalogue import shipped_catalogue
     from service.features.compare.compare import compare
     from service.features.compare.requests import BESIDE, body_of_flat_comparison, told_flat
@@ -138,7 +138,7 @@ app.command("compare", cls=QuestionCommand)(COMPARE)
 
 @app.command()
 def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
-    """Which layouts are best for a job? The answer of POST /v1/plans; a long search tells how far it is on stderr."""
+    """Search the best layouts of a job. The answer of POST /v1/plans; a long search prints its progress on stderr."""
     from service.answers.plans import PlanAnswer
     from service.catalogue import shipped_catalogue
     from service.features.plans.report import counted, plans_shown
@@ -155,7 +155,7 @@ def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
 
 @app.command()
 def solve(file: Body, *, as_json: AsJson = False) -> None:
-    """Which value of an open field will do, and which is the next that will not? The answer of POST /v1/solve."""
+    """Solve for an open field: the value that suffices, and the next that does not. The answer of POST /v1/solve."""
     from service.catalogue import shipped_catalogue
     from service.features.solve.report import solution_shown
     from service.features.solve.solve import solve as solution_of
@@ -171,7 +171,7 @@ def diagnose(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Why did a job run out of memory, and what is to change? The answer of POST /v1/diagnose."""
+    """Diagnose an out-of-memory error, with changes that help. The answer of POST /v1/diagnose."""
     from service.catalogue import shipped_catalogue
     from service.features.diagnose.diagnose import diagnose as diagnosis_of
     from service.features.diagnose.report import diagnosis_report
@@ -185,7 +185,7 @@ def diagnose(
 
 @app.command()
 def sensitivity(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
-    """What changes if a field of the question changes? The table of POST /v1/sensitivity."""
+    """Vary the fields of a question. The table of POST /v1/sensitivity."""
     from service.catalogue import shipped_catalogue
     from service.features.sensitivity.tables import table_shown
     from service.features.sensitivity.vary import vary
@@ -200,10 +200,13 @@ def sweep(
     file: Body,
     *,
     out: Annotated[Path, typer.Option(help="Table to write: a name that ends with .parquet or .csv.")],
-    replace: Annotated[bool, typer.Option("--replace", help="Give up the table that is there now.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the existing table.")] = False,
     processes: Annotated[int | None, typer.Option(min=1, help="Processes; one a core where absent.")] = None,
 ) -> None:
     """Every combination of some models, clusters, prices, recipes and layouts, as a table.
+
+    The body is that of POST /v1/sweeps. Finished rows are stored beside the table until it is complete: run the same
+    command again to continue.
 
     The body is that of POST /v1/sweeps. What is done is kept beside the table until it is whole: a command that was
     ended goes on from there when it is given again.
@@ -229,7 +232,7 @@ def sweep(
     )
 
 
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Print the launch check as it was queued, and go.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Print the queued launch check, and do not wait.")]
 
 
 @app.command("launch-check")
@@ -242,7 +245,7 @@ def launch_check(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """What does a worker measure of a job before it starts? The answer of POST /v1/launch-checks, once it is there.
+    """Measure parts of a job on a worker before it starts. The answer of POST /v1/launch-checks, once it is there.
 
     A verdict of no-go ends with exit code 1, so that a script stops there.
     """

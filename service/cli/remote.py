@@ -1,4 +1,4 @@
-"""What does a running service answer to a command, and how is it said that it does not?"""
+"""Requests of commands to a running service."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ class NotAnswered(TraincostError):
 
 @contextmanager
 def asked_of(url: str, key: str | None) -> Iterator[Client]:
-    """A running service, whose refusals are told as those of every command."""
+    """A client of a running service, whose refusals become errors of the command."""
     try:
         with Client(url, key) as client:
             yield client
@@ -25,5 +25,5 @@ def asked_of(url: str, key: str | None) -> Iterator[Client]:
 
 
 def _told(finding: Finding) -> str:
-    """What is wrong, where it is known where, and what to do."""
+    """A problem with its field and its remedy."""
     return f"{finding.pointer or finding.parameter or ''}: {finding.message}; {finding.fix}".removeprefix(": ")

@@ -1,4 +1,4 @@
-"""How is the server started?"""
+"""The commands `serve` and `worker`, and the worker beside the service."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 app = typer.Typer()
 
 
-@app.command(help="Answer over HTTP; the database is made, migrated and filled first.")
+@app.command(help="Answer over HTTP; the database is created, migrated and seeded first.")
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on (TRAINCOST_HOST, 127.0.0.1).")] = None,
     port: Annotated[str | None, typer.Option(help="Port, 0 for any free one (TRAINCOST_PORT, 8000).")] = None,
@@ -36,7 +36,7 @@ def serve(
         bool, typer.Option("--no-worker", help="Start no worker beside the service (TRAINCOST_NO_WORKER).")
     ] = False,
 ) -> None:
-    """Answer over HTTP; the database is made, migrated and filled first."""
+    """Answer over HTTP; the database is created, migrated and seeded first."""
     from service.api.server import bound_heaps
 
     bound_heaps()
@@ -54,7 +54,7 @@ def serve(
         beside = None if settings.no_worker else _worker_for(application.state.keys, listener, settings)
 
         def announce() -> None:
-            _tell_of_unknown_settings()
+            _warn_of_unknown_settings()
             typer.echo(_announced(listener, settings.host))
             if beside is not None:
                 beside.start()
@@ -71,7 +71,7 @@ def serve(
             lock.close()
 
 
-def _tell_of_unknown_settings() -> None:
+def _warn_of_unknown_settings() -> None:
     from service.settings import unknown_settings
 
     for warning in unknown_settings():
@@ -79,7 +79,7 @@ def _tell_of_unknown_settings() -> None:
 
 
 def _announced(listener: socket, host: str) -> str:
-    """Where requests are answered: an address that can be opened here, also where every address is listened on."""
+    """The service's address: one that can be opened here, also where it listens on every address."""
     from service.api.server import address
     from service.settings import LOOPBACK
 
@@ -89,7 +89,7 @@ def _announced(listener: socket, host: str) -> str:
 
 
 def _application(settings: "Settings") -> Any:
-    """The service on its database; importing it takes a second, for which no wrong setting and no taken port waits."""
+    """The service on its database. Importing it takes a second, so settings and port are checked before."""
     from service.app import create_app
     from service.catalogue import shipped_catalogue
     from service.store import load_numbered, prepare_database
@@ -100,7 +100,7 @@ def _application(settings: "Settings") -> Any:
 
 
 def _worker_for(keys: "KeyRing", listener: socket, settings: "Settings") -> "LocalWorker":
-    """A worker that reaches this service on this machine, with a key in case the service asks for one."""
+    """A worker for this service on this machine, with a key in case the service requires one."""
     from service.api.key_rules import KeyRequest, lend_key
     from service.api.server import address
     from service.settings import LOOPBACK
@@ -112,14 +112,14 @@ def _worker_for(keys: "KeyRing", listener: socket, settings: "Settings") -> "Loc
 
 
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
-"""Waits before a worker that ended is started again; they double until one has run for a while. Source: a choice."""
+"""Waits before an ended worker restarts; they double until one has run for a while. Source: a choice."""
 
 END_SECONDS = 6.0
-"""Time that the worker has to give back its job and end. Source: a choice; the service itself ends within 10 s."""
+"""Time of the worker to release its job and end. Source: a choice; the service itself ends within 10 s."""
 
 
 class LocalWorker:
-    """A worker beside the service."""
+    """A worker beside the service, restarted whenever it ends."""
 
     def __init__(self, url: str, token: str, log_level: str) -> None:
         own = {"TRAINCOST_URL": url, "TRAINCOST_TOKEN": token, "TRAINCOST_LOG_LEVEL": log_level, "NO_PROXY": "*"}
@@ -129,11 +129,11 @@ class LocalWorker:
         self._thread = Thread(target=self._keep, name="local worker", daemon=True)
 
     def start(self) -> None:
-        """Start it, and again whenever it ends."""
+        """Start the worker."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Have it give back its job and end."""
+        """Have the worker release its job and end."""
         self._leaving.set()
         if self._thread.is_alive():
             self._terminate()
@@ -155,7 +155,7 @@ class LocalWorker:
             wait_seconds = min(2.0 * wait_seconds, LONGEST_WAIT_SECONDS)
 
     def _run(self) -> int:
-        """Start the worker; its code, once it has ended."""
+        """Run the worker once; its exit code."""
         with subprocess.Popen(
             (sys.executable, "-m", "service", "worker", "--with-parent"),
             stdin=subprocess.PIPE,
@@ -178,5 +178,5 @@ class LocalWorker:
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 def worker(context: typer.Context) -> None:
-    """Do jobs for a service."""
+    """Run jobs for a service."""
     raise typer.Exit(work(context.args))

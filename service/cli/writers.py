@@ -1,4 +1,4 @@
-"""Which files of the tree are written from what else it holds?"""
+"""Commands that write generated files of the source tree."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 app = typer.Typer()
 PANEL = "To work on traincost itself, in its source"
-"""Under which heading these commands are listed."""
+"""Heading of these commands in the help."""
 
 
 @app.command(rich_help_panel=PANEL)
