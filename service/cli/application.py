@@ -1,4 +1,4 @@
-"""The command `traincost`: its subcommands, its version, and errors on stderr."""
+"""The command `traincost`; a family of subcommands is imported when one of them runs."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -50,7 +50,7 @@ def family_commands(family: str) -> Mapping[str, Any]:
 
 
 class LazyGroup(TyperGroup):
-    """A group that imports a command when it is asked for it."""
+    """A group that imports a command on its first use."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**{**attributes, "commands": None})
