@@ -27,6 +27,8 @@ from tests.databases import serving
 from tests.distribution import longest_first, scheduler
 from tests.needing import Skipped, missing
 
+pytest_plugins = ("tests.fixtures",)
+
 collect_ignore = ["libreoffice_cells.py", "worker/transformers_peaks.py"]
 """Programs that other Pythons run: the system's has LibreOffice's bridge, that of another tool has transformers."""
 

@@ -9,21 +9,23 @@ from typing import Any
 import pytest
 
 LONGEST = (
-    "tests/house/test_linters.py", "tests/test_outages.py", "tests/worker/test_faults.py",
-    "tests/worker/test_ray.py", "tests/test_libreoffice.py", "tests/api/test_contract.py",
-    "tests/formats/launchers/test_launchers.py", "tests/planner/test_search.py", "tests/test_reconcile.py",
-    "tests/formats/test_real_tools.py", "tests/worker/test_probe_process.py", "tests/worker/test_live_bytes.py",
-    "tests/contract", "tests/page", "tests/worker/test_launch_check.py", "tests/test_slurm_hooks.py",
-    "tests/test_replicas.py", "tests/test_capacity.py", "tests/api/test_calibrations.py",
-    "tests/store/test_backups.py", "tests/api/test_hostile", "tests/api/test_audit.py", "tests/worker",
-    "tests/test_serve.py", "tests/test_stopping.py", "tests/test_accuracy_command.py", "tests/test_",
-    "tests/formats", "tests/planner", "tests/house", "tests/store", "tests/estimator", "tests/workflows",
+    "tests/house/test_linters.py", "tests/test_outages.py", "tests/worker/test_faults.py", "tests/worker/test_ray.py",
+    "tests/test_libreoffice.py", "tests/api/test_contract.py", "tests/formats/launchers/test_launchers.py",
+    "tests/planner/test_search.py", "tests/test_reconcile.py", "tests/formats/test_real_tools.py",
+    "tests/worker/test_probe_process.py", "tests/worker/test_live_bytes.py", "tests/contract", "tests/page",
+    "tests/worker/test_launch_check.py", "tests/test_slurm_hooks.py", "tests/test_replicas.py",
+    "tests/test_capacity.py", "tests/features/calibrations/test_calibrations.py", "tests/store/test_backups.py",
+    "tests/api/test_hostile", "tests/features/catalogue/test_hostile", "tests/features/accounts/test_audit.py",
+    "tests/worker", "tests/test_serve.py", "tests/test_stopping.py", "tests/test_accuracy_command.py", "tests/test_",
+    "tests/formats", "tests/planner", "tests/house", "tests/store", "tests/estimator", "tests/features/solve",
+    "tests/features",
 )  # fmt: skip
 """Files and folders, what takes longest first. The others, of which none takes long, follow."""
 
 TOGETHER = (
-    ("tests/evaluation/", "tests/api/test_accuracy"),  # the accuracy of all shipped rows, which takes seconds
-    ("tests/api/test_audit.py", "tests/api/test_authorisation.py"),  # a service that every caller has asked everything
+    ("tests/evaluation/", "tests/features/accuracy/"),  # the accuracy of all shipped rows, which takes seconds
+    # a service that every caller has asked everything
+    ("tests/features/accounts/test_audit.py", "tests/api/test_authorisation.py"),
     tuple(f"tests/house/test_{name}.py" for name in ("docstrings", "imports", "names", "sources")),  # syntax trees
 )
 """Starts of names of tests that share what a process makes once."""

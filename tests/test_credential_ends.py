@@ -18,7 +18,7 @@ from service.store import Engine, Scope, create_key
 from service.store.engine import open_engine
 from tests.api.asking import QUESTION
 from tests.api.fake_worker import FakeWorker
-from tests.api.test_sweeps import BODY as SWEEP
+from tests.features.sweeps.test_routes import BODY as SWEEP
 from tests.live import bearer, serving
 
 

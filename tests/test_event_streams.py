@@ -15,7 +15,7 @@ import pytest
 from service.client import Client
 from service.client.events import events_of
 from tests.api.asking import QUESTION
-from tests.api.test_sweeps import BODY as SWEEP
+from tests.features.sweeps.test_routes import BODY as SWEEP
 from tests.live import serving
 from tests.streams import Checks, Heard, checks, found, listen
 

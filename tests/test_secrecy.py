@@ -11,8 +11,8 @@ from fastapi.responses import Response
 
 from service.api.key_rules import KeyRequest, make_key
 from service.settings import read_settings
-from tests.api.conftest import asking, one_by_one
 from tests.databases import prepared
+from tests.fixtures import asking, one_by_one
 from tests.live import looked_through
 from tests.secrecy import issued, leaks, look_into
 from tests.store.small import SMALL

@@ -18,9 +18,9 @@ from openapi_schema_validator import OAS31Validator
 
 from service.api.errors import MOST_BYTES
 from tests.api.asking import ADMISSION_TOKEN
-from tests.api.hostile_table import BODIES, CANARY, HEADERS, NUMBERS, JsonRoute, json_routes, own_paths
 from tests.api.injections import INJECTIONS, columns, faults_of
 from tests.api.smuggling import AMBIGUOUS, HIDDEN, SOUND, replies
+from tests.features.catalogue.hostile_table import BODIES, CANARY, HEADERS, NUMBERS, JsonRoute, json_routes, own_paths
 from tests.live import serving
 
 LEAST_CASES = 3_000

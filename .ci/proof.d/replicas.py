@@ -69,7 +69,7 @@ def restart_loses_nothing(server: str, rounds: int) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("tests", nargs="*", default=["tests/api"])
+    parser.add_argument("tests", nargs="*", default=["tests/api", "tests/features"])
     given = parser.parse_args()
     with serving() as (server, reason):
         if server is None:

@@ -5,8 +5,8 @@ import sys
 import tempfile
 
 from service.catalogue import shipped_catalogue
-from tests.api.conftest import asking, one_by_one, running
-from tests.api.same_numbers import compared
+from tests.features.estimates.same_numbers import compared
+from tests.fixtures import asking, one_by_one, running
 
 QUESTIONS = 300
 LEAST_CASES = 10_000

@@ -15,10 +15,10 @@ from hypothesis.strategies import SearchStrategy
 from service.catalogue import shipped_catalogue
 from service.planner.batch import PlannedBatch
 from service.planner.solve import Solved
+from tests.features.solve.offers import asked_cluster, offers, wrong_cluster
+from tests.features.solve.sizes import asked_size, size_cases, wrong_size
 from tests.planner.batches import asked_batch, batch_cases, wrong_batch
 from tests.planner.borders import BOUNDS, asked, cases, wrong
-from tests.workflows.offers import asked_cluster, offers, wrong_cluster
-from tests.workflows.sizes import asked_size, size_cases, wrong_size
 
 QUESTIONS = 200
 NEAR = 200

@@ -18,10 +18,10 @@ from service.store.engine import writing
 from service.store.tables import JOB_FILES
 from tests.api.asking import QUESTION, Ask, paged_items
 from tests.api.authorisation import FACTS
-from tests.api.conftest import asking, one_by_one, running
 from tests.api.own_bodies import OWN
-from tests.api.test_launch_checks import QUESTION as MEASURED
-from tests.api.test_sweeps import BODY as SWEPT
+from tests.features.launch_checks.test_routes import QUESTION as MEASURED
+from tests.features.sweeps.test_routes import BODY as SWEPT
+from tests.fixtures import asking, one_by_one, running
 
 MADE: Mapping[str, tuple[str, Scope]] = {
     "sheet": ("a", "sheet"),

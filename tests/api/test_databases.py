@@ -6,7 +6,7 @@ import pytest
 
 from service.features.catalogue.lists import LISTINGS
 from tests.api.asking import QUESTION, Ask
-from tests.api.conftest import NewUrl, asking, one_by_one, running
+from tests.fixtures import NewUrl, asking, one_by_one, running
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ from service.api import caching
 from service.features.measurements.openapi import CHOSEN
 from tests.api.asking import QUESTION, AskTogether
 from tests.api.callers import run
-from tests.api.conftest import NewUrl, asking, running
 from tests.api.own_bodies import OWN
-from tests.api.test_launch_checks import QUESTION as MEASURED
-from tests.api.test_model_imports import CONFIG
-from tests.api.test_sweeps import BODY as SWEPT
+from tests.features.catalogue.test_model_imports import CONFIG
+from tests.features.launch_checks.test_routes import QUESTION as MEASURED
+from tests.features.sweeps.test_routes import BODY as SWEPT
+from tests.fixtures import NewUrl, asking, running
 
 BODIES: dict[str, Any] = {
     "/v1/scenarios": {"name": "once", "question": QUESTION},

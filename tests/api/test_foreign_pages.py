@@ -14,7 +14,7 @@ from service.catalogue import shipped_catalogue
 from service.settings import Settings
 from service.store import load_catalogue, prepare_database
 from tests.api.asking import QUESTION, Ask
-from tests.api.conftest import asking, one_by_one
+from tests.fixtures import asking, one_by_one
 from tests.live import serving
 
 EVIL = "https://evil.example"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.api.asking import ADMISSION_TOKEN, Ask
-from tests.api.conftest import NewUrl, asking, one_by_one, running
+from tests.fixtures import NewUrl, asking, one_by_one, running
 
 HOSTILE = ("a%00b", "%ff", "x" * 2_000)
 """What may stand where a name should: what texts of PostgreSQL cannot hold, what is no UTF-8, what is too long."""

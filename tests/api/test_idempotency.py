@@ -13,8 +13,8 @@ from service.features.launch_checks import launch_checks
 from service.store.engine import reading, writing
 from service.store.tables import JOBS, REMEMBERED_ANSWERS
 from tests.api.asking import AskTogether
-from tests.api.conftest import NewUrl, asking, running
-from tests.api.test_launch_checks import PATH, QUESTION
+from tests.features.launch_checks.test_routes import PATH, QUESTION
+from tests.fixtures import NewUrl, asking, running
 
 BODY = {"question": QUESTION, "probes": ["gemm"]}
 

@@ -19,8 +19,8 @@ from service.store import load_catalogue, prepare_database
 from service.store.engine import reading
 from service.store.tables import SWEEPS
 from tests.api.asking import QUESTION, Ask
-from tests.api.conftest import asking, one_by_one
-from tests.api.test_sweeps import BODY as SWEPT
+from tests.features.sweeps.test_routes import BODY as SWEPT
+from tests.fixtures import asking, one_by_one
 
 EVERYBODY: dict[str, Any] = {"requests_per_minute": 60, "request_burst": 5}
 ONE = {"kind": "memory", "body": QUESTION}

@@ -16,7 +16,7 @@ from service.app import ROUTERS
 from service.openapi.problems import problem_example
 from service.store import ApiKey, Scope, create_key, revoke_key
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask
-from tests.api.conftest import asking, one_by_one, running
+from tests.fixtures import asking, one_by_one, running
 
 QUERY = {"no_such_parameter": "1"}
 """Whoever is let in is refused for this, before anything costs time."""

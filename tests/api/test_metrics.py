@@ -24,7 +24,7 @@ from service.store.engine import writing
 from service.store.queries import later
 from service.store.tables import CALIBRATIONS, JOBS
 from tests.api.asking import QUESTION, Ask
-from tests.api.conftest import NewUrl, asking, one_by_one, running
+from tests.fixtures import NewUrl, asking, one_by_one, running
 from tests.jobs.small import seeker
 
 NAMES = {

@@ -26,7 +26,7 @@ from service.openapi.problems import problem_example
 from service.settings import Settings
 from service.store import load_catalogue, prepare_database
 from tests.api.asking import Ask
-from tests.api.conftest import asking, one_by_one
+from tests.fixtures import asking, one_by_one
 from tests.redis_server import RedisServer, running
 
 FEW: dict[str, Any] = {"requests_per_minute": 60, "request_burst": 5}

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from service import __version__
 from service.logs import AsJson, AsText
 from tests.api.asking import ADMISSION_TOKEN, Ask
-from tests.api.conftest import asking, one_by_one
+from tests.fixtures import asking, one_by_one
 
 WRONG = {"no-such-parameter": "1"}
 """Refused by every operation, whatever else it takes."""

@@ -25,8 +25,8 @@ from service.errors import StartupError
 from service.settings import Settings
 from service.store import load_catalogue, prepare_database
 from tests.api.asking import QUESTION, Ask
-from tests.api.conftest import asking, one_by_one
 from tests.api.issuer import AUDIENCE, ISSUER, Issuer, issuing
+from tests.fixtures import asking, one_by_one
 
 ROLES = ("ml=write", "platform=admin", "looks=read")
 

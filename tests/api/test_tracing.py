@@ -17,8 +17,8 @@ from service.catalogue import shipped_catalogue
 from service.errors import StartupError
 from service.settings import Settings
 from tests.api.asking import QUESTION, Ask
-from tests.api.conftest import asking, one_by_one
 from tests.collector import Collector, collecting
+from tests.fixtures import asking, one_by_one
 from tests.house.source import ROOT
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

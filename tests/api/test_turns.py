@@ -12,8 +12,8 @@ from fastapi import FastAPI
 
 from service.api import write_queue
 from service.store.engine import alone, writing
-from tests.api.conftest import NewUrl, running
 from tests.api.replicated import client_of, in_this_process
+from tests.fixtures import NewUrl, running
 
 DELETION: dict[str, Any] = {"method": "DELETE", "url": "/v1/gpus/nothing", "headers": {"If-Match": "*"}}
 

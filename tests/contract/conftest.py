@@ -7,8 +7,8 @@ from fastapi import FastAPI
 
 from service.openapi.document import contract
 from tests.api.asking import Ask
-from tests.api.conftest import asking, one_by_one, running
 from tests.contract.record import Document
+from tests.fixtures import asking, one_by_one, running
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from service.jobs.jobs import NewJob, create_jobs
 from service.openapi.answer_examples import GIVEN, given_answers, successes, types_of
 from service.openapi.document import contract
 from tests.api.asking import ADMISSION_TOKEN, Ask
-from tests.api.conftest import asking, one_by_one, running
+from tests.fixtures import asking, one_by_one, running
 from tests.live import DOCUMENTED
 
 Document = dict[str, Any]

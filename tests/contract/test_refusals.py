@@ -10,8 +10,8 @@ from service.settings import Settings
 from service.store import KeyRing
 from service.store.engine import open_engine
 from tests.api.asking import ADMISSION_TOKEN, Ask
-from tests.api.conftest import asking, one_by_one
 from tests.contract.record import Document, request_of, resolved
+from tests.fixtures import asking, one_by_one
 
 EARLIER = {"rev": "000000000000", "revision": "1"}
 """Parameters that make a path look into the database."""

@@ -23,8 +23,8 @@ from service.store.backups import described_tables
 from service.store.engine import reading, writing
 from service.store.prepare import HEAD, migrations_folder
 from tests.api.asking import QUESTION, Ask
-from tests.api.conftest import asking, one_by_one, running
 from tests.api.own_bodies import OWN
+from tests.fixtures import asking, one_by_one, running
 
 FOLDER = Path(__file__).parent / "earlier"
 

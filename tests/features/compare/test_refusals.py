@@ -7,7 +7,7 @@ import pytest
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.features.compare.compare import compare
-from tests.workflows.test_comparison import AWS, H100, JOB, RATE
+from tests.features.compare.test_compare import AWS, H100, JOB, RATE
 
 Body = dict[str, Any]
 

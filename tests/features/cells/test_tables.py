@@ -10,7 +10,7 @@ import pytest
 
 from service.features.cells import tables
 from tests.api.asking import Ask
-from tests.api.test_cells import FLAT
+from tests.features.cells.test_routes import FLAT
 
 TABLE, XML = "/v1/cell/table.csv", "/v1/cell/estimate.xml"
 

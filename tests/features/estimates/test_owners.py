@@ -6,8 +6,8 @@ import pytest
 
 from tests.api.asking import QUESTION
 from tests.api.callers import Service, service_of_callers
-from tests.api.conftest import NewUrl
-from tests.api.test_launch_checks import QUESTION as MEASURED
+from tests.features.launch_checks.test_routes import QUESTION as MEASURED
+from tests.fixtures import NewUrl
 
 
 @pytest.fixture(scope="module")

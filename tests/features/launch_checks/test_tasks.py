@@ -11,8 +11,8 @@ from service.features.launch_checks.launch_checks import ALL_PROBES, read_launch
 from service.features.launch_checks.sizing import CPU_TOKENS, LEAST_TOKENS, RUN_KERNELS, depths_of, sized_question
 from service.features.launch_checks.targets import CPU_RANKS, Target
 from service.features.launch_checks.tasks import FEWEST_REPEATS, REPEATS, SHARES, START_SECONDS
+from tests.features.launch_checks.sizing import H100, LAPTOP, NODE, asked, plan
 from tests.needing import needs
-from tests.workflows.launch_checks.sizing import H100, LAPTOP, NODE, asked, plan
 
 SMALL = asked("smollm2-135m")
 

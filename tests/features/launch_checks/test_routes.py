@@ -12,8 +12,8 @@ from sqlalchemy import delete
 from service.store.engine import writing
 from service.store.tables import JOBS, WORKERS
 from tests.api.asking import Ask
-from tests.api.conftest import NewUrl, asking, one_by_one, running
 from tests.api.fake_worker import FakeWorker
+from tests.fixtures import NewUrl, asking, one_by_one, running
 
 PATH = "/v1/launch-checks"
 QUESTION: dict[str, Any] = {

@@ -12,7 +12,7 @@ from pyarrow import parquet
 from service.api.openapi import PARQUET
 from service.features.measurements.openapi import MEASUREMENT_ID, NCCL_TESTS, RECORDS, SHAPES
 from tests.api.asking import Ask
-from tests.api.conftest import NewUrl, asking, one_by_one, running
+from tests.fixtures import NewUrl, asking, one_by_one, running
 
 PATH = "/v1/measurements"
 

@@ -12,7 +12,7 @@ from service.evaluation.accuracy import shipped_accuracy
 from service.features.accuracy import routes
 from service.validation.serialization import to_wire
 from tests.api.asking import Ask
-from tests.api.conftest import asking
+from tests.fixtures import asking
 
 
 def test_the_answer_is_that_of_the_command(ask: Ask) -> None:

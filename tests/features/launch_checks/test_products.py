@@ -7,7 +7,7 @@ import pytest
 
 from service.estimator.resolve import ResolvedQuestion
 from service.features.launch_checks.kernels import product_items
-from tests.workflows.launch_checks.sizing import NODE, asked, worked_out
+from tests.features.launch_checks.sizing import NODE, asked, worked_out
 
 DENSE: Mapping[str, Any] = {
     "vocab_size": 4096, "hidden_size": 512, "num_hidden_layers": 3, "num_attention_heads": 8,

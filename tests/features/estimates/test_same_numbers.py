@@ -2,7 +2,7 @@
 
 from service.catalogue import shipped_catalogue
 from tests.api.asking import Ask
-from tests.api.same_numbers import compared
+from tests.features.estimates.same_numbers import compared
 
 
 def test_every_form_tells_the_same_numbers(ask: Ask) -> None:

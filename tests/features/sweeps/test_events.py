@@ -10,12 +10,12 @@ from fastapi import FastAPI
 
 from service.features.sweeps import sweeps
 from service.store.keys import ANYBODY
-from tests.api import test_sweeps
 from tests.api.asking import Ask
 from tests.api.replicated import client_of
-from tests.api.test_sweeps import EACH, PIECES, ROWS, Worker, started
+from tests.features.sweeps import test_routes
+from tests.features.sweeps.test_routes import EACH, PIECES, ROWS, Worker, started
 
-sweep_app, app, ask = test_sweeps.sweep_app, test_sweeps.app, test_sweeps.ask
+sweep_app, app, ask = test_routes.sweep_app, test_routes.app, test_routes.ask
 
 
 def test_a_stream_tells_each_state_and_ends_with_the_sweep(ask: Ask, app: FastAPI, tmp_path: Path) -> None:

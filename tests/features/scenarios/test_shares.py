@@ -18,7 +18,7 @@ from service.store import revoke_unlisted_links
 from service.store.engine import writing
 from service.store.tables import SERVER_SECRETS
 from tests.api.asking import QUESTION, Ask
-from tests.api.conftest import asking, one_by_one, running
+from tests.fixtures import asking, one_by_one, running
 
 ENDINGS = ("", ".xlsx", ".ods")
 HOST = "http://localhost"

@@ -10,7 +10,7 @@ from service.features.calibrations import promotion
 from service.features.measurements.openapi import CHOSEN, MEASUREMENT_ID, RECORDS, SHAPES
 from service.store import History, load_catalogue
 from tests.api.asking import Ask
-from tests.api.conftest import NewUrl, asking, one_by_one, running
+from tests.fixtures import NewUrl, asking, one_by_one, running
 
 QUESTION = {"model": "llama-3.1-8b", "recipe": {"sequence_length": 8192}, "cluster": {"gpu": "h100", "gpus": 8}}
 OTHER = {**QUESTION, "cluster": {"gpu": "a100-sxm4-80gb", "gpus": 8}}

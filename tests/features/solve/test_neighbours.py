@@ -4,9 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from service.catalogue import Catalogue
-from tests.workflows.offers import Offers, asked_cluster, offers, wrong_cluster
-from tests.workflows.sizes import SizeCase, asked_size, size_cases, wrong_size
-from tests.workflows.test_solve import refusal, solved
+from tests.features.solve.offers import Offers, asked_cluster, offers, wrong_cluster
+from tests.features.solve.sizes import SizeCase, asked_size, size_cases, wrong_size
+from tests.features.solve.test_solve import refusal, solved
 
 FEW = settings(max_examples=10, suppress_health_check=list(HealthCheck))
 MONEY = "inference_usd_per_million_tokens"

@@ -9,7 +9,7 @@ import pytest
 
 from service.api.errors import MOST_BYTES
 from tests.api.asking import Ask
-from tests.api.hostile_table import BODIES, CANARY, HEADERS, NUMBERS, JsonRoute, json_routes, own_paths
+from tests.features.catalogue.hostile_table import BODIES, CANARY, HEADERS, NUMBERS, JsonRoute, json_routes, own_paths
 
 JSON = {"content-type": "application/json", "if-match": "*"}
 EACH = 3

@@ -15,9 +15,9 @@ from service.features.batch.batch import ANSWERED, BatchAnswer
 from service.features.batch.openapi import BATCHES
 from tests.api import computations
 from tests.api.asking import QUESTION, Ask
-from tests.api.conftest import asking
 from tests.api.replicated import client_of
 from tests.api.test_contract import check
+from tests.fixtures import asking
 
 PATHS = {
     "estimate": "/v1/estimates",

@@ -24,8 +24,8 @@ from service.store.engine import writing
 from service.store.queries import later
 from service.store.tables import JOB_TURNS, JOBS, WORKERS
 from tests.api.asking import Ask
-from tests.api.conftest import NewUrl, asking, one_by_one, running
 from tests.api.replicated import client_of
+from tests.fixtures import NewUrl, asking, one_by_one, running
 
 KIND = "count"
 WAITING = 30

@@ -25,7 +25,7 @@ from service.store.engine import writing
 from service.store.queries import later
 from service.store.tables import JOBS
 from tests.api.asking import Ask
-from tests.api.conftest import NewUrl, asking, one_by_one, running
+from tests.fixtures import NewUrl, asking, one_by_one, running
 
 BODY: dict[str, Any] = {
     "name": "prices of one job",

@@ -18,10 +18,10 @@ from service.store import Engine
 from service.store.engine import writing
 from service.store.tables import JOBS, WORKERS
 from tests.api.asking import Ask
-from tests.api.conftest import NewUrl, asking, one_by_one, running
 from tests.api.fake_worker import FakeWorker
 from tests.api.replicated import client_of
-from tests.api.test_launch_checks import PATH, claimed, create
+from tests.features.launch_checks.test_routes import PATH, claimed, create
+from tests.fixtures import NewUrl, asking, one_by_one, running
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from service.store import load_catalogue, prepare_database
 from service.store.engine import writing
 from service.store.tables import JOBS, WORKERS
 from tests.api.asking import Ask
-from tests.api.conftest import asking, one_by_one
+from tests.fixtures import asking, one_by_one
 
 KIND = "count"
 SCOPES = {

@@ -12,7 +12,7 @@ from service.features.estimates.answers import answer
 from service.planner.sizing import optimal_size
 from service.validation.questions import read_question
 from service.validation.serialization import to_wire
-from tests.workflows.test_solve import JOB, QUESTION, solved
+from tests.features.solve.test_solve import JOB, QUESTION, solved
 
 CLUSTERS = [
     {"gpu": "h100-sxm5-80gb", "gpus": gpus} for gpus in (16, 64, 256, 1024)
