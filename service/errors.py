@@ -11,7 +11,7 @@ TraincostError
 ├── NotJson            a body is no JSON at all
 ├── NotFound           a resource of the path does not exist
 │   ├── UnknownMetric  a number that no answer holds
-│   └── UnknownRevision  a catalogue of another time that nobody kept
+│   └── UnknownRevision  a catalogue of another time that was not stored
 ├── Stale              the row was changed since the caller read it
 ├── Unreachable        the database does not answer
 │   └── Busy           it answers, but others write at the same time, for too long to wait
@@ -27,7 +27,7 @@ from difflib import get_close_matches
 from typing import Any, Self
 
 MOST_PROBLEMS = 20
-"""Problems that one refusal names: nobody mends more at once, and each costs time to word."""
+"""Problems that one refusal names: a caller fixes a few at a time, and each takes time to write."""
 
 LONGEST_COMPARED = 64
 """Characters of an unknown name that are compared with the known ones."""
@@ -116,7 +116,7 @@ class UnknownRevision(NotFound):
 
 
 class Stale(TraincostError):
-    """The row was changed since the caller read it, so the change would undo somebody else's."""
+    """The row was changed since the caller read it, so the change would undo another one."""
 
 
 class Unreachable(TraincostError):
@@ -128,7 +128,7 @@ class Busy(Unreachable):
 
 
 class Leaving(Unreachable):
-    """The process is about to end; whoever asks again reaches another one, or the next."""
+    """The process is about to end; a repeated request reaches another one, or the next."""
 
 
 class BackupRefused(TraincostError):

@@ -1,4 +1,4 @@
-"""How does a line of the log look? Text or one JSON object, with the id of its request, and never with a key."""
+"""Format of log lines: text or one JSON object, with the id of the request and never with a key."""
 
 import json
 import logging
@@ -53,7 +53,7 @@ class AsText(logging.Formatter):
 
 
 class AsJson(logging.Formatter):
-    """One JSON object on one line, whatever is told: a stack is a field of it."""
+    """One JSON object on one line, the traceback as a field of it."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line.
@@ -64,18 +64,18 @@ class AsJson(logging.Formatter):
         Returns:
             JSON, keys masked
         """
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if request_id := REQUEST_ID.get():
-            told["request_id"] = request_id
-        told |= getattr(record, FIELDS, {})
+            fields["request_id"] = request_id
+        fields |= getattr(record, FIELDS, {})
         if record.exc_info:
-            told["traceback"] = self.formatException(record.exc_info)
-        return KEY.sub(MASK, json.dumps(told, default=str))
+            fields["traceback"] = self.formatException(record.exc_info)
+        return KEY.sub(MASK, json.dumps(fields, default=str))
 
 
 FORMATS: Mapping[LogFormat, type[logging.Formatter]] = {"text": AsText, "json": AsJson}

@@ -1,4 +1,4 @@
-"""How is this process set up? One frozen Settings, read once from the environment and the command line."""
+"""Settings of this process: one frozen Settings, read once from the environment and the command line."""
 
 import os
 import re
@@ -15,12 +15,12 @@ from service.logs import LogFormat
 
 PREFIX = "TRAINCOST_"
 MOST_DRAIN_SECONDS = 8.0
-"""Longest drain: the process ends within 10 s of being told to."""
+"""Longest drain: the process ends within 10 s of SIGTERM."""
 MOST_PER_MINUTE = 10_000_000
 MOST_AT_ONCE = 1_000_000
 """Most that a caller may be allowed in a minute, and at once. Source: choices, far above what is ever answered."""
 DATABASE_CONNECTIONS = 10
-"""Connections to its database that a process holds where nothing else is said. Source: measured; with 48 clients, 5 to
+"""Connections to its database that a process holds by default. Source: measured; with 48 clients, 5 to
 50 differ by less than two runs of the same."""
 WORKER_FILE_BYTES = 20 << 30
 """Bytes of files that the workers of one key may have stored where nothing else is set. Source: a choice: thousands of
@@ -31,7 +31,7 @@ names while the old ones still count."""
 LEAST_DATABASE_CONNECTIONS = 4
 """Fewest: one that tells other replicas of this one, one for what goes on beside requests, two for requests."""
 SLIP_OF_THE_PEN = 0.9
-"""Likeness above which an unknown variable is taken for a misspelt setting, not for somebody else's variable."""
+"""Likeness above which an unknown variable is taken for a misspelt setting, not for a variable of another program."""
 
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what such a listener hears
 """How this machine itself reaches who listens on every address."""
@@ -161,8 +161,8 @@ class Settings(BaseSettings):
     """Processes that work on searches, tables and batches beside the one that answers checks, each of some 60 MB; where
     absent, one less than the cores that the service may use, at least 1 and at most 8."""
     stream_seconds: Annotated[float, Field(ge=1, le=86_400)] = 600.0
-    """Longest time that one stream of events of a launch check or a sweep is held open; whoever still listens asks
-    anew, and is judged anew: a key that is revoked hears no more than this."""
+    """Longest time that one stream of events of a launch check or a sweep is held open; the client then
+    reconnects and is authenticated again."""
     keep_jobs_days: Days = 400.0
     """Days for which launch checks and sweeps stay after they ended, but launch checks with measurements that are kept;
     0 for ever."""
@@ -204,7 +204,7 @@ class Settings(BaseSettings):
     as whatever sends requests here needs to hear of it. 0 to 8."""
     requests_per_minute: Annotated[int, Field(ge=0, le=MOST_PER_MINUTE)] = 12_000
     """Requests that one key, or one address without a key, may send in a minute in the long run; 0 for any number. A
-    service that only this machine reaches and that asks for no key limits nobody."""
+    service that only this machine reaches and that asks for no key has no limits."""
     request_burst: Annotated[int, Field(ge=1, le=MOST_AT_ONCE)] = 4_000
     """Requests that one caller may send at once after a pause: a sheet asks for all of its cells together."""
     worker_requests_per_minute: Annotated[int, Field(ge=0, le=MOST_PER_MINUTE)] = 120_000
@@ -250,7 +250,7 @@ def read_settings(**given: object) -> Settings:
     try:
         return Settings(**chosen)
     except ValidationError as error:
-        raise StartupError("; ".join(_said(dict(finding), chosen) for finding in error.errors())) from None
+        raise StartupError("; ".join(_setting_error(dict(finding), chosen) for finding in error.errors())) from None
 
 
 def _refuse_misspelt() -> None:
@@ -262,7 +262,7 @@ def _refuse_misspelt() -> None:
 
 
 def unknown_settings() -> list[str]:
-    """What is said of variables that look like settings, and change nothing.
+    """Warnings about variables that look like settings and have no effect.
 
     Returns:
         a sentence for each, the nearest setting named where there is one
@@ -276,7 +276,7 @@ def unknown_settings() -> list[str]:
     ]
 
 
-def _said(finding: dict[str, Any], given: dict[str, Any]) -> str:
+def _setting_error(finding: dict[str, Any], given: dict[str, Any]) -> str:
     if not finding["loc"]:  # it is about several settings, and names them
         return str(finding["msg"]).removeprefix("Value error, ")
     name, *_ = finding["loc"]

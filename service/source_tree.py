@@ -1,4 +1,4 @@
-"""May generated files be written? Into the source tree, where tests compare them; an installed package has none."""
+"""Generated files of the source tree. An installed package has none."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which unit does a name carry, which other units say the same, and how does a person read the number?
+"""Units in names: the suffixes, their dimensions, and other units of the same quantity, and text for people.
 
 The suffix of a name is its unit, in base units: `step_seconds`, `usable_bytes`, `total_flop`. This
 table is the one place that knows the suffixes, and the units a caller may ask for instead.
@@ -123,10 +123,10 @@ def dimension_of(path: Sequence[str]) -> Dimension:
     return COUNT
 
 
-def said(value: float, dimension: Dimension) -> str:
-    """A quantity as a person reads it: four digits, in the largest unit that leaves a whole part.
+def in_units(value: float, dimension: Dimension) -> str:
+    """A quantity as text: four digits, in the largest unit that leaves a whole part.
 
-    >>> said(61.25 * 2**30, BYTES), said(0.0021, SECONDS), said(7.2e23, FLOP)
+    >>> in_units(61.25 * 2**30, BYTES), in_units(0.0021, SECONDS), in_units(7.2e23, FLOP)
     ('61.25 GiB', '2.1 ms', '720 ZFLOP')
 
     Args:
@@ -144,7 +144,7 @@ def said(value: float, dimension: Dimension) -> str:
 
 
 def readable(value: float) -> str:
-    """A number as a person reads it: at least four digits, thousands set apart.
+    """A number as text: at least four digits, thousands set apart.
 
     >>> readable(1234567.8), readable(0.42371), readable(80)
     ('1,234,568', '0.4237', '80')

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.units import BYTES, COUNT, DIMENSIONS, UNITS, Dimension, dimension_of, readable, said
+from service.units import BYTES, COUNT, DIMENSIONS, UNITS, Dimension, dimension_of, in_units, readable
 
 finite = st.floats(-1e308, 1e308)
 
@@ -52,7 +52,7 @@ def test_a_readable_number_is_within_four_digits(value: float) -> None:
 
 @given(st.floats(0, 1e18))
 def test_a_quantity_is_said_in_the_largest_unit_that_leaves_a_whole_part(value: float) -> None:
-    number, unit = said(value, BYTES).split()
+    number, unit = in_units(value, BYTES).split()
     amount = float(number.replace(",", ""))
     assert isclose(amount * BYTES.scales[unit], value, rel_tol=5e-4)
     assert amount <= 1024 or unit == "TiB"

@@ -1,1 +1,1 @@
-"""What is answered, around the estimator's own numbers: dataclasses that features fill and the client reads back."""
+"""Dataclasses of what is answered, around the estimator's own numbers."""

@@ -1,4 +1,4 @@
-"""How many questions may one request ask, and of which kinds?"""
+"""Batches: how many questions one request may hold, and of which kinds."""
 
 from typing import Literal
 

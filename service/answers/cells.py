@@ -1,4 +1,4 @@
-"""What stands in one cell?"""
+"""Answers of single cells."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What is a scheduler told that asks whether a job may start?"""
+"""Answers of admission checks."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

@@ -1,4 +1,4 @@
-"""What is answered to who ran out of memory: what was said, how it compares with the estimate, and what to change?"""
+"""Diagnoses of out-of-memory errors: the message, its comparison with the estimate, and changes."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -12,7 +12,7 @@ MessageKind = Literal[
     "torch_allocator", "torch_memory_summary", "cuda_error", "cublas", "nccl", "xla", "cpu_allocator", "oom_killer",
     "killed",
 ]  # fmt: skip
-"""Who said that memory ran out."""
+"""Source of the out-of-memory message."""
 
 Cause = Literal[
     "too_large", "larger_than_predicted", "other_processes", "fragmentation", "limited", "less_room",
@@ -49,7 +49,7 @@ class Said:
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
     kind: MessageKind
-    """Who said that memory ran out."""
+    """Source of the out-of-memory message."""
     requested_bytes: float | None
     """What was asked for when it failed, as the allocator rounds it."""
     capacity_bytes: float | None
@@ -121,7 +121,7 @@ class ComparedTotal:
     predicted_bytes: float
     """What the estimate says: peaks, or what the device has."""
     difference_bytes: float
-    """Said less predicted."""
+    """Stated less predicted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

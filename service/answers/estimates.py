@@ -1,4 +1,4 @@
-"""What is answered to one question, whole or in part, with what it rests on?"""
+"""Answers to one question, whole or in part, with versions and sources."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

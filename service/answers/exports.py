@@ -1,4 +1,4 @@
-"""What does a question say as a tool's file, and a tool's file as the parts of a question?"""
+"""Exported files, and files read back as parts of a question."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class Export:
     not_expressible: tuple[NotExpressed, ...]
     """What of the recipe, the layout and the model it does not hold; what is not listed is in it, or needs no place."""
     assumptions: tuple[str, ...]
-    """What was assumed, and what whoever uses the file has to know."""
+    """What was assumed, and what a user of the file has to know."""
     warnings: tuple[str, ...]
     """What the caller should look at."""
     source: str
@@ -83,7 +83,7 @@ class Export:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownSetting:
-    """A setting of the file that nobody understood."""
+    """A setting of the file that was not understood."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -106,7 +106,7 @@ class Imported:
     model: Any
     """The model as a question takes it: a name or an object; null where the file does not say it."""
     recipe: Mapping[str, Any]
-    """Fields of the recipe that the file says, or that its tool does without being told."""
+    """Fields of the recipe that the file sets, or that its tool does by default."""
     layout: Mapping[str, Any]
     """The same of the layout."""
     unknown: tuple[UnknownSetting, ...]

@@ -1,4 +1,4 @@
-"""What did a minute of measuring say of a job before it starts? Measured beside predicted, a verdict, its reasons."""
+"""Launch checks: measurements beside predictions, a verdict and its reasons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -183,7 +183,7 @@ class LaunchCheck:
     worker: str | None
     """Who runs it; null while it waits."""
     environment: Environment | None
-    """What it ran on; null until the first probe told."""
+    """What it ran on; null until the first probe has reported it."""
     verdict: LaunchVerdict | None
     """May the job start? Null until the check succeeded."""
     reasons: tuple[Reason, ...]

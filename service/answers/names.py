@@ -1,4 +1,4 @@
-"""What stands otherwise on the wire than in Python?"""
+"""Names that differ between the wire and Python."""
 
 WIRE_NAMES = {"six_n": "6n", "memory_class": "class"}
 """Field names that Python cannot spell."""

@@ -1,4 +1,4 @@
-"""What is answered where the layout is open: the best plans, and what was looked at?"""
+"""Plans for an open layout, and counts of what was searched."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal

@@ -1,4 +1,4 @@
-"""What is answered of jobs that ended: what was predicted of each, and what it took?"""
+"""Finished jobs beside their predictions."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -14,12 +14,12 @@ EndState = Literal[
 
 
 Reason = Literal["not_ended", "never_started", "no_estimate", "no_gpus", "unknown_estimate"]
-"""Why nothing is said of a job."""
+"""Why a job is not compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """Jobs of which nothing is said."""
+    """Jobs that are not compared."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -72,13 +72,13 @@ class ReconciledJob:
     used_gpu_hours: float
     """GPU-hours of all attempts."""
     predicted_gpu_hours: Interval | None
-    """What the estimate said; null where it said no length of the run."""
+    """The prediction; null where the estimate had no length of the run."""
     used_over_predicted_fraction: float | None
     """Used over predicted GPU-hours; null where they cannot be compared."""
     is_inside: bool | None
     """Whether what was used lies inside the predicted interval; null where they cannot be compared."""
     verdict: Verdict | None
-    """Whether the estimate said that it fits."""
+    """Whether the job fits by the estimate."""
     is_verdict_right: bool | None
     """Whether a job that completed was not to run out of memory; null where its end does not tell of its GPUs."""
     is_asked_again: bool
@@ -108,7 +108,7 @@ class Reconciliation:
     jobs: tuple[ReconciledJob, ...]
     """Each job that ended and was estimated."""
     left_out: tuple[LeftOut, ...]
-    """Jobs of which nothing is said, by reason."""
+    """Jobs that are not compared, by reason."""
     faults: tuple[Fault, ...]
     """Records that cannot be read, the first of them."""
     faults_left_off: int

@@ -1,4 +1,4 @@
-"""What does a row say, of a comparison or of a table of varied fields?"""
+"""Rows of comparisons and of tables of varied fields."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class ChosenCluster:
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
     cluster: str | None
-    """What it is called; null where nobody named it."""
+    """Its name; null if it has none."""
     gpu: str
     """Catalogue name of its GPU."""
     gpus: int

@@ -1,4 +1,4 @@
-"""Share links: what shows a scenario to whoever has it, until when, and which of them there are."""
+"""Share links: signed links to a scenario, with their expiry."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -8,7 +8,7 @@ from service.estimator.names import SPOKEN
 
 @dataclass(frozen=True, slots=True)
 class ShareLinks:
-    """Links that show a scenario to whoever has them."""
+    """Links that show a scenario to anyone who has them."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 

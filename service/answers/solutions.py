@@ -1,4 +1,4 @@
-"""What is said of an open field: its value, the nearest one that will not do, and the numbers that prove both?"""
+"""The solved value of an open field, its neighbour that fails, and the numbers of both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ UnknownName = Literal[
     "cluster",
     "model",
 ]
-"""What may be left open: a field, or a whole noun."""
+"""What may be left open: a field, or a whole object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What is answered about a sweep: how far it is, what its table holds, where it is read?"""
+"""Sweeps: progress, contents of the table, and where to read it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What can a worker do, and what does a job ask of one? Both are matched before a job is handed out."""
+"""Capabilities of workers and requirements of jobs, matched before a job is claimed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -95,14 +95,14 @@ def does_match(requirements: Requirements, capabilities: Capabilities) -> bool:
 
 
 def device_for(requirements: Requirements, capabilities: Capabilities) -> str | None:
-    """Which of its devices a worker is to use for a job.
+    """The device of a worker that suits a job.
 
     Args:
         requirements: what the job asks
         capabilities: what the worker can do
 
     Returns:
-        the name of the first that suits, as the worker told it; None where any will do
+        the name of the first that suits, as the worker reported it; None where any will do
 
     >>> both = Capabilities(devices=(Device(name="A", gpu="a", count=8), Device(name="B", gpu="b", count=4)))
     >>> device_for(Requirements(gpu="b", gpus=4), both)
@@ -133,7 +133,7 @@ class SeenWorker:
     is_alive: bool
     """Whether it was heard of so lately that it is taken to be there."""
     is_busy: bool
-    """Whether it is at a job, whoever owns that."""
+    """Whether it runs a job, of any owner."""
     jobs: tuple[str, ...]
     """Ids of those of its jobs that are the caller's."""
     capabilities: Capabilities
@@ -165,7 +165,7 @@ class ClaimedJob:
     lease_seconds: float
     """Time after which a worker that is not heard of loses it."""
     device: str | None
-    """Which of the worker's devices it is for, by the name that the worker told; null for any."""
+    """Which of the worker's devices it is for, by the name that the worker reported; null for any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ class HeartbeatAnswer:
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
     state: Literal["run", "cancel"]
-    """Go on, or stop because somebody asked for that."""
+    """Continue, or stop because a caller cancelled the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
-"""How does a program ask the service? By `Client`, which speaks HTTP and the dataclasses of questions and answers."""
+"""Python client of the service: `Client` sends questions over HTTP and reads answers as dataclasses."""
 
 from service.client.batches import BatchAnswer
 from service.client.client import Client
 from service.client.errors import ClientError, Finding, Problem, Unreachable, Unreadable
 from service.client.events import Event
-from service.client.lists import Kept
+from service.client.lists import StoredRow
 from service.client.sending import Retries
 from service.estimator.question import Cluster, Layout, Model, OwnedPrice, Price, Recipe, Recompute
 
@@ -15,7 +15,6 @@ __all__ = [
     "Cluster",
     "Event",
     "Finding",
-    "Kept",
     "Layout",
     "Model",
     "OwnedPrice",
@@ -24,6 +23,7 @@ __all__ = [
     "Recipe",
     "Recompute",
     "Retries",
+    "StoredRow",
     "Unreachable",
     "Unreadable",
 ]

@@ -1,4 +1,4 @@
-"""How do questions of any number go into requests, and answers of any kind come out of them?"""
+"""Batches of any number of questions, split into requests."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

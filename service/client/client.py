@@ -1,6 +1,6 @@
-"""What can a program ask the service? A method for each thing that the JSON API answers.
+"""The client: one method for each operation of the JSON API.
 
-A question is what `POST /v1/estimates` takes, its nouns dicts or dataclasses; an answer is the dataclass that the
+A question is what `POST /v1/estimates` takes, its parts dicts or dataclasses; an answer is the dataclass that the
 service filled, so that a type checker and an editor know every field of it.
 """
 
@@ -109,7 +109,7 @@ class Client:
         return self._asked(Answer, "/v1/estimates", question, explain=explain or None, rev=rev)
 
     def memory(self, question: Body, *, explain: bool = False, rev: str | None = None) -> MemoryAnswer:
-        """Does it fit? Bytes of every stage, by kind; arguments as those of `estimate`."""
+        """The verdict, and the bytes of every stage, by kind; arguments as those of `estimate`."""
         return self._asked(MemoryAnswer, "/v1/memory", question, explain=explain or None, rev=rev)
 
     def memory_by(self, method: ToolName, question: Body, *, rev: str | None = None) -> MethodAnswer:
@@ -129,7 +129,7 @@ class Client:
         return self._asked(TimelineAnswer, "/v1/memory/timeline", question, rev=rev)
 
     def check(self, job: Body, *, rev: str | None = None) -> Check:
-        """May this job start? A question with limits, or a launcher's own words, as `POST /v1/check` takes them."""
+        """A verdict on a question with limits, or on a launcher's own text, as for `POST /v1/check`."""
         return self._asked(Check, "/v1/check", job, rev=rev)
 
     def launch_check(self, body: Body, on_event: Callable[[Event], object] = lambda _: None) -> LaunchCheck:
@@ -137,7 +137,7 @@ class Client:
 
         Args:
             body: question or estimate_id, probes, time_budget_seconds, on
-            on_event: told what happens until then
+            on_event: called with each event until then
 
         Returns:
             measured beside predicted, the verdict, the estimate before and after
@@ -163,7 +163,7 @@ class Client:
 
         Args:
             body: as `POST /v1/plans` takes it
-            on_progress: told now and then how far the search is, which then may take longer than the timeout
+            on_progress: called with the progress of the search, which then may take longer than the timeout
             rev: revision of the catalogue to answer under; None for that of now
 
         Returns:
@@ -204,7 +204,7 @@ class Client:
             yield from answers_of(kinds, json_of(self._sender.send(sent)))
 
     def diagnose(self, body: Body, *, rev: str | None = None) -> Diagnosis:
-        """Why a job ran out of memory; a question with `message`, `memory_stats` or both beside its nouns."""
+        """Why a job ran out of memory; a question with `message`, `memory_stats` or both beside its parts."""
         return self._asked(Diagnosis, "/v1/diagnose", body, rev=rev)
 
     def reconcile(self, output: str) -> Reconciliation:
@@ -262,17 +262,17 @@ class Client:
         """
         sent = Sent(method="GET", path=f"/v1/cell/{segment(metric)}", repeats=True, parameters=_given(**fields))
         response = self._sender.send(sent)
-        said: Any = {name: response.headers.get(f"X-{name}") for name in ("unit", "verdict")}
-        if None in said.values():
+        headers: Any = {name: response.headers.get(f"X-{name}") for name in ("unit", "verdict")}
+        if None in headers.values():
             raise Unreadable(f"the cell holds no number: {response.text}")
-        return Cell(text=response.text, **said)
+        return Cell(text=response.text, **headers)
 
     def stored_estimate(self, estimate_id: str) -> Answer:
         """The answer that a scenario stored, by its id."""
         return from_json(Answer, self._read(f"/v1/estimates/{segment(estimate_id)}"))
 
     def share(self, scenario_id: str, *, days: int | None = None, expires_at: str | None = None) -> Share:
-        """Links that show a scenario to whoever has them, for some days or until a moment of RFC 3339; else a month."""
+        """A link that shows a scenario to anyone who has it, for some days or until a moment; a month by default."""
         return self._asked(
             Share, f"/v1/scenarios/{segment(scenario_id)}/share", _given(days=days, expires_at=expires_at)
         )

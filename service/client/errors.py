@@ -1,4 +1,4 @@
-"""What may a program be told instead of an answer?
+"""Errors of the client.
 
 ClientError
 ├── Problem      the service refuses, or fails to answer: its problem document, typed
@@ -65,5 +65,5 @@ class Unreadable(ClientError):
 
 
 def _finding(error: Mapping[str, Any]) -> Finding:
-    said = {name: str(error.get(name, "")) for name in ("code", "message", "fix")}
-    return Finding(pointer=error.get("pointer"), parameter=error.get("parameter"), **said)
+    texts = {name: str(error.get(name, "")) for name in ("code", "message", "fix")}
+    return Finding(pointer=error.get("pointer"), parameter=error.get("parameter"), **texts)

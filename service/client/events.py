@@ -1,7 +1,7 @@
-"""What does a stream of server-sent events say? Its events, as the HTML standard reads them.
+"""Server-sent events, parsed as the HTML standard defines them.
 
-Source: HTML standard, section 9.2.6, interpreting an event stream. Waiting times are passed over: whoever connects anew
-knows its own.
+Source: HTML standard, section 9.2.6, interpreting an event stream. Waiting times are ignored: a client that
+reconnects has its own.
 """
 
 import re

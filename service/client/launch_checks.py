@@ -1,4 +1,4 @@
-"""How does a program measure a job before it starts? Ask for a launch check, hear how far it is, read what it found."""
+"""Launch checks from a program: create one, follow its progress, read its findings."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -19,13 +19,13 @@ WHOLE = "launch_check"
 """The last event of a stream: the whole answer."""
 
 AGAIN = "again"
-"""The last event of a stream that asks whoever listens to come back; there may be any number of those."""
+"""The last event of a stream that the client has to open again; there may be any number of those."""
 
 AGAIN_SECONDS = 1.0
 """Wait before a stream that broke off is taken up again. Source: a choice."""
 
 FRUITLESS = 5
-"""Streams that may break off without a new event before nobody tries any more. Source: a choice."""
+"""Streams that may break off without a new event before the client gives up. Source: a choice."""
 
 
 class LaunchChecks(Listing):
@@ -67,7 +67,7 @@ class LaunchChecks(Listing):
 
         Args:
             check_id: its id
-            on_event: told what happens until then
+            on_event: called with each event until then
 
         Returns:
             what it found

@@ -1,4 +1,4 @@
-"""How are the lists of the catalogue and the saved questions read and changed?"""
+"""Lists of the catalogue and of saved questions: read, create, change, delete."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Value = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredRow:
     """A row as it is kept: what it holds, and the version from which a change starts."""
 
     row: Row
@@ -51,7 +51,7 @@ class Listing:
         Yields:
             rows
         """
-        asked: dict[str, Any] = {name: _told(value) for name, value in columns.items()}
+        asked: dict[str, Any] = {name: _parameter(value) for name, value in columns.items()}
         if sort:
             asked["sort"] = ",".join(sort)
         cursor: str | None = ""
@@ -65,7 +65,7 @@ class Listing:
 class Collection(Listing):
     """A list whose own rows may be changed; what changes a row is sent once, for it may have arrived."""
 
-    def read(self, key: str, revision: int | None = None) -> Kept:
+    def read(self, key: str, revision: int | None = None) -> StoredRow:
         """One row.
 
         Args:
@@ -76,9 +76,9 @@ class Collection(Listing):
             the row and its version
         """
         asked = {} if revision is None else {"revision": revision}
-        return _kept(self.sender.send(Sent(method="GET", path=self._place(key), repeats=True, parameters=asked)))
+        return _stored_row(self.sender.send(Sent(method="GET", path=self._place(key), repeats=True, parameters=asked)))
 
-    def create(self, row: Row, *, key: str | None = None) -> Kept:
+    def create(self, row: Row, *, key: str | None = None) -> StoredRow:
         """A new row; sent again where it may not have arrived, for it is made once.
 
         Args:
@@ -88,9 +88,9 @@ class Collection(Listing):
         Returns:
             the row as it is kept
         """
-        return _kept(self.sender.send(making(self.path, row, key)))
+        return _stored_row(self.sender.send(making(self.path, row, key)))
 
-    def replace(self, key: str, row: Row, etag: str) -> Kept:
+    def replace(self, key: str, row: Row, etag: str) -> StoredRow:
         """Another row in the place of one.
 
         Args:
@@ -101,9 +101,9 @@ class Collection(Listing):
         Returns:
             the row as it is kept
         """
-        return _kept(self._write("PUT", self._place(key), row, etag))
+        return _stored_row(self._write("PUT", self._place(key), row, etag))
 
-    def update(self, key: str, patch: Row, etag: str) -> Kept:
+    def update(self, key: str, patch: Row, etag: str) -> StoredRow:
         """Some columns of a row, given anew.
 
         Args:
@@ -114,7 +114,7 @@ class Collection(Listing):
         Returns:
             the row as it is kept
         """
-        return _kept(self._write("PATCH", self._place(key), patch, etag))
+        return _stored_row(self._write("PATCH", self._place(key), patch, etag))
 
     def delete(self, key: str, etag: str) -> None:
         """Take a row away.
@@ -134,10 +134,10 @@ class Collection(Listing):
         return self.sender.send(Sent(method=method, path=path, repeats=False, content=content, headers=headers))
 
 
-def _kept(response: httpx.Response) -> Kept:
-    return Kept(json_of(response), response.headers.get("ETag", ""))
+def _stored_row(response: httpx.Response) -> StoredRow:
+    return StoredRow(json_of(response), response.headers.get("ETag", ""))
 
 
-def _told(value: Value | Sequence[Value]) -> list[str]:
+def _parameter(value: Value | Sequence[Value]) -> list[str]:
     several = [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
     return ["" if one is None else str(one).lower() if isinstance(one, bool) else str(one) for one in several]

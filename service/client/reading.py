@@ -1,4 +1,4 @@
-"""How does JSON become the dataclasses that the service answered with, and how do dataclasses become JSON?"""
+"""JSON to the dataclasses of answers, and dataclasses of questions to JSON."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -43,8 +43,8 @@ def to_json(value: Any) -> Any:
     """A request's body as plain JSON values.
 
     Args:
-        value: dicts, lists, plain values, and among them nouns such as Recipe, whose fields are told where they are not
-            their defaults
+        value: dicts, lists, plain values, and among them dataclasses such as Recipe, whose fields are left out
+            where they have their defaults
 
     Returns:
         the same without dataclasses
@@ -55,11 +55,11 @@ def to_json(value: Any) -> Any:
         return [to_json(item) for item in value]
     if not is_dataclass(value):
         return value
-    told = {field.name: getattr(value, field.name) for field in fields(value)}
-    left_out = {field.name for field in fields(value) if told[field.name] == field.default}
+    values = {field.name: getattr(value, field.name) for field in fields(value)}
+    left_out = {field.name for field in fields(value) if values[field.name] == field.default}
     if isinstance(value, Question):
         left_out.add(FOLLOWS)
-    return {name: to_json(item) for name, item in told.items() if name not in left_out}
+    return {name: to_json(item) for name, item in values.items() if name not in left_out}
 
 
 def encoded(body: Any) -> bytes:

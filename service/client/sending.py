@@ -1,4 +1,4 @@
-"""How is a request sent so that it arrives? Again, after a while, where asking twice does no harm, until a deadline.
+"""Requests with retries and a deadline, where a retry does no harm.
 
 | what happened | what only asks | what writes |
 |---|---|---|
@@ -241,16 +241,16 @@ def retry_after_seconds(response: httpx.Response) -> float:
     """How long a response asks to wait.
 
     Args:
-        response: the response; Retry-After is a number of seconds or a date, which is told by the server's own clock
+        response: the response; Retry-After is a number of seconds or a date, by the clock of the server
             where it says that too
 
     Returns:
-        the wait [second]; 0 where it asks for none, or for one that nobody understands
+        the wait [second]; 0 where it asks for none, or for one that is not readable
     """
-    said = response.headers.get("Retry-After", "").strip()
-    if said.isascii() and said.isdigit():
-        return float(said)
-    then, now = _date(said), _date(response.headers.get("Date", "")) or datetime.now(UTC)
+    header = response.headers.get("Retry-After", "").strip()
+    if header.isascii() and header.isdigit():
+        return float(header)
+    then, now = _date(header), _date(response.headers.get("Date", "")) or datetime.now(UTC)
     return 0.0 if then is None else max((then - now).total_seconds(), 0.0)
 
 

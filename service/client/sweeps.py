@@ -1,4 +1,4 @@
-"""How does a program ask a table of many questions? It starts a sweep, waits or goes away, and reads the table."""
+"""Sweeps from a program: create one, wait for it, read its table."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -41,11 +41,11 @@ class Sweeps(Listing):
 
     def cancel(self, sweep_id: str) -> SweepAnswer:
         """Stop a sweep, by its id; what is done stays."""
-        return self._told(sweep_id, "cancel")
+        return self._post(sweep_id, "cancel")
 
     def resume(self, sweep_id: str) -> SweepAnswer:
         """Go on with a sweep that was cancelled, or failed in parts, by its id."""
-        return self._told(sweep_id, "resume")
+        return self._post(sweep_id, "resume")
 
     def wait(
         self,
@@ -58,7 +58,7 @@ class Sweeps(Listing):
 
         Args:
             sweep_id: its id
-            on_progress: told about once a second how far it is
+            on_progress: called about once a second with the progress
             sleep: waits so many seconds
 
         Returns:
@@ -88,7 +88,7 @@ class Sweeps(Listing):
             except httpx.RequestError as error:
                 raise Unreachable(f"the table broke off: {error!r}") from error
 
-    def _told(self, sweep_id: str, what: str) -> SweepAnswer:
+    def _post(self, sweep_id: str, what: str) -> SweepAnswer:
         return _sweep(self.sender.send(Sent(method="POST", path=f"{self._place(sweep_id)}/{what}", repeats=True)))
 
     def _place(self, sweep_id: str) -> str:

@@ -40,7 +40,7 @@ from service.evaluation.measured import own_groups, shipped_measured
 from service.evaluation.scoring import APART, Evaluation, evaluate_rows, figure_of, step_row_of, verdicts_of
 from service.store import Engine
 from service.store.keys import ANYBODY, Caller
-from service.units import BYTES, said
+from service.units import BYTES, in_units
 from service.validation.serialization import to_bytes
 
 LISTED_ROWS = 20
@@ -123,9 +123,9 @@ def _worst(evaluation: Evaluation, comparison: Comparison, stage: StageMemory) -
 
 def reason_of(evaluation: Evaluation, comparison: Comparison, stage: StageMemory) -> str:
     """Explanation of an error: its size, the largest lines, what the question leaves out."""
-    distance = said(abs(comparison.distance), BYTES)
+    distance = in_units(abs(comparison.distance), BYTES)
     lines = sorted(stage.lines, key=lambda line: -line.bytes)[:LARGEST_LINES]
-    largest = ", ".join(f"{line.kind.replace('_', ' ')} {said(line.bytes, BYTES)}" for line in lines)
+    largest = ", ".join(f"{line.kind.replace('_', ' ')} {in_units(line.bytes, BYTES)}" for line in lines)
     parts = [
         f"{distance} too {'much' if comparison.distance > 0 else 'little'}",
         f"stage {stage.stage} of {len(evaluation.predicted.memory.stages) if evaluation.predicted else 1}: {largest}",

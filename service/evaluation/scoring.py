@@ -30,7 +30,7 @@ from service.evaluation.sources import (
     ran_out,
     refuse_unknown_words,
 )
-from service.units import BYTES, said
+from service.units import BYTES, in_units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +299,9 @@ def _counts(evaluations: Sequence[Evaluation]) -> VerdictCounts:
 
 def _wrong(row: MeasuredRow, predicted: Predicted) -> WrongVerdict:
     memory = predicted.memory
-    amount = f"{said(memory.device_peak_bytes.value, BYTES)} predicted of {said(memory.usable_bytes, BYTES)} usable"
+    amount = (
+        f"{in_units(memory.device_peak_bytes.value, BYTES)} predicted of {in_units(memory.usable_bytes, BYTES)} usable"
+    )
     told = (*predicted.unmodelled, row.text("quality"), row.text("notes"))
     reason = "; ".join([amount, *(text for text in told if text)])
     return WrongVerdict(id=row.text("id"), outcome=row.text("outcome"), verdict=predicted.verdict, reason=reason)

@@ -17,7 +17,7 @@ from service.evaluation.measured import MeasuredAccuracy, OwnGroup
 from service.evaluation.scoring import Evaluation, evaluate_rows, figure_of, shipped_seconds, step_rows_of
 from service.source_tree import write_generated
 from service.tabular.cell_text import aligned, marked
-from service.units import BYTES, said
+from service.units import BYTES, in_units
 
 MEASURED_HEADER = ("device", "probe", "quantity", "calibration", "counted", "quarantined", "MAPE", "median", "bias")
 
@@ -212,7 +212,7 @@ def accuracy_text(found: Accuracy) -> str:
 
 
 def _worst(row: WorstRow) -> str:
-    measured, error = said(row.measured_bytes, BYTES), f"{100 * row.error_fraction:+.1f} %"
+    measured, error = in_units(row.measured_bytes, BYTES), f"{100 * row.error_fraction:+.1f} %"
     return f"  {row.id} ({row.quantity}, {row.memory_class}): {measured} measured, {error}; {row.reason}"
 
 

@@ -100,7 +100,7 @@ class WireSchema(GenerateJsonSchema):
 
 def component_schemas() -> dict[str, Schema]:
     """Every schema that estimating requests and answers refer to."""
-    asked = _all_of(*(noun for _, noun in PLACES), Waiting, SlurmJob)
+    asked = _all_of(*(kind for _, kind in PLACES), Waiting, SlurmJob)
     answered = _all_of(*ANSWERED, *COMPARED, *OTHERS)
     _, document = TypeAdapter.json_schemas(
         [("asked", "validation", asked), ("answered", "serialization", answered)],
@@ -155,11 +155,11 @@ def _defaults_in_words(schema: Schema) -> Schema:
 
 def _default_in_words(field: Schema) -> Schema:
     default = field.get("default")
-    said = {key: value for key, value in field.items() if key != "default"}
+    schema = {key: value for key, value in field.items() if key != "default"}
     if default in (None, []):
-        return said
+        return schema
     words = default if isinstance(default, str) else json.dumps(default)
-    return said | {"description": f"{field['description']} Default: {words}."}
+    return schema | {"description": f"{field['description']} Default: {words}."}
 
 
 _TEXT: Schema = {"type": "string"}
@@ -236,7 +236,7 @@ def _kubernetes() -> dict[str, Schema]:
         "uid": uid,
         "allowed": {"type": "boolean", "description": "False only for what runs out of memory."},
         "status": object_schema("Why not.", list(status), status),
-        "warnings": {"type": "array", "description": "For whoever created it.", "items": _TEXT},
+        "warnings": {"type": "array", "description": "For the caller who created it.", "items": _TEXT},
         "auditAnnotations": object_schema("For the audit log.", [], noted),
     }
     inner = object_schema("Whether it is admitted.", ["uid", "allowed"], response)

@@ -41,7 +41,7 @@ COMMITTED = ROOT / "openapi" / "openapi.json"
 
 DESCRIPTION = """What it takes to train a model: bytes per GPU, FLOP, seconds per step, GPU-hours, money and energy.
 
-Ask with four nouns (model, recipe, layout, cluster) and get one answer. Units are suffixes of the names; null means
+Ask with four objects (model, recipe, layout, cluster) and get one answer. Units are suffixes of the names; null means
 "not asked or not known", never zero. Errors are RFC 9457 problem documents that name the field and the fix."""
 
 TAGS = {
@@ -72,7 +72,7 @@ REFUSALS_OF_STRANGERS = ("401", "403")
 """Those of an operation that asks for a key."""
 
 NEVER_REFUSED = "/v1/cell/why"
-"""The path that tells in words what is wrong, whatever it is, to whoever may ask; a body, which it never reads, can be
+"""The path that explains in words what is wrong, to any caller with access; a body, which it never reads, can be
 too large."""
 
 REFUSALS_OF_A_BODY = ("400", "408", "413", "415")

@@ -36,7 +36,7 @@ RENAMED = {
 }
 """Classes whose own name says enough only where they stand."""
 
-TOLD_ELSEWHERE = frozenset({"MeasuredStep"})
+DESCRIBED_ELSEWHERE = frozenset({"MeasuredStep"})
 """Classes whose schemas questions bring."""
 
 _EXPLAINED = ConfigDict(use_attribute_docstrings=True)
@@ -56,15 +56,15 @@ class _EveryField(GenerateJsonSchema):
 def measurement_schemas() -> dict[str, Schema]:
     """The schemas that the routes of measurements and calibrations refer to."""
     asked = _generated("validation", RecordsBody, Chosen, Doubt, Named, Promotion)
-    told = _generated("serialization", KeptMeasurements, Drift, PartError, Environment, DeviceCalibration)
+    components = _generated("serialization", KeptMeasurements, Drift, PartError, Environment, DeviceCalibration)
     asked["ProbeMeasurement"]["properties"]["shape"] = _SHAPE
-    constants = told["CalibrationConstants"]
+    constants = components["CalibrationConstants"]
     constants["properties"].pop("id")
     constants["required"].remove("id")
     rows: Schema = {"type": "array", "description": "The measurements.", "items": ref("MeasurementRow")}
     return {
         **asked,
-        **told,
+        **components,
         **list_schemas("Measurement", "One of the measurements", measurements.COLUMNS),
         **list_schemas("Calibration", "One of the calibrations", calibrations.COLUMNS),
         "MeasurementItems": object_schema("Some measurements.", ["items"], {"items": rows}),
@@ -85,7 +85,7 @@ def _generated(mode: Any, *kinds: type) -> dict[str, Schema]:
     text = json.dumps(document["$defs"])
     for name, published in names.items():
         text = text.replace(f'"#/components/schemas/{name}"', f'"#/components/schemas/{published}"')
-    found = {names.get(name, name): one for name, one in json.loads(text).items() if name not in TOLD_ELSEWHERE}
+    found = {names.get(name, name): one for name, one in json.loads(text).items() if name not in DESCRIBED_ELSEWHERE}
     return {name: _closed(one, every=mode == "serialization") for name, one in found.items()}
 
 
@@ -93,8 +93,8 @@ def _closed(schema: Schema, *, every: bool) -> Schema:
     """A schema that takes no other field; of an answer every field is there."""
     properties = {name: undefaulted(untitled(field)) for name, field in schema["properties"].items()}
     required = list(properties) if every else schema.get("required", [])
-    told = {"required": required} if required else {}
-    return {**untitled(schema), "properties": properties, **told, "additionalProperties": False}
+    mandatory = {"required": required} if required else {}
+    return {**untitled(schema), "properties": properties, **mandatory, "additionalProperties": False}
 
 
 def _measured() -> Schema:

@@ -28,13 +28,13 @@ PLACES = (
     (SERVING, Serving),
     ("plan", PlanOptions),
 )
-"""Part of any request body, and a noun that spells it."""
+"""Part of any request body, and the dataclass that defines it."""
 
 
-def _names_in(noun: type) -> Iterator[str]:
-    """The fields of a noun and of the nouns inside it."""
-    hints = get_type_hints(noun)
-    for name in field_names(noun):
+def _names_in(kind: type) -> Iterator[str]:
+    """The fields of a dataclass and of those inside it."""
+    hints = get_type_hints(kind)
+    for name in field_names(kind):
         yield name
         for inner in get_args(hints[name]):
             if is_dataclass(inner):
@@ -54,7 +54,7 @@ FIELD_NAMES.update(
         *SOLVED_FROM,
         *VARIED_BY,
         *(*LISTS, ROWS, *field_names(SweepOptions), *field_names(SweepPlan)),
-        *(name for part, noun in PLACES for name in (part, *_names_in(noun))),
+        *(name for part, kind in PLACES for name in (part, *_names_in(kind))),
         *(column.name for row in get_args(Row) for column in columns_of(row)),
     )
 )

@@ -44,7 +44,7 @@ RESPONSES: Mapping[str, str] = {
 LIMIT_HEADERS: Mapping[str, Schema] = {
     "RateLimit-Policy": {
         "description": "How many requests (q) this caller may send in how many seconds (w), by the name of the limit; "
-        "not there where nobody is limited.",
+        "absent where there is no limit.",
         "schema": {"type": "string"},
         "example": '"default";q=4000;w=20',
     },

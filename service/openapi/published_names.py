@@ -56,7 +56,7 @@ RENAMED: Mapping[str, str] = {
 """Classes whose own name says enough only where they stand."""
 
 INPUT, OUTPUT = "-Input", "-Output"
-"""How pydantic tells a noun as it is asked from the same as it is answered, every default filled."""
+"""Suffixes of pydantic for a dataclass in a request, and for the same in an answer, with every default filled."""
 
 CHOICES: Mapping[str, tuple[str, Any]] = {
     "AttentionGate": ("A gate on what attention finds.", names.AttentionGate),
@@ -124,8 +124,8 @@ def published_name(name: str) -> str:
     ['Layout', 'ResolvedLayout', 'AnswerVersions']
     """
     own = name.rpartition("__")[2]
-    noun = own.removesuffix(INPUT).removesuffix(OUTPUT)
-    renamed = RENAMED.get(own) or RENAMED.get(noun, noun)
+    kind = own.removesuffix(INPUT).removesuffix(OUTPUT)
+    renamed = RENAMED.get(own) or RENAMED.get(kind, kind)
     return f"Resolved{renamed}" if own.endswith(OUTPUT) and own not in RENAMED else renamed
 
 
@@ -135,16 +135,16 @@ def published(document: Any) -> Any:
         return [published(item) for item in document]
     if not isinstance(document, dict):
         return document
-    told = {key: value if key in EXAMPLES else published(value) for key, value in document.items()}
-    values = told.get("enum")
+    fields = {key: value if key in EXAMPLES else published(value) for key, value in document.items()}
+    values = fields.get("enum")
     name = _names_of_choices().get(tuple(values)) if isinstance(values, list) else None
     if name is not None:
-        kept = {key: value for key, value in told.items() if key not in {"enum", "type"}}
+        kept = {key: value for key, value in fields.items() if key not in {"enum", "type"}}
         return kept | {"$ref": f"#/components/schemas/{name}"}
-    if isinstance(told.get("$ref"), str):
-        path, _, component = told["$ref"].rpartition("/")
-        return told | ({"$ref": f"{path}/{published_name(component)}"} if path.endswith("/schemas") else {})
-    return told
+    if isinstance(fields.get("$ref"), str):
+        path, _, component = fields["$ref"].rpartition("/")
+        return fields | ({"$ref": f"{path}/{published_name(component)}"} if path.endswith("/schemas") else {})
+    return fields
 
 
 def published_schemas(schemas: Mapping[str, Schema]) -> dict[str, Schema]:

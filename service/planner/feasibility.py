@@ -21,7 +21,7 @@ from service.estimator.names import STRICT
 from service.estimator.question import Question
 from service.estimator.resolve import resolve
 from service.planner.steps import Steps
-from service.units import BYTES, readable, said
+from service.units import BYTES, in_units, readable
 
 End = Literal["value", "high"]
 """End of an interval that a limit is held against."""
@@ -89,7 +89,7 @@ def memory_missing(device: Interval, usable_bytes: float, risk_fraction: float, 
     if verdict == "fits" and device.value <= usable:
         return None
     missing = max(0.0, device.value - most_device_bytes(device, usable_bytes, limits))
-    amount = f"{said(device.value, BYTES)} of {said(usable_bytes, BYTES)}"
+    amount = f"{in_units(device.value, BYTES)} of {in_units(usable_bytes, BYTES)}"
     words = {
         "out_of_memory": f"out of memory: {amount} on the fullest GPU",
         "at_risk": f"at risk: {amount} on the fullest GPU, out of memory with a probability of {risk_fraction:.2%}",
@@ -97,7 +97,7 @@ def memory_missing(device: Interval, usable_bytes: float, risk_fraction: float, 
     }
     return WhyNot(
         code="headroom_missing" if verdict == "fits" else verdict,
-        message=f"{words[verdict]}; {said(missing, BYTES)} are missing",
+        message=f"{words[verdict]}; {in_units(missing, BYTES)} are missing",
         missing_bytes=missing,
     )
 

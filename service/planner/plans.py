@@ -10,7 +10,7 @@ from service.estimator.estimate import estimate
 from service.estimator.question import Question
 from service.planner.search import Candidate, Found, question_of, search
 from service.planner.space import Freedom
-from service.units import BYTES, readable, said
+from service.units import BYTES, in_units, readable
 
 MOST_FRONT = 24
 """Points of the front of one machine that are answered in full. Source: a choice; more than a chart shows."""
@@ -115,7 +115,7 @@ def limit_missed(plan: Plan, bounds: Bounds) -> str | None:
     """Which limit a plan that fits does not keep to."""
     kept_bytes = bounds.headroom_fraction * plan.answer.memory.usable_bytes
     if plan.headroom_bytes < kept_bytes:
-        left, headroom = said(plan.headroom_bytes, BYTES), said(kept_bytes, BYTES)
+        left, headroom = in_units(plan.headroom_bytes, BYTES), in_units(kept_bytes, BYTES)
         return f"it leaves {left} free on the fullest GPU, and limits.headroom_fraction asks for {headroom}"
     if bounds.days is not None and _duration(plan) > bounds.days:
         return f"it takes {readable(_duration(plan))} days, and limits.days allows {readable(bounds.days)}"

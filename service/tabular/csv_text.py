@@ -1,6 +1,6 @@
 """CSV as spreadsheets write it, each row with its line number.
 
-Comma, semicolon and tab are told apart by the header: only one of them makes it a row of known columns. A text that
+Comma, semicolon and tab are distinguished by the header: only one of them makes it a row of known columns. A text that
 was marked so that no spreadsheet runs it (`'=...`) loses its mark again.
 """
 

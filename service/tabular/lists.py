@@ -31,7 +31,7 @@ Parameters = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list, before anybody says what of it to show."""
+    """A list, before filters and order."""
 
     columns: Sequence[Column]
     """Its columns, the key first."""
@@ -230,8 +230,8 @@ def _by_seconds(read: Read, part: RowPart, moment: Column) -> Iterator[Sequence[
 
 
 def _behind(text: str) -> datetime:
-    """The end of the second that a moment is told to."""
+    """The end of the second of a moment."""
     known = datetime.fromisoformat(text)
     if utc_text(known) != text:
-        raise ValueError("a moment of a list is told in UTC, to the second")
+        raise ValueError("a moment of a list is in UTC, to the second")
     return known + SECOND

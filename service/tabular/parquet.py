@@ -1,6 +1,6 @@
 """Parquet files of lists, with typed columns.
 
-pyarrow is imported when somebody asks: it takes longer to load than the rest of the service.
+pyarrow is imported at the first request: it takes longer to load than the rest of the service.
 """
 
 import io

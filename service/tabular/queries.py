@@ -66,12 +66,12 @@ class Order:
 
     def cursor_behind(self, row: object) -> str:
         """The opaque text with which the page behind a row is asked for."""
-        return _sealed([self._said, *self.place(row)])
+        return _sealed([self._order_digest, *self.place(row)])
 
     def read_cursor(self, cursor: str) -> Place:
         """Where the page before ended."""
-        said, *place = _opened(cursor)
-        if said != self._said:
+        digest, *place = _opened(cursor)
+        if digest != self._order_digest:
             message = "cursor comes from a list in another order, so it leads to no page of this one"
             fix = "give the sort of the page before too, or leave cursor out and begin anew"
             raise Refused(Problem(field="cursor", code="cursor_of_another_sort", message=message, fix=fix))
@@ -80,7 +80,7 @@ class Order:
         return tuple(place)
 
     @property
-    def _said(self) -> str:
+    def _order_digest(self) -> str:
         return ",".join(f"{DESCENDING if descends else ''}{column.name}" for column, descends in self.by)
 
     def _sort_key(self, row: object) -> SortKey:
@@ -216,7 +216,7 @@ class ListQuery:
         return self.order.sorted(self.admitted(rows), most)
 
     def select_in_order(self, rows: Sequence[Any], most: int | None = None) -> list[Any]:
-        """The same of rows that stand in the order of their keys: of most of them no key is told."""
+        """The same of rows that stand in the order of their keys: most of them have no known key."""
         if self.after is None or self.order.by:
             return self.order.first(self.admitted(rows), most)
         begin = bisect_right(rows, str(self.after[-1]), key=self.order.key.value)

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import service
 from service.calibration.records import Environment
-from service.units import BYTES, said
+from service.units import BYTES, in_units
 from service.worker.probing import CannotRun
 
 PROGRAM = "nvidia-smi"
@@ -419,7 +419,7 @@ def _is_own(pid: int) -> bool:
 def refuse_busy(gpu: Driven | None, others: int) -> None:
     """Refuse to measure beside other processes: both would be slower than alone."""
     if gpu is not None and others:
-        used = f", which hold {said(gpu.used_bytes, BYTES)}" if gpu.used_bytes else ""
+        used = f", which hold {in_units(gpu.used_bytes, BYTES)}" if gpu.used_bytes else ""
         raise CannotRun(
             f"{others} other process{'es' if others > 1 else ''} on GPU {gpu.uuid}{used}; "
             "end them or wait (nvidia-smi lists them), then ask again"

@@ -13,7 +13,7 @@ from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.run import loads_of, peak_stage_of
 from service.estimator.run.stages import LoadedStage, slowest_step, stages_of, total_seconds
 from service.estimator.software.implementations import CROSS_ENTROPIES
-from service.units import BYTES, said
+from service.units import BYTES, in_units
 
 MOST_DOUBLINGS = 5
 """How often a degree is doubled. Source: a choice; 32 times as much is another job."""
@@ -327,4 +327,4 @@ def describe_change(change: Change) -> str:
     enough = {"fits": "fits", "at_risk": "then at risk", "out_of_memory": "not enough alone"}[change.verdict]
     beside = "".join(f" with {one.partition('.')[2].replace('=', ' ')}" for one in change.also)
     setting = f"{change.field.partition('.')[2]} {change.value}{beside}"
-    return f"{setting}: saves {said(change.saves_bytes, BYTES)}, {pace}, {enough}"
+    return f"{setting}: saves {in_units(change.saves_bytes, BYTES)}, {pace}, {enough}"

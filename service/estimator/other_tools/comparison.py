@@ -11,7 +11,7 @@ from service.estimator.other_tools.tool import Comparison, MethodLine, Tool, Too
 from service.estimator.other_tools.zero3_estimator import ZERO3
 from service.estimator.question import Question
 from service.estimator.resolve import ResolvedQuestion, resolve
-from service.units import BYTES, said
+from service.units import BYTES, in_units
 
 TOOLS: dict[ToolName, Tool] = {
     "nanotron-predict-memory": NANOTRON,
@@ -73,6 +73,6 @@ def _main_reason(row: Tool, result: ToolAnswer, memory: Memory) -> str:
         return "no term differs"
     kinds_text = " and ".join(kind.replace("_", " ") for kind in kinds if ours_bytes[kind])
     if not theirs:
-        return f"the largest difference is that its peak leaves out {kinds_text}, {said(ours, BYTES)} of ours"
-    own_share = f"{said(ours, BYTES)} by ours ({kinds_text})" if ours else "nothing by ours"
-    return f"the largest difference is in {name}: {said(theirs, BYTES)} by {row.tool}, {own_share}"
+        return f"the largest difference is that its peak leaves out {kinds_text}, {in_units(ours, BYTES)} of ours"
+    own_share = f"{in_units(ours, BYTES)} by ours ({kinds_text})" if ours else "nothing by ours"
+    return f"the largest difference is in {name}: {in_units(theirs, BYTES)} by {row.tool}, {own_share}"

@@ -18,7 +18,7 @@ from service.features.checks.requests import FIELDS_BESIDE, CheckRequest, Limits
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import fits
 from service.store import CheckedQuestion
-from service.units import BYTES, SECONDS_PER_DAY, readable, said
+from service.units import BYTES, SECONDS_PER_DAY, in_units, readable
 from service.validation.merge_patch import merged
 from service.validation.questions import ReadQuestion, read_question
 from service.validation.reading import warnings_of
@@ -295,7 +295,7 @@ def _not_judged(name: str, found: Answer) -> Problem:
 
 def _memory_said(found: Answer) -> str:
     memory = found.memory
-    peak, usable = said(memory.device_peak_bytes.value, BYTES), said(memory.usable_bytes, BYTES)
+    peak, usable = in_units(memory.device_peak_bytes.value, BYTES), in_units(memory.usable_bytes, BYTES)
     amount = f"{peak} needed of {usable} on the fullest GPU"
     risk = f"{memory.oom_probability_fraction:.0%}"
     if found.verdict == "fits":

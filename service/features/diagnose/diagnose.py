@@ -16,7 +16,7 @@ from service.features.diagnose.hypotheses import NEAR_FRACTION, Supposed, given_
 from service.features.diagnose.messages import EXAMPLE, read_message
 from service.features.estimates.answers import grounds_of
 from service.units import BYTES
-from service.units import said as in_words
+from service.units import in_units as in_words
 from service.validation.questions import ReadQuestion, read_question
 from service.validation.serialization import to_bytes
 

@@ -1,7 +1,7 @@
 """Terminal report of a diagnosis."""
 
 from service.answers.diagnoses import Diagnosis
-from service.units import BYTES, said
+from service.units import BYTES, in_units
 
 MOST_LINES = 8
 """Lines of the estimate that are shown. Source: a choice; the most different come first."""
@@ -32,4 +32,4 @@ def _words(name: str) -> str:
 
 
 def _b(amount: float) -> str:
-    return said(amount, BYTES)
+    return in_units(amount, BYTES)

@@ -8,7 +8,7 @@ from service.answers.estimates import Answer
 from service.estimator.answer import Interval
 from service.estimator.question import Layout, Question
 from service.estimator.software.stacks import software_of
-from service.units import BYTES, FLOP, SECONDS, readable, said
+from service.units import BYTES, FLOP, SECONDS, in_units, readable
 
 DEGREES = ("data", "tensor", "context", "pipeline", "expert")
 
@@ -53,7 +53,7 @@ def _sharding(layout: Layout) -> str:
     return f"{words}, weights stay gathered" if layout.zero_stage == 3 and not layout.reshard_after_forward else words
 
 
-in_bytes, in_flop, in_seconds = (partial(said, dimension=dimension) for dimension in (BYTES, FLOP, SECONDS))
+in_bytes, in_flop, in_seconds = (partial(in_units, dimension=dimension) for dimension in (BYTES, FLOP, SECONDS))
 
 VERDICTS = {"fits": "fits", "at_risk": "may run out of memory", "out_of_memory": "runs out of memory"}
 """Each verdict in words."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from service.answers.launch_checks import Compared, LaunchCheck, Outlook, ProbeAnswer
 from service.tabular.lists import cell_text
-from service.units import BYTES, SECONDS, readable, said
+from service.units import BYTES, SECONDS, in_units, readable
 from service.validation.serialization import to_bytes
 
 HEADS = ("probe", "operation", "shape", "quantity", "measured", "predicted", "ratio")
@@ -73,7 +73,7 @@ def _headline(found: LaunchCheck) -> str:
 
 
 def _probe(probe: ProbeAnswer) -> str:
-    took = "" if probe.seconds is None else f", {said(probe.seconds, SECONDS)}"
+    took = "" if probe.seconds is None else f", {in_units(probe.seconds, SECONDS)}"
     head = f"{probe.probe}: {probe.status}{took}{f' ({probe.reason})' if probe.reason else ''}"
     rows = [_row(one) for one in probe.measurements[:MOST_SHOWN]]
     more = len(probe.measurements) - len(rows)
@@ -99,8 +99,8 @@ def _shape(one: Compared) -> str:
 
 def _amount(quantity: str, value: float) -> str:
     if quantity == "seconds":
-        return said(value, SECONDS)
-    return f"{said(value, BYTES)}/s" if quantity == "bytes_per_s" else said(value, BYTES)
+        return in_units(value, SECONDS)
+    return f"{in_units(value, BYTES)}/s" if quantity == "bytes_per_s" else in_units(value, BYTES)
 
 
 def _outlook(found: LaunchCheck) -> str:
@@ -112,8 +112,8 @@ def _outlook(found: LaunchCheck) -> str:
 
 
 def _outlook_said(outlook: Outlook) -> str:
-    peak, usable = said(outlook.device_peak_bytes.value, BYTES), said(outlook.usable_bytes, BYTES)
-    step = said(outlook.step_seconds.value, SECONDS)
+    peak, usable = in_units(outlook.device_peak_bytes.value, BYTES), in_units(outlook.usable_bytes, BYTES)
+    step = in_units(outlook.step_seconds.value, SECONDS)
     return f"{outlook.verdict}, {peak} of {usable}, {step} a step, MFU {outlook.mfu_fraction.value:.1%}"
 
 

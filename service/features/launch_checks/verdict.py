@@ -11,7 +11,7 @@ from typing import Any
 from service.answers.launch_checks import Compared, Deepened, LaunchVerdict, Measured, Outlook, ProbeAnswer, Reason
 from service.calibration.records import HELD_BACK, Environment, LeftOutCode, Measurement, ProbeName, ProbeRecord
 from service.features.launch_checks.items import Expected
-from service.units import BYTES, said
+from service.units import BYTES, in_units
 
 MEMORY_QUANTITIES = ("allocated_peak", "live_bytes_peak")
 """What is told of a step's memory, the better one first."""
@@ -202,7 +202,10 @@ def _estimate_says(verdict: str) -> Callable[[Findings], Iterable[str]]:
     def found(findings: Findings) -> Iterable[str]:
         outlook = findings.outlook
         if outlook.verdict == verdict:
-            peak, usable = said(outlook.device_peak_bytes.value, BYTES), said(outlook.usable_bytes, BYTES)
+            peak, usable = (
+                in_units(outlook.device_peak_bytes.value, BYTES),
+                in_units(outlook.usable_bytes, BYTES),
+            )
             risk = f"{outlook.oom_probability_fraction:.0%}"
             yield f"{peak} needed of {usable} on the fullest GPU, out of memory with a probability of {risk}"
 
@@ -216,7 +219,7 @@ def _measured_memory(low: float, high: float) -> Callable[[Findings], Iterable[s
         if peak is not None and low * usable < peak <= high * usable:
             yield (
                 f"the step probe's memory at full depth is {ratio:.2f} times what was predicted of it; so much more on "
-                f"the fullest GPU is {said(peak, BYTES)} of {said(usable, BYTES)}"
+                f"the fullest GPU is {in_units(peak, BYTES)} of {in_units(usable, BYTES)}"
             )
 
     return found

@@ -11,7 +11,7 @@ from service.estimator.answer import Interval
 from service.estimator.question import Layout, Recompute
 from service.features.estimates.report import VERDICTS, layout_in_words
 from service.tabular.lists import cell_text
-from service.units import BYTES, readable, said
+from service.units import BYTES, in_units, readable
 from service.validation.serialization import to_bytes
 
 OBJECTIVES = {"time": "the fastest", "cost": "the cheapest", "gpus": "the fewest GPUs", "energy": "the least energy"}
@@ -74,7 +74,7 @@ def counted(counts: PlanCounts) -> str:
 
 def _lack(nearest: PlanRow) -> str:
     """What keeps the nearest layout from fitting, or from leaving as much memory as it should."""
-    amount = f"{said(abs(nearest.headroom_bytes), BYTES)} on its fullest GPU"
+    amount = f"{in_units(abs(nearest.headroom_bytes), BYTES)} on its fullest GPU"
     if nearest.headroom_bytes < 0:
         return f"lacks {amount}"
     if nearest.verdict == "fits":
@@ -91,7 +91,7 @@ def _table(rows: Sequence[PlanRow]) -> str:
         "recompute": [_recompute(row.recipe.recompute) for row in rows],
         "step seconds": [readable(row.step_seconds.value) for row in rows],
         "MFU": [f"{row.mfu_fraction.value:.1%}" for row in rows],
-        "headroom": [said(row.headroom_bytes, BYTES) for row in rows],
+        "headroom": [in_units(row.headroom_bytes, BYTES) for row in rows],
         "days": [_value(row.days) for row in rows],
         "USD": [_value(row.cost_usd) for row in rows],
     }

@@ -21,7 +21,7 @@ from service.features.reconcile.jobs import FinishedJob, finished_jobs, left_out
 from service.features.reconcile.slurm import SlurmRecords
 from service.store import CheckedQuestion, Engine, Measured, answering, keep_measurements_in, note_in, writing
 from service.store.keys import TEAM, Caller
-from service.units import BYTES, said
+from service.units import BYTES, in_units
 from service.validation.questions import read_question
 from service.validation.serialization import digest_of, to_bytes
 
@@ -171,7 +171,7 @@ def judged(job: FinishedJob, prediction: Prediction, cut_short: str | None) -> J
     hours = prediction.gpu_hours
     is_compared = note is None and hours is not None
     if state == "OUT_OF_MEMORY":
-        note = HOST_MEMORY.format(host=said(prediction.host_bytes, BYTES))
+        note = HOST_MEMORY.format(host=in_units(prediction.host_bytes, BYTES))
     row = ReconciledJob(
         cluster=job.cluster,
         job_id=job.job_id,

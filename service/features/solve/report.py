@@ -7,7 +7,7 @@ from typing import Any, Literal
 from service.answers.solutions import KeyNumbers, OptimalSize, Solution
 from service.estimator.answer import Interval
 from service.tabular.cell_text import aligned
-from service.units import dimension_of, readable, said
+from service.units import dimension_of, in_units, readable
 from service.validation.serialization import to_bytes
 
 NUMBERS = tuple(field.name for field in fields(KeyNumbers))
@@ -58,7 +58,7 @@ def _cell(name: str, value: Any) -> str:
         value = value.value
     if value is None or isinstance(value, str):
         return value or ""
-    return said(value, dimension_of([name]))
+    return in_units(value, dimension_of([name]))
 
 
 def _plain(value: Any) -> str:

@@ -9,7 +9,7 @@ from service.catalogue import Catalogue
 from service.estimator.answer import Verdict
 from service.features.estimates.answers import answer
 from service.features.estimates.report import report
-from service.units import BYTES, SECONDS, said
+from service.units import BYTES, SECONDS, in_units
 from service.validation.flat import body_of_flat
 from service.validation.questions import read_question
 
@@ -22,9 +22,9 @@ def row(text: str, label: str) -> str:
 def test_every_line_and_part_stands_in_it(answered: Answer) -> None:
     text = report(answered)
     for line in answered.memory.stages[0].lines:
-        assert line.bytes == 0 or said(line.bytes, BYTES) in row(text, line.kind.replace("_", " "))
+        assert line.bytes == 0 or in_units(line.bytes, BYTES) in row(text, line.kind.replace("_", " "))
     for part in answered.step.parts:
-        assert part.seconds == 0 or said(part.seconds, SECONDS) in row(text, part.kind.replace("_", " "))
+        assert part.seconds == 0 or in_units(part.seconds, SECONDS) in row(text, part.kind.replace("_", " "))
     for sentence in (*answered.assumptions, *answered.warnings):
         assert f"  - {sentence}" in text
     assert "8,030,261,248" in row(text, "total")

@@ -30,7 +30,7 @@ FAILURES = (OSError, ValueError, TypeError, LookupError, HTTPException)
 
 @contextmanager
 def looked_at_again(what: str) -> Iterator[None]:
-    """Whatever fails here is told, stops nothing else, and is looked at in the next round.
+    """A failure here is logged, stops nothing else, and is retried in the next round.
 
     Args:
         what: is looked at
