@@ -1,4 +1,4 @@
-"""The application: which routes stand behind which guards, and what they share."""
+"""The application: routes, middleware, and the state that requests share."""
 
 from asyncio import Semaphore
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -7,7 +7,7 @@ from functools import partial
 from threading import Event
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from starlette.middleware import Middleware
 
 from service import __version__
@@ -15,22 +15,32 @@ from service.api import errors, health, pages
 from service.api.audit import DeniedChanges
 from service.api.background import SigningSecretRefresh
 from service.api.caching import Conditional
-from service.api.catalogues import NO_DATABASE, refreshing
+from service.api.catalogues import NO_DATABASE, background_refresh
 from service.api.checked_questions import CheckedQuestions, writing_checks
 from service.api.compute import Compute
-from service.api.credential_ends import CredentialEnds
+from service.api.credential_ends import CredentialWatch
 from service.api.credentials import Credentials
-from service.api.cross_site import CrossSiteRequests, cross_origin_guards
-from service.api.entry import enter
+from service.api.cross_site import CrossSiteRequests, cors_middleware
 from service.api.envelope import ErrorMiddleware, RequestMiddleware
-from service.api.errors import closed_routes
+from service.api.errors import ApiError, reserved_paths
 from service.api.health import Readiness
 from service.api.http_limits import BodyLimit
 from service.api.metrics import DatabaseFigures, Metrics
-from service.api.rate_limits import is_loopback, rate_limits_of
-from service.api.security import NotAllowed, TokenJudge
+from service.api.rate_limits import Quota, RateLimits, count_request, is_loopback, network_of, rate_limits_of
+from service.api.request_context import context_of, deprecation_headers
+from service.api.security import (
+    CALLER,
+    PUBLIC_OPERATIONS,
+    SHARE_LINK_CALLER,
+    WORKER_OPERATIONS,
+    AccessDenied,
+    TokenVerifier,
+    authorize,
+    is_locked,
+    is_rate_limited,
+)
 from service.api.telemetry import tracing_of
-from service.api.write_queue import AT_ONCE, COMPUTING_AT_ONCE
+from service.api.write_queue import MOST_COMPUTING, MOST_WRITERS
 from service.catalogue import Catalogue, Holdings, shipped_catalogue
 from service.errors import Unreachable
 from service.features.accounts import routes as accounts
@@ -63,7 +73,8 @@ from service.features.workers.expiry import expiring_leases
 from service.features.workers.notifications import JobNotifications
 from service.openapi.document import contract_bytes
 from service.settings import Settings
-from service.store import Engine, Figures, History, KeyRing, Replicas, read_figures, watch_errors
+from service.store import ApiKey, Engine, Figures, History, KeyRing, Replicas, read_figures, watch_errors
+from service.store.keys import Caller
 
 ROUTERS = (
     batch.router,
@@ -99,8 +110,49 @@ ROUTERS = (
     estimates.timeline_router,
     workers.router,
 )
-"""Routers in the order in which paths are matched: those that are asked most often first. None of their paths has a
-parameter, so they hide no other path; a budget workbook comes before a scenario, whose id has no file ending."""
+"""Routers in the order in which paths are matched, the most frequent first: their paths have no parameters, so they
+shadow no other path. The budget workbook comes before a scenario, whose id has no file extension."""
+
+
+async def authenticate(request: Request) -> None:
+    """Authenticate, authorize and count a request, then read its body, before its route runs.
+
+    A body that breaks off, is too long or arrives too late reaches no route.
+    """
+    if any("\0" in str(value) for value in request.path_params.values()):
+        raise HTTPException(404)  # no name contains NUL, and PostgreSQL refuses it in text
+    route, context = request.scope["route"], context_of(request)
+    context.route = route.path_format
+    context.headers.extend(deprecation_headers(route.operation_id))
+    state = request.app.state
+    is_open = not is_locked(state.keys, state.tokens)
+    if is_open and route.operation_id not in PUBLIC_OPERATIONS:
+        state.cross_site_requests.refuse(request.scope)
+    is_counted = is_rate_limited(route.operation_id, request.method)
+    if is_counted and (state.is_public or not is_open):
+        await _authorize_counted(request, state.rate_limits)
+    else:
+        await authorize(request)
+    if is_counted and request.method != "GET" and route.operation_id not in WORKER_OPERATIONS:
+        await request.body()
+
+
+async def _authorize_counted(request: Request, limits: RateLimits) -> None:
+    """Authorize a request, and count it whether or not its caller is authorized."""
+    try:
+        key = await authorize(request)
+    except ApiError:
+        await count_request(request, _quota_of(request, limits, SHARE_LINK_CALLER, None))
+        raise
+    await count_request(request, _quota_of(request, limits, request.scope["state"].get(CALLER, SHARE_LINK_CALLER), key))
+
+
+def _quota_of(request: Request, limits: RateLimits, caller: Caller, key: ApiKey | None) -> Quota | None:
+    """The quota that a request counts against: that of the key or token, or of the client address without either."""
+    host = request.client.host if request.client else ""
+    if request.scope["route"].operation_id in WORKER_OPERATIONS:
+        return limits.of_worker(network_of(host) if caller == SHARE_LINK_CALLER else caller.id, key)
+    return limits.of_address(host) if caller == SHARE_LINK_CALLER else limits.of_caller(caller.id, key)
 
 
 def create_app(
@@ -122,58 +174,59 @@ def create_app(
         middleware=[
             Middleware(RequestMiddleware, metrics=metrics, draining=draining),
             *([] if tracing is None else [tracing.middleware()]),
-            *_guards(settings, leaving),
+            *_middleware(settings, leaving),
         ],
-        lifespan=_alongside,
-        dependencies=[Depends(enter)],
+        lifespan=_lifespan,
+        dependencies=[Depends(authenticate)],
     )
     app.state.settings, app.state.engine = settings, engine
-    app.state.turns, app.state.computing_turns = Semaphore(AT_ONCE), Semaphore(COMPUTING_AT_ONCE)
+    app.state.write_slots, app.state.compute_slots = Semaphore(MOST_WRITERS), Semaphore(MOST_COMPUTING)
     app.state.keys = KeyRing(engine) if keys is None else keys
-    app.state.credential_ends = CredentialEnds(app.state.keys)
-    app.state.secret_looks, app.state.foreign_pages = SigningSecretRefresh(app.state.keys), CrossSiteRequests(settings)
+    app.state.credential_ends = CredentialWatch(app.state.keys)
+    app.state.signing_secret_refresh = SigningSecretRefresh(app.state.keys)
+    app.state.cross_site_requests = CrossSiteRequests(settings)
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest), number)
     app.state.catalogue = app.state.history.holdings.everyone
     app.state.replicas = Replicas(engine)
-    app.state.tokens, app.state.refused_deeds = _token_judge(settings), DeniedChanges(engine)
+    app.state.tokens, app.state.denied_changes = _token_verifier(settings), DeniedChanges(engine)
     app.state.checked_questions = CheckedQuestions(engine, app.state.replicas)
     app.state.tracing, app.state.readiness = tracing, Readiness(engine)
     app.state.metrics, app.state.draining, app.state.leaving = metrics, draining, leaving
-    app.state.openings = JobNotifications(engine, settings.lease_seconds, leaving)
-    app.state.check_looks = launch_check_feed(engine, settings.stream_seconds, leaving)
-    app.state.sweep_looks = sweep_feed(engine, settings.stream_seconds, leaving)
+    app.state.job_notifications = JobNotifications(engine, settings.lease_seconds, leaving)
+    app.state.launch_check_feed = launch_check_feed(engine, settings.stream_seconds, leaving)
+    app.state.sweep_feed = sweep_feed(engine, settings.stream_seconds, leaving)
     app.state.is_public, app.state.rate_limits = not is_loopback(settings.host), rate_limits_of(settings, metrics)
     app.state.database_figures = DatabaseFigures(partial(_figures, engine, settings.lease_seconds))
     app.state.compute = Compute(settings.compute_processes, metrics)
     if engine is not None:
         watch_errors(engine, lambda kind: metrics.database_errors.labels(kind).inc())
     _add_routes(app)
-    _add_refusals(app)
-    app.state.contract = contract_of_service  # a second of work, in a process of its own
+    _add_exception_handlers(app)
+    app.state.contract = contract_of_service  # takes a second, so a compute process runs it
     return app
 
 
 def contract_of_service() -> bytes:
-    """The contract, which is the same whatever the catalogue, the database and the settings of a service are."""
+    """The OpenAPI document, which depends on neither catalogue, database nor settings."""
     return contract_bytes(create_app(Settings(database_url="sqlite://"), shipped_catalogue()))
 
 
 def _add_routes(app: FastAPI) -> None:
-    app.router.routes.extend(closed_routes(route for router in ROUTERS for route in router.routes))
+    app.router.routes.extend(reserved_paths(route for router in ROUTERS for route in router.routes))
     for router in ROUTERS:
         app.include_router(router)
 
 
-def _add_refusals(app: FastAPI) -> None:
-    refusals = {**errors.HANDLERS, NotAllowed: on_not_allowed}
-    app.exception_handlers |= {kind: _at_once(refuse) for kind, refuse in refusals.items()}
+def _add_exception_handlers(app: FastAPI) -> None:
+    handlers = {**errors.HANDLERS, AccessDenied: on_not_allowed}
+    app.exception_handlers |= {kind: _on_event_loop(handler) for kind, handler in handlers.items()}
 
 
 @asynccontextmanager
-async def _alongside(app: FastAPI) -> AsyncIterator[None]:
-    """What goes on beside the requests, on threads of its own."""
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Start and stop the background threads of the application."""
     app.state.compute.start()
-    async with refreshing(app), writing_checks(app), expiring_leases(app):
+    async with background_refresh(app), writing_checks(app), expiring_leases(app):
         yield
     app.state.compute.close()
     await app.state.rate_limits.close()
@@ -181,21 +234,21 @@ async def _alongside(app: FastAPI) -> AsyncIterator[None]:
         await app.state.tracing.close()
 
 
-def _token_judge(settings: Settings) -> TokenJudge | None:
-    """What judges tokens, loaded only where the settings say whose are taken."""
+def _token_verifier(settings: Settings) -> TokenVerifier | None:
+    """The verifier of OpenID Connect tokens, imported only where the settings name an issuer."""
     if settings.oidc_jwks is None:
         return None
-    from service.api.tokens import SigningKeys, Tokens
+    from service.api.tokens import JwtVerifier, SigningKeys
 
-    return Tokens(settings, SigningKeys(settings.oidc_jwks))
+    return JwtVerifier(settings, SigningKeys(settings.oidc_jwks))
 
 
-def _at_once(refuse: Callable[[Request, Any], Response]) -> Callable[[Request, Any], Awaitable[Response]]:
-    """A function that answers on the loop: a plain one waits for a thread, behind all that wait for the database."""
+def _on_event_loop(handler: Callable[[Request, Any], Response]) -> Callable[[Request, Any], Awaitable[Response]]:
+    """An exception handler that runs on the event loop; Starlette would run a plain one on a thread of the pool."""
 
     async def answer(request: Request, error: Exception) -> Response:
-        response = refuse(request, error)
-        request.app.state.refused_deeds.note(request, response)
+        response = handler(request, error)
+        request.app.state.denied_changes.note(request, response)
         return response
 
     return answer
@@ -207,7 +260,7 @@ def _figures(engine: Engine | None, lease_seconds: float) -> Figures:
     return read_figures(engine, lease_seconds)
 
 
-def _guards(settings: Settings, leaving: Event) -> list[Middleware]:
-    """The middleware behind what notes every request, outermost first."""
-    inner = [Middleware(guard) for guard in (Credentials, BodyLimit, Conditional)]
-    return [*cross_origin_guards(settings.cors_origins), Middleware(ErrorMiddleware, leaving=leaving), *inner]
+def _middleware(settings: Settings, leaving: Event) -> list[Middleware]:
+    """The middleware inside request logging, outermost first."""
+    inner = [Middleware(kind) for kind in (Credentials, BodyLimit, Conditional)]
+    return [*cors_middleware(settings.cors_origins), Middleware(ErrorMiddleware, leaving=leaving), *inner]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from service.api.cross_site import EXPOSED_HEADERS
-from service.api.rate_limits import Counted, limit_headers, limit_of
+from service.api.rate_limits import Quota, limit_headers, limit_of
 from service.api.request_counts import Allowance
 from service.settings import Settings
 from tests.api.test_metrics import NAMES
@@ -103,7 +103,7 @@ def test_headers_are_those_of_the_shipped_limit() -> None:
     limit = limit_of(Settings(database_url="sqlite:////x.db"))
     assert limit is not None
     standing = Allowance(limit.burst - 1, limit.interval_seconds, 0.0)
-    told = {name.decode(): value.decode() for name, value in limit_headers(Counted("default", "x", limit), standing)}
+    told = {name.decode(): value.decode() for name, value in limit_headers(Quota("default", "x", limit), standing)}
     shown = dict(line.split(": ", 1) for line in blocks("headers")[0].text.splitlines())
     assert {name.lower(): value for name, value in shown.items()} == told
     assert shown.keys() <= set(EXPOSED_HEADERS)

@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import text
 
 from service.api.key_rules import KeyRequest, make_key, revoke
-from service.api.server import refuse_unguarded
+from service.api.server import refuse_public_without_keys
 from service.catalogue import Catalogue, shipped_catalogue
 from service.settings import PREFIX, Settings
 from service.store import prepare_database
@@ -140,7 +140,7 @@ def test_other_machines_are_served_with_keys_or_on_purpose(filled: dict[str, str
     assert "traincost keys create" in _refused(filled, tmp_path, *everywhere)
     for is_locked, insecure, host in ((True, False, "0.0.0.0"), (False, True, "0.0.0.0"), (False, False, "127.0.0.1")):  # noqa: S104
         with socket.create_server((host, 0)) as listener:
-            refuse_unguarded(listener, Settings(insecure=insecure), is_locked=is_locked)
+            refuse_public_without_keys(listener, Settings(insecure=insecure), is_locked=is_locked)
 
 
 def test_a_locked_service_says_no_secret_in_its_log(environment: dict[str, str], tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from service.api.http_limits import LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES
-from service.api.server import held_connections
+from service.api.server import connection_limit
 from tests.api.slow_clients import BODIES, HEADS, all_slowly, chunked, dripped, held_bodies, refused, sized
 from tests.live import bearer, serving
 
@@ -147,7 +147,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--slow", type=int, nargs=2, default=(SLOW_HEADS, SLOW_BODIES), metavar=("HEADS", "BODIES"))
     counts = tuple(parser.parse_args().slow)
-    held_connections(sum(counts) + 100)
+    connection_limit(sum(counts) + 100)
     with tempfile.TemporaryDirectory(prefix="traincost-bodies-") as name, serving(Path(name)) as said:
         host, _, port = said.partition(":")
         address, pid = (host, int(port)), service_pid()

@@ -17,10 +17,10 @@ from service.errors import Unreachable
 from service.store import AuditEntry, AuditOutcome, Deed, Engine, act_as, keep_entries
 from service.store.keys import Caller
 
-DEED = "deed"
+ACTOR = "deed"
 """Name of the change in the state of the request that makes it."""
 
-NOTED: Mapping[int, AuditOutcome] = {403: "forbidden", 404: "not_found", 409: "conflict", 412: "stale"}
+OUTCOME_OF_STATUS: Mapping[int, AuditOutcome] = {403: "forbidden", 404: "not_found", 409: "conflict", 412: "stale"}
 """By status, refusals that say something of who may change what; others say that a request was not understood."""
 
 MOST_WAITING = 10_000
@@ -42,7 +42,7 @@ def begin_audit(request: Request, caller: Caller) -> None:
         operation=request.scope["route"].operation_id,
         request_id=state["request_id"],
     )
-    state[DEED] = deed
+    state[ACTOR] = deed
     act_as(deed)
 
 
@@ -58,8 +58,8 @@ class DeniedChanges:
 
     def note(self, request: Request, response: Response) -> None:
         """Have a refusal noted, if it is one of a change by somebody who is known."""
-        deed: Deed | None = request.scope["state"].get(DEED)
-        outcome = NOTED.get(response.status_code)
+        deed: Deed | None = request.scope["state"].get(ACTOR)
+        outcome = OUTCOME_OF_STATUS.get(response.status_code)
         if deed is not None and outcome is not None and self._engine is not None:
             named = "/".join(map(str, request.path_params.values()))
             known = named if OBJECT.fullmatch(named) else None

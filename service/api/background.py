@@ -18,7 +18,7 @@ from service.store import Engine, Keeping, KeyRing, forget_old
 log = logging.getLogger(__name__)
 
 
-def repeat(complaint: str, look: Callable[[], object], seconds: float, stop: Event, noted: Event | None = None) -> None:
+def repeat(complaint: str, task: Callable[[], object], seconds: float, stop: Event, noted: Event | None = None) -> None:
     """Do something again and again; what fails is said once, until it works again.
 
     With `noted`, each time waits until something was noted, so a process that is idle does not wake up for it. To end
@@ -27,8 +27,8 @@ def repeat(complaint: str, look: Callable[[], object], seconds: float, stop: Eve
     failing = False
     while not _is_over(seconds, stop, noted):
         try:
-            look()
-        except Exception as error:  # whatever it is, requests are answered, and the next time may succeed
+            task()
+        except Exception as error:  # of any kind: requests go on, and the next run may succeed
             if not failing:
                 log.warning("%s: %s", complaint, type(error).__name__)
             failing = True
@@ -48,11 +48,11 @@ def _is_over(seconds: float, stop: Event, noted: Event | None) -> bool:
 
 
 PAUSE_SECONDS = 0.05
-"""Time for others to write between two removals. Source: a choice."""
+"""Pause between two removals, in which other writers proceed. Source: a choice."""
 
 
 class Retention:
-    """Removes what was kept for long enough."""
+    """Removes rows that are older than their retention period."""
 
     def __init__(self, engine: Engine, settings: Settings, stop: Event) -> None:
         self._engine, self._stop = engine, stop
@@ -65,33 +65,33 @@ class Retention:
         )
         self._clock = SlowerClock(engine)
 
-    def look(self) -> dict[str, int]:
-        """Remove what is old now."""
+    def run(self) -> dict[str, int]:
+        """Remove the rows that are too old now, and count them by table."""
         return forget_old(self._engine, self._keeping, self._clock.present(), self._pause)
 
     def _pause(self) -> bool:
         return self._stop.wait(PAUSE_SECONDS)
 
 
-APART_SECONDS = 1.0
-"""Shortest time between the beginnings of two looks: anybody may send what looks like a link."""
+REFRESH_SECONDS = 1.0
+"""Shortest time between the beginnings of two reads: any caller may send a made-up link."""
 
 
 class SigningSecretRefresh:
-    """Looks into the database for all who ask."""
+    """Reads the signing secret from the database, once for all requests that wait for it."""
 
     def __init__(self, ring: KeyRing) -> None:
         self._ring = ring
-        self._look: asyncio.Task[None] | None = None
+        self._refresh: asyncio.Task[None] | None = None
         self._due = monotonic()
 
-    async def look(self) -> None:
-        """Wait for a look that was not over yet when this was called."""
-        if self._look is None or self._look.done():
-            self._look = asyncio.ensure_future(self._next())
-        await asyncio.shield(self._look)
+    async def refresh(self) -> None:
+        """Wait for a read that ends after this call; concurrent callers share one."""
+        if self._refresh is None or self._refresh.done():
+            self._refresh = asyncio.ensure_future(self._next())
+        await asyncio.shield(self._refresh)
 
     async def _next(self) -> None:
         await asyncio.sleep(max(0.0, self._due - monotonic()))
-        self._due = monotonic() + APART_SECONDS
+        self._due = monotonic() + REFRESH_SECONDS
         await run_in_threadpool(self._ring.refresh)

@@ -23,7 +23,7 @@ MARKS = (b",", b"=", b":", b".", b"[", b"{", b"#", b"\n", b"\\n")
 DEADLINE_SECONDS = 60.0
 """Longest time that such a body is read. Source: a choice; with free cores the longest takes about a second."""
 
-TOO_LATE = Problem(
+BODY_DEADLINE = Problem(
     field="",
     code="took_too_long",
     message=f"the body takes longer to read than {DEADLINE_SECONDS:.0f} s",
@@ -36,20 +36,20 @@ def is_long(content: bytes) -> bool:
     return len(content) > LONG_BYTES
 
 
-def is_long_launch(content: bytes) -> bool:
+def is_long_launcher_text(content: bytes) -> bool:
     """Whether a body with a launcher's words is read in another process: it is long, or has many settings."""
     if is_long(content):
         return True
     return len(content) > MOST_MARKS and sum(map(content.count, MARKS)) + len(content.split()) > MOST_MARKS
 
 
-async def read_apart(request: Request, function: Callable[..., Any], *arguments: Any) -> Any:
+async def read_in_process(request: Request, function: Callable[..., Any], *arguments: Any) -> Any:
     """What a function makes of a body in another process."""
     try:
         return await compute(request, function, *arguments, deadline_seconds=DEADLINE_SECONDS)
     except Refused as refused:
-        if refused.problems[0].code == TOO_LATE.code:
-            raise Refused(TOO_LATE) from None
+        if refused.problems[0].code == BODY_DEADLINE.code:
+            raise Refused(BODY_DEADLINE) from None
         raise
 
 
@@ -67,7 +67,7 @@ async def read_body(request: Request, media_types: Sequence[str] = (JSON_BODY,))
     """The JSON object in a request's body; a long one is read in another process."""
     refuse_media_type(request, media_types)
     content = await request.body()
-    return await read_apart(request, parse_object, content) if is_long(content) else parse_object(content)
+    return await read_in_process(request, parse_object, content) if is_long(content) else parse_object(content)
 
 
 async def read_large_body(request: Request) -> Mapping[str, Any]:
@@ -75,7 +75,7 @@ async def read_large_body(request: Request) -> Mapping[str, Any]:
     refuse_media_type(request, (JSON_BODY,))
     content = await request.body()
     if is_long(content):
-        found: Mapping[str, Any] = await read_apart(request, parse_unjudged_object, content)
+        found: Mapping[str, Any] = await read_in_process(request, parse_unjudged_object, content)
         return found
     return parse_unjudged_object(content)
 

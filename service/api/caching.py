@@ -35,9 +35,9 @@ def is_head(request: Request) -> bool:
     return bool(request.scope.get(HEAD))
 
 
-def is_held(request: Request, etag: str) -> bool:
+def matches_etag(request: Request, etag: str) -> bool:
     """Whether the caller holds an answer already, so that it need not be made."""
-    return _names(request.headers.get("if-none-match", ""), etag)
+    return _lists_etag(request.headers.get("if-none-match", ""), etag)
 
 
 def etag_of(content: bytes) -> str:
@@ -91,7 +91,7 @@ class _Sender:
         is_right = start["status"] == 200
         if is_right and "etag" not in headers and not message.get("more_body", False):
             headers["ETag"] = etag_of(message.get("body", b""))
-        if is_right and "etag" in headers and _names(self.known, headers["etag"]):
+        if is_right and "etag" in headers and _lists_etag(self.known, headers["etag"]):
             start = {**start, "status": 304}
             del headers["content-length"], headers["content-type"]
             message = {**message, "body": b"", "more_body": False}
@@ -99,13 +99,13 @@ class _Sender:
         return message
 
 
-def _names(known: str, etag: str) -> bool:
+def _lists_etag(known: str, etag: str) -> bool:
     """Whether an If-None-Match names an ETag."""
     return known.strip() == "*" or etag in {tag.strip().removeprefix("W/") for tag in known.split(",")}
 
 
 HEADER = "Idempotency-Key"
-REPEATED = "Idempotent-Replayed"
+REPLAYED = "Idempotent-Replayed"
 """Header of an answer that was given before."""
 
 KEY = re.compile(r"[\x21-\x7e]{1,255}")
@@ -135,7 +135,7 @@ PARAMETER: Schema = {
 """How it stands in the contract of an operation."""
 
 
-_REPEATED: Schema = {
+_REPLAYED: Schema = {
     "description": "true where this answer was given before under the same Idempotency-Key.",
     "schema": {"type": "string"},
 }
@@ -153,10 +153,10 @@ def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
         key = RequestKey(caller=caller_of(request).owner, operation=request.scope["route"].operation_id, key=sent[0])
         digest = digest_of(_canonical(given["body"]) + request.scope["query_string"])
         engine = database_of(request)
-        answer, is_repeat = once(engine, key, digest, lambda: _kept(write(request=request, **given), digest))
+        answer, is_repeat = once(engine, key, digest, lambda: _remembered(write(request=request, **given), digest))
         if answer.request_digest != digest:
             raise ApiError("key_reused", REUSED)
-        headers = {**answer.headers, **({REPEATED: "true"} if is_repeat else {})}
+        headers = {**answer.headers, **({REPLAYED: "true"} if is_repeat else {})}
         return Response(answer.content, status_code=answer.status, headers=headers)
 
     route.__name__, route.__doc__ = write.__name__, write.__doc__
@@ -164,17 +164,17 @@ def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
     return route
 
 
-def is_done_once(method: str, responses: Mapping[str, Any]) -> bool:
+def takes_idempotency_key(method: str, responses: Mapping[str, Any]) -> bool:
     """Whether an operation makes something, so that it takes an Idempotency-Key."""
     return method == "post" and not {"201", "202"}.isdisjoint(responses)
 
 
-def say_done_once(operation: Schema) -> None:
+def describe_idempotency(operation: Schema) -> None:
     """Add to the contract what an operation does with an Idempotency-Key."""
     operation["parameters"] = [*operation.get("parameters", ()), PARAMETER]
     for status, response in operation["responses"].items():
         if status.startswith("2"):
-            response["headers"] = response.get("headers", {}) | {REPEATED: _REPEATED}
+            response["headers"] = response.get("headers", {}) | {REPLAYED: _REPLAYED}
 
 
 def _canonical(body: Mapping[str, Any]) -> bytes:
@@ -188,7 +188,7 @@ def _ordered(value: Any) -> Any:
     return [_ordered(item) for item in value] if isinstance(value, list) else value
 
 
-def _kept(response: Response, digest: str) -> RememberedAnswer:
+def _remembered(response: Response, digest: str) -> RememberedAnswer:
     headers = {name: value for name, value in response.headers.items() if name != "content-length"}
     return RememberedAnswer(
         request_digest=digest, status=response.status_code, headers=headers, content=bytes(response.body)

@@ -51,12 +51,12 @@ def catalogue_at(request: Request) -> Callable[[str], Catalogue]:
 
 
 @asynccontextmanager
-async def refreshing(app: FastAPI) -> AsyncIterator[None]:
+async def background_refresh(app: FastAPI) -> AsyncIterator[None]:
     """While the application runs, what other processes change is taken over, on threads of their own."""
     stop, keys, engine = Event(), app.state.keys, app.state.engine
     follow, refresh_keys = ReadOnChange(engine, partial(_follow, app)), ReadOnChange(engine, keys.refresh)
     is_alone = engine is None or engine.dialect.name == "sqlite"  # no replica waits for this one to follow
-    used, denied = keys.noted, app.state.refused_deeds.noted
+    used, denied = keys.noted, app.state.denied_changes.noted
     looks: tuple[tuple[str, Callable[[], None], float, Event, Event | None], ...] = (
         (
             "the catalogue in memory is not brought up to date",
@@ -67,7 +67,7 @@ async def refreshing(app: FastAPI) -> AsyncIterator[None]:
         ),
         ("keys that others make or revoke are not seen", refresh_keys, KEYS_SECONDS, stop, None),
         ("it is not written when keys were last used", keys.write_uses, LOOK_SECONDS, stop, used),
-        ("refused changes are missing in the audit log", app.state.refused_deeds.write, LOOK_SECONDS, stop, denied),
+        ("refused changes are missing in the audit log", app.state.denied_changes.write, LOOK_SECONDS, stop, denied),
     )
     with suppress(Unreachable):  # said before the first look, so that whoever writes meanwhile waits for it
         await run_in_threadpool(app.state.replicas.say, 0)
@@ -78,7 +78,7 @@ async def refreshing(app: FastAPI) -> AsyncIterator[None]:
     finally:
         for event in (stop, used, denied):
             event.set()
-        last = (partial(keys.write_uses, all_of_them=True), app.state.refused_deeds.write, app.state.replicas.leave)
+        last = (partial(keys.write_uses, all_of_them=True), app.state.denied_changes.write, app.state.replicas.leave)
         for thread in (*threads, *(_started(partial(_write_last, write)) for write in last)):
             await run_in_threadpool(thread.join, LEAVE_SECONDS)
         for data in (follow, refresh_keys):

@@ -120,7 +120,7 @@ class CheckedQuestions:
 async def writing_checks(app: FastAPI) -> AsyncIterator[None]:
     """While the application runs, and once more at its end, the questions of checks are written."""
     stop = Event()
-    thread = Thread(target=_write_again, args=(app.state.checked_questions, stop), name="checks", daemon=True)
+    thread = Thread(target=_write_repeatedly, args=(app.state.checked_questions, stop), name="checks", daemon=True)
     thread.start()
     try:
         yield
@@ -130,7 +130,7 @@ async def writing_checks(app: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(thread.join, LEAVE_SECONDS)
 
 
-def _write_again(questions: CheckedQuestions, stop: Event) -> None:
+def _write_repeatedly(questions: CheckedQuestions, stop: Event) -> None:
     """Write what is noted, the last time once it stops; what fails is said once, until it works again."""
     failing, is_last, forgotten = False, False, -FORGET_SECONDS
     questions.noted.set()  # what is old is removed at the start

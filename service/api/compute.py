@@ -29,16 +29,16 @@ from starlette.concurrency import run_in_threadpool
 from service.api.compute_process import ComputeProcess, Large, ProcessLost, fork_server, packed_catalogue, packed_job
 from service.api.errors import LEAVING, CallerGone
 from service.api.metrics import Metrics
-from service.api.rate_limits import charge_questions, network_of
-from service.api.security import BY_LINK, NotAllowed, caller_of
+from service.api.rate_limits import count_questions, network_of
+from service.api.security import SHARE_LINK_CALLER, AccessDenied, caller_of
 from service.catalogue import Catalogue
 from service.errors import Leaving, Problem, Refused
 
 MOST_PROCESSES = 8
 """Most processes where no setting says how many. Source: a choice; each takes some 60 MB."""
-MOST_OF_A_CALLER = 64
+MOST_PER_CALLER = 64
 """Computations of one caller that run or wait. Source: a choice; a sheet asks for some tables at once."""
-MOST_OF_A_CALLER_SECONDS = 30.0
+MOST_SECONDS_PER_CALLER = 30.0
 """How long the computations of one caller may take together, but for the first. Source: a choice; clients
 give up after 30 to 60 s."""
 MOST_WAITING = 256
@@ -53,7 +53,7 @@ WEIGHT_OF_NEWEST = 0.2
 """Weight of the newest measured time in the mean that waits are told from."""
 LONGEST_WAIT_SECONDS = 60
 """Longest time that a refusal asks its caller to wait."""
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 """Time between two looks whether the process is about to end, where that ends a stream."""
 MOST_PACKED = 4
 """Catalogues that are kept ready to be sent to a process that lacks them."""
@@ -68,37 +68,37 @@ LATE = Problem(
 )
 
 
-class TooBusy(NotAllowed):
+class TooBusy(AccessDenied):
     """A computation has to wait outside: 429 for its caller's own excess, 503 where the service is full."""
 
 
-def own_excess(count: int, seconds: int) -> TooBusy:
+def caller_excess(count: int, seconds: int) -> TooBusy:
     """The refusal of a caller who has too many computations, for some seconds."""
     detail = f"{count} of your computations already run or wait; ask again in {seconds} s"
     return TooBusy("too_many_computations", detail, {"Retry-After": str(seconds)})
 
 
-def full(seconds: int) -> TooBusy:
+def queue_full(seconds: int) -> TooBusy:
     """The refusal of a computation that finds the service full, for some seconds."""
     detail = f"{MOST_WAITING} computations wait already; ask again in {seconds} s"
     return TooBusy("computing_full", detail, {"Retry-After": str(seconds)})
 
 
-def no_turn(seconds: int) -> TooBusy:
+def queue_timeout(seconds: int) -> TooBusy:
     """The refusal of a computation for which no process became free in time."""
     return TooBusy(
         "computing_full", f"no process was free in time; ask again in {seconds} s", {"Retry-After": str(seconds)}
     )
 
 
-def lost(seconds: int) -> NotAllowed:
+def process_lost(seconds: int) -> AccessDenied:
     """The refusal of a computation whose process ended each time, for some seconds."""
     detail = f"the process that computed this ended, perhaps for want of memory; ask for less, or again in {seconds} s"
-    return NotAllowed("computation_lost", detail, {"Retry-After": str(seconds)})
+    return AccessDenied("computation_lost", detail, {"Retry-After": str(seconds)})
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _Call:
     """What is to be computed."""
 
     function: Callable[..., Any]
@@ -111,14 +111,14 @@ class _Job:
     """Longest time that a process works on it [second]; None for DEADLINE_SECONDS."""
     is_admitted: bool
     """Whether it is part of something that was let in already."""
-    turn_seconds: float | None = None
+    queue_seconds: float | None = None
     """Longest time that it waits for a process [second]; None for as long as it takes."""
 
 
 class _Computation:
     """One computation that one or more requests wait for."""
 
-    def __init__(self, job: _Job, expected_seconds: float) -> None:
+    def __init__(self, job: _Call, expected_seconds: float) -> None:
         self.job = job
         self.expected_seconds = expected_seconds
         self.is_first = False
@@ -174,7 +174,7 @@ class Compute:
         _close(self._idle)
 
     @asynccontextmanager
-    async def joined(self, job: _Job) -> AsyncIterator[_Computation]:
+    async def joined(self, job: _Call) -> AsyncIterator[_Computation]:
         """A computation that a request waits for: one that goes on with the same key, or a new one."""
         found = self._shared.get(job.key) if job.key is not None else None
         if found is None:
@@ -191,7 +191,7 @@ class Compute:
                 if found.task is not None:
                     found.task.cancel()
 
-    def _begun(self, job: _Job) -> _Computation:
+    def _begun(self, job: _Call) -> _Computation:
         expected_seconds = self._mean_seconds.get(job.function, FIRST_GUESS_SECONDS)
         if not job.is_admitted:
             self._refuse_excess(job.caller, expected_seconds)
@@ -222,13 +222,13 @@ class Compute:
         own = self._held.get(caller, [])
         own_seconds = sum(one.expected_seconds for one in own)
         share = self.processes / max(1, len(self._held))
-        if own and (len(own) >= MOST_OF_A_CALLER or own_seconds + expected_seconds > MOST_OF_A_CALLER_SECONDS * share):
+        if own and (len(own) >= MOST_PER_CALLER or own_seconds + expected_seconds > MOST_SECONDS_PER_CALLER * share):
             self._metrics.compute_refusals.labels("caller").inc()
-            raise own_excess(len(own), _whole_seconds(own_seconds / share / 2))
+            raise caller_excess(len(own), _whole_seconds(own_seconds / share / 2))
         if self._running >= self.processes and self._waiting >= MOST_WAITING:
             self._metrics.compute_refusals.labels("full").inc()
             all_seconds = sum(one.expected_seconds for held in self._held.values() for one in held)
-            raise full(_whole_seconds(all_seconds / self.processes / 2))
+            raise queue_full(_whole_seconds(all_seconds / self.processes / 2))
 
     async def _computed(self, computation: _Computation) -> Any:
         job = computation.job
@@ -238,11 +238,11 @@ class Compute:
             content = packed_job(job.function, job.arguments)
         asked = monotonic()
         try:
-            async with asyncio.timeout(job.turn_seconds):
-                await self._turn(job.caller)
+            async with asyncio.timeout(job.queue_seconds):
+                await self._wait_for_process(job.caller)
         except TimeoutError:
             self._metrics.compute_refusals.labels("full").inc()
-            raise no_turn(_whole_seconds(computation.expected_seconds)) from None
+            raise queue_timeout(_whole_seconds(computation.expected_seconds)) from None
         begun, outcome = monotonic(), "failed"
         self._metrics.compute_wait_seconds.observe(begun - asked)
         try:
@@ -266,7 +266,7 @@ class Compute:
                 self._mean_seconds[job.function] = mean + WEIGHT_OF_NEWEST * (seconds - mean)
             self._next()
 
-    async def _turn(self, caller: str) -> None:
+    async def _wait_for_process(self, caller: str) -> None:
         """Wait for a process: behind what this caller asked before, in turn with other callers."""
         if self._running < self.processes:
             self._running += 1
@@ -308,7 +308,7 @@ class Compute:
         if not computation.items:
             with suppress(ProcessLost):
                 return await self._run(computation, content)
-        raise lost(_whole_seconds(computation.expected_seconds))
+        raise process_lost(_whole_seconds(computation.expected_seconds))
 
     async def _run(self, computation: _Computation, content: bytes) -> Any:
         catalogues = {one.token: one for one in computation.job.arguments if isinstance(one, Catalogue)}
@@ -363,11 +363,11 @@ async def compute(
     key: Hashable = None,
     deadline_seconds: float | None = None,
     is_admitted: bool = False,
-    turn_seconds: float | None = None,
+    queue_seconds: float | None = None,
 ) -> Any:
     """What a function gives that runs in a process of its own."""
     found = None
-    job = _Job(function, arguments, _caller(request), key, deadline_seconds, is_admitted, turn_seconds)
+    job = _Call(function, arguments, _caller(request), key, deadline_seconds, is_admitted, queue_seconds)
     async for item in _items_of(request, job, None):
         found = item
     return found
@@ -382,15 +382,15 @@ async def computed_items(
     until: Event | None = None,
 ) -> AsyncGenerator[Any, None]:
     """The same, with what the generator yields on its way, but for numbers of questions."""
-    job = _Job(function, arguments, _caller(request), key, deadline_seconds, is_admitted=False)
+    job = _Call(function, arguments, _caller(request), key, deadline_seconds, is_admitted=False)
     async with aclosing(_items_of(request, job, until)) as items:
         async for item in items:
             yield item
 
 
-async def _items_of(request: Request, job: _Job, until: Event | None) -> AsyncGenerator[Any, None]:
+async def _items_of(request: Request, job: _Call, until: Event | None) -> AsyncGenerator[Any, None]:
     state: Compute = request.app.state.compute
-    gone = asyncio.ensure_future(_hang_up(request))
+    gone = asyncio.ensure_future(_wait_for_disconnect(request))
     try:
         async with state.joined(job) as computation:
             told = 0
@@ -400,7 +400,7 @@ async def _items_of(request: Request, job: _Job, until: Event | None) -> AsyncGe
                     item = computation.items[told]
                     told += 1
                     if isinstance(item, int):
-                        await charge_questions(request, item)
+                        await count_questions(request, item)
                     else:
                         yield item
                 if computation.task is not None and computation.task.done():
@@ -422,7 +422,7 @@ async def computed_once(request: Request, function: Callable[[], bytes]) -> byte
     return _computed_once[function]
 
 
-def computing(request: Request) -> Callable[..., Any]:
+def compute_from_thread(request: Request) -> Callable[..., Any]:
     """`compute`, for a route that runs in a thread."""
     return lambda function, *arguments: from_thread.run(partial(compute, request, function, *arguments))
 
@@ -431,7 +431,7 @@ async def _wait(changed: asyncio.Event, gone: "asyncio.Future[None]", until: Eve
     """Wait for a change; refuse to where nobody waits for the answer, or the process is about to end."""
     look = asyncio.ensure_future(changed.wait())
     try:
-        await asyncio.wait((look, gone), timeout=None if until is None else LOOK_SECONDS, return_when="FIRST_COMPLETED")
+        await asyncio.wait((look, gone), timeout=None if until is None else POLL_SECONDS, return_when="FIRST_COMPLETED")
     finally:
         look.cancel()
     if gone.done():
@@ -440,7 +440,7 @@ async def _wait(changed: asyncio.Event, gone: "asyncio.Future[None]", until: Eve
         raise Leaving(LEAVING)
 
 
-async def _hang_up(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     """Wait until the caller of a request has gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
@@ -454,7 +454,7 @@ def _whole_seconds(seconds: float) -> int:
 def _caller(request: Request) -> str:
     """Whose computation it is: the holder of a key or a token; or whoever asks from an address."""
     caller = caller_of(request)
-    if caller.id and caller != BY_LINK:
+    if caller.id and caller != SHARE_LINK_CALLER:
         return f"caller:{caller.id}"
     return f"address:{network_of(request.client.host if request.client else '')}"
 

@@ -77,11 +77,11 @@ class ProcessLost(Exception):
     """A computing process ended before its job did."""
 
 
-class _LineClosed(Exception):
+class _SocketClosed(Exception):
     """The API has ended, or has given the process up."""
 
 
-class _Missing:
+class _CatalogueToken:
     """Stands for a catalogue among the arguments of a job."""
 
     __slots__ = ("token",)
@@ -100,7 +100,7 @@ class Large:
 def packed_job(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
     """A job as it is sent: each catalogue among its arguments is named, not sent."""
     given = [one.value if isinstance(one, Large) else one for one in arguments]
-    named = [_Missing(one.token) if isinstance(one, Catalogue) else one for one in given]
+    named = [_CatalogueToken(one.token) if isinstance(one, Catalogue) else one for one in given]
     return pickle.dumps((function, named), pickle.HIGHEST_PROTOCOL)
 
 
@@ -324,7 +324,7 @@ def _compute(line: socket.socket) -> NoReturn:
             resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
         _Worker(line).work()
         code = 0
-    except _LineClosed:
+    except _SocketClosed:
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -344,7 +344,7 @@ class _Worker:
             job = self._receive()
             try:
                 found = ("done", self._run(job))
-            except _LineClosed:
+            except _SocketClosed:
                 raise
             except Exception as error:
                 found = ("raised", _picklable(error))
@@ -353,7 +353,7 @@ class _Worker:
 
     def _run(self, job: bytes) -> Any:
         function, named = pickle.loads(job)  # noqa: S301 - from the process that started this one
-        found = function(*(self._catalogue(one.token) if isinstance(one, _Missing) else one for one in named))
+        found = function(*(self._catalogue(one.token) if isinstance(one, _CatalogueToken) else one for one in named))
         return self._drained(found) if isinstance(found, Generator) else found
 
     def _drained(self, steps: Generator[Any, None, Any]) -> Any:
@@ -381,7 +381,7 @@ class _Worker:
         try:
             self._line.sendall(LENGTH.pack(len(content)) + content)
         except OSError as error:
-            raise _LineClosed from error
+            raise _SocketClosed from error
 
     def _receive(self) -> bytes:
         (length,) = LENGTH.unpack(self._exactly(LENGTH.size))
@@ -393,9 +393,9 @@ class _Worker:
             try:
                 more = self._line.recv(min(CHUNK_BYTES, length - len(found)))
             except OSError as error:
-                raise _LineClosed from error
+                raise _SocketClosed from error
             if not more:
-                raise _LineClosed
+                raise _SocketClosed
             found += more
         return bytes(found)
 

@@ -86,11 +86,11 @@ def _split(scope: Scope) -> tuple[bytes, dict[str, str | None]]:
     taken: dict[str, str | None] = {}
     for name, paths in IN_QUERY.items():
         if paths.fullmatch(scope["path"]):
-            query, taken[name] = _taken(query, name)
+            query, taken[name] = _without_parameter(query, name)
     return query, taken
 
 
-def _taken(query: bytes, name: str) -> tuple[bytes, str | None]:
+def _without_parameter(query: bytes, name: str) -> tuple[bytes, str | None]:
     """A query without a parameter, and the value that this had."""
     kept, values = [], []
     for part in query.split(b"&"):

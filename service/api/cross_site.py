@@ -11,7 +11,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from service.api.rate_limits import is_loopback
-from service.api.security import NotAllowed
+from service.api.security import AccessDenied
 from service.settings import Settings
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -23,7 +23,7 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 OWN_SITES = frozenset({b"same-origin", b"none"})
 """What a browser says of a request that a page of the service made, or that its user asked for."""
 
-FOREIGN = (
+CROSS_SITE = (
     "a page of another origin sent this, and the service asks for no key that would tell who wants it; "
     "name the origin in TRAINCOST_CORS_ORIGINS, or make a key with traincost keys create"
 )
@@ -33,7 +33,7 @@ UNKNOWN_NAME = (
 )
 
 
-class CrossSiteRequest(NotAllowed):
+class CrossSiteRequest(AccessDenied):
     """A page of another origin sent this: 403; or the service is not called what it was asked as: 421."""
 
 
@@ -60,7 +60,7 @@ class CrossSiteRequests:
         if self._names and _without_port(host) not in self._names:
             raise CrossSiteRequest("unknown_host", UNKNOWN_NAME)
         if scope["method"] not in SAFE_METHODS and (origin or site) and not self._may_change(origin, site, host):
-            raise CrossSiteRequest("foreign_page", FOREIGN)
+            raise CrossSiteRequest("foreign_page", CROSS_SITE)
 
     def _may_change(self, origin: bytes, site: bytes, host: bytes) -> bool:
         if self._takes_any or origin in self._origins:
@@ -97,7 +97,7 @@ REMEMBERED_SECONDS = 600
 """For how long a browser need not ask again what it may send."""
 
 
-def cross_origin_guards(origins: Sequence[str]) -> list[Middleware]:
+def cors_middleware(origins: Sequence[str]) -> list[Middleware]:
     """What tells browsers which pages may call."""
     if not origins:
         return []

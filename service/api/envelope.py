@@ -19,11 +19,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service import __version__
 from service.api.errors import HANDLERS, LEAVING, problem_response
 from service.api.metrics import Metrics
-from service.api.request_context import SEEN, RequestContext, masked
+from service.api.request_context import CONTEXT, RequestContext, masked
 from service.errors import Leaving
 from service.logs import FIELDS, REQUEST_ID
 
-CALLERS_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+CALLER_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 """A caller's own request id is kept only in this form, which is safe in any log and header."""
 
 API_VERSION = "X-Api-Version"
@@ -32,13 +32,13 @@ API_VERSION = "X-Api-Version"
 COMMON_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", API_VERSION: __version__}
 """Headers of every answer."""
 
-COMMON = tuple((name.lower().encode(), value.encode()) for name, value in COMMON_HEADERS.items())
+RAW_COMMON_HEADERS = tuple((name.lower().encode(), value.encode()) for name, value in COMMON_HEADERS.items())
 """The same as they are sent."""
 
 CLOSES = (b"connection", b"close")
 """Header of what is answered while the process drains: the next request is another's."""
 
-LEAST_WARNED = 500
+WARNING_STATUS = 500
 """Status from which on the line of a request is a warning; below, it is told to whoever debugs."""
 
 log = logging.getLogger(__name__)
@@ -57,25 +57,32 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        seen = RequestContext(_request_id(scope))
+        context = RequestContext(_request_id(scope))
         started = perf_counter()
 
         async def send_marked(message: Message) -> None:
             if message["type"] == "http.response.start":
-                seen.status = message["status"]
+                context.status = message["status"]
                 closes = (CLOSES,) if self.draining.is_set() else ()
-                own = (b"x-request-id", seen.request_id.encode())
-                message["headers"] = [*message["headers"], own, *COMMON, *seen.headers, *seen.limit_headers, *closes]
-                _tell(scope, seen, perf_counter() - started)
+                own = (b"x-request-id", context.request_id.encode())
+                message["headers"] = [
+                    *message["headers"],
+                    own,
+                    *RAW_COMMON_HEADERS,
+                    *context.headers,
+                    *context.limit_headers,
+                    *closes,
+                ]
+                _log_request(scope, context, perf_counter() - started)
             await send(message)
 
-        token = REQUEST_ID.set(seen.request_id)
+        token = REQUEST_ID.set(context.request_id)
         self.metrics.begin()
-        state = {**scope.get("state", {}), "request_id": seen.request_id, SEEN: seen}
+        state = {**scope.get("state", {}), "request_id": context.request_id, CONTEXT: context}
         try:
             await self.app({**scope, "state": state}, receive, send_marked)
         finally:
-            self.metrics.end(scope["method"], seen, perf_counter() - started)
+            self.metrics.end(scope["method"], context, perf_counter() - started)
             REQUEST_ID.reset(token)
 
 
@@ -100,14 +107,14 @@ class ErrorMiddleware:
         except Exception as error:
             if scope["type"] != "http" or started:
                 raise
-            await refusal_of(Request(scope), error)(scope, receive, send)
+            await problem_of(Request(scope), error)(scope, receive, send)
         except CancelledError:
             if scope["type"] != "http" or started or not self.leaving.is_set():
                 raise
-            await refusal_of(Request(scope), Leaving(LEAVING))(scope, receive, send)
+            await problem_of(Request(scope), Leaving(LEAVING))(scope, receive, send)
 
 
-def refusal_of(request: Request, error: Exception) -> Response:
+def problem_of(request: Request, error: Exception) -> Response:
     """The problem document of what went wrong, also where only a part of the answer did."""
     handler = next((HANDLERS[kind] for kind in type(error).__mro__ if kind in HANDLERS), None)
     if handler is not None:
@@ -120,13 +127,13 @@ def refusal_of(request: Request, error: Exception) -> Response:
 
 def _request_id(scope: Scope) -> str:
     asked = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-    return asked.decode() if CALLERS_ID.fullmatch(asked) else uuid4().hex
+    return asked.decode() if CALLER_REQUEST_ID.fullmatch(asked) else uuid4().hex
 
 
-def _tell(scope: Scope, seen: RequestContext, seconds: float) -> None:
+def _log_request(scope: Scope, context: RequestContext, seconds: float) -> None:
     """The line of a request, as its answer begins."""
-    status = seen.status or 0
-    level = logging.WARNING if status >= LEAST_WARNED else logging.DEBUG
+    status = context.status or 0
+    level = logging.WARNING if status >= WARNING_STATUS else logging.DEBUG
     if not log.isEnabledFor(level):
         return
     method, path, client = scope["method"], _path(scope), scope.get("client")

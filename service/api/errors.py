@@ -36,7 +36,7 @@ from service.errors import (
     UnknownRevision,
     Unreachable,
 )
-from service.validation.error_styles import QUERY, retold
+from service.validation.error_styles import QUERY, rephrased
 from service.validation.flat import flat_fields
 from service.validation.question_parts import PARTS
 
@@ -87,7 +87,7 @@ KINDS: Mapping[str, Kind] = {
 }
 """Every kind by its stable code; `type` of a document is `/docs#` and the code."""
 
-ABOUT_THE_BODY = {"not_json", "body_timeout", "body_too_large", "unsupported_media_type"}
+BODY_CODES = {"not_json", "body_timeout", "body_too_large", "unsupported_media_type"}
 """Kinds whose one thing to mend is the body as a whole, whose pointer is empty; their detail is the fix."""
 
 CODE_OF_STATUS = {kind.status: code for code, kind in KINDS.items()}
@@ -101,7 +101,7 @@ class ReservedPath(Route):
     """A path that is spelled out, in whole or in part, with the methods that only wider paths take."""
 
 
-def closed_routes(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
+def reserved_paths(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
     """What has to stand before all routes, so that no parameter takes the place of a path that is spelled out."""
     known = [route for route in routes if isinstance(route, APIRoute)]
     taken: dict[str, set[str]] = {}
@@ -116,7 +116,7 @@ def closed_routes(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
     ]
 
 
-def does_take(routes: Iterable[BaseRoute], scope: dict[str, object]) -> bool:
+def accepts_method(routes: Iterable[BaseRoute], scope: dict[str, object]) -> bool:
     """Whether a path takes a method."""
     found = next((route for route in routes if route.matches(scope)[0] == Match.FULL), None)
     return found is not None and not isinstance(found, ReservedPath)
@@ -132,13 +132,13 @@ LONGEST_TEXT = 1_000
 """Characters kept of one message or fix."""
 
 
-MISSING: Mapping[type[NotFound], str] = {UnknownMetric: "unknown_metric", UnknownRevision: "unknown_revision"}
+NOT_FOUND_CODES: Mapping[type[NotFound], str] = {UnknownMetric: "unknown_metric", UnknownRevision: "unknown_revision"}
 """Code of what is not found, where it is more than a path or a row."""
 
-AWAY: Mapping[type[Unreachable], str] = {Busy: "busy", Leaving: "draining"}
+UNREACHABLE_CODES: Mapping[type[Unreachable], str] = {Busy: "busy", Leaving: "draining"}
 """Code of what is away, where the database itself is not."""
 
-CONTRADICTING: Mapping[type[Refused], str] = {
+REFUSAL_CODES: Mapping[type[Refused], str] = {
     AlreadyFinished: "already_finished", Conflict: "conflict", ForAdmins: "forbidden", LeaseLost: "lease_lost",
     NoWorker: "no_matching_worker",
 }  # fmt: skip
@@ -184,7 +184,7 @@ def problem_response(
 ) -> Response:
     """The problem document of one failed request."""
     kind = KINDS[code]
-    if code in ABOUT_THE_BODY:
+    if code in BODY_CODES:
         errors = [{"pointer": "", "code": code, "message": kind.title, "fix": detail}]
     document = {
         "type": f"/docs#{code}",
@@ -211,10 +211,10 @@ def on_refused(request: Request, error: Refused) -> Response:
     """Problem document of a question that cannot be answered as asked."""
     place, problems = _pointer, list(error.problems)
     if request.method == "GET" or isinstance(error, WrongParameter):
-        place, problems = _parameter, [retold(problem, QUERY) for problem in problems]
+        place, problems = _parameter, [rephrased(problem, QUERY) for problem in problems]
     first, *others = problems
     detail = f"{first.message}; {first.fix}" + (f" (and {len(others)} more)" if others else "")
-    code = next((code for kind, code in CONTRADICTING.items() if isinstance(error, kind)), "refused")
+    code = next((code for kind, code in REFUSAL_CODES.items() if isinstance(error, kind)), "refused")
     return problem_response(request.scope, code, detail, errors=[place(p) | _said(p) for p in problems])
 
 
@@ -225,7 +225,7 @@ def on_not_json(request: Request, error: NotJson) -> Response:
 
 def on_not_found(request: Request, error: NotFound) -> Response:
     """Problem document of a resource that does not exist."""
-    code = next((code for kind, code in MISSING.items() if isinstance(error, kind)), "not_found")
+    code = next((code for kind, code in NOT_FOUND_CODES.items() if isinstance(error, kind)), "not_found")
     return problem_response(request.scope, code, str(error))
 
 
@@ -236,7 +236,7 @@ def on_stale(request: Request, error: Stale) -> Response:
 
 def on_unreachable(request: Request, error: Unreachable) -> Response:
     """Problem document of what needs a database that does not answer, or not in time."""
-    code = next((code for kind, code in AWAY.items() if isinstance(error, kind)), "not_ready")
+    code = next((code for kind, code in UNREACHABLE_CODES.items() if isinstance(error, kind)), "not_ready")
     return problem_response(request.scope, code, str(error), headers=RETRY_AFTER)
 
 
@@ -273,7 +273,7 @@ def on_http_exception(request: Request, error: HTTPException) -> Response:
 
 def _allowed_methods(request: Request) -> list[str]:
     routes = request.app.router.routes
-    taken = {method for method in METHODS if does_take(routes, {**request.scope, "method": method})}
+    taken = {method for method in METHODS if accepts_method(routes, {**request.scope, "method": method})}
     return sorted(taken | {"OPTIONS"} | ({"HEAD"} if "GET" in taken else set()))
 
 

@@ -1,6 +1,6 @@
 """Size and time limits of request bodies, and memory that all bodies share.
 
-Nothing is read before `entry.py` has let the caller through, so that strangers fill no memory.
+No body is read before the caller is authenticated, so that unauthenticated callers cannot fill memory.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.errors import ApiError, problem_response
 
-MOST_HELD_BYTES = 256 << 20
+MOST_RESERVED_BYTES = 256 << 20
 """Most that bodies hold together. Source: a choice; four of the longest that anybody may send."""
 UNCOUNTED_BYTES = 64 << 10
 """What of each body is not counted: the number of connections bounds it, and the server reads ahead as much anyway."""
@@ -30,7 +30,7 @@ class BodyMemory:
         self.left_bytes = most_bytes
 
 
-class Share:
+class BodyReservation:
     """What one body takes up."""
 
     __slots__ = ("_held", "_own_bytes")
@@ -70,7 +70,7 @@ SHORTER_BODY_BYTES: Mapping[re.Pattern[str], int] = {
 }
 """Longest body of what workers send often. Source: a choice; a claim of a node with eight GPUs has some 300 bytes, a
 heartbeat that tells of eight probes 2 KB."""
-HANDED_IN_BYTES: Mapping[re.Pattern[str], int] = {
+UPLOAD_BYTES: Mapping[re.Pattern[str], int] = {
     re.compile(r"/v1/worker/jobs/[^/]+/finish"): 8 << 20,
     re.compile(r"/v1/worker/jobs/[^/]+/files/[^/]+"): 64 << 20,
 }
@@ -78,7 +78,7 @@ HANDED_IN_BYTES: Mapping[re.Pattern[str], int] = {
 only where its route asks for it."""
 BODY_SECONDS = 30.0
 """Seconds a body may take to arrive."""
-LEAST_BYTES_PER_S = 1 << 18
+UPLOAD_BYTES_PER_S = 1 << 18
 """How fast what workers hand in has to arrive. Source: a choice; a slow line between a cluster and its office."""
 CLOSES = {"Connection": "close"}
 """Header of what refuses a body: the rest of it is not read."""
@@ -95,7 +95,7 @@ class BodyLimit:
         app: ASGIApp,
         maximum_bytes: int = MAXIMUM_BODY_BYTES,
         maximum_seconds: float = BODY_SECONDS,
-        most_held_bytes: int = MOST_HELD_BYTES,
+        most_held_bytes: int = MOST_RESERVED_BYTES,
     ) -> None:
         self.app = app
         self.maximum_bytes = maximum_bytes
@@ -109,7 +109,7 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         path = scope.get("path", "")
-        handed_in = next((most for form, most in HANDED_IN_BYTES.items() if form.fullmatch(path)), None)
+        handed_in = next((most for form, most in UPLOAD_BYTES.items() if form.fullmatch(path)), None)
         shorter = next((most for form, most in SHORTER_BODY_BYTES.items() if form.fullmatch(path)), self.maximum_bytes)
         maximum_bytes = handed_in or LARGER_BODY_BYTES.get(path, shorter)
         declared = headers.get(b"content-length", b"0")
@@ -117,8 +117,8 @@ class BodyLimit:
             error = _too_large(maximum_bytes)
             await problem_response(scope, error.code, str(error), headers=error.headers)(scope, receive, send)
             return
-        maximum_seconds = handed_in / LEAST_BYTES_PER_S if handed_in else self.maximum_seconds
-        body = _Body(receive, maximum_bytes, maximum_seconds, Share(self.held))
+        maximum_seconds = handed_in / UPLOAD_BYTES_PER_S if handed_in else self.maximum_seconds
+        body = _Body(receive, maximum_bytes, maximum_seconds, BodyReservation(self.held))
         is_long = b"transfer-encoding" in headers or int(declared) > UNCOUNTED_BYTES
         try:
             await self.app(scope, body.receive, _closing(body, send) if is_long else send)
@@ -135,7 +135,7 @@ class _Body:
 
     __slots__ = ("_maximum_bytes", "_maximum_seconds", "_receive", "is_asked_for", "is_broken_off", "share")
 
-    def __init__(self, receive: Receive, maximum_bytes: int, maximum_seconds: float, share: Share) -> None:
+    def __init__(self, receive: Receive, maximum_bytes: int, maximum_seconds: float, share: BodyReservation) -> None:
         self._receive = receive
         self._maximum_bytes, self._maximum_seconds = maximum_bytes, maximum_seconds
         self.share = share

@@ -16,7 +16,7 @@ from service.store.keys import TEAM
 from service.tabular.lists import Record
 from service.validation.text import composed
 
-ALLOWED: Mapping[Scope, frozenset[Scope]] = {
+IMPLIED_SCOPES: Mapping[Scope, frozenset[Scope]] = {
     "sheet": frozenset({"sheet"}),
     "read": frozenset({"read", "sheet"}),
     "write": frozenset({"write", "read", "sheet"}),
@@ -49,7 +49,7 @@ class KeyLimits:
     """Requests at once after a pause."""
 
 
-OF_THE_SERVICE = KeyLimits()
+SERVICE_LIMITS = KeyLimits()
 """Limits of a key that has none of its own."""
 
 
@@ -65,7 +65,7 @@ class KeyRequest:
     """Whose it is."""
     days: int | None = None
     """How long it holds; None for as long as nobody revokes it."""
-    limits: KeyLimits = OF_THE_SERVICE
+    limits: KeyLimits = SERVICE_LIMITS
     """What it may ask."""
 
 
@@ -90,7 +90,7 @@ def make_key(engine: Engine, wanted: KeyRequest) -> NewKey:
     return made
 
 
-def lend_key(ring: KeyRing, wanted: KeyRequest) -> NewKey:
+def create_temporary_key(ring: KeyRing, wanted: KeyRequest) -> NewKey:
     """Make a key that holds for as long as this process runs, and is kept nowhere."""
     made = _new_key(wanted)
     ring.lend(made.key)
@@ -139,15 +139,15 @@ def key_status(key: ApiKey, moment: datetime) -> KeyStatus:
 
 def does_allow(scopes: Iterable[Scope], scope: Scope) -> bool:
     """Whether what somebody has is enough for what needs a scope."""
-    return any(scope in ALLOWED[held] for held in scopes)
+    return any(scope in IMPLIED_SCOPES[held] for held in scopes)
 
 
-def shown_keys(engine: Engine) -> list[Record]:
+def key_records(engine: Engine) -> list[Record]:
     """Every key, without what its secret could be told from."""
-    return [shown(key) for key in store.read_keys(engine)]
+    return [key_record(key) for key in store.read_keys(engine)]
 
 
-def shown(key: ApiKey) -> Record:
+def key_record(key: ApiKey) -> Record:
     """A key as it may be told to anybody who runs the service."""
     moments = {name: getattr(key, name) for name in ("created_at", "expires_at", "revoked_at", "last_used_at")}
     return {

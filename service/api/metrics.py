@@ -57,7 +57,7 @@ class DatabaseFigures:
         if self._found is not None and monotonic() - self._found[0] < self._fresh_seconds:
             return self._found[1]
         if self._look is None or self._look.done():
-            self._look = _begun(self._read)
+            self._look = _on_daemon_thread(self._read)
         try:
             look = asyncio.shield(asyncio.wrap_future(self._look))  # it goes on where nobody waits for it any longer
             found = await asyncio.wait_for(look, self._patience_seconds)
@@ -71,7 +71,7 @@ class DatabaseFigures:
         return found
 
 
-def _begun(read: Callable[[], Figures]) -> Future[Figures]:
+def _on_daemon_thread(read: Callable[[], Figures]) -> Future[Figures]:
     """What a function gives, once it does, on a thread that nobody waits for when the process ends."""
     future: Future[Figures] = Future()
 
@@ -97,15 +97,15 @@ METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 OTHER = "other"
 """Method of what nobody asks in earnest."""
 
-BROKEN_OFF = "none"
+NO_STATUS = "none"
 """Status of a request whose caller went away before there was one."""
 
 VERDICTS = ("ok", "warn", "deny", "unknown")
 ERRORS = ("busy", "unreachable")
 POLICIES = ("default", "key", "address")
-COMPUTED = ("done", "failed", "cancelled", "late")
+COMPUTE_OUTCOMES = ("done", "failed", "cancelled", "late")
 """How a computation ends: with a result, with an exception, by its caller's hang-up, at its deadline."""
-REPLACED = ("lost", "worn")
+RESTART_REASONS = ("lost", "worn")
 """Why a computing process is replaced: it ended by itself, or its memory has grown."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -168,14 +168,16 @@ class Metrics:
         self.compute_seconds = Histogram(
             "traincost_compute_seconds", "Time for which a computation ran.", buckets=BUCKETS, registry=registry
         )
-        self.computations = self._counter("traincost_computations", "Computations that have ended.", outcome=COMPUTED)
+        self.computations = self._counter(
+            "traincost_computations", "Computations that have ended.", outcome=COMPUTE_OUTCOMES
+        )
         self.compute_refusals = self._counter(
             "traincost_compute_refusals",
             "Computations that were refused: their caller had too many, or the service had.",
             reason=("caller", "full"),
         )
         self.compute_restarts = self._counter(
-            "traincost_compute_restarts", "Computing processes that were replaced.", reason=REPLACED
+            "traincost_compute_restarts", "Computing processes that were replaced.", reason=RESTART_REASONS
         )
         self.computations_shared = Counter(
             "traincost_computations_shared",
@@ -192,14 +194,14 @@ class Metrics:
         """Count a request that begins; in the event loop alone."""
         self._in_flight += 1
 
-    def end(self, method: str, seen: RequestContext, seconds: float) -> None:
+    def end(self, method: str, context: RequestContext, seconds: float) -> None:
         """Count a request that has ended."""
         self._in_flight -= 1
-        key = (method, seen.route, seen.status)
+        key = (method, context.route, context.status)
         times = self._times.get(key)
         if times is None:
-            status = BROKEN_OFF if seen.status is None else str(seen.status)
-            times = self._requests.labels(method if method in METHODS else OTHER, seen.route, status)
+            status = NO_STATUS if context.status is None else str(context.status)
+            times = self._requests.labels(method if method in METHODS else OTHER, context.route, status)
             if method in METHODS:
                 self._times[key] = times
         times.observe(seconds)
@@ -210,7 +212,7 @@ class Metrics:
 
     def exposed(self, revision: str, figures: Figures | None) -> bytes:
         """Every figure, as Prometheus reads them."""
-        return generate_latest(_Now(self._registry, revision, figures))
+        return generate_latest(_Exposition(self._registry, revision, figures))
 
     def _counter(self, name: str, meaning: str, **label: Sequence[str]) -> Counter:
         """A count by one label, there from the start for each value that this may have."""
@@ -221,7 +223,7 @@ class Metrics:
         return found
 
 
-class _Now(CollectorRegistry):
+class _Exposition(CollectorRegistry):
     """The figures that were counted, and those that hold now."""
 
     def __init__(self, counted: Collector, revision: str, figures: Figures | None) -> None:
@@ -235,10 +237,10 @@ class _Now(CollectorRegistry):
         is_up = {(): float(self._figures is not None)}
         yield _gauge("traincost_database_up", "Whether the database told its figures just now.", (), is_up)
         if self._figures is not None:
-            yield from _told(self._figures)
+            yield from _database_metrics(self._figures)
 
 
-def _told(figures: Figures) -> Iterator[Metric]:
+def _database_metrics(figures: Figures) -> Iterator[Metric]:
     """What the database knows; where it does not answer, none of this is there, rather than old."""
     yield _gauge("traincost_jobs", "Jobs that wait or run.", ("kind", "status"), figures.jobs)
     lease = figures.oldest_lease_age_seconds

@@ -102,7 +102,7 @@ def json_response(schema: Schema, description: str = "The answer.") -> Schema:
     return {"200": {"description": description, "content": json_content(schema)}}
 
 
-def asked_in_body(schema: Schema, examples: Schema, *media_types: str) -> Schema:
+def request_body(schema: Schema, examples: Schema, *media_types: str) -> Schema:
     """The request body of an operation."""
     content = {"schema": schema, "examples": examples}
     return {"required": True, "content": dict.fromkeys(media_types or (JSON,), content)}
@@ -308,7 +308,9 @@ def request_schemas(nouns: dict[str, Schema]) -> dict[str, Schema]:
         "SiteQuestion": _site(),
         "ChangedModel": _changed("A model preset with some of its fields given anew.", nouns["Model-Input"]),
         "ChangedCluster": _changed("A cluster preset, resized or changed.", nouns["Nodes"], nouns["Cluster-Input"]),
-        "NodesOfGpu": _noun("So many nodes of one GPU.", ["gpu", "nodes"], nouns["Cluster-Input"], nouns["Nodes"]),
+        "NodesOfGpu": _merged_object(
+            "So many nodes of one GPU.", ["gpu", "nodes"], nouns["Cluster-Input"], nouns["Nodes"]
+        ),
         "ImportedModel": {
             "type": "object",
             "description": "A model as its Hugging Face config.json describes it.",
@@ -388,13 +390,13 @@ def _cluster(description: str) -> Schema:
 
 def _changed(description: str, *nouns: Schema) -> Schema:
     """A preset with fields given anew: what is left out is the preset's, so no field has a default."""
-    changed = _noun(description, ["preset"], *nouns)
+    changed = _merged_object(description, ["preset"], *nouns)
     fields = changed["properties"].items()
     changes = {name: undefaulted(schema) for name, schema in fields}
     return changed | {"properties": {"preset": NAME, **changes}}
 
 
-def _noun(description: str, required: list[str], *nouns: Schema) -> Schema:
+def _merged_object(description: str, required: list[str], *nouns: Schema) -> Schema:
     """The fields of some nouns in one object."""
     return {
         "type": "object",

@@ -85,7 +85,7 @@ of_parser = logging.getLogger(f"{__name__}.parser")
 of_parser.setLevel(logging.ERROR)  # what it warns of is told by a refusal, whose id the caller has
 
 
-class NoRequest(ApiError):
+class RejectedConnection(ApiError):
     """What a connection brings becomes no request; it is answered and closed."""
 
     def __init__(self, kind: RefusalKind, code: str, detail: str, headers: Mapping[str, str] = CLOSES) -> None:
@@ -93,7 +93,7 @@ class NoRequest(ApiError):
         self.kind = kind
 
 
-class Guarded(HttpToolsProtocol):
+class LimitedProtocol(HttpToolsProtocol):
     """uvicorn's protocol for one connection, with bounds.
 
     `limit_concurrency` of the server's configuration is the number of connections from which on others are turned away.
@@ -110,7 +110,7 @@ class Guarded(HttpToolsProtocol):
         self.logger = of_parser
         self.most_connections, self.limit_concurrency = self.limit_concurrency, None
         self.head_timer: TimerHandle | None = None
-        self.refusal: NoRequest | None = None
+        self.refusal: RejectedConnection | None = None
         self.is_over = False
         self.is_in_head = False
         self.framing_bytes = self.content_bytes = self.new_content_bytes = 0
@@ -121,7 +121,7 @@ class Guarded(HttpToolsProtocol):
         self.transport = self.lingering = LingeringClose(transport, self.loop, self._is_awaiting)  # type: ignore[assignment]  # closes later, else the same
         if self.most_connections is not None and len(self.connections) > self.most_connections:
             headers = {**CLOSES, "Retry-After": str(RETRY_SECONDS)}
-            self._refuse(NoRequest("connections", "too_many_connections", TOO_MANY, headers))
+            self._refuse(RejectedConnection("connections", "too_many_connections", TOO_MANY, headers))
         else:
             self._await_head()
 
@@ -158,7 +158,7 @@ class Guarded(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Hand on the request, unless its head could mean two things."""
-        self.refusal = refusal_of(self.url, self.headers, self.parser.get_http_version())
+        self.refusal = rejection_of(self.url, self.headers, self.parser.get_http_version())
         if self.refusal is not None:
             raise self.refusal
         self.is_in_head = False
@@ -186,13 +186,15 @@ class Guarded(HttpToolsProtocol):
         """Refuse what the parser refuses, in the words of the service, while its complaint is handled."""
         log.debug("%s", msg)
         is_no_method = isinstance(sys.exception(), httptools.HttpParserInvalidMethodError)
-        self._refuse(self.refusal or NoRequest("grammar", "bad_request", NO_METHOD if is_no_method else MALFORMED))
+        self._refuse(
+            self.refusal or RejectedConnection("grammar", "bad_request", NO_METHOD if is_no_method else MALFORMED)
+        )
 
     def _is_awaiting(self) -> bool:
         """Whether the rest of a head that was begun is still to come, or that of the content behind one."""
         return self.is_in_head or (self.cycle is not None and self.cycle.more_body)
 
-    def _refuse(self, error: "NoRequest") -> None:
+    def _refuse(self, error: "RejectedConnection") -> None:
         """Answer with a problem and close, once what came before on this connection is answered."""
         self.is_over = True
         self.on_refusal(error.kind)
@@ -222,17 +224,17 @@ class Guarded(HttpToolsProtocol):
         self.head_timer = None
         if self.is_in_head:
             detail = f"send the request line and all headers within {self.head_seconds:g} seconds"
-            self._refuse(NoRequest("late", "head_timeout", detail))
+            self._refuse(RejectedConnection("late", "head_timeout", detail))
         else:
             self.transport.close()
 
 
-def counting(on_refusal: Callable[[RefusalKind], None]) -> type[Guarded]:
+def protocol_reporting(on_refusal: Callable[[RefusalKind], None]) -> type[LimitedProtocol]:
     """The protocol of a server that wants to know what it refuses."""
-    return type("Counting", (Guarded,), {"on_refusal": staticmethod(on_refusal)})
+    return type("Counting", (LimitedProtocol,), {"on_refusal": staticmethod(on_refusal)})
 
 
-def refusal_of(target: bytes, headers: Sequence[tuple[bytes, bytes]], version: str) -> NoRequest | None:
+def rejection_of(target: bytes, headers: Sequence[tuple[bytes, bytes]], version: str) -> RejectedConnection | None:
     """Why nobody should answer a request with this head."""
     if len(target) + sum(len(name) + len(value) + len(": \r\n") for name, value in headers) > MOST_HEAD_BYTES:
         return _head_too_large()
@@ -242,14 +244,14 @@ def refusal_of(target: bytes, headers: Sequence[tuple[bytes, bytes]], version: s
 
     host, lengths, codings = values(b"host"), values(b"content-length"), values(b"transfer-encoding")
     if len(host) != 1 or HOST.fullmatch(host[0]) is None:
-        return NoRequest("host", "bad_request", ONE_HOST)
+        return RejectedConnection("host", "bad_request", ONE_HOST)
     if not target.startswith(b"/") and target.partition(b"://")[2].partition(b"/")[0] != host[0]:
-        return NoRequest("target", "bad_request", HOST_OF_TARGET)
+        return RejectedConnection("target", "bad_request", HOST_OF_TARGET)
     is_chunked = bool(codings)
     if is_chunked and ([coding.lower() for coding in codings] != CHUNKED or lengths or version == "1.0"):
-        return NoRequest("framing", "bad_request", ONE_LENGTH)
+        return RejectedConnection("framing", "bad_request", ONE_LENGTH)
     if len(lengths) > 1 or not all(length.isdigit() for length in lengths):
-        return NoRequest("framing", "bad_request", ONE_LENGTH)
+        return RejectedConnection("framing", "bad_request", ONE_LENGTH)
     return None
 
 
@@ -263,6 +265,6 @@ def response_bytes(error: ApiError) -> bytes:
     return b"".join([STATUS_LINE[response.status_code], *lines, b"\r\n", bytes(response.body)])
 
 
-def _head_too_large() -> NoRequest:
+def _head_too_large() -> RejectedConnection:
     detail = f"send a request line and headers of at most {MOST_HEAD_BYTES} bytes"
-    return NoRequest("head", "head_too_large", detail)
+    return RejectedConnection("head", "head_too_large", detail)

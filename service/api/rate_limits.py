@@ -18,8 +18,8 @@ from fastapi import Request
 
 from service.api.metrics import Metrics
 from service.api.request_context import RawHeader, context_of
-from service.api.request_counts import Allowance, Counts, Limit, OwnCounts
-from service.api.security import NotAllowed
+from service.api.request_counts import Allowance, Counts, Limit, LocalCounts
+from service.api.security import AccessDenied
 from service.errors import StartupError
 from service.settings import Settings
 from service.store import ApiKey
@@ -36,12 +36,12 @@ IPV6_NETWORK_BITS = 64
 """What of an IPv6 address tells callers apart: a network of this size is one subscriber's. Source: RFC 6177."""
 
 
-class TooManyRequests(NotAllowed):
+class TooManyRequests(AccessDenied):
     """The caller has asked too often: 429, or its text in a cell that asks for that."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class Quota:
     """Somebody whose requests are counted."""
 
     policy: Policy
@@ -59,29 +59,29 @@ class RateLimits:
         self, settings: Settings, shared: Counts | None = None, fall_back: Callable[[], None] = lambda: None
     ) -> None:
         self._settings = settings
-        self._own = OwnCounts()
+        self._own = LocalCounts()
         self._shared, self._fall_back = shared, fall_back
         self._limit = limit_of(settings)
         self._worker_limit = _limit(settings.worker_requests_per_minute, settings.worker_request_burst)
 
-    def of_address(self, host: str) -> Counted | None:
+    def of_address(self, host: str) -> Quota | None:
         """Whoever asks from an address."""
-        return None if self._limit is None else Counted("address", network_of(host), self._limit)
+        return None if self._limit is None else Quota("address", network_of(host), self._limit)
 
-    def of_caller(self, caller: str, key: ApiKey | None) -> Counted | None:
+    def of_caller(self, caller: str, key: ApiKey | None) -> Quota | None:
         """Whoever is known."""
         if key is None or not has_own_limits(key):
-            return None if self._limit is None else Counted("default", caller, self._limit)
+            return None if self._limit is None else Quota("default", caller, self._limit)
         own = limit_of(self._settings, key)
-        return None if own is None else Counted("key", caller, own)
+        return None if own is None else Quota("key", caller, own)
 
-    def of_worker(self, caller: str, key: ApiKey | None) -> Counted | None:
+    def of_worker(self, caller: str, key: ApiKey | None) -> Quota | None:
         """The workers of one caller."""
         own = key is not None and has_own_limits(key)
         limit = limit_of(self._settings, key) if own else self._worker_limit
-        return None if limit is None else Counted("worker", caller, limit)
+        return None if limit is None else Quota("worker", caller, limit)
 
-    async def take(self, counted: Counted, cost: int = 1) -> Allowance:
+    async def take(self, counted: Quota, cost: int = 1) -> Allowance:
         """Count a request."""
         name = f"{counted.policy}:{counted.caller}"
         if self._shared is not None:
@@ -97,7 +97,7 @@ class RateLimits:
             await self._shared.close()
 
 
-def limit_headers(counted: Counted, standing: Allowance) -> tuple[RawHeader, RawHeader]:
+def limit_headers(counted: Quota, standing: Allowance) -> tuple[RawHeader, RawHeader]:
     """What an answer tells of the limit.
 
     Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4 (structured fields of RFC 9651).
@@ -146,7 +146,7 @@ def has_redis() -> bool:
     return find_spec("redis") is not None
 
 
-def refusal_after(standing: Allowance, asked: int = 1) -> TooManyRequests:
+def too_many_requests(standing: Allowance, asked: int = 1) -> TooManyRequests:
     """The refusal of a request that is too many."""
     wait_seconds = max(1, ceil(standing.retry_seconds))
     detail = f"too many requests came from this caller; ask again in {wait_seconds} s"
@@ -186,43 +186,43 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-COUNTED = "counted"
+QUOTA = "counted"
 """Name of whose requests are counted in the state of a request."""
 
 
-async def charge(request: Request, counted: Counted | None) -> None:
+async def count_request(request: Request, counted: Quota | None) -> None:
     """Count a request, and tell its caller where they stand."""
     if counted is None:
         return
-    standing = await _taken(request, counted, 1)
+    standing = await _count(request, counted, 1)
     if standing.retry_seconds:
-        raise refusal_after(standing)
-    request.scope["state"][COUNTED] = counted
+        raise too_many_requests(standing)
+    request.scope["state"][QUOTA] = counted
 
 
-async def charge_questions(request: Request, questions: int) -> None:
+async def count_questions(request: Request, questions: int) -> None:
     """Count what a request asks beside its first question.
 
     Where there are more than its caller may ever send at once, it costs all of that.
     """
-    counted: Counted | None = request.scope["state"].get(COUNTED)
+    counted: Quota | None = request.scope["state"].get(QUOTA)
     if counted is None:
         return
     cost = min(questions, counted.limit.burst)
     if cost <= 1:
         return
-    standing = await _taken(request, counted, cost - 1)
+    standing = await _count(request, counted, cost - 1)
     if standing.retry_seconds:
         again = standing.retry_seconds + counted.limit.interval_seconds  # then its first one is counted again
-        raise refusal_after(Allowance(standing.remaining, standing.reset_seconds, again), cost)
+        raise too_many_requests(Allowance(standing.remaining, standing.reset_seconds, again), cost)
 
 
-def charging(request: Request) -> Callable[[int], None]:
+def question_counter(request: Request) -> Callable[[int], None]:
     """What counts the questions of a request whose route runs in a thread."""
-    return lambda questions: from_thread.run(charge_questions, request, questions)
+    return lambda questions: from_thread.run(count_questions, request, questions)
 
 
-async def _taken(request: Request, counted: Counted, cost: int) -> Allowance:
+async def _count(request: Request, counted: Quota, cost: int) -> Allowance:
     limits: RateLimits = request.app.state.rate_limits
     standing = await limits.take(counted, cost)
     context_of(request).limit_headers = limit_headers(counted, standing)

@@ -19,7 +19,7 @@ from service.logs import MASK
 UNMATCHED = "none"
 """Stands for the route of a request that no route takes, or that is refused before one is looked for."""
 
-SEEN = "seen"
+CONTEXT = "seen"
 """Name of it in the state of a request."""
 
 RawHeader = tuple[bytes, bytes]
@@ -44,7 +44,7 @@ class RequestContext:
 def context_of(request: Request) -> RequestContext:
     """What is known of a request."""
     state: dict[str, Any] = request.scope["state"]
-    found: RequestContext = state[SEEN]
+    found: RequestContext = state[CONTEXT]
     return found
 
 

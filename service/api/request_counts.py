@@ -55,14 +55,14 @@ class Counts(Protocol):
         """Let go of what it holds."""
 
 
-def taken(empty_at: float, now: float, limit: Limit, cost: int = 1) -> tuple[float, Allowance]:
+def count_in_bucket(empty_at: float, now: float, limit: Limit, cost: int = 1) -> tuple[float, Allowance]:
     """Count one request.
 
-    >>> taken(0.0, 100.0, Limit(burst=10, interval_seconds=2.0))
+    >>> count_in_bucket(0.0, 100.0, Limit(burst=10, interval_seconds=2.0))
     (102.0, Allowance(remaining=9, reset_seconds=2.0, retry_seconds=0.0))
-    >>> taken(119.0, 100.0, Limit(burst=10, interval_seconds=2.0))
+    >>> count_in_bucket(119.0, 100.0, Limit(burst=10, interval_seconds=2.0))
     (119.0, Allowance(remaining=0, reset_seconds=19.0, retry_seconds=1.0))
-    >>> taken(112.0, 100.0, Limit(burst=10, interval_seconds=2.0), cost=5)
+    >>> count_in_bucket(112.0, 100.0, Limit(burst=10, interval_seconds=2.0), cost=5)
     (112.0, Allowance(remaining=4, reset_seconds=12.0, retry_seconds=2.0))
     """
     full_seconds = limit.burst * limit.interval_seconds
@@ -76,7 +76,7 @@ def taken(empty_at: float, now: float, limit: Limit, cost: int = 1) -> tuple[flo
     return empty_at if is_too_many else after, standing
 
 
-class OwnCounts:
+class LocalCounts:
     """The requests that this process was sent."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -86,7 +86,7 @@ class OwnCounts:
     def take(self, caller: str, limit: Limit, cost: int = 1) -> Allowance:
         """Count a request."""
         known = self._empty_at
-        known[caller], standing = taken(known.get(caller, 0.0), self._clock(), limit, cost)
+        known[caller], standing = count_in_bucket(known.get(caller, 0.0), self._clock(), limit, cost)
         known.move_to_end(caller)
         if len(known) > MOST_CALLERS:
             known.popitem(last=False)

@@ -16,20 +16,20 @@ from service.api.credentials import Presented, presented_by
 from service.api.errors import ApiError
 from service.api.key_rules import does_allow, key_status
 from service.api.openapi import Schema
-from service.api.share_links import PARAMETER, open_link, refusal_of_row
+from service.api.share_links import PARAMETER, revocation_reason, verify_link
 from service.errors import TraincostError
 from service.store import ApiKey, KeyRing, Scope
 from service.store.keys import ANYBODY, Caller
 
-AWAY = "the issuer of tokens does not say with which key this one is signed; ask again"
+ISSUER_AWAY = "the issuer of tokens does not say with which key this one is signed; ask again"
 
 
-class WrongToken(TraincostError):
+class InvalidToken(TraincostError):
     """A token is none, is another service's, or holds no longer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bearer:
+class VerifiedToken:
     """Who sent a token."""
 
     caller: Caller
@@ -40,10 +40,10 @@ class Bearer:
     """When it expires [second since 1970]."""
 
 
-class TokenJudge(Protocol):
+class TokenVerifier(Protocol):
     """What judges tokens."""
 
-    async def bearer_of(self, token: str) -> Bearer:
+    async def verify(self, token: str) -> VerifiedToken:
         """Who sent a token; WrongToken where it is none that holds here and now."""
 
 
@@ -66,29 +66,29 @@ SINGULAR: Mapping[str, str] = {
 }
 """What one row of a list is called in the names of schemas and operations."""
 
-OPEN = frozenset({"getHealth", "getReadiness", "createAdmissionReview"})
+PUBLIC_OPERATIONS = frozenset({"getHealth", "getReadiness", "createAdmissionReview"})
 """Operations that ask for no key: probes send none, and the address of the webhook holds a secret of its own."""
 
-SHEETS = frozenset({
+SHEET_OPERATIONS = frozenset({
     "getCell", "getCellReason", "getCellTable", "getCellXml", "getScenarioAsOds", "getScenarioAsXlsx",
 })  # fmt: skip
 """Operations for which a sheet key is enough, in the query too, for a sheet can send nothing else."""
 
-SHARED = frozenset({"getScenario", "getScenarioAsOds", "getScenarioAsXlsx"})
+SHAREABLE_OPERATIONS = frozenset({"getScenario", "getScenarioAsOds", "getScenarioAsXlsx"})
 """Operations that a link opens which the service signed for that scenario."""
 
-OF_WORKERS = frozenset({"claimJob", "finishJob", "getSweepContent", "keepJob", "keepJobFile"})
+WORKER_OPERATIONS = frozenset({"claimJob", "finishJob", "getSweepContent", "keepJob", "keepJobFile"})
 """Operations that only workers have a use for."""
 
-OF_ADMINS = frozenset({"listAuditRecords", "listAuditRecordsAsCsv", "listAuditRecordsAsXlsx"})
+ADMIN_OPERATIONS = frozenset({"listAuditRecords", "listAuditRecordsAsCsv", "listAuditRecordsAsXlsx"})
 """Operations that look after the service."""
 
-OF_WRITERS = frozenset({"listShares"})
+WRITER_OPERATIONS = frozenset({"listShares"})
 """Operations that change nothing, and need what the changes need that they are about."""
 
-OF_METHODS: Mapping[str, Scope] = {"GET": "read", "PUT": "write", "PATCH": "write", "DELETE": "write"}
+SCOPE_OF_METHOD: Mapping[str, Scope] = {"GET": "read", "PUT": "write", "PATCH": "write", "DELETE": "write"}
 
-OF_POSTS: Mapping[str, Scope] = {
+SCOPE_OF_POST: Mapping[str, Scope] = {
     "cancelLaunchCheck": "write",
     "cancelSweep": "write",
     "createBatch": "read",
@@ -159,44 +159,48 @@ SECURITY_SCHEMES: Schema = {
 }
 
 
-def needed(operation_id: str | None, method: str) -> Scope | None:
+def required_scope(operation_id: str | None, method: str) -> Scope | None:
     """The scope that an operation needs."""
-    if operation_id is None or operation_id in OPEN:
+    if operation_id is None or operation_id in PUBLIC_OPERATIONS:
         return None
-    if operation_id in SHEETS:
+    if operation_id in SHEET_OPERATIONS:
         return "sheet"
-    if operation_id in OF_WORKERS:
+    if operation_id in WORKER_OPERATIONS:
         return "worker"
-    if operation_id in OF_ADMINS:
+    if operation_id in ADMIN_OPERATIONS:
         return "admin"
-    if operation_id in OF_WRITERS:
+    if operation_id in WRITER_OPERATIONS:
         return "write"
-    return OF_POSTS[operation_id] if method == "POST" else OF_METHODS[method]
+    return SCOPE_OF_POST[operation_id] if method == "POST" else SCOPE_OF_METHOD[method]
 
 
-def is_limited(operation_id: str | None, method: str) -> bool:
+def is_rate_limited(operation_id: str | None, method: str) -> bool:
     """Whether requests for an operation are counted, and refused where they are too many."""
-    return needed(operation_id, method) is not None
+    return required_scope(operation_id, method) is not None
 
 
-def access_to(operation_id: str, method: str) -> Schema:
+def security_requirement(operation_id: str, method: str) -> Schema:
     """What the contract says that an operation needs."""
-    scope = needed(operation_id, method)
+    scope = required_scope(operation_id, method)
     if scope is None:
         return {"security": []}
-    in_query = [name for name, operations in ((SHEET_KEY, SHEETS), (SHARE_LINK, SHARED)) if operation_id in operations]
+    in_query = [
+        name
+        for name, operations in ((SHEET_KEY, SHEET_OPERATIONS), (SHARE_LINK, SHAREABLE_OPERATIONS))
+        if operation_id in operations
+    ]
     return {"security": [{name: []} for name in (KEY, *in_query)], SCOPE: scope}
 
 
 CALLER = "caller"
 """Name of who asks in the state of the request."""
 
-ADMITTED = "admitted"
+GRANT = "admitted"
 """Name of what let a request in, in its state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
+class Grant:
     """What let a request in."""
 
     key: ApiKey | None = None
@@ -217,34 +221,34 @@ async def _caller(request: Request) -> Caller:
     return caller_of(request)
 
 
-Asker = Annotated[Caller, Depends(_caller)]
+CallerDep = Annotated[Caller, Depends(_caller)]
 """Argument of a route that reads or changes what belongs to somebody."""
 
 
 CHALLENGE = 'Bearer realm="traincost"'
 
 NO_KEY = "this service asks for a key; send it as Authorization: Bearer KEY, from a sheet as key=KEY in the address"
-UNKNOWN = (
+UNKNOWN_KEY = (
     "this key is not known here: was it copied whole, and made in this service's own database (traincost keys list)?"
 )
-TELLS_TOO_MUCH = (
+KEY_IN_ADDRESS = (
     "an address is kept in histories and logs, so only a key whose one scope is sheet may stand in it; "
     "send this one as Authorization: Bearer KEY"
 )
 
-BY_LINK = Caller(id="share link", owner="", sees_all=True)
+SHARE_LINK_CALLER = Caller(id="share link", owner="", sees_all=True)
 """Whoever has a link that the service signed; it was signed for the one scenario that they read."""
 
 
-UNKNOWN_CALLER = Caller(owner="")
+ANONYMOUS = Caller(owner="")
 """Whoever asks what needs no key of a service that otherwise asks for one: they see what everyone does."""
 
 
-class NotAllowed(ApiError):
+class AccessDenied(ApiError):
     """The caller may not do this: 401 where nobody is known to ask, 403 where somebody is who may not."""
 
 
-class _Known(NamedTuple):
+class _Identity(NamedTuple):
     """Somebody who is known, before it is asked what they may do."""
 
     caller: Caller
@@ -253,92 +257,90 @@ class _Known(NamedTuple):
     token_end_seconds: float | None
 
 
-async def refuse_strangers(request: Request) -> ApiKey | None:
+async def authorize(request: Request) -> ApiKey | None:
     """Let a request through where its caller may do it."""
     operation_id, presented = request.scope["route"].operation_id, presented_by(request.scope)
-    scope, state = needed(operation_id, request.method), request.app.state
-    if operation_id in SHARED and presented.share is not None:
-        await _refuse_ended(request, presented.share)
-        request.scope["state"][CALLER] = BY_LINK
+    scope, state = required_scope(operation_id, request.method), request.app.state
+    if operation_id in SHAREABLE_OPERATIONS and presented.share is not None:
+        await _check_share_link(request, presented.share)
+        request.scope["state"][CALLER] = SHARE_LINK_CALLER
     elif scope is not None and is_locked(state.keys, state.tokens):
-        known = await _known(state.keys, state.tokens, presented)
+        known = await _identify(state.keys, state.tokens, presented)
         request.scope["state"][CALLER] = known.caller
-        request.scope["state"][ADMITTED] = Admitted(
-            key=known.key, token_end_seconds=known.token_end_seconds, scope=scope
-        )
+        request.scope["state"][GRANT] = Grant(key=known.key, token_end_seconds=known.token_end_seconds, scope=scope)
         if scope == "write" and request.method not in {"GET", "HEAD"}:
             begin_audit(request, known.caller)
-        _refuse_unallowed(known, presented, scope)
+        _check_scope(known, presented, scope)
         if known.key is not None:
             state.keys.note_use(known.key, datetime.now(UTC))
         return known.key
     elif scope is not None:
-        request.scope["state"][ADMITTED] = Admitted(scope=scope)
+        request.scope["state"][GRANT] = Grant(scope=scope)
         if scope == "write" and request.method not in {"GET", "HEAD"}:
             begin_audit(request, caller_of(request))
     elif is_locked(state.keys, state.tokens):
-        request.scope["state"][CALLER] = UNKNOWN_CALLER
+        request.scope["state"][CALLER] = ANONYMOUS
     return None
 
 
-def is_locked(ring: KeyRing, tokens: TokenJudge | None) -> bool:
+def is_locked(ring: KeyRing, tokens: TokenVerifier | None) -> bool:
     """Whether callers have to say who they are."""
     return tokens is not None or ring.is_locked
 
 
-async def _known(ring: KeyRing, tokens: TokenJudge | None, presented: Presented) -> _Known:
+async def _identify(ring: KeyRing, tokens: TokenVerifier | None, presented: Presented) -> _Identity:
     sent = presented.key if presented.bearer is None else presented.bearer
     if sent is None:
         raise unauthorized(NO_KEY, "")
     if tokens is not None and is_token(sent):
         try:
-            bearer = await tokens.bearer_of(sent)
-        except WrongToken as wrong:
+            bearer = await tokens.verify(sent)
+        except InvalidToken as wrong:
             raise unauthorized(str(wrong)) from None
-        return _Known(bearer.caller, bearer.scopes, None, bearer.end_seconds)
+        return _Identity(bearer.caller, bearer.scopes, None, bearer.end_seconds)
     key = ring.find(sent)
     if key is None:
-        raise unauthorized(UNKNOWN)
+        raise unauthorized(UNKNOWN_KEY)
     standing = key_status(key, datetime.now(UTC))
     if standing != "active":
-        raise unauthorized(ended_key(standing))
-    return _Known(Caller(id=key.id, owner=key.owner, sees_all="admin" in key.scopes), key.scopes, key, None)
+        raise unauthorized(inactive_key_reason(standing))
+    return _Identity(Caller(id=key.id, owner=key.owner, sees_all="admin" in key.scopes), key.scopes, key, None)
 
 
-def ended_key(standing: str) -> str:
+def inactive_key_reason(standing: str) -> str:
     """Why a key that is revoked or expired lets nobody in."""
     return f"the key {'was revoked' if standing == 'revoked' else 'has expired'}; ask for another"
 
 
-def _refuse_unallowed(known: _Known, presented: Presented, scope: Scope) -> None:
+def _check_scope(known: _Identity, presented: Presented, scope: Scope) -> None:
     if presented.bearer is None and set(known.scopes) != {"sheet"}:
-        raise _forbidden(TELLS_TOO_MUCH, "sheet")
+        raise _forbidden(KEY_IN_ADDRESS, "sheet")
     if not does_allow(known.scopes, scope):
         what = "token" if known.key is None else "key"
         raise _forbidden(f"this needs a {what} with the scope {scope}, which this one has not", scope)
 
 
-async def _refuse_ended(request: Request, share: str) -> None:
+async def _check_share_link(request: Request, share: str) -> None:
     """Refuse a link that the service did not sign, or that has ended."""
     state = request.app.state
     if state.keys.signing_secret is None:
-        await state.secret_looks.look()  # another process may have made it a moment ago
+        await state.signing_secret_refresh.refresh()  # another process may have made it a moment ago
     now = datetime.now(UTC)
-    opened = open_link(state.keys, request.path_params["scenario_id"], share, now)
+    opened = verify_link(state.keys, request.path_params["scenario_id"], share, now)
     if isinstance(opened, str):
         raise unauthorized(opened)
     if opened.id is not None:
-        reason = await run_in_threadpool(refusal_of_row, state.engine, opened.id)
+        reason = await run_in_threadpool(revocation_reason, state.engine, opened.id)
         if reason is not None:
             raise unauthorized(reason)
         state.keys.note_opening(opened.id, now)
 
 
-def unauthorized(detail: str, why: str = ', error="invalid_token"') -> NotAllowed:
+def unauthorized(detail: str, why: str = ', error="invalid_token"') -> AccessDenied:
     """The refusal of a caller who is not known, or not any more."""
-    return NotAllowed("unauthorized", detail, {"WWW-Authenticate": f"{CHALLENGE}{why}"})
+    return AccessDenied("unauthorized", detail, {"WWW-Authenticate": f"{CHALLENGE}{why}"})
 
 
-def _forbidden(detail: str, scope: Scope) -> NotAllowed:
+def _forbidden(detail: str, scope: Scope) -> AccessDenied:
     challenge = f'{CHALLENGE}, error="insufficient_scope", scope="{scope}"'
-    return NotAllowed("forbidden", detail, {"WWW-Authenticate": challenge})
+    return AccessDenied("forbidden", detail, {"WWW-Authenticate": challenge})

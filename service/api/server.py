@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
 
 from service.api.metrics import Metrics, RefusalKind
-from service.api.protocol import counting
+from service.api.protocol import protocol_reporting
 from service.errors import StartupError
 from service.logs import start_log
 from service.settings import Settings
@@ -40,22 +40,22 @@ def bound_heaps() -> None:
 if sys.platform != "win32":
     import resource
 
-KEPT_FILES = 256
+RESERVED_FILES = 256
 """Files that are no connections of callers: the database, logs, pipes to workers, what is being read."""
 ON_WINDOWS = 512
 """Connections where the system does not tell how many files a process may open."""
 
 
-def held_connections(wanted: int) -> int:
+def connection_limit(wanted: int) -> int:
     """How many connections this process can hold, once it may open as many files as the system allows it to."""
     if sys.platform == "win32":
         return min(wanted, ON_WINDOWS)
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = wanted + KEPT_FILES
+    files = wanted + RESERVED_FILES
     if resource.RLIM_INFINITY != allowed < files:
         allowed = files if most == resource.RLIM_INFINITY else min(files, most)
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
-    return wanted if allowed == resource.RLIM_INFINITY else max(min(wanted, allowed - KEPT_FILES), 1)
+    return wanted if allowed == resource.RLIM_INFINITY else max(min(wanted, allowed - RESERVED_FILES), 1)
 
 
 BACKLOG = 2048
@@ -65,7 +65,7 @@ STOP_SECONDS = 8.0
 SETTLE_SECONDS = 0.25
 """Time that who was taken last has to send a request, before connections without one are closed. Source: a choice; a
 few round trips."""
-TURNS = 3
+ACCEPT_PASSES = 3
 """Turns of the event loop in which all that waits for it is accepted."""
 LOOK_SECONDS = 0.1
 """Time between two looks whether somebody in a hurry cuts the drain short."""
@@ -80,7 +80,7 @@ Python's own 700, looks take a fifteenth of what an answer takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moments:
+class Lifecycle:
     """What is done when a server starts and ends."""
 
     announce: Callable[[], None]
@@ -105,7 +105,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise StartupError(f"cannot listen on {address(host, port)}: {reason}") from None
 
 
-def refuse_unguarded(listener: socket.socket, settings: Settings, *, is_locked: bool) -> None:
+def refuse_public_without_keys(listener: socket.socket, settings: Settings, *, is_locked: bool) -> None:
     """Do not let everybody in by mistake: only this machine reaches a service without keys, unless somebody says so."""
     if not (is_locked or settings.insecure or ip_address(listener.getsockname()[0]).is_loopback):
         raise StartupError(
@@ -119,13 +119,13 @@ def address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def run(app: FastAPI, listener: socket.socket, settings: Settings, moments: Moments) -> None:
+def run(app: FastAPI, listener: socket.socket, settings: Settings, moments: Lifecycle) -> None:
     """Answer requests until the process is told to stop."""
     start_log(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_SECONDS)
     logging.getLogger("uvicorn.error").setLevel(logging.DEBUG if settings.log_level == "debug" else logging.WARNING)
     metrics: Metrics = app.state.metrics
-    _Announcing(configured(app, settings, metrics.refused), moments, settings.drain_seconds).run(sockets=[listener])
+    _Server(configured(app, settings, metrics.refused), moments, settings.drain_seconds).run(sockets=[listener])
 
 
 def configured(
@@ -134,8 +134,8 @@ def configured(
     """How the server treats connections."""
     return uvicorn.Config(
         app,
-        http=counting(on_refusal),
-        limit_concurrency=held_connections(settings.connections),
+        http=protocol_reporting(on_refusal),
+        limit_concurrency=connection_limit(settings.connections),
         timeout_keep_alive=settings.idle_seconds,
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=[*settings.trusted_proxies],
@@ -147,10 +147,10 @@ def configured(
     )
 
 
-class _Announcing(uvicorn.Server):
+class _Server(uvicorn.Server):
     """A server that says when it has started, and when it is about to end."""
 
-    def __init__(self, config: uvicorn.Config, moments: Moments, drain_seconds: float) -> None:
+    def __init__(self, config: uvicorn.Config, moments: Lifecycle, drain_seconds: float) -> None:
         super().__init__(config)
         self.moments, self.drain_seconds = moments, drain_seconds
         self._end = asyncio.Event()
@@ -193,7 +193,7 @@ class _Announcing(uvicorn.Server):
 
     async def _take_no_more(self) -> None:
         """Accept who waits for it already, then nobody; the last ones may still send their request."""
-        for _ in range(TURNS):
+        for _ in range(ACCEPT_PASSES):
             await asyncio.sleep(0)
         for server in self.servers:
             server.close()

@@ -35,14 +35,14 @@ def _signature(secret: bytes, text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedLink:
+class VerifiedLink:
     """What a link says of itself, once its signature was checked."""
 
     id: str | None
     """Its id; None for a link of an earlier version."""
 
 
-def open_link(keys: KeyRing, scenario_id: str, token: str, moment: datetime) -> OpenedLink | str:
+def verify_link(keys: KeyRing, scenario_id: str, token: str, moment: datetime) -> VerifiedLink | str:
     """Check the signature and the end of a link."""
     scheme, _, rest = token.partition(".")
     link_id: str | None = None
@@ -58,10 +58,10 @@ def open_link(keys: KeyRing, scenario_id: str, token: str, moment: datetime) -> 
         return "the link is none that this service signed for this scenario; look for a part of it that is missing"
     if end <= moment.timestamp():
         return f"the link ended at {utc_text(datetime.fromtimestamp(end, UTC))}; ask for another"
-    return OpenedLink(link_id)
+    return VerifiedLink(link_id)
 
 
-def refusal_of_row(engine: Engine, link_id: str) -> str | None:
+def revocation_reason(engine: Engine, link_id: str) -> str | None:
     """Why the row of a link does not let its reader in; None where it does."""
     link = read_share_link(engine, link_id)
     if link is None:

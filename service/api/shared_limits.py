@@ -14,7 +14,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from service.api.request_counts import SLACK_SECONDS, Allowance, Limit, taken
+from service.api.request_counts import SLACK_SECONDS, Allowance, Limit, count_in_bucket
 
 ANSWER_SECONDS = 0.1
 """Longest wait for Redis, for a connection to it, and for a free one. Source: a choice; it answers within 1 ms."""
@@ -24,8 +24,8 @@ MOST_CONNECTIONS = 64
 PREFIX = "traincost:limit:"
 
 COUNT = """
-local told = redis.call('TIME')
-local now = tonumber(told[1]) + tonumber(told[2]) / 1e6
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
 local step, most = tonumber(ARGV[1]), tonumber(ARGV[2])
 local empty = math.min(tonumber(redis.call('GET', KEYS[1]) or '0'), now + most)
 local after = math.max(empty, now) + step
@@ -34,9 +34,9 @@ if after - now <= most then
 end
 return {string.format('%.17g', empty), string.format('%.17g', now)}
 """
-"""Reads when a bucket is empty, and moves that where the request is not too many; `taken` says what that means.
+"""Read the moment at which a bucket is empty, and move it where the request is allowed: `count_in_bucket` in Lua.
 
-A bucket never needs longer than a full one to be empty: where Redis's clock was set back, nobody waits for longer."""
+The moment is at most a full bucket ahead, so that no caller waits longer after Redis's clock was set back."""
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class SharedCounts:
                 log.warning("Redis does not answer, so each replica counts requests alone: %s", type(error).__name__)
             self._is_away, self._next_ping_at = True, self._clock() + PING_SECONDS
             return None
-        return taken(float(empty_at), float(now), limit, cost)[1]
+        return count_in_bucket(float(empty_at), float(now), limit, cost)[1]
 
     async def close(self) -> None:
         """Close the connections."""

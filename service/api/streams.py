@@ -14,14 +14,14 @@ from typing import Generic, Protocol, TypeVar
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
-from service.api.rate_limits import charge_questions
+from service.api.rate_limits import count_questions
 from service.planner.steps import Outcome, Steps
 
-PASSES = 3
+LOOP_PASSES = 3
 """Turns of the event loop that others get between two steps: to read a request, to answer it, to send the answer."""
 
 
-async def finished(request: Request, steps: Steps[Outcome]) -> Outcome:
+async def finish(request: Request, steps: Steps[Outcome]) -> Outcome:
     """What a search leads to; between its steps others are answered."""
     while True:
         try:
@@ -30,13 +30,13 @@ async def finished(request: Request, steps: Steps[Outcome]) -> Outcome:
             found: Outcome = done.value
             return found
         if questions is not None:
-            await charge_questions(request, questions)
-        await others_first()
+            await count_questions(request, questions)
+        await yield_to_others()
 
 
-async def others_first() -> None:
+async def yield_to_others() -> None:
     """Let whoever asks something short be answered before the next step."""
-    for _ in range(PASSES):
+    for _ in range(LOOP_PASSES):
         await sleep(0)
 
 
@@ -46,11 +46,11 @@ QUIET_SECONDS = 15.0
 AGAIN = b"event: again\ndata: {}\n\n"
 """Last event of a stream that ends before what it tells of has ended: whoever listens asks anew, here or elsewhere."""
 
-MOST_AT_ONCE = 1000
+MOST_PER_POLL = 1000
 """Things that one look asks for. Source: a choice; far below the number of parameters that a statement may have."""
 
 
-class Looked(Protocol):
+class Observed(Protocol):
     """What a look finds of one thing."""
 
     @property
@@ -58,13 +58,13 @@ class Looked(Protocol):
         """Whether it stays as it is."""
 
 
-State = TypeVar("State", bound=Looked)
-Look = Callable[[Mapping[str, State | None]], Mapping[str, State | Exception]]
+State = TypeVar("State", bound=Observed)
+Poll = Callable[[Mapping[str, State | None]], Mapping[str, State | Exception]]
 """Finds how things are now: given what was found of each before, the same again where nothing changed, or what is wrong
 with one of them."""
 
 
-class _Watched(Generic[State]):
+class _Topic(Generic[State]):
     """One thing that somebody listens to."""
 
     def __init__(self) -> None:
@@ -95,12 +95,12 @@ class _Watched(Generic[State]):
 class ChangeFeed(Generic[State]):
     """What is found of things, for whoever listens."""
 
-    def __init__(self, look: Look[State], seconds: float, longest: float, leaving: Event) -> None:
+    def __init__(self, look: Poll[State], seconds: float, longest: float, leaving: Event) -> None:
         self._look = look
         self._seconds = seconds
         self._longest = longest
         self._leaving = leaving
-        self._watched: dict[str, _Watched[State]] = {}
+        self._watched: dict[str, _Topic[State]] = {}
         self._looking: asyncio.Task[None] | None = None
         self._fresh = asyncio.Event()
 
@@ -116,7 +116,7 @@ class ChangeFeed(Generic[State]):
                 if isinstance(found, Exception):
                     raise found
                 if found is None or found is told:
-                    if not await _is_told(watched.changed, min(QUIET_SECONDS, end - clock())):
+                    if not await _is_set_within(watched.changed, min(QUIET_SECONDS, end - clock())):
                         yield None
                     continue
                 told = found
@@ -128,11 +128,11 @@ class ChangeFeed(Generic[State]):
             if not watched.listeners and self._watched.get(key) is watched:
                 del self._watched[key]
 
-    def _joined(self, key: str) -> _Watched[State]:
+    def _joined(self, key: str) -> _Topic[State]:
         """The thing, with one more listener; what has ended or failed is looked at anew for whoever comes then."""
         watched = self._watched.get(key)
         if watched is None or watched.is_settled:
-            watched = self._watched[key] = _Watched()
+            watched = self._watched[key] = _Topic()
         watched.listeners += 1
         loop = asyncio.get_running_loop()
         if self._looking is None or self._looking.done() or self._looking.get_loop() is not loop:
@@ -150,14 +150,14 @@ class ChangeFeed(Generic[State]):
             fresh.clear()
             is_time = clock() >= next_at
             due = [key for key, one in self._watched.items() if not one.is_settled and (is_time or one.found is None)]
-            for first in range(0, len(due), MOST_AT_ONCE):
-                await self._look_at(due[first : first + MOST_AT_ONCE])
+            for first in range(0, len(due), MOST_PER_POLL):
+                await self._look_at(due[first : first + MOST_PER_POLL])
             if is_time:
                 next_at = clock() + self._seconds
             if self._leaving.is_set():
                 for one in self._watched.values():
                     one.wake()
-            await _is_told(fresh, next_at - clock())
+            await _is_set_within(fresh, next_at - clock())
 
     async def _look_at(self, keys: Sequence[str]) -> None:
         watched = {key: self._watched[key] for key in keys if key in self._watched}
@@ -170,7 +170,7 @@ class ChangeFeed(Generic[State]):
             one.tell(found[key])
 
 
-async def _is_told(event: asyncio.Event, seconds: float) -> bool:
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
     """Whether something comes in time."""
     try:
         async with asyncio.timeout(max(seconds, 0.0)):

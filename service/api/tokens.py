@@ -23,7 +23,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.errors import ApiError
 from service.api.key_rules import LONGEST_NAME
-from service.api.security import AWAY, Bearer, WrongToken
+from service.api.security import ISSUER_AWAY, InvalidToken, VerifiedToken
 from service.catalogue import SHIPPED
 from service.errors import StartupError
 from service.settings import Settings
@@ -40,7 +40,7 @@ LONGEST_SECONDS = 5.0
 MOST_BYTES = 1 << 20
 """Longest document that is read. Source: a choice; a thousand keys take less."""
 
-KINDS = frozenset({"RSA", "EC", "OKP"})
+KEY_TYPES = frozenset({"RSA", "EC", "OKP"})
 """Kinds of keys that have a public part."""
 
 RETRY_AFTER = {"Retry-After": str(int(APART_SECONDS))}
@@ -80,7 +80,7 @@ class SigningKeys:
         elif now - max(self._read_at, self._tried_at) >= FRESH_SECONDS:
             self._started()
         if found is None and self._is_away:
-            raise ApiError("issuer_away", AWAY, RETRY_AFTER)
+            raise ApiError("issuer_away", ISSUER_AWAY, RETRY_AFTER)
         return found
 
     def _started(self) -> Task[None]:
@@ -109,7 +109,7 @@ def keys_of(content: bytes) -> dict[str, SigningKey]:
         raise ValueError("no JWK set")  # noqa: TRY004 - text is wrong, not a type
     found = {}
     for one in document["keys"]:
-        if isinstance(one, dict) and one.get("kty") in KINDS and one.get("use", "sig") == "sig" and "kid" in one:
+        if isinstance(one, dict) and one.get("kty") in KEY_TYPES and one.get("use", "sig") == "sig" and "kid" in one:
             try:
                 found[str(one["kid"])] = SigningKey(PyJWK(one).key, one.get("alg"))
             except PyJWTError:  # of a curve or a form that nobody here can check; tokens signed with it are refused
@@ -147,7 +147,7 @@ LEEWAY_SECONDS = 30.0
 REQUIRED = ("exp", "iss", "aud", "sub")
 """Claims without which a token is none of RFC 9068."""
 
-WHY: tuple[tuple[type[Exception], str], ...] = (
+REASONS: tuple[tuple[type[Exception], str], ...] = (
     (jwt.ExpiredSignatureError, "the token has expired; ask its issuer for another"),
     (jwt.ImmatureSignatureError, "the token holds from a later moment on"),
     (jwt.InvalidAudienceError, "the token is for another service than this one"),
@@ -156,11 +156,11 @@ WHY: tuple[tuple[type[Exception], str], ...] = (
 )
 UNREADABLE = "the token is none that this service can check; look for a part of it that is missing"
 NOT_ALLOWED = "the token is signed by an algorithm that this service does not take"
-UNKNOWN = "the token is signed with a key that its issuer does not have"
-NOBODY = "the token does not say in a line of text whose it is"
+UNKNOWN_SIGNING_KEY = "the token is signed with a key that its issuer does not have"
+NO_OWNER = "the token does not say in a line of text whose it is"
 
 
-class Tokens:
+class JwtVerifier:
     """What judges tokens."""
 
     def __init__(self, settings: Settings, keys: SigningKeys) -> None:
@@ -168,36 +168,36 @@ class Tokens:
         self._keys = keys
         self._roles: Mapping[str, Scope] = dict(settings.oidc_roles)
 
-    async def bearer_of(self, token: str) -> Bearer:
+    async def verify(self, token: str) -> VerifiedToken:
         """Who sent a token."""
         algorithm, key_id = self._read_head(token)
         key = await self._keys.find(key_id)
         if key is None:
-            raise WrongToken(UNKNOWN)
+            raise InvalidToken(UNKNOWN_SIGNING_KEY)
         if key.algorithm not in {None, algorithm}:
-            raise WrongToken(NOT_ALLOWED)
+            raise InvalidToken(NOT_ALLOWED)
         claims = self._checked(token, key.public, algorithm)
         subject, owner = claims["sub"], composed(claim_of(claims, self._settings.oidc_owner_claim))
         if not (_is_name(subject) and _is_name(owner)) or owner == SHIPPED:
-            raise WrongToken(NOBODY)
+            raise InvalidToken(NO_OWNER)
         scopes = scopes_of(claim_of(claims, self._settings.oidc_scopes_claim), self._roles)
-        return Bearer(
+        return VerifiedToken(
             Caller(id=subject, owner=owner, sees_all="admin" in scopes, is_shared=True), scopes, float(claims["exp"])
         )
 
     def _read_head(self, token: str) -> tuple[str, str]:
         """Algorithm and key that a token says it is signed with, nothing of it believed yet."""
         if len(token) > LONGEST:
-            raise WrongToken(UNREADABLE)
+            raise InvalidToken(UNREADABLE)
         try:
             head = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
-            raise WrongToken(UNREADABLE) from None
+            raise InvalidToken(UNREADABLE) from None
         algorithm, key_id = head.get("alg"), head.get("kid")
         if algorithm not in self._settings.oidc_algorithms:
-            raise WrongToken(NOT_ALLOWED)
+            raise InvalidToken(NOT_ALLOWED)
         if not isinstance(key_id, str) or "crit" in head:
-            raise WrongToken(UNREADABLE)
+            raise InvalidToken(UNREADABLE)
         return algorithm, key_id
 
     def _checked(self, token: str, key: Any, algorithm: str) -> Mapping[str, Any]:
@@ -212,9 +212,9 @@ class Tokens:
                 options={"require": list(REQUIRED)},
             )
         except jwt.PyJWTError as error:
-            raise WrongToken(next((why for kind, why in WHY if isinstance(error, kind)), UNREADABLE)) from None
+            raise InvalidToken(next((why for kind, why in REASONS if isinstance(error, kind)), UNREADABLE)) from None
         except (ValueError, TypeError, OverflowError, RecursionError):  # a claim of a kind that nobody expects
-            raise WrongToken(UNREADABLE) from None
+            raise InvalidToken(UNREADABLE) from None
         return claims
 
 

@@ -19,7 +19,7 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service import __version__
-from service.api.request_context import SEEN, UNMATCHED, RequestContext
+from service.api.request_context import CONTEXT, UNMATCHED, RequestContext
 
 PATH = "/v1/traces"
 """Where a collector takes spans, below its address. Source: OTLP 1.9, OTLP/HTTP request."""
@@ -70,7 +70,7 @@ class Traced:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        seen: RequestContext = scope["state"][SEEN]
+        seen: RequestContext = scope["state"][CONTEXT]
         named = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"] if name in _CARRIED
         }

@@ -20,18 +20,18 @@ from starlette.concurrency import run_in_threadpool
 from service.errors import Busy, Unreachable
 from service.store import History, Replicas
 
-AT_ONCE = 4
+MOST_WRITERS = 4
 """Writers that have a thread: one writes, the others check what they were sent or wait to be next."""
-COMPUTING_AT_ONCE = 2
+MOST_COMPUTING = 2
 """Threads that compute at the same time. Source: a choice; each slows other answers; a long task leaves one free."""
 PATIENCE_SECONDS = 30.0
 """Longest wait for a thread."""
-FOLLOWING_SECONDS = 3.0
+REPLICAS_SECONDS = 3.0
 """Longest wait for replicas to take a change over: one that hangs holds nobody up for longer. Source: a choice."""
-ASK_SECONDS = 0.03
+POLL_SECONDS = 0.03
 """Time between two questions whether they have. Source: a choice; far below what taking over takes."""
 
-NOT_YET = "other changes are being written, and this one did not get its turn; nothing of it was written"
+NO_SLOT = "other changes are being written, and this one did not get its turn; nothing of it was written"
 
 
 Result = TypeVar("Result")
@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 async def on_compute_threads(request: Request, compute: Callable[..., Result], *arguments: Any) -> Result:
     """Run a function that computes for milliseconds on a thread, and few of them at the same time."""
-    turns: Semaphore = request.app.state.computing_turns
+    turns: Semaphore = request.app.state.compute_slots
     async with turns:
         return await run_in_threadpool(compute, *arguments)
 
@@ -48,20 +48,20 @@ def queued(write: Callable[..., Response]) -> Callable[..., Awaitable[Response]]
     """A route that writes, as one that waits for its turn."""
 
     async def route(request: Request, **given: Any) -> Response:
-        turns: Semaphore = request.app.state.turns
+        turns: Semaphore = request.app.state.write_slots
         history: History = request.app.state.history
         before = history.number
         try:
             async with timeout(PATIENCE_SECONDS):
                 await turns.acquire()
         except TimeoutError:
-            raise Busy(NOT_YET) from None
+            raise Busy(NO_SLOT) from None
         try:
             answer = await run_in_threadpool(write, request=request, **given)
         finally:
             turns.release()
         if history.number != before:
-            await _taken_over(request.app.state.replicas, history.number)
+            await _wait_for_replicas(request.app.state.replicas, history.number)
         return answer
 
     route.__name__, route.__doc__ = write.__name__, write.__doc__
@@ -69,10 +69,10 @@ def queued(write: Callable[..., Response]) -> Callable[..., Awaitable[Response]]
     return route
 
 
-async def _taken_over(replicas: Replicas, number: int) -> None:
+async def _wait_for_replicas(replicas: Replicas, number: int) -> None:
     """Wait until every replica holds a change; what is written stays written, whether they do or not."""
     with suppress(Unreachable):
-        for _ in range(round(FOLLOWING_SECONDS / ASK_SECONDS)):
+        for _ in range(round(REPLICAS_SECONDS / POLL_SECONDS)):
             if not await run_in_threadpool(replicas.are_behind, number):
                 return
-            await sleep(ASK_SECONDS)
+            await sleep(POLL_SECONDS)

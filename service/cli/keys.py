@@ -49,7 +49,7 @@ def create(  # noqa: PLR0913 - each is an option of the command
     as_json: AsJson = False,
 ) -> None:
     """Create a key and print it, this once; from the first key on, every caller needs one."""
-    from service.api.key_rules import KeyLimits, KeyRequest, make_key, shown
+    from service.api.key_rules import KeyLimits, KeyRequest, key_record, make_key
     from service.features.accounts.audit import by_command
     from service.features.accounts.report import sent_as
     from service.store.keys import TEAM
@@ -60,7 +60,7 @@ def create(  # noqa: PLR0913 - each is an option of the command
     with database() as engine, by_command("createKey"):
         made = make_key(engine, wanted)
     if as_json:
-        typer.echo(to_bytes({**shown(made.key), "key": made.presented}))
+        typer.echo(to_bytes({**key_record(made.key), "key": made.presented}))
     else:
         typer.echo(made.presented)
         typer.echo(f"Keep it: it is not shown again. {sent_as(made.key.scopes)}", err=True)
@@ -69,13 +69,13 @@ def create(  # noqa: PLR0913 - each is an option of the command
 @keys.command("list")
 def list_keys(*, as_json: AsJson = False) -> None:
     """List every key, without its secret."""
-    from service.api.key_rules import shown_keys
+    from service.api.key_rules import key_records
     from service.features.accounts.report import keys_report
     from service.store import place_of
     from service.validation.serialization import to_bytes
 
     with database(is_made=False) as engine:
-        found, place = shown_keys(engine), place_of(engine)
+        found, place = key_records(engine), place_of(engine)
     typer.echo(to_bytes(found) if as_json else keys_report(found, place))
 
 

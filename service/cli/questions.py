@@ -9,7 +9,7 @@ from typer.core import TyperCommand, TyperOption
 
 from service.cli.console import AsCsv, AsJson, Body, Key, Progress, Url, no_garbage_collection
 from service.errors import Refused
-from service.validation.error_styles import COMMAND_LINE, retold
+from service.validation.error_styles import COMMAND_LINE, rephrased
 from service.validation.flat import ALIASES, FlatField, body_of_flat, flat_fields
 
 app = typer.Typer()
@@ -29,7 +29,7 @@ def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
         body = body_of_flat([(name, text) for name, texts in given.items() for text in texts or ()])
         found = answer(read_question(body, catalogue), catalogue)
     except Refused as refused:
-        raise Refused(*(retold(problem, COMMAND_LINE) for problem in refused.problems)) from None
+        raise Refused(*(rephrased(problem, COMMAND_LINE) for problem in refused.problems)) from None
     typer.echo(to_bytes(found) if as_json else report(found))
 
 
@@ -112,7 +112,7 @@ def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
         body = body_of_flat_comparison([(name, text) for name, texts in given.items() for text in texts or ()])
         found = compare(body, shipped_catalogue())
     except Refused as refused:
-        raise Refused(*(retold(told_flat(problem), COMMAND_LINE, BESIDE) for problem in refused.problems)) from None
+        raise Refused(*(rephrased(told_flat(problem), COMMAND_LINE, BESIDE) for problem in refused.problems)) from None
     if as_json:
         typer.echo(to_bytes(whole_comparison(found)))
     else:

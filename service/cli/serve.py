@@ -40,7 +40,7 @@ def serve(
     from service.api.server import bound_heaps
 
     bound_heaps()
-    from service.api.server import Moments, listen, refuse_unguarded, run
+    from service.api.server import Lifecycle, listen, refuse_public_without_keys, run
     from service.settings import read_settings
 
     settings = read_settings(host=host, port=port, insecure=insecure or None, no_worker=no_worker or None)
@@ -50,7 +50,9 @@ def serve(
 
         lock = hold_alone(settings.database_url)
         application = _application(settings)
-        refuse_unguarded(listener, settings, is_locked=is_locked(application.state.keys, application.state.tokens))
+        refuse_public_without_keys(
+            listener, settings, is_locked=is_locked(application.state.keys, application.state.tokens)
+        )
         beside = None if settings.no_worker else _worker_for(application.state.keys, listener, settings)
 
         def announce() -> None:
@@ -65,7 +67,7 @@ def serve(
 
         with suppress(KeyboardInterrupt):
             drain, leave = application.state.draining.set, application.state.leaving.set
-            moments = Moments(announce=announce, drain=drain, end_beside=end_beside, leave=leave)
+            moments = Lifecycle(announce=announce, drain=drain, end_beside=end_beside, leave=leave)
             run(application, listener, settings, moments)
         if lock is not None:
             lock.close()
@@ -101,13 +103,13 @@ def _application(settings: "Settings") -> Any:
 
 def _worker_for(keys: "KeyRing", listener: socket, settings: "Settings") -> "LocalWorker":
     """A worker for this service on this machine, with a key in case the service requires one."""
-    from service.api.key_rules import KeyRequest, lend_key
+    from service.api.key_rules import KeyRequest, create_temporary_key
     from service.api.server import address
     from service.settings import LOOPBACK
 
     host, port = listener.getsockname()[:2]
     reached = LOOPBACK.get(host, host)
-    lent = lend_key(keys, KeyRequest(name="the worker beside the service", scopes=["worker"]))
+    lent = create_temporary_key(keys, KeyRequest(name="the worker beside the service", scopes=["worker"]))
     return LocalWorker(f"http://{address(reached, port)}", lent.presented, settings.log_level)
 
 

@@ -7,11 +7,11 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from service.api.caching import is_done_once, say_done_once
+from service.api.caching import describe_idempotency, takes_idempotency_key
 from service.api.openapi import ETAG, Schema, component_parameters, list_parameters, parameter_ref
 from service.api.queries import REV
 from service.api.request_context import deprecation_of
-from service.api.security import SECURITY_SCHEMES, access_to, is_limited
+from service.api.security import SECURITY_SCHEMES, is_rate_limited, security_requirement
 from service.features.accounts.openapi import audit_parameters, audit_schemas
 from service.features.calibrations import lists as calibrations
 from service.features.catalogue.list_openapi import VERSION, catalogue_parameters, catalogue_schemas
@@ -146,15 +146,15 @@ def contract(app: FastAPI) -> dict[str, Any]:
     document["paths"] = published(dict(sorted(document["paths"].items(), key=_place_in_tags)))
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            operation.update(access_to(operation["operationId"], method.upper()))
+            operation.update(security_requirement(operation["operationId"], method.upper()))
             operation.update(deprecation_of(operation["operationId"]))
-            if is_done_once(method, operation["responses"]):
-                say_done_once(operation)
+            if takes_idempotency_key(method, operation["responses"]):
+                describe_idempotency(operation)
             _complete(operation, _refusals(path, method, operation))
             if method == "get":
                 operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", ETAG)
                 operation["responses"]["304"] = {"$ref": "#/components/responses/NotModified"}
-            if is_limited(operation["operationId"], method.upper()):
+            if is_rate_limited(operation["operationId"], method.upper()):
                 _say_limited(operation)
             add_examples(operation)
     return document
@@ -178,7 +178,7 @@ def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
         *(REFUSALS_OF_A_BODY if "requestBody" in operation else ()),
         *REFUSALS,
         *(REFUSALS_OF_STRANGERS if operation["security"] else ()),
-        *(("429",) if is_limited(operation["operationId"], method.upper()) else ()),
+        *(("429",) if is_rate_limited(operation["operationId"], method.upper()) else ()),
         *changes,
         *(CHANGED[family] if changes else ()),
         *(("409",) if operation["operationId"] in CONTRADICTED else ()),

@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.api.caching import NEEDED, REUSED
-from service.api.compute import full, lost, own_excess
-from service.api.cross_site import FOREIGN, UNKNOWN_NAME
+from service.api.compute import caller_excess, process_lost, queue_full
+from service.api.cross_site import CROSS_SITE, UNKNOWN_NAME
 from service.api.errors import KINDS, LEAVING, MEDIA_TYPE, RETRY_AFTER, problem_response
 from service.api.http_limits import TOO_MUCH
 from service.api.openapi import Schema, described, ref
 from service.api.protocol import ONE_HOST
-from service.api.rate_limits import refusal_after
+from service.api.rate_limits import too_many_requests
 from service.api.request_counts import Allowance
-from service.api.security import AWAY, NO_KEY
-from service.api.write_queue import NOT_YET
+from service.api.security import ISSUER_AWAY, NO_KEY
+from service.api.write_queue import NO_SLOT
 from service.errors import MOST_PROBLEMS
 from service.features.launch_checks.targets import NO_WORKER_FIX
 from service.features.workers.leases import NOT_HELD
@@ -65,7 +65,7 @@ DETAILS: Mapping[str, str] = {
     "bad_request": ONE_HOST,
     "unauthorized": NO_KEY,
     "forbidden": "this needs a key with the scope write, which this one has not",
-    "foreign_page": FOREIGN,
+    "foreign_page": CROSS_SITE,
     "unknown_host": UNKNOWN_NAME,
     "unknown_metric": "no number of the answer has this name; did you mean gpu_hours or usd_per_gpu_hour or "
     "totals.gpu_hours?",
@@ -79,16 +79,16 @@ DETAILS: Mapping[str, str] = {
     "unsupported_media_type": "send the body as content-type: application/json, in UTF-8",
     "key_reused": REUSED,
     "precondition_required": NEEDED,
-    "too_many_computations": own_excess(16, 8).detail,
-    "rate_limited": refusal_after(Allowance(0, 20.0, 1.0)).detail,
+    "too_many_computations": caller_excess(16, 8).detail,
+    "rate_limited": too_many_requests(Allowance(0, 20.0, 1.0)).detail,
     "head_too_large": "send a request line and headers of at most 65536 bytes",
     "internal_error": "this is a defect of the service; report it with the request_id",
     "too_many_connections": "close connections that are not in use, or wait",
     "too_many_bodies": TOO_MUCH,
-    "computing_full": full(60).detail,
-    "computation_lost": lost(1).detail,
-    "issuer_away": AWAY,
-    "busy": NOT_YET,
+    "computing_full": queue_full(60).detail,
+    "computation_lost": process_lost(1).detail,
+    "issuer_away": ISSUER_AWAY,
+    "busy": NO_SLOT,
     "draining": LEAVING,
     "not_ready": "the database does not answer",
 }

@@ -42,7 +42,7 @@ QUERY = Dialect(between="&", before="", assigns="=", word_mark="_")
 COMMAND_LINE = Dialect(between=" ", before="--", assigns=" ", word_mark="-")
 
 
-def retold(problem: Problem, dialect: Dialect, beside: Collection[str] = ()) -> Problem:
+def rephrased(problem: Problem, dialect: Dialect, beside: Collection[str] = ()) -> Problem:
     """A problem as it is told to who did not ask in JSON."""
     field = flat_name(problem.field)
     named = dialect.name(field) if field in flat_fields() or field in beside else field

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 
-from service.api.caching import REPEATED
+from service.api.caching import REPLAYED
 from service.api.errors import KINDS
 from service.features.catalogue.lists import LISTINGS
 from service.features.estimates.routes import PARTS
@@ -168,7 +168,7 @@ def exercised(
     assert media in described["content"], path
     if media == "application/json":
         check(document, described, answer.json())
-    always = described.get("headers", {}).keys() - {REPEATED, *LIMIT_HEADERS}
+    always = described.get("headers", {}).keys() - {REPLAYED, *LIMIT_HEADERS}
     assert {name.lower() for name in always} <= answer.headers.keys()
     return answer
 

@@ -15,8 +15,8 @@ from fastapi import FastAPI
 from service.api import server
 from service.api.metrics import RefusalKind
 from service.api.openapi import EVENTS
-from service.api.protocol import Guarded
-from service.api.server import Moments, configured
+from service.api.protocol import LimitedProtocol
+from service.api.server import Lifecycle, configured
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.features.plans import routes
@@ -37,13 +37,13 @@ class Ending:
         self.app: FastAPI = create_app(Settings(), shipped_catalogue())
         self.started, self.draining = Event(), Event()
         state = self.app.state
-        moments = Moments(
+        moments = Lifecycle(
             announce=self.started.set,
             drain=self._drain,
             end_beside=lambda: None,
             leave=state.leaving.set,
         )
-        self.server = server._Announcing(configured(self.app, Settings(), state.metrics.refused), moments, 0.0)
+        self.server = server._Server(configured(self.app, Settings(), state.metrics.refused), moments, 0.0)
         self.thread = Thread(target=self.server.run, kwargs={"sockets": [listener]})
 
     def _drain(self) -> None:
@@ -132,7 +132,7 @@ HEADS: dict[RefusalKind, bytes] = {
 
 
 def test_connections_that_bring_no_request_are_counted_by_kind(ending: Ending, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Guarded, "head_seconds", 0.3)
+    monkeypatch.setattr(LimitedProtocol, "head_seconds", 0.3)
     for kind, head in HEADS.items():
         assert sent(ending, head).startswith(b"HTTP/1.1 4"), kind
     assert sent(ending, b"GET / HT").startswith(b"HTTP/1.1 408")

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from sqlalchemy import func, select
 
 from service.api.key_rules import KeyLimits, KeyRequest, NewKey, limit, make_key
-from service.api.rate_limits import Counted, RateLimits, limit_of
+from service.api.rate_limits import Quota, RateLimits, limit_of
 from service.api.request_counts import Limit
 from service.app import create_app
 from service.catalogue import shipped_catalogue
@@ -169,7 +169,7 @@ def test_a_sweep_costs_as_many_as_it_has_rows_and_is_not_kept_where_that_is_too_
 def test_whoever_waits_as_long_as_they_are_told_is_answered() -> None:
     now, limits = [0.0], RateLimits(Settings(database_url="sqlite://", **EVERYBODY))
     limits._own._clock = lambda: now[0]
-    counted = Counted("default", "x", Limit(burst=5, interval_seconds=1.0))
+    counted = Quota("default", "x", Limit(burst=5, interval_seconds=1.0))
 
     async def asked(cost: int) -> float:
         return (await limits.take(counted, cost)).retry_seconds

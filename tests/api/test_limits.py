@@ -8,7 +8,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from service.api.envelope import ErrorMiddleware
-from service.api.http_limits import HANDED_IN_BYTES, LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES, UNCOUNTED_BYTES, BodyLimit
+from service.api.http_limits import LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES, UNCOUNTED_BYTES, UPLOAD_BYTES, BodyLimit
 from service.worker.service_client import MOST_FILE_BYTES, MOST_RESULT_BYTES
 
 
@@ -162,7 +162,7 @@ def test_a_body_is_read_once_it_is_known_who_sends_it(path: str, most: int) -> N
 
 
 def test_workers_know_how_much_is_taken() -> None:
-    assert [*HANDED_IN_BYTES.values()] == [MOST_RESULT_BYTES, MOST_FILE_BYTES]
+    assert [*UPLOAD_BYTES.values()] == [MOST_RESULT_BYTES, MOST_FILE_BYTES]
 
 
 MOST_HELD_BYTES = 1 << 18

@@ -16,8 +16,8 @@ from starlette.types import Receive, Scope, Send
 from service.api.envelope import ErrorMiddleware, RequestMiddleware
 from service.api.errors import KINDS
 from service.api.http_limits import MAXIMUM_BODY_BYTES, BodyLimit
-from service.api.protocol import LINGER_SECONDS, MOST_HEAD_BYTES, Guarded
-from service.api.server import KEPT_FILES, held_connections
+from service.api.protocol import LINGER_SECONDS, MOST_HEAD_BYTES, LimitedProtocol
+from service.api.server import RESERVED_FILES, connection_limit
 from tests.api.slow_clients import BODIES, HEADS, all_slowly, chunked, dripped, sized
 from tests.api.slow_clients import refused as refused_body
 from tests.api.smuggling import AMBIGUOUS, CHUNKED, HIDDEN, SOUND, get, post, replies
@@ -26,7 +26,7 @@ SECONDS = 0.3
 MOST_CONNECTIONS = 32
 
 
-class Hasty(Guarded):
+class Hasty(LimitedProtocol):
     """The same with less patience."""
 
     head_seconds = SECONDS
@@ -270,12 +270,12 @@ def test_connections_leave_files_for_the_database(monkeypatch: pytest.MonkeyPatc
     bounds = [(1024, 4096)]
     monkeypatch.setattr(resource, "getrlimit", lambda _: bounds[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: bounds.append(wanted))
-    assert held_connections(100) == 100
+    assert connection_limit(100) == 100
     assert bounds == [(1024, 4096)]
-    assert held_connections(2000) == 2000
-    assert bounds[-1] == (2000 + KEPT_FILES, 4096)
-    assert held_connections(10_000) == 4096 - KEPT_FILES
+    assert connection_limit(2000) == 2000
+    assert bounds[-1] == (2000 + RESERVED_FILES, 4096)
+    assert connection_limit(10_000) == 4096 - RESERVED_FILES
     bounds.append((100, 100))
-    assert held_connections(10_000) == 1
+    assert connection_limit(10_000) == 1
     bounds.append((resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert held_connections(10_000) == 10_000
+    assert connection_limit(10_000) == 10_000

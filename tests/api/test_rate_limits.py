@@ -16,8 +16,8 @@ from redis.asyncio import Redis
 from service.api.key_rules import KeyRequest, make_key
 from service.api.metrics import Metrics
 from service.api.rate_limits import RateLimits, limit_of, rate_limits_of
-from service.api.request_counts import MOST_CALLERS, Limit, OwnCounts
-from service.api.security import is_limited
+from service.api.request_counts import MOST_CALLERS, Limit, LocalCounts
+from service.api.security import is_rate_limited
 from service.api.shared_limits import SharedCounts
 from service.app import create_app
 from service.catalogue import shipped_catalogue
@@ -133,7 +133,7 @@ def test_the_contract_tells_of_limits_where_there_are_any(document: dict[str, An
     counted = 0
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            is_counted = is_limited(operation["operationId"], method.upper())
+            is_counted = is_rate_limited(operation["operationId"], method.upper())
             responses = operation["responses"]
             told = [code for code, one in responses.items() if "RateLimit" in one.get("headers", {})]
             assert (sorted(code for code in responses if code < "3") if is_counted else []) == told, path
@@ -144,7 +144,7 @@ def test_the_contract_tells_of_limits_where_there_are_any(document: dict[str, An
 
 def test_a_bucket_leaks_and_many_callers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    counts = OwnCounts(lambda: now[0])
+    counts = LocalCounts(lambda: now[0])
     assert [counts.take("a", LIMIT).remaining for _ in range(6)] == [4, 3, 2, 1, 0, 0]
     now[0] += 2.5
     assert [counts.take("a", LIMIT).retry_seconds for _ in range(3)] == [0.0, 0.0, 0.5]
@@ -170,7 +170,7 @@ def test_replicas_count_together_as_one_process_would(redis: RedisServer) -> Non
         await other.close()
         return found
 
-    alone = OwnCounts()
+    alone = LocalCounts()
     own = [alone.take("x", LIMIT, cost) for cost in COSTS]
     found = asyncio.run(asked())
     assert [standing.remaining for standing in found] == [standing.remaining for standing in own]

@@ -4,7 +4,7 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.validation.error_styles import COMMAND_LINE, QUERY, Dialect, retold
+from service.validation.error_styles import COMMAND_LINE, QUERY, Dialect, rephrased
 from service.validation.questions import read_question
 
 
@@ -22,7 +22,7 @@ from service.validation.questions import read_question
 def test_what_is_missing_is_shown(dialect: Dialect, model: str, cluster: str, catalogue: Catalogue) -> None:
     with pytest.raises(Refused) as refused:
         read_question({"recipe": {"sequence_length": 8}}, catalogue)
-    assert [retold(problem, dialect).fix for problem in refused.value.problems] == [model, cluster]
+    assert [rephrased(problem, dialect).fix for problem in refused.value.problems] == [model, cluster]
 
 
 def test_a_field_is_called_as_it_was_given(catalogue: Catalogue) -> None:
@@ -30,6 +30,6 @@ def test_a_field_is_called_as_it_was_given(catalogue: Catalogue) -> None:
     with pytest.raises(Refused) as refused:
         read_question({**body, "layout": {"zero_stage": 7}}, catalogue)
     (problem,) = refused.value.problems
-    told = [retold(problem, dialect) for dialect in (QUERY, COMMAND_LINE)]
+    told = [rephrased(problem, dialect) for dialect in (QUERY, COMMAND_LINE)]
     assert [one.field for one in told] == ["zero_stage", "--zero-stage"]
     assert {(one.message, one.fix) for one in told} == {(problem.message, problem.fix)}

@@ -49,7 +49,7 @@ def serve(url: str, port: int, lease_seconds: float, log: str) -> None:
     from fastapi import Request
     from fastapi.responses import Response
 
-    from service.api.server import Moments, listen, run
+    from service.api.server import Lifecycle, listen, run
     from service.app import create_app
     from service.catalogue import shipped_catalogue
     from service.jobs.jobs import NewJob, create_jobs
@@ -71,7 +71,7 @@ def serve(url: str, port: int, lease_seconds: float, log: str) -> None:
 
         app.add_api_route("/tests/jobs", create, methods=["POST"])
         state = app.state
-        moments = Moments(
+        moments = Lifecycle(
             announce=lambda: None, drain=state.draining.set, end_beside=lambda: None, leave=state.leaving.set
         )
         run(app, listener, settings, moments)

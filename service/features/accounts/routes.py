@@ -11,7 +11,7 @@ router = APIRouter(tags=["audit"])
 
 
 def _held(request: Request) -> Listed:
-    request.app.state.refused_deeds.write()  # one that was refused just now is found, too
+    request.app.state.denied_changes.write()  # one that was refused just now is found, too
     return listed_audit(database_of(request))
 
 

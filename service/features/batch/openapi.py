@@ -1,7 +1,7 @@
 """OpenAPI of batches: each question with its kind, each answer with its status."""
 
 from service.answers.batch import MOST_QUESTIONS
-from service.api.openapi import Schema, asked_in_body, described, json_response, object_schema, parameter_ref, ref
+from service.api.openapi import Schema, described, json_response, object_schema, parameter_ref, ref, request_body
 from service.api.queries import REV
 from service.features.batch.batch import ANSWERED, BODY, KIND, QUESTIONS
 from service.features.estimates.openapi import EXAMPLES
@@ -76,7 +76,7 @@ def batch_operation() -> Schema:
         "refusal begin at its body. What is wrong with one leaves the others as they are; what is wrong with the "
         "request as a whole, such as too many questions, refuses all of them.",
         "parameters": [parameter_ref(REV)],
-        "requestBody": asked_in_body(ref("BatchRequest"), BATCHES),
+        "requestBody": request_body(ref("BatchRequest"), BATCHES),
         "responses": json_response(ref("BatchAnswers"), "One answer a question, in the same order."),
     }
 

@@ -10,15 +10,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
 from service.api.answers import JSON
-from service.api.bodies import is_long_launch, read_large_body
+from service.api.bodies import is_long_launcher_text, read_large_body
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute
-from service.api.envelope import refusal_of
+from service.api.envelope import problem_of
 from service.api.errors import CallerGone
 from service.api.queries import REV, takes_only
-from service.api.rate_limits import charge_questions
+from service.api.rate_limits import count_questions
 from service.api.security import caller_of
-from service.api.streams import others_first
+from service.api.streams import yield_to_others
 from service.catalogue import Catalogue
 from service.features.batch.batch import BODY, QUESTIONS, BatchAnswer, answer_all, answer_one, read_batch
 from service.features.batch.openapi import batch_operation
@@ -43,7 +43,7 @@ async def ask_many(request: Request) -> Response:
     catalogue, body = await catalogue_of(request), await read_large_body(request)
     refuse_faults({**body, QUESTIONS: None})
     questions = read_batch(body)
-    await charge_questions(request, len(questions))
+    await count_questions(request, len(questions))
     parts = [questions[first : first + AT_A_TIME] for first in range(0, len(questions), AT_A_TIME)] or [()]
     first = await _answers(request, catalogue, parts[0], is_admitted=False)  # a refusal of all of it has its status
     return StreamingResponse(_sent(request, catalogue, first, parts[1:]), media_type=JSON)
@@ -59,7 +59,7 @@ async def _sent(
         except CallerGone:
             return
         except Exception as error:  # of all questions of this part; the others have their answers
-            refusal = refusal_of(request, error)
+            refusal = problem_of(request, error)
             answers = b",".join([_shown(refusal.status_code, bytes(refusal.body))] * len(part))
         yield b"," + answers
     yield b"]}"
@@ -71,7 +71,7 @@ async def _answers(request: Request, catalogue: Catalogue, part: Sequence[object
         found = []
         for question in part:
             found.append(answer_one(question, catalogue))
-            await others_first()
+            await yield_to_others()
     else:
         found = await compute(request, answer_all, part, catalogue, is_admitted=is_admitted)
     responses = [_response(request, one) for one in found]
@@ -83,7 +83,7 @@ def _is_long(question: object) -> bool:
     body = question.get(BODY) if isinstance(question, Mapping) else None
     launch = body.get("launch") if isinstance(body, Mapping) else None
     content = launch.get("content") if isinstance(launch, Mapping) else None
-    return isinstance(content, str) and is_long_launch(content.encode(errors="replace"))
+    return isinstance(content, str) and is_long_launcher_text(content.encode(errors="replace"))
 
 
 def _response(request: Request, answer: BatchAnswer) -> Response:
@@ -92,7 +92,7 @@ def _response(request: Request, answer: BatchAnswer) -> Response:
         state.checked_questions.keep(question, caller_of(request).owner)
     if answer.verdict is not None:
         state.metrics.verdicts.labels(answer.verdict).inc()
-    return Response(answer.content) if answer.error is None else refusal_of(request, answer.error)
+    return Response(answer.content) if answer.error is None else problem_of(request, answer.error)
 
 
 def _shown(status: int, body: bytes) -> bytes:

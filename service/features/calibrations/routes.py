@@ -12,7 +12,7 @@ from service.api.catalogues import Database, catalogue_of, database_of, view_of
 from service.api.compute import compute
 from service.api.compute_process import Large
 from service.api.queries import takes_only
-from service.api.security import Asker, caller_of
+from service.api.security import CallerDep, caller_of
 from service.api.write_queue import on_compute_threads, queued
 from service.features.calibrations import lists
 from service.features.calibrations.drift import drift_of
@@ -81,7 +81,7 @@ def create(request: Request, database: Database, body: JsonObject, fitted: Fitte
     dependencies=NONE_OTHER,
     openapi_extra=calibration_operation("Its errors by probe, its constants, and what it was fitted on."),
 )
-def read(database: Database, caller: Asker, calibration_id: str) -> Response:
+def read(database: Database, caller: CallerDep, calibration_id: str) -> Response:
     """As it is now."""
     return json_answer(lists.shown(lists.find_calibration(database, caller, calibration_id)))
 

@@ -8,11 +8,11 @@ from service.api.openapi import (
     JSON_BODY,
     MERGE_PATCH,
     Schema,
-    asked_in_body,
     json_content,
     nullable,
     query_parameter,
     ref,
+    request_body,
 )
 from service.api.security import SINGULAR
 from service.features.catalogue.list_openapi import CONFIG_JSON, OWNED, PATCHES, ROWS, named_row, one_example
@@ -69,7 +69,7 @@ def replace_operation(plural: str) -> Schema:
 def patch_operation(plural: str) -> Schema:
     """What the contract adds to the change of some columns."""
     examples = one_example("Some columns of the row", PATCHES[plural])
-    body = asked_in_body(ref(f"{SINGULAR[plural]}RowPatch"), examples, MERGE_PATCH, JSON_BODY)
+    body = request_body(ref(f"{SINGULAR[plural]}RowPatch"), examples, MERGE_PATCH, JSON_BODY)
     return {"description": "An RFC 7396 merge patch of the row as GET shows it."} | _change(plural, body)
 
 
@@ -87,7 +87,7 @@ def import_operation() -> Schema:
     return {
         "description": "The whole body is the config.json, as it is.",
         "parameters": [query_parameter(name, meaning, {"type": "string"}) for name, meaning in described.items()],
-        "requestBody": asked_in_body(CONFIG, one_example("A config.json", CONFIG_JSON)),
+        "requestBody": request_body(CONFIG, one_example("A config.json", CONFIG_JSON)),
         "responses": {
             "201": {
                 "description": "The row, its parameters, and what was assumed.",
@@ -99,7 +99,7 @@ def import_operation() -> Schema:
 
 
 def _whole_row(plural: str) -> Schema:
-    return asked_in_body(ref(f"{SINGULAR[plural]}RowRequest"), one_example("A row of your own", ROWS[plural]))
+    return request_body(ref(f"{SINGULAR[plural]}RowRequest"), one_example("A row of your own", ROWS[plural]))
 
 
 def _change(plural: str, body: Schema) -> Schema:

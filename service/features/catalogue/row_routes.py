@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api.answers import JSON, json_answer
-from service.api.bodies import JsonObject, MergePatch, is_long, read_apart, read_table_text
+from service.api.bodies import JsonObject, MergePatch, is_long, read_in_process, read_table_text
 from service.api.caching import IfMatch, idempotent, row_etag
 from service.api.errors import WrongParameter, problem_response
 from service.api.openapi import CSV_BODY, Schema, json_response, query_parameter, ref
@@ -185,7 +185,7 @@ async def _read_import(
     before = history.holdings
     catalogue = await run_in_threadpool(before.view, options.caller.owner)
     if is_long(content):
-        return options, before, await read_apart(request, draft_import, content, options, catalogue)
+        return options, before, await read_in_process(request, draft_import, content, options, catalogue)
     return options, before, await on_compute_threads(request, draft_import, content, options, catalogue)
 
 

@@ -14,7 +14,7 @@ from service.api.catalogues import view_of
 from service.api.errors import WrongParameter, on_api_error
 from service.api.openapi import CSV_BODY, parameter_ref, query_parameter
 from service.api.queries import REV
-from service.api.security import NotAllowed
+from service.api.security import AccessDenied
 from service.errors import UnknownRevision, Unreachable
 from service.estimator import FORMULAS_VERSION
 from service.features.cells import cells, tables
@@ -96,7 +96,7 @@ def head_answer(request: Request, media_type: str = TEXT) -> Response:
     return sheet_text(request, "", request.query_params.get(REV) or view_of(request).revision, media_type=media_type)
 
 
-def on_not_allowed(request: Request, error: NotAllowed) -> Response:
+def on_not_allowed(request: Request, error: AccessDenied) -> Response:
     """Problem document of a refusal, or its text where a cell asks for that."""
     operation_id, text = request.scope["route"].operation_id, f"{error.code}: {error.detail}"
     if operation_id == "getCellReason":

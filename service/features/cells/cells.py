@@ -17,7 +17,7 @@ from service.features.estimates.answers import answer
 from service.features.estimates.metrics import metric_named
 from service.tabular.cell_text import NumberStyle, number_text
 from service.units import COUNT, UNITS, Dimension, dimension_of
-from service.validation.error_styles import QUERY, retold
+from service.validation.error_styles import QUERY, rephrased
 from service.validation.flat import body_of_flat
 from service.validation.flat_values import DecimalMark
 from service.validation.questions import read_question
@@ -147,7 +147,7 @@ def _missing(error: NotFound | Unreachable) -> str:
 
 
 def _line(problem: Problem) -> str:
-    told = retold(problem, QUERY)
+    told = rephrased(problem, QUERY)
     place = f"{told.field}: " if told.field and told.field not in told.message else ""
     return f"{told.code}: {place}{told.message}; {told.fix}"
 

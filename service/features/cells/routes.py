@@ -17,7 +17,7 @@ from service.api.caching import is_head
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute
 from service.api.openapi import path_parameter, query_parameter
-from service.api.streams import finished
+from service.api.streams import finish
 from service.catalogue import Catalogue
 from service.errors import NotFound, Refused
 from service.estimator.answer import Verdict
@@ -121,7 +121,7 @@ class Form:
 
 async def _table(request: Request, parameters: Pairs, catalogue: Catalogue) -> str:
     if tables.rows_of(parameters) <= FEW_ROWS:
-        return await finished(request, tables.table_csv(parameters, catalogue))
+        return await finish(request, tables.table_csv(parameters, catalogue))
     found: str = await compute(request, tables.table_csv, parameters, catalogue)
     return found
 

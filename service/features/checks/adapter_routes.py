@@ -13,9 +13,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import json_answer
-from service.api.bodies import is_long_launch, read_apart, refuse_media_type
+from service.api.bodies import is_long_launcher_text, read_in_process, refuse_media_type
 from service.api.catalogues import catalogue_of
-from service.api.openapi import JSON_BODY, Schema, asked_in_body, json_response, path_parameter, ref
+from service.api.openapi import JSON_BODY, Schema, json_response, path_parameter, ref, request_body
 from service.api.queries import takes_only, with_address
 from service.api.security import caller_of
 from service.catalogue import Catalogue
@@ -143,7 +143,7 @@ async def adapter(request: Request, scheduler: str, name: str) -> Response:
     openapi_extra={
         "description": "Verdict (ok, warn, deny, or unknown for what is no known training), reason, id of the "
         "estimate, minutes of wall time to ask for. The last two may be empty.",
-        "requestBody": asked_in_body(
+        "requestBody": request_body(
             ref("SlurmCheckRequest"), {"job": {"summary": "A job on one node", "value": SLURM_JOB}}
         ),
         "responses": {"200": {"description": "Four lines.", "content": TEXT}},
@@ -162,7 +162,7 @@ async def slurm_check(request: Request) -> Response:
     dependencies=[takes_only()],
     openapi_extra={
         "description": "A Job, JobSet, PyTorchJob, TrainJob, or a Workload of Kueue; anything else is unknown.",
-        "requestBody": asked_in_body(ref("KubernetesObject"), {"job": {"summary": "A Job", "value": JOB}}),
+        "requestBody": request_body(ref("KubernetesObject"), {"job": {"summary": "A Job", "value": JOB}}),
         "responses": json_response(ref("JudgedJob")),
     },
 )
@@ -180,7 +180,7 @@ async def kubernetes_check(request: Request) -> Response:
         "description": "AdmissionReview of admission.k8s.io/v1, in and out. The token is the setting "
         "TRAINCOST_ADMISSION_TOKEN; a webhook's address can carry no other secret.",
         "parameters": [TOKEN],
-        "requestBody": asked_in_body(
+        "requestBody": request_body(
             ref("AdmissionReview"), {"review": {"summary": "A Job is created", "value": REVIEW}}
         ),
         "responses": json_response(ref("AdmissionAnswer"), "The same review with its response."),
@@ -192,10 +192,10 @@ async def kubernetes_admission(request: Request, token: str) -> Response:
     if wanted is None or not compare_digest(wanted.encode(), token.encode()):
         raise NotFound("there is no webhook at this address; TRAINCOST_ADMISSION_TOKEN says at which")
     content, catalogue = await _content_of(request), await catalogue_of(request)
-    if not is_long_launch(content):
+    if not is_long_launcher_text(content):
         count = partial(_count, request)
         return json_answer(reviewed(parse_object(content), catalogue, _keep(request), count))
-    answer, kept, verdicts = await read_apart(request, review_of, content, catalogue)
+    answer, kept, verdicts = await read_in_process(request, review_of, content, catalogue)
     request.app.state.checked_questions.keep_all(kept, caller_of(request).owner)
     for verdict in verdicts:
         _count(request, verdict)
@@ -207,8 +207,8 @@ async def _judged(
 ) -> JudgedJob:
     """The verdict on a scheduler's job; a body that takes long to read is judged in another process."""
     content, catalogue = await _content_of(request), await catalogue_of(request)
-    if is_long_launch(content):
-        judged, kept = await read_apart(request, apart, content, catalogue)
+    if is_long_launcher_text(content):
+        judged, kept = await read_in_process(request, apart, content, catalogue)
         request.app.state.checked_questions.keep_all(kept, caller_of(request).owner)
     else:
         judged = judge(parse_object(content), catalogue, _keep(request))

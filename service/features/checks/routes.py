@@ -10,12 +10,12 @@ from fastapi.responses import Response
 
 from service.answers.checks import Check
 from service.api.answers import json_answer
-from service.api.bodies import is_long_launch, read_apart, refuse_media_type
+from service.api.bodies import is_long_launcher_text, read_in_process, refuse_media_type
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute
-from service.api.openapi import JSON_BODY, asked_in_body, json_response, parameter_ref, ref
+from service.api.openapi import JSON_BODY, json_response, parameter_ref, ref, request_body
 from service.api.queries import REV, takes_only
-from service.api.security import NotAllowed, caller_of
+from service.api.security import AccessDenied, caller_of
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.features.checks.bodies import check_of
@@ -53,7 +53,7 @@ LAUNCHED = {
 
 OPERATION: dict[str, Any] = {
     "parameters": [parameter_ref(REV)],
-    "requestBody": asked_in_body(ref("CheckRequest"), {**EXAMPLES, "limits": LIMITED, "launch": LAUNCHED}),
+    "requestBody": request_body(ref("CheckRequest"), {**EXAMPLES, "limits": LIMITED, "launch": LAUNCHED}),
     "responses": json_response(ref("Check")),
 }
 
@@ -64,8 +64,8 @@ async def may_start(request: Request) -> Response:
     state, catalogue = request.app.state, await catalogue_of(request)
     refuse_media_type(request, (JSON_BODY,))
     content = await request.body()
-    if is_long_launch(content):
-        found, kept = await read_apart(request, check_of, content, catalogue)
+    if is_long_launcher_text(content):
+        found, kept = await read_in_process(request, check_of, content, catalogue)
         state.checked_questions.keep_all(kept, caller_of(request).owner)
     else:
         found = await _checked(request, parse_object(content), catalogue)
@@ -82,8 +82,8 @@ async def _checked(request: Request, body: Mapping[str, Any], catalogue: Catalog
     left = max(0.0, end - monotonic())
     try:
         found: Check = await compute(
-            request, check_until, body, catalogue, end, deadline_seconds=left + GRACE_SECONDS, turn_seconds=left
+            request, check_until, body, catalogue, end, deadline_seconds=left + GRACE_SECONDS, queue_seconds=left
         )
-    except (NotAllowed, Refused):  # no process in time, or one that was lost: the verdict stands
+    except (AccessDenied, Refused):  # no process in time, or one that was lost: the verdict stands
         return without_turn(begun)
     return found

@@ -13,13 +13,13 @@ from service.api.openapi import (
     TYPES,
     XLSX,
     Schema,
-    asked_in_body,
     described,
     flat_example,
     object_schema,
     parameter_ref,
     query_parameter,
     ref,
+    request_body,
     untitled,
 )
 from service.api.queries import REV
@@ -109,7 +109,7 @@ def compare_operation(form: str) -> Schema:
         "description": "What is wrong with the request is refused as a whole. What one cluster or price cannot do is a "
         "row with status 422 and its reason; not fitting is an answer like any other.",
         "parameters": [parameter_ref(REV)],
-        "requestBody": asked_in_body(ref("ComparisonRequest"), COMPARISONS),
+        "requestBody": request_body(ref("ComparisonRequest"), COMPARISONS),
         "responses": _responses(form),
     }
 

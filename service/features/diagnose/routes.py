@@ -9,7 +9,7 @@ from service.api.answers import JSON
 from service.api.bodies import read_body
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute
-from service.api.openapi import asked_in_body, json_response, parameter_ref, ref
+from service.api.openapi import json_response, parameter_ref, ref, request_body
 from service.api.queries import REV, takes_only
 from service.features.diagnose.diagnose import diagnosis_sent
 from service.features.diagnose.messages import EXAMPLE
@@ -26,7 +26,7 @@ OPERATION: dict[str, Any] = {
     "description": "The body of /v1/estimates with the message, what torch.cuda.memory_stats() gave, or both. The "
     "answer repeats nothing of the message but its numbers.",
     "parameters": [parameter_ref(REV)],
-    "requestBody": asked_in_body(ref("DiagnoseRequest"), {"message": PASTED}),
+    "requestBody": request_body(ref("DiagnoseRequest"), {"message": PASTED}),
     "responses": json_response(ref("Diagnosis")),
 }
 

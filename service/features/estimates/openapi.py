@@ -2,12 +2,12 @@
 
 from service.api.openapi import (
     Schema,
-    asked_in_body,
     flat_references,
     json_response,
     parameter_ref,
     query_parameter,
     ref,
+    request_body,
 )
 from service.api.queries import EXPLAIN, METHOD, REV
 from service.estimator.other_tools.comparison import TOOLS
@@ -52,7 +52,7 @@ def question_operation(answer: str) -> Schema:
     return {
         "description": "Ask with four nouns; a name stands for a row of the catalogue. Not fitting is an answer too.",
         "parameters": [parameter_ref(EXPLAIN), parameter_ref(REV)],
-        "requestBody": asked_in_body(ref("QuestionRequest"), EXAMPLES),
+        "requestBody": request_body(ref("QuestionRequest"), EXAMPLES),
         "responses": json_response(ref(answer)),
     }
 

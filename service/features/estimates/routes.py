@@ -20,9 +20,9 @@ from service.api.answers import JSON, json_answer
 from service.api.bodies import read_body
 from service.api.catalogues import Database, catalogue_at, catalogue_of
 from service.api.compute import compute
-from service.api.openapi import asked_in_body, json_response, parameter_ref, path_parameter, ref
+from service.api.openapi import json_response, parameter_ref, path_parameter, ref, request_body
 from service.api.queries import EXPLAIN, METHOD, REV, is_explained, method_of, takes_only
-from service.api.security import Asker
+from service.api.security import CallerDep
 from service.estimator.choices import choices
 from service.estimator.names import ToolName
 from service.features.estimates.answers import answer_by, answer_explained, answer_of
@@ -124,7 +124,7 @@ ID = path_parameter("estimate_id", "Id of the answer.", "est_bcc8e6385ed0cbc7bc9
         "responses": json_response(ref("Answer")),
     },
 )
-def stored_estimate(request: Request, database: Database, caller: Asker, estimate_id: str) -> Response:
+def stored_estimate(request: Request, database: Database, caller: CallerDep, estimate_id: str) -> Response:
     """Asking alone stores nothing; scenarios and checks do."""
     state = request.app.state
     checked = state.checked_questions
@@ -138,7 +138,7 @@ timeline_router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
 OPERATION: dict[str, Any] = {
     "description": "The same body as /v1/memory. Points are in order; their series follow the stage's kinds.",
     "parameters": [parameter_ref(REV)],
-    "requestBody": asked_in_body(ref("QuestionRequest"), EXAMPLES),
+    "requestBody": request_body(ref("QuestionRequest"), EXAMPLES),
     "responses": json_response(ref("TimelineAnswer")),
 }
 

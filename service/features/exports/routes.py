@@ -12,18 +12,18 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON, json_answer, preferred
-from service.api.bodies import is_long_launch, read_apart, read_body, read_plain_text
+from service.api.bodies import is_long_launcher_text, read_body, read_in_process, read_plain_text
 from service.api.catalogues import catalogue_of
 from service.api.errors import WrongParameter
 from service.api.openapi import (
     JSON_BODY,
     Schema,
-    asked_in_body,
     json_response,
     parameter_ref,
     path_parameter,
     query_parameter,
     ref,
+    request_body,
 )
 from service.api.queries import REV, choice_of, one_of, takes_only
 from service.errors import Problem, Refused
@@ -78,7 +78,7 @@ def _operation() -> dict[str, Any]:
         "description": "The same body as /v1/estimates. Every field of recipe and layout is in the file, needs no "
         "place in it, or stands in not_expressible with what to do.",
         "parameters": list(PARAMETERS),
-        "requestBody": asked_in_body(ref("QuestionRequest"), EXAMPLES),
+        "requestBody": request_body(ref("QuestionRequest"), EXAMPLES),
         "responses": answered,
     }
 
@@ -170,8 +170,8 @@ async def read_file(request: Request, format: str) -> Response:
     kind = format_named(format)
     is_json = request.headers.get("content-type", "").startswith(JSON_BODY)
     text = _held_in(await read_body(request)) if is_json else await read_plain_text(request)
-    if is_long_launch(text.encode()):
-        return Response(await read_apart(request, imported, kind.name, text), media_type=JSON_BODY)
+    if is_long_launcher_text(text.encode()):
+        return Response(await read_in_process(request, imported, kind.name, text), media_type=JSON_BODY)
     return json_answer(import_file(kind, text))
 
 

@@ -14,8 +14,8 @@ from threading import Event
 from fastapi import Request
 from fastapi.responses import StreamingResponse
 
-from service.api.credential_ends import while_admitted
-from service.api.envelope import refusal_of
+from service.api.credential_ends import while_authorized
+from service.api.envelope import problem_of
 from service.api.errors import WrongParameter
 from service.api.openapi import EVENTS
 from service.api.streams import AGAIN, ChangeFeed
@@ -70,12 +70,12 @@ def last_event_of(request: Request) -> int:
 
 def stream_of(request: Request, check_id: str) -> StreamingResponse:
     """What happens to a launch check, until it ends or nobody listens."""
-    events = while_admitted(request, _events(request, check_id, last_event_of(request)))
+    events = while_authorized(request, _events(request, check_id, last_event_of(request)))
     return StreamingResponse(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
 
 async def _events(request: Request, check_id: str, after: int) -> AsyncGenerator[bytes, None]:
-    looks: ChangeFeed[Told] = request.app.state.check_looks
+    looks: ChangeFeed[Told] = request.app.state.launch_check_feed
     yield b"retry: 2000\n\n"
     try:
         async with aclosing(looks.states(check_id)) as states:
@@ -91,7 +91,7 @@ async def _events(request: Request, check_id: str, after: int) -> AsyncGenerator
                     return
         yield AGAIN
     except Exception as error:  # the status is sent already, so an event says what went wrong
-        yield _event("problem", bytes(refusal_of(request, error).body), after)
+        yield _event("problem", bytes(problem_of(request, error).body), after)
 
 
 def _look(engine: Engine, known: Mapping[str, Told | None]) -> dict[str, Told | Exception]:

@@ -7,7 +7,6 @@ from service.answers.launch_checks import LaunchCheck
 from service.api.openapi import (
     EVENTS,
     Schema,
-    asked_in_body,
     described,
     json_content,
     json_response,
@@ -15,6 +14,7 @@ from service.api.openapi import (
     object_schema,
     path_parameter,
     ref,
+    request_body,
     undefaulted,
     untitled,
 )
@@ -114,7 +114,7 @@ def create_operation() -> Schema:
     content = json_content(ref("LaunchCheck"))
     return {
         "description": "A worker measures the real kernels of this model under this recipe and layout.",
-        "requestBody": asked_in_body(ref("LaunchCheckRequest"), ASKED),
+        "requestBody": request_body(ref("LaunchCheckRequest"), ASKED),
         "responses": {"202": {"description": "The launch check, queued.", "headers": headers, "content": content}},
     }
 

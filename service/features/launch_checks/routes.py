@@ -8,7 +8,7 @@ from service.api.bodies import JsonObject
 from service.api.caching import idempotent
 from service.api.catalogues import Database, catalogue_at, database_of, view_of
 from service.api.queries import takes_only
-from service.api.security import Asker, caller_of
+from service.api.security import CallerDep, caller_of
 from service.api.write_queue import queued
 from service.features.launch_checks import launch_checks
 from service.features.launch_checks.events import last_event_of, stream_of
@@ -68,7 +68,7 @@ def create(request: Request, database: Database, body: JsonObject) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=read_operation("How far it is, or what it found: computed once, when it ended."),
 )
-def read(database: Database, caller: Asker, check_id: str) -> Response:
+def read(database: Database, caller: CallerDep, check_id: str) -> Response:
     """As it is now."""
     return json_answer(launch_checks.find_launch_check(database, caller, check_id))
 
@@ -109,7 +109,7 @@ def cancel(request: Request, check_id: str) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=trace_operation(),
 )
-def trace(database: Database, caller: Asker, check_id: str) -> Response:
+def trace(database: Database, caller: CallerDep, check_id: str) -> Response:
     """A file for viewers of traces."""
     saved_as = {"Content-Disposition": f'attachment; filename="{check_id}.pt.trace.json.gz"'}
     return Response(launch_checks.launch_check_trace(database, caller, check_id), media_type=GZIP, headers=saved_as)

@@ -5,12 +5,12 @@ from pydantic import TypeAdapter
 from service.api.openapi import (
     TEXT_BODY,
     Schema,
-    asked_in_body,
     json_content,
     json_response,
     path_parameter,
     query_parameter,
     ref,
+    request_body,
 )
 from service.features.catalogue.list_openapi import one_example
 from service.features.measurements.file_formats import FORMATS, Beside
@@ -104,7 +104,7 @@ def import_operation() -> Schema:
         "description": "Records of probes, as a worker's record.json holds them. Runs on shared, divided or throttled "
         "devices and outliers among others of their kind go into quarantine, where nothing is fitted on them. What is "
         "there already is not kept twice.",
-        "requestBody": asked_in_body(ref("MeasurementsRequest"), one_example("The products of one GPU", RECORDS)),
+        "requestBody": request_body(ref("MeasurementsRequest"), one_example("The products of one GPU", RECORDS)),
         "responses": json_response(ref("KeptMeasurements"), "What came in."),
     }
 
@@ -136,7 +136,7 @@ def quarantine_operation() -> Schema:
     """What the contract adds to the quarantine of measurements."""
     return {
         "description": "They stay, and nothing is fitted on them any more.",
-        "requestBody": asked_in_body(ref("QuarantineRequest"), one_example("A reason", DOUBTED)),
+        "requestBody": request_body(ref("QuarantineRequest"), one_example("A reason", DOUBTED)),
         "responses": json_response(ref("MeasurementItems"), "The measurements as they are then."),
     }
 
@@ -145,7 +145,7 @@ def release_operation() -> Schema:
     """What the contract adds to the release of measurements."""
     return {
         "description": "What took them out was looked at, and is no reason to doubt them.",
-        "requestBody": asked_in_body(ref("ReleaseRequest"), one_example("Some of them", RELEASED)),
+        "requestBody": request_body(ref("ReleaseRequest"), one_example("Some of them", RELEASED)),
         "responses": json_response(ref("MeasurementItems"), "The measurements as they are then."),
     }
 
@@ -158,7 +158,7 @@ def fit_operation() -> Schema:
         "description": "Constants of one device, fitted on measurements of it that are not in quarantine. Errors are "
         "those of predictions by constants that never saw the run, or where there is one run, the shape; beside them "
         "those of before.",
-        "requestBody": asked_in_body(ref("CalibrationRequest"), one_example("The products of one run", CHOSEN)),
+        "requestBody": request_body(ref("CalibrationRequest"), one_example("The products of one run", CHOSEN)),
         "responses": {"201": answered},
     }
 
@@ -174,7 +174,7 @@ def calibration_operation(description: str) -> Schema:
 
 def promote_operation() -> Schema:
     """What the contract adds to the promotion of a calibration."""
-    asked = asked_in_body(ref("PromotionRequest"), one_example("For everyone, by an admin", PROMOTION))
+    asked = request_body(ref("PromotionRequest"), one_example("For everyone, by an admin", PROMOTION))
     described = calibration_operation(
         "From then on its owner's answers about its GPU rest on it and name it; with scope everyone, which only an "
         "admin may give, every caller's do. Refused unless predictions of what it never saw are nearer than before, "

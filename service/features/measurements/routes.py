@@ -11,7 +11,7 @@ from service.api.catalogues import Database, database_of, view_of
 from service.api.errors import WrongParameter
 from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY
 from service.api.queries import one_of, takes_only
-from service.api.security import Asker, caller_of
+from service.api.security import CallerDep, caller_of
 from service.api.write_queue import queued
 from service.errors import Refused
 from service.features.measurements import lists
@@ -103,7 +103,7 @@ def _beside(request: Request) -> dict[str, Any]:
     dependencies=NONE_OTHER,
     openapi_extra=measurement_operation(),
 )
-def read(database: Database, caller: Asker, measurement_id: str) -> Response:
+def read(database: Database, caller: CallerDep, measurement_id: str) -> Response:
     """Its shape and its environment as objects."""
     return json_answer(lists.shown(lists.find_measurement(database, caller, measurement_id)))
 

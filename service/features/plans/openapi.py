@@ -8,13 +8,13 @@ from service.api.openapi import (
     JSON,
     NAME,
     Schema,
-    asked_in_body,
     bare,
     described,
     nullable,
     object_schema,
     parameter_ref,
     ref,
+    request_body,
     undefaulted,
 )
 from service.api.queries import REV
@@ -88,7 +88,7 @@ def plan_operation() -> Schema:
         "description": "Every legal layout is worked out by the formulas of estimates. Whoever accepts "
         f"{EVENTS} is told how far the search is; hanging up ends it.",
         "parameters": [parameter_ref(REV)],
-        "requestBody": asked_in_body(ref("PlanRequest"), PLANS),
+        "requestBody": request_body(ref("PlanRequest"), PLANS),
         "responses": {"200": {"description": "The plans.", "content": forms}},
     }
 

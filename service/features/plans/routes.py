@@ -12,8 +12,8 @@ from service.api.answers import JSON, preferred
 from service.api.bodies import read_body
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute, computed_items
-from service.api.credential_ends import while_admitted
-from service.api.envelope import refusal_of
+from service.api.credential_ends import while_authorized
+from service.api.envelope import problem_of
 from service.api.errors import CallerGone
 from service.api.openapi import EVENTS
 from service.api.queries import REV, takes_only
@@ -37,7 +37,7 @@ async def best_layouts(request: Request) -> Response:
         return Response(await compute(request, plans_on_the_wire, body, catalogue), media_type=JSON)
     items = computed_items(request, plans_on_the_wire, body, catalogue, until=request.app.state.leaving)
     first = await anext(items)  # what is wrong with the request is told as everywhere else
-    events = while_admitted(request, _events(request, first, items))
+    events = while_authorized(request, _events(request, first, items))
     return StreamingResponse(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
 
@@ -53,7 +53,7 @@ async def _events(
         except CallerGone:
             return
         except Exception as error:  # the status is sent already, so an event says what went wrong
-            yield _named("problem", bytes(refusal_of(request, error).body))
+            yield _named("problem", bytes(problem_of(request, error).body))
 
 
 def _event(item: PlanCounts | bytes) -> bytes:

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api.answers import json_answer
-from service.api.bodies import is_long, read_apart, read_body, read_plain_text
+from service.api.bodies import is_long, read_body, read_in_process, read_plain_text
 from service.api.catalogues import Database, catalogue_at, view_of
 from service.api.openapi import JSON_BODY, TEXT_BODY, Schema, json_response, ref
 from service.api.queries import takes_only
@@ -61,7 +61,7 @@ async def _records(request: Request) -> SlurmRecords:
         text = await read_plain_text(request)
         if not is_long(text.encode()):
             return await run_in_threadpool(read_parsable, text)
-        table: SlurmRecords = await read_apart(request, read_parsable, text)
+        table: SlurmRecords = await read_in_process(request, read_parsable, text)
         return table
     return await run_in_threadpool(read_document, await read_body(request))
 

@@ -8,13 +8,13 @@ from service.api.openapi import (
     JSON_BODY,
     MERGE_PATCH,
     Schema,
-    asked_in_body,
     described,
     json_content,
     list_schemas,
     object_schema,
     path_parameter,
     ref,
+    request_body,
     undefaulted,
     untitled,
 )
@@ -91,7 +91,7 @@ def replace_operation() -> Schema:
 def patch_operation() -> Schema:
     """What the contract adds to the change of some of a scenario."""
     examples = one_example("Another name, and more GPUs", PATCH)
-    return _change(asked_in_body(ref("ScenarioPatch"), examples, MERGE_PATCH, JSON_BODY))
+    return _change(request_body(ref("ScenarioPatch"), examples, MERGE_PATCH, JSON_BODY))
 
 
 def delete_operation() -> Schema:
@@ -100,7 +100,7 @@ def delete_operation() -> Schema:
 
 
 def _whole() -> Schema:
-    return asked_in_body(ref("ScenarioRequest"), one_example("One of the questions of /v1/estimates", EXAMPLE))
+    return request_body(ref("ScenarioRequest"), one_example("One of the questions of /v1/estimates", EXAMPLE))
 
 
 def _change(body: Schema) -> Schema:

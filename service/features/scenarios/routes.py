@@ -17,7 +17,7 @@ from service.api.caching import IfMatch, etag_of, idempotent
 from service.api.catalogues import Database, database_of, view_of
 from service.api.openapi import ETAG, XLSX, Schema
 from service.api.queries import address_of, one_of, takes_only
-from service.api.security import Asker, caller_of
+from service.api.security import CallerDep, caller_of
 from service.api.write_queue import queued
 from service.features.catalogue.versions import REVISION, read_revision
 from service.features.scenarios import scenarios
@@ -59,7 +59,7 @@ def _scenario(found: Saved, *, status: int = 200, location: str | None = None) -
     return Response(content, status_code=status, headers=headers, media_type=JSON)
 
 
-async def _change(caller: Asker, scenario_id: str, is_current: IfMatch) -> ScenarioChange:
+async def _change(caller: CallerDep, scenario_id: str, is_current: IfMatch) -> ScenarioChange:
     return ScenarioChange(scenario_id, is_current, caller)
 
 

@@ -6,9 +6,9 @@ from fastapi.responses import Response
 from service.api.answers import json_answer
 from service.api.bodies import JsonObject
 from service.api.catalogues import Database, database_of
-from service.api.openapi import asked_in_body, json_response, path_parameter, ref
+from service.api.openapi import json_response, path_parameter, ref, request_body
 from service.api.queries import address_of, takes_only
-from service.api.security import Asker, caller_of
+from service.api.security import CallerDep, caller_of
 from service.api.write_queue import queued
 from service.features.catalogue.list_openapi import one_example
 from service.features.scenarios.openapi import ID
@@ -28,7 +28,7 @@ SHARE_ID = path_parameter("share_id", "Id of the links.", "shr_k3J9x0aZ1bQp")
         "description": "Its JSON and its budgets can be read without a key until the links end, or are revoked, or the "
         "key that made them is. They show the scenario as it is then, and end with it.",
         "parameters": [ID],
-        "requestBody": asked_in_body(ref("ShareRequest"), one_example("For a week", {"days": 7})),
+        "requestBody": request_body(ref("ShareRequest"), one_example("For a week", {"days": 7})),
         "responses": json_response(ref("Share")),
     },
 )
@@ -51,7 +51,7 @@ def share(request: Request, database: Database, scenario_id: str, body: JsonObje
         "responses": json_response(ref("ShareList")),
     },
 )
-def shares(database: Database, caller: Asker, scenario_id: str) -> Response:
+def shares(database: Database, caller: CallerDep, scenario_id: str) -> Response:
     """The links themselves are not shown: they let their reader in."""
     return json_answer(listed_shares(database, caller, scenario_id))
 

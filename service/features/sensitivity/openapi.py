@@ -14,13 +14,13 @@ from service.api.openapi import (
     TABLES,
     XLSX,
     Schema,
-    asked_in_body,
     bare,
     described,
     nullable,
     object_schema,
     parameter_ref,
     ref,
+    request_body,
     undefaulted,
     untitled,
 )
@@ -238,6 +238,6 @@ def sensitivity_operation(form: str) -> Schema:
         "description": "What is wrong with the request is refused as a whole. What one value makes impossible is a row "
         "with status 422 and its reason; not fitting is an answer like any other.",
         "parameters": [parameter_ref(REV)],
-        "requestBody": asked_in_body(ref("SensitivityRequest"), VARIATIONS),
+        "requestBody": request_body(ref("SensitivityRequest"), VARIATIONS),
         "responses": {"200": {"description": "The rows.", "content": kept}},
     }

@@ -1,6 +1,6 @@
 """OpenAPI of solve: one open field, and its value with the proof."""
 
-from service.api.openapi import NULL, Schema, asked_in_body, json_response, parameter_ref, ref, untitled
+from service.api.openapi import NULL, Schema, json_response, parameter_ref, ref, request_body, untitled
 from service.api.queries import REV
 from service.features.compare.openapi import JOB, QUESTIONED
 from service.features.compare.requests import CLUSTERS, PRICES, QUESTION
@@ -101,6 +101,6 @@ def solve_operation() -> Schema:
         "description": "The value will do and the next one will not: their numbers prove both. Where nothing will do, "
         "the value is null and the next one says what is missing.",
         "parameters": [parameter_ref(REV)],
-        "requestBody": asked_in_body(ref("SolveRequest"), SOLUTIONS),
+        "requestBody": request_body(ref("SolveRequest"), SOLUTIONS),
         "responses": json_response(ref("Solution")),
     }

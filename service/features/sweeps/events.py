@@ -9,7 +9,7 @@ from threading import Event
 from fastapi import Request
 
 from service.answers.sweeps import SweepAnswer
-from service.api.envelope import refusal_of
+from service.api.envelope import problem_of
 from service.api.streams import AGAIN, ChangeFeed
 from service.features.sweeps.sweeps import sweeps_as_they_are, unknown_sweep
 from service.store import Engine
@@ -40,7 +40,7 @@ def sweep_feed(engine: Engine, longest: float, leaving: Event) -> ChangeFeed[Tol
 
 async def events_of(request: Request, sweep_id: str) -> AsyncGenerator[bytes, None]:
     """The states of a sweep, each when it differs from the one before."""
-    looks: ChangeFeed[Told] = request.app.state.sweep_looks
+    looks: ChangeFeed[Told] = request.app.state.sweep_feed
     try:
         async with aclosing(looks.states(sweep_id)) as states:
             async for told in states:
@@ -49,7 +49,7 @@ async def events_of(request: Request, sweep_id: str) -> AsyncGenerator[bytes, No
                     return
         yield AGAIN
     except Exception as error:  # the status is sent already, so an event says what went wrong
-        yield b"event: problem\ndata: " + bytes(refusal_of(request, error).body) + b"\n\n"
+        yield b"event: problem\ndata: " + bytes(problem_of(request, error).body) + b"\n\n"
 
 
 def _look(engine: Engine, known: Mapping[str, Told | None]) -> dict[str, Told | Exception]:

@@ -14,7 +14,6 @@ from service.api.openapi import (
     NULL,
     PRICE_FORMS,
     Schema,
-    asked_in_body,
     described,
     json_content,
     json_response,
@@ -22,6 +21,7 @@ from service.api.openapi import (
     object_schema,
     path_parameter,
     ref,
+    request_body,
     undefaulted,
     untitled,
 )
@@ -104,7 +104,7 @@ def create_operation() -> Schema:
         "description": "What is wrong with an item is refused as a whole; a combination that cannot be answered is a "
         "row with status 422 and its reason. Rows go through the lists in the order models, clusters, layouts, "
         "recipes, prices, the last one fastest; workers answer them under the versions of the moment of asking.",
-        "requestBody": asked_in_body(ref("SweepRequest"), SWEEPS),
+        "requestBody": request_body(ref("SweepRequest"), SWEEPS),
         "responses": {
             "202": {
                 "description": "It waits for workers.",

@@ -8,14 +8,14 @@ from fastapi.responses import Response, StreamingResponse
 
 from service.api.answers import JSON, Routes, add_list, json_answer
 from service.api.bodies import JsonObject
-from service.api.caching import idempotent, is_head, is_held
+from service.api.caching import idempotent, is_head, matches_etag
 from service.api.catalogues import Database, catalogue_of, database_of
 from service.api.compute import compute
-from service.api.credential_ends import while_admitted
+from service.api.credential_ends import while_authorized
 from service.api.openapi import CSV_BODY, EVENTS
 from service.api.queries import takes_only
-from service.api.rate_limits import charging
-from service.api.security import Asker, caller_of
+from service.api.rate_limits import question_counter
+from service.api.security import CallerDep, caller_of
 from service.api.write_queue import queued
 from service.features.sweeps import sweeps, tables
 from service.features.sweeps.axes import Sweep
@@ -73,7 +73,7 @@ ReadSweep = Annotated[Sweep, Depends(_sweep)]
 @idempotent
 def create(request: Request, database: Database, body: JsonObject, read: ReadSweep) -> Response:  # noqa: ARG001 - told apart by it
     """Every item is read and kept with the pieces to be worked out."""
-    sweep = sweeps.create_sweep(database, caller_of(request), read, charging(request))
+    sweep = sweeps.create_sweep(database, caller_of(request), read, question_counter(request))
     headers = {"Location": sweep.links["self"]}
     return Response(to_bytes(sweep), status_code=202, headers=headers, media_type=JSON)
 
@@ -85,7 +85,7 @@ def create(request: Request, database: Database, body: JsonObject, read: ReadSwe
     dependencies=NONE_OTHER,
     openapi_extra=one_operation("Rows and pieces so far, and how long the rest takes."),
 )
-def read(database: Database, caller: Asker, sweep_id: str) -> Response:
+def read(database: Database, caller: CallerDep, sweep_id: str) -> Response:
     """What its pieces tell, added up."""
     return json_answer(sweeps.find_sweep(database, caller, sweep_id))
 
@@ -97,10 +97,10 @@ def read(database: Database, caller: Asker, sweep_id: str) -> Response:
     dependencies=NONE_OTHER,
     openapi_extra=events_operation(),
 )
-def events(request: Request, database: Database, caller: Asker, sweep_id: str) -> Response:
+def events(request: Request, database: Database, caller: CallerDep, sweep_id: str) -> Response:
     """A stream that ends with the sweep, its reader or the service."""
     sweeps.refuse_hidden(database, caller, sweep_id)
-    told = while_admitted(request, events_of(request, sweep_id))
+    told = while_authorized(request, events_of(request, sweep_id))
     return StreamingResponse(told, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
 
@@ -171,6 +171,6 @@ def content(request: Request, database: Database, sweep_id: str) -> Response:
 
 def _table(request: Request, table: tables.Table, name: str, media_type: str) -> Response:
     headers = {"ETag": f'"{table.digest}"', "Content-Disposition": f'attachment; filename="{name}"'}
-    is_unread = is_head(request) or is_held(request, headers["ETag"])
+    is_unread = is_head(request) or matches_etag(request, headers["ETag"])
     chunks: Iterator[bytes] = iter(()) if is_unread else table.chunks
     return StreamingResponse(chunks, media_type=media_type, headers=headers)

@@ -36,7 +36,7 @@ async def expiring_leases(app: FastAPI) -> AsyncIterator[None]:
     looks = (
         ("jobs of lost workers wait", LeaseExpiry(engine, lease_seconds, on_end).look, lease_seconds / 2),
         ("workers that are long gone stay listed", partial(forget_workers, engine, KEPT_SECONDS), FORGET_SECONDS),
-        ("what is old stays kept", Retention(engine, app.state.settings, stop).look, FORGET_SECONDS),
+        ("what is old stays kept", Retention(engine, app.state.settings, stop).run, FORGET_SECONDS),
     )
     threads = [Thread(target=repeat, args=(*look, stop), name="reaper", daemon=True) for look in looks]
     for thread in threads:

@@ -9,7 +9,7 @@ from threading import Event
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
-from service.api.credential_ends import refuse_ended
+from service.api.credential_ends import refuse_expired
 from service.api.errors import LEAVING
 from service.errors import Leaving
 from service.jobs.ends import Outcome, finish_job
@@ -41,7 +41,7 @@ class JobNotifications:
         ends = clock() + wait_seconds
         is_urgent = wait_seconds < LOOK_SECONDS  # nobody looks for it again, so what was seen a moment ago is too old
         while not await request.is_disconnected():
-            refuse_ended(request)
+            refuse_expired(request)
             if not is_urgent:
                 await self._look()
             if claim := await self._in_turn(request, seeker, is_urgent=is_urgent):

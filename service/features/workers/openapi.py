@@ -9,11 +9,11 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from service.answers.workers import HeartbeatAnswer, JobClaim, WorkerList
 from service.api.openapi import (
     Schema,
-    asked_in_body,
     json_content,
     json_response,
     path_parameter,
     ref,
+    request_body,
     undefaulted,
     untitled,
 )
@@ -89,7 +89,7 @@ def _bare(schema: Schema) -> Schema:
 
 CLAIM: Schema = {
     "description": "Waits for a job that the worker can do, for wait_seconds at most.",
-    "requestBody": asked_in_body(ref("ClaimRequest"), one_example("A node with eight GPUs", CLAIM_EXAMPLE)),
+    "requestBody": request_body(ref("ClaimRequest"), one_example("A node with eight GPUs", CLAIM_EXAMPLE)),
     "responses": {
         "200": {"description": "A job, under a lease.", "content": json_content(ref("JobClaim"))},
         "204": {"description": "There is none for this worker; it may ask again at once."},
@@ -98,7 +98,7 @@ CLAIM: Schema = {
 HEARTBEAT: Schema = {
     "description": "Renews the lease. 409: no job is held under it, so what runs is to be stopped. At most 16 KB.",
     "parameters": [_ID],
-    "requestBody": asked_in_body(
+    "requestBody": request_body(
         ref("HeartbeatRequest"), one_example("Half of a probe is done", {**_LEASE, "progress": PROGRESS_EXAMPLE})
     ),
     "responses": json_response(ref("HeartbeatAnswer"), "What to do."),
@@ -120,7 +120,7 @@ KEEP_FILE: Schema = {
 FINISH: Schema = {
     "description": "Hands in the outcome of the attempt. Sent again, it is taken once; another outcome is 409.",
     "parameters": [_ID],
-    "requestBody": asked_in_body(
+    "requestBody": request_body(
         ref("FinishRequest"),
         one_example("What was found", {**_LEASE, "outcome": "succeeded", "result": RESULT_EXAMPLE}),
     ),

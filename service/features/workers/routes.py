@@ -17,7 +17,7 @@ from service.api.catalogues import Database, database_of, view_of
 from service.api.errors import ApiError, WrongParameter
 from service.api.openapi import json_response, ref
 from service.api.queries import takes_only
-from service.api.security import Asker, caller_of
+from service.api.security import CallerDep, caller_of
 from service.api.write_queue import queued
 from service.errors import Problem
 from service.features.launch_checks.finished_jobs import on_end
@@ -60,7 +60,7 @@ async def claim(request: Request) -> Response:
         worker=wanted.worker, capabilities=capabilities, kinds=wanted.kinds, key=caller.id, owner=caller.works_for
     )
     await run_in_threadpool(see_worker, engine, seeker, bounds)
-    openings: JobNotifications = state.openings
+    openings: JobNotifications = state.job_notifications
     claimed = await openings.claim(request, seeker, wanted.wait_seconds)
     if claimed is None:
         return Response(status_code=204)
@@ -150,7 +150,7 @@ def finish(request: Request, job_id: str, body: JsonObject) -> Response:
     dependencies=[takes_only()],
     openapi_extra={"responses": json_response(ref("WorkerList"))},
 )
-def workers(request: Request, database: Database, caller: Asker) -> Response:
+def workers(request: Request, database: Database, caller: CallerDep) -> Response:
     """One that waits for a job is heard of at each of its requests, one that has a job at each of its heartbeats.
 
     Those are listed that take the caller's jobs, and of what they are at only jobs that the caller may see.

@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
-from service.api.write_queue import COMPUTING_AT_ONCE
+from service.api.write_queue import MOST_COMPUTING
 from service.evaluation.accuracy import shipped_accuracy
 from service.features.accuracy import routes
 from service.validation.serialization import to_wire
@@ -56,4 +56,4 @@ def test_few_threads_compute_at_once(app: FastAPI, monkeypatch: pytest.MonkeyPat
     with asking(app) as together:
         answers = together([{"method": "GET", "url": "/v1/accuracy"}] * 12)
     assert {answer.status_code for answer in answers} == {200}
-    assert most == COMPUTING_AT_ONCE
+    assert most == MOST_COMPUTING

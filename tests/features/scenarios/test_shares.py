@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert
 
-from service.api.background import APART_SECONDS
+from service.api.background import REFRESH_SECONDS
 from service.api.key_rules import KeyRequest, NewKey, make_key, revoke
 from service.api.share_links import signed, signed_unlisted
 from service.store import revoke_unlisted_links
@@ -183,7 +183,7 @@ def test_the_database_is_seldom_looked_into_for_links_that_nobody_made(
         for _ in range(3):
             assert {answer.status_code for answer in together([guess] * 20)} == {401}
         assert 3 <= len(begun) <= 6, "one serves all who ask meanwhile"
-        assert min(later - earlier for earlier, later in pairwise(begun)) > 0.95 * APART_SECONDS
+        assert min(later - earlier for earlier, later in pairwise(begun)) > 0.95 * REFRESH_SECONDS
         looks = len(begun)
         app.state.keys.make_signing_secret()
         assert {answer.status_code for answer in together([guess] * 20)} == {401}

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, delete
 from starlette.concurrency import run_in_threadpool
 
 from service.answers.workers import Requirements
-from service.api.http_limits import HANDED_IN_BYTES
+from service.api.http_limits import UPLOAD_BYTES
 from service.features.launch_checks import finished_jobs
 from service.features.workers.notifications import AT_ONCE
 from service.jobs.ends import cancel_job, reap_jobs
@@ -304,7 +304,7 @@ def test_what_workers_hand_in_has_bounds_of_its_own(app: FastAPI, ask: Ask) -> N
     assert say(ask, "heartbeat", lease, progress=nested(8)).status_code == 200
     assert claim(ask, capabilities={"labels": {f"l{n}": "x" * 200 for n in range(50)}}).status_code == 204
     assert claim(ask, capabilities={"devices": [{"name": "é" * 200}] * 100}).status_code == 413
-    too_large = b" " * (next(iter(HANDED_IN_BYTES.values())) + 1)
+    too_large = b" " * (next(iter(UPLOAD_BYTES.values())) + 1)
     headers = {"content-type": "application/json"}
     assert ask("POST", "/v1/worker/jobs/job_a/finish", content=too_large, headers=headers).status_code == 413
     assert say(ask, "finish", lease, outcome="succeeded", result={"a": large}).status_code == 204
