@@ -16,7 +16,7 @@ os.environ.setdefault("TRAINCOST_EXPORTS", "500")
 from service.estimator.question import Question
 from service.estimator.workload import recompute_of
 from service.formats.frameworks.megatron import environment_of
-from service.formats.rules import Written
+from service.formats.rules import ExportedFile
 from tests.formats.test_known_fields import declared_fields, listed
 from tests.formats.test_real_tools import differences
 from tests.formats.tools import COUNT, read_by, written
@@ -61,7 +61,7 @@ def in_megatron(read: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def told(name: str, pairs: list[tuple[Question, Written]], wrong: int) -> int:
+def told(name: str, pairs: list[tuple[Question, ExportedFile]], wrong: int) -> int:
     """Print how many files a parser read, and give how many it read otherwise than they were written."""
     print(f"{name}: {len(pairs)} files read by its own parser, {wrong} mismatches")
     return wrong

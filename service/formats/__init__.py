@@ -1,1 +1,1 @@
-"""How does a launcher or a training framework want a recipe and a layout written, and how is it read back?"""
+"""Files of launchers and training frameworks: writers and readers."""

@@ -1,4 +1,4 @@
-"""What becomes of settings: fields of a recipe and a layout, field by field, and what nobody understood."""
+"""Conversion of a file's settings to fields of a question, and the settings that are unknown."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,34 +8,30 @@ from service.formats.text import Entry
 from service.text_bounds import Place, refusal
 
 LARGEST = 1 << 40
-"""The largest whole number that a setting may have."""
+"""Largest whole number of a setting."""
 
 
 @dataclass(slots=True)
 class Draft:
-    """What a file is understood to say."""
+    """Parts of a question that a file states."""
 
     settings: dict[str, Any] = field(default_factory=dict)
-    """Values of the settings that are read, by name."""
+    """Converted values of the settings that are read, by name."""
     places: dict[str, Place] = field(default_factory=dict)
-    """Where each stands."""
+    """Place of each in the file."""
     unknown: list[Entry] = field(default_factory=list)
-    """Settings that nobody understood."""
     assumptions: list[str] = field(default_factory=list)
-    """What had to be assumed."""
     model: dict[str, Any] | str | None = None
-    """The model as a question spells it; None where the file does not say it."""
+    """The model as a question spells it; None if the file does not state it."""
     recipe: dict[str, Any] = field(default_factory=dict)
-    """Fields of the recipe."""
     layout: dict[str, Any] = field(default_factory=dict)
-    """Fields of the layout."""
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of a setting."""
         return self.settings.get(name, default)
 
     def chosen(self, name: str, choices: Mapping[Any, Any], default: Any) -> Any:
-        """What the value of a setting stands for."""
+        """The field's value for the value of a setting."""
         value = self.settings.get(name, default)
         if value not in choices:
             named = ", ".join(str(choice) for choice in choices)
@@ -47,93 +43,93 @@ class Draft:
         return refusal(self.places.get(name, Place(1, 1)), code, f"{name} {message}", fix)
 
 
-Form = Callable[[Any], Any]
-"""What a setting's value becomes; raises Unfit where it is none."""
+Converter = Callable[[Any], Any]
+"""Conversion of a setting's value; raises WrongType."""
 
 
-class Unfit(Exception):
-    """A value has not the form that it has to have."""
+class WrongType(Exception):
+    """A value of another type than its setting takes."""
 
 
-def whole(value: Any) -> int:
+def integer(value: Any) -> int:
     """A whole number."""
-    word = _one(value)
+    word = _single(value)
     number = int(word) if isinstance(word, str) and len(word) < 14 else word
     if isinstance(number, bool) or not isinstance(number, int) or not -1 <= number <= LARGEST:
-        raise Unfit
+        raise WrongType
     return number
 
 
 def number(value: Any) -> Any:
     """A number."""
-    word = _one(value)
+    word = _single(value)
     if isinstance(word, bool) or not isinstance(word, int | float | str) or len(str(word)) > 64:
-        raise Unfit
+        raise WrongType
     found = float(word)
     if not abs(found) <= LARGEST:
-        raise Unfit
+        raise WrongType
     return found
 
 
-def truth(value: Any) -> bool:
-    """A truth."""
+def boolean(value: Any) -> bool:
+    """A truth value; an option without words is true."""
     if value == ():
         return True
     if not isinstance(value, bool):
-        raise Unfit
+        raise WrongType
     return value
 
 
 def text(value: Any) -> str:
     """A text."""
-    word = _one(value)
+    word = _single(value)
     if not isinstance(word, str):
-        raise Unfit
+        raise WrongType
     return word
 
 
-def words(value: Any) -> tuple[Any, ...]:
+def items(value: Any) -> tuple[Any, ...]:
     """A list."""
     if not isinstance(value, tuple):
-        raise Unfit
+        raise WrongType
     return value
 
 
-def _one(value: Any) -> Any:
+def _single(value: Any) -> Any:
     if isinstance(value, tuple):
         if len(value) != 1:
-            raise Unfit
+            raise WrongType
         return value[0]
     return value
 
 
-NAMES: Mapping[Form, tuple[str, str]] = {
-    whole: ("not_a_whole_number", "a whole number"),
+CONVERTERS: Mapping[Converter, tuple[str, str]] = {
+    integer: ("not_a_whole_number", "a whole number"),
     number: ("not_a_number", "a number"),
-    truth: ("not_true_or_false", "true or false; an option of a command line takes no word"),
+    boolean: ("not_true_or_false", "true or false; an option of a command line takes no word"),
     text: ("not_text", "a text, alone"),
-    words: ("not_a_list", "a list"),
+    items: ("not_a_list", "a list"),
 }
-"""Code of what is not of a form, and the form in words."""
+"""Error code of a converter, and its type in words."""
 
 
-def drafted(entries: Sequence[Entry], forms: Mapping[str, Form], unread: tuple[str, ...]) -> Draft:
-    """What a file says, its values in the forms that they have to have."""
+def draft_from(entries: Sequence[Entry], forms: Mapping[str, Converter], unread: tuple[str, ...]) -> Draft:
+    """A draft with the settings of a file, converted."""
     draft = Draft()
     for entry in entries:
         draft.places[entry.name] = entry.place
         if entry.name in forms:
             if entry.value is not None:
-                draft.settings[entry.name] = _formed(entry, forms[entry.name])
+                draft.settings[entry.name] = _converted(entry, forms[entry.name])
         elif not entry.name.startswith(unread):
             draft.unknown.append(entry)
     return draft
 
 
-def _formed(entry: Entry, form: Form) -> Any:
+def _converted(entry: Entry, form: Converter) -> Any:
     try:
         return form(entry.value)
-    except (Unfit, ValueError):
-        code, wanted = NAMES[form]
+    except (WrongType, ValueError):
+        code, wanted = CONVERTERS[form]
         message = f"{entry.name} is not {wanted}"
         raise refusal(entry.place, code, message, f"give {wanted}") from None

@@ -1,7 +1,6 @@
-"""The training that a shell script starts: the file that says how, or the arguments that do, found in its text.
+"""Training that a shell script starts: the file that configures it, or its arguments.
 
-A script is not run: files are those that it writes from here-documents, the command is the last one that names a
-program which is known.
+The script is not run: files come from its here-documents, and the last command with a known program counts.
 """
 
 import re
@@ -14,13 +13,13 @@ SCRIPT = "script"
 """Name of scripts among the kinds of files."""
 
 _HERE = re.compile(r"<<-?\s{0,9}(?P<quote>['\"]?)(?P<end>\w{1,80})(?P=quote)(?:\s{0,9}>\s{0,9}(?P<after>\S{1,255}))?")
-"""A here-document, and the file that it is written into where that follows."""
+"""A here-document, and the file after it that it is written into."""
 
 _BEFORE = re.compile(r"cat\s{0,9}>\s{0,9}(\S{1,255}) {0,9}\Z")
-"""The file that a here-document is written into where that stands before it."""
+"""The file before it that a here-document is written into."""
 
 _BEFORE_CHARACTERS = 300
-"""Characters before a here-document in which such a file is looked for."""
+"""Characters before a here-document to search for such a file."""
 
 _PROGRAMS = (
     ("megatron-lm", re.compile(r"pretrain_\w{1,40}\.py(?=\s)"), False),
@@ -29,10 +28,10 @@ _PROGRAMS = (
     ("deepspeed", re.compile(r"--deepspeed(?:_config)?[=\s]{1,9}(\S{1,255})"), True),
     ("accelerate", re.compile(r"accelerate\s+launch\s.{0,400}?--config_file[=\s\\]{1,9}(\S{1,255})", re.DOTALL), True),
 )
-"""How a command that trains is known, and whether it names a file that says how; bounded, for scripts are hostile."""
+"""Commands that train, and whether they name a configuration file; bounded, for scripts are hostile."""
 
 _STARTS = re.compile(r"<<|pretrain_|--job\.config_file|run_train\.py|--deepspeed|accelerate\s")
-"""What begins a here-document or one of those commands: each costs some hundred characters of looking."""
+"""Start of a here-document or one of those commands; each costs a search of some hundred characters."""
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
@@ -48,13 +47,13 @@ _NO_TRAINING = Problem(
 
 
 _SIGN = re.compile(r"['\";&|><\n]")
-"""Quotes, and signs at which a command may end."""
+"""Quotes, and characters that may end a command."""
 
 
-def found_in(script: str) -> tuple[str, str]:
-    r"""The training that a script starts.
+def training_in(script: str) -> tuple[str, str]:
+    r"""The format and text of the training that a script starts.
 
-    >>> found_in("srun python pretrain_gpt.py --bf16 --seq-length 8 && echo done")
+    >>> training_in("srun python pretrain_gpt.py --bf16 --seq-length 8 && echo done")
     ('megatron-lm', '--bf16 --seq-length 8')
     """
     extra = next(islice(_STARTS.finditer(script), MOST_COMMANDS, None), None)
@@ -62,18 +61,18 @@ def found_in(script: str) -> tuple[str, str]:
         message = f"a script holds at most {MOST_COMMANDS} here-documents and commands that may start training"
         place = Lines(script).place(extra.start())
         raise refusal(place, "too_many_commands", message, "send the part that starts training", _CONTENT)
-    files, commands = _taken_apart(script)
+    files, commands = _split(script)
     for name, pattern, reads_a_file in _PROGRAMS:
         for found in reversed(list(pattern.finditer(commands))):
             if not reads_a_file:
-                return name, _to_the_end(commands[found.end() :]).strip()
+                return name, _command_end(commands[found.end() :]).strip()
             text = files.get(found[1].strip("'\"").rpartition("/")[2])
             if text is not None:
                 return name, text
     raise Refused(_NO_TRAINING)
 
 
-def _taken_apart(script: str) -> tuple[dict[str, str], str]:
+def _split(script: str) -> tuple[dict[str, str], str]:
     """Files that the script writes, by name, and its other lines; commands inside a here-document are among them."""
     files: dict[str, str] = {}
     commands: list[str] = []
@@ -95,13 +94,13 @@ def _taken_apart(script: str) -> tuple[dict[str, str], str]:
 
 
 def _file_of(line: str, found: re.Match[str]) -> str | None:
-    """The file that a here-document is written into; None where it goes to a command."""
+    """The file that a here-document is written into; None for a command."""
     before = _BEFORE.search(line[max(found.start() - _BEFORE_CHARACTERS, 0) : found.start()])
     return before[1] if before else found["after"]
 
 
-def _to_the_end(text: str) -> str:
-    """A command up to what ends it: the end of a line that does not go on, or a sign that only the shell reads."""
+def _command_end(text: str) -> str:
+    """A command up to its end: a line that does not continue, or a shell operator."""
     quote = ""
     for match in _SIGN.finditer(text):
         place, sign = match.start(), match[0]

@@ -1,4 +1,4 @@
-"""Which tools can a question be written for? One row each."""
+"""Targets that questions are written for, and formats that are read back: one row each."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ _TARGETS = (
 )
 
 TARGETS: Mapping[str, Target] = {target.name: target for target in _TARGETS}
-"""Every target by its name: first what says how to train, then what starts it."""
+"""Every target by name: first those that configure training, then those that start it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +48,12 @@ class Format:
     name: str
     """Its name in the path of a request."""
     meaning: str
-    """What it is."""
     entries: Callable[[str], tuple[Entry, ...]]
-    """What it says, setting by setting."""
+    """Parser of its settings."""
     read: Callable[[Sequence[Entry]], Draft]
-    """What that becomes."""
+    """Conversion of the settings to a draft."""
     source: str
-    """Tool and version or commit where its fields and defaults were read."""
+    """Tool and version or commit that its fields and defaults come from."""
 
 
 _FORMATS = (
@@ -96,4 +95,4 @@ _FORMATS = (
 )
 
 FORMATS: Mapping[str, Format] = {one.name: one for one in _FORMATS}
-"""Every format by its name."""
+"""Every format by name."""

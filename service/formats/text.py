@@ -1,7 +1,7 @@
-"""How do settings become text: YAML, TOML, JSON, a command line?
+"""Settings to text and back: YAML, TOML, JSON and command lines.
 
-Only what our own settings need: mappings, lists, texts, numbers, truths. Texts are quoted wherever a reader could take
-them for something else.
+Writers cover what our settings need: mappings, lists, texts, numbers, truth values. Texts are quoted wherever a reader
+could take them for something else.
 """
 
 import json
@@ -42,14 +42,14 @@ _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
 """Texts that need no quotes in YAML."""
 
 _TAKEN = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-"""Texts that YAML takes for truths or for nothing."""
+"""Texts that YAML reads as truth values or null."""
 
 WIDEST_LINE = 88
-"""Characters of a line of a command before it is broken."""
+"""Characters of a line of a command."""
 
 
 def nested(settings: Settings) -> dict[str, Any]:
-    """Settings whose names hold dots as mappings inside each other.
+    """Settings with dotted names as nested mappings.
 
     >>> nested((("a.b", 1), ("a.c", 2)))
     {'a': {'b': 1, 'c': 2}}
@@ -156,12 +156,12 @@ def _toml_value(value: Any) -> str:
 
 
 def json_text(value: Mapping[str, Any]) -> str:
-    """A mapping as JSON for people."""
+    """A mapping as indented JSON."""
     return json.dumps(value, indent=2) + "\n"
 
 
 def words_of(settings: Settings) -> list[str]:
-    """Settings as words of a command line: a name alone where it is true, with its value or values otherwise.
+    """Settings as command-line words: a name alone if true, else with its value or values.
 
     >>> words_of((("--bf16", True), ("--recompute-modules", ("mlp", "moe")), ("--lr", 1)))
     ['--bf16', '--recompute-modules', 'mlp', 'moe', '--lr', '1']
@@ -174,7 +174,7 @@ def words_of(settings: Settings) -> list[str]:
 
 
 def command_text(words: Sequence[str], raw: Sequence[str] = ()) -> str:
-    """Words as a shell reads them, in lines that are easy to read.
+    """Words as a shell command, broken into lines.
 
     >>> command_text(["echo", "a b", "$RANK"], ["$RANK"])
     "echo 'a b' $RANK"
@@ -200,15 +200,15 @@ class Entry:
     """One setting."""
 
     name: str
-    """Its name, outer names before it with dots between."""
+    """Its name, with outer names and dots before it."""
     value: Any
-    """Text, number, truth, None, or a list of such; of an option all its words."""
+    """Text, number, truth value, None, or a list of such; for an option all its words."""
     place: Place
-    """Where its value stands, or its name where it has none."""
+    """Place of its value, or of its name without one."""
 
 
-def once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The settings of a file, none of which may be given twice."""
+def checked_once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """The settings of a file; a repeated one is refused."""
     found: dict[str, Entry] = {}
     for entry in entries:
         if len(entry.name) > LONGEST_NAME:
@@ -223,8 +223,8 @@ def once(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     return tuple(found.values())
 
 
-def joined(outer: str, key: str) -> str:
-    """The whole name of a setting; cut where it is longer than any, so that it is refused and never grows."""
+def full_name(outer: str, key: str) -> str:
+    """The whole name of a setting; cut beyond the longest allowed, so that it is refused and never grows."""
     return f"{outer}.{key}"[: LONGEST_NAME + 1] if outer else key[: LONGEST_NAME + 1]
 
 
@@ -247,11 +247,11 @@ def read_json(text: str) -> tuple[Entry, ...]:
     tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text)]
     if tokens[0][0] != "{":
         raise refusal(Place(1, 1), "not_an_object", "the file is no object", "give settings with their values")
-    return once(_Reader(Lines(text), tokens[::-1]).members(""))
+    return checked_once(_Reader(Lines(text), tokens[::-1]).members(""))
 
 
 class _Reader:
-    """Reads the parts of a text but colons and commas, each with its offset, the last one first."""
+    """Parser of tokens without colons and commas, each with its offset, the last one first."""
 
     def __init__(self, lines: Lines, tokens: list[tuple[str, int]]) -> None:
         self._lines, self._tokens = lines, tokens
@@ -268,7 +268,7 @@ class _Reader:
                 place = self._lines.place(offset)
                 raise refusal(place, "duplicate_key", "the setting is given before already", "give it once")
             seen.add(key)
-            name = joined(outer, key)
+            name = full_name(outer, key)
             if tokens[-1][0] == "{":
                 yield from self.members(name)
             else:
@@ -321,12 +321,12 @@ def read_toml(text: str) -> tuple[Entry, ...]:
         fix = "mend it there, or before; a key is given once"
         raise refusal(place, "not_toml", "this is no TOML", fix) from None
     places = dict(_places(text))
-    return once(Entry(name, value, _nearest(places, name)) for name, value in _flat(tables, ""))
+    return checked_once(Entry(name, value, _nearest(places, name)) for name, value in _flat(tables, ""))
 
 
 def _flat(table: Mapping[str, Any], outer: str) -> Iterator[tuple[str, Any]]:
     for key, value in table.items():
-        name = joined(outer, key)
+        name = full_name(outer, key)
         if isinstance(value, Mapping):
             yield from _flat(value, name)
         else:
@@ -334,7 +334,7 @@ def _flat(table: Mapping[str, Any], outer: str) -> Iterator[tuple[str, Any]]:
 
 
 def _places(text: str) -> Iterator[tuple[str, Place]]:
-    """Where values stand, as far as lines show: a line that only resembles a setting gives a place nobody asks for."""
+    """Places of values by a scan of lines; a line that only resembles a setting adds a place that is never used."""
     table = ""
     for number, line in enumerate(text.split("\n"), 1):
         line = line.removesuffix("\r")  # noqa: PLW2901 - the same line, without what ends it
@@ -342,7 +342,7 @@ def _places(text: str) -> Iterator[tuple[str, Place]]:
             table = head[1].strip()[: LONGEST_NAME + 1]
             yield table, Place(number, 1)
         elif key := _KEY.match(line):
-            yield joined(table, key[1].replace('"', "").replace("'", "")), Place(number, key.end() + 1)
+            yield full_name(table, key[1].replace('"', "").replace("'", "")), Place(number, key.end() + 1)
 
 
 def _nearest(places: Mapping[str, Place], name: str) -> Place:
@@ -359,7 +359,9 @@ Events = Iterator[Any]
 
 
 def read_yaml(text: str) -> tuple[Entry, ...]:
-    r"""The settings of a YAML file.
+    r"""The settings of a YAML file: plain mappings and lists.
+
+    The parser reads only some characters ahead, so a refusal ends its work.
 
     >>> [(entry.name, entry.value) for entry in read_yaml("a:\n  b: 1\n  c: [x, 2.5]\n")]
     [('a.b', 1), ('a.c', ('x', 2.5))]
@@ -370,7 +372,7 @@ def read_yaml(text: str) -> tuple[Entry, ...]:
         first = next(events)
         if not isinstance(first, yaml.MappingStartEvent):
             raise refusal(_place(first), "not_an_object", "the file is no mapping", "give settings with their values")
-        found = once(_mapping(events, "", 1))
+        found = checked_once(_mapping(events, "", 1))
         for extra in events:
             raise refusal(_place(extra), "many_documents", "the file holds more than one document", "send one")
     except yaml.MarkedYAMLError as error:
@@ -383,7 +385,7 @@ def read_yaml(text: str) -> tuple[Entry, ...]:
 
 
 def _checked(events: Events) -> Events:
-    """Events that mean something, in documents without anchors, aliases and tags."""
+    """Node events of documents without anchors, aliases and tags."""
     for count, event in enumerate(events):
         if count > MOST_WORDS:
             raise too_many_words(_place(event))
@@ -407,7 +409,7 @@ def _mapping(events: Events, outer: str, depth: int) -> Iterator[Entry]:
         if key.value in seen:
             raise refusal(_place(key), "duplicate_key", "the setting is given before already", "give it once")
         seen.add(key.value)
-        name = joined(outer, key.value)
+        name = full_name(outer, key.value)
         value = next(events)
         if isinstance(value, yaml.MappingStartEvent):
             yield from _mapping(events, name, depth + 1)
@@ -452,7 +454,7 @@ _LONG_NUMBER = re.compile(rf"[+-]?[\d.]{{{MOST_DIGITS + 1}}}")
 
 
 def read_arguments(text: str) -> tuple[Entry, ...]:
-    """The options of a command line; what stands before the program's own options is passed over.
+    """The options of a command line, after the program.
 
     >>> [(entry.name, entry.value) for entry in read_arguments("x.py --a 1 2 --b=3 --c")]
     [('a', ('1', '2')), ('b', ('3',)), ('c', ())]
@@ -472,11 +474,11 @@ def read_arguments(text: str) -> tuple[Entry, ...]:
             raise refusal(
                 place, "not_an_option", "the arguments begin with no option", "begin with one, such as --bf16"
             )
-    return once(Entry(name, tuple(values), place) for name, values, place in found)
+    return checked_once(Entry(name, tuple(values), place) for name, values, place in found)
 
 
 def _words(text: str, lines: Lines) -> Iterator[tuple[str, Place]]:
-    """Words and where they begin."""
+    """Words and their places."""
     offset = 0
     while True:
         offset = _end(_BETWEEN, text, offset)
@@ -493,13 +495,13 @@ def _words(text: str, lines: Lines) -> Iterator[tuple[str, Place]]:
 
 
 def _end(pattern: re.Pattern[str], text: str, offset: int) -> int:
-    """Where a pattern that always matches ends."""
+    """End of a match of a pattern that always matches."""
     match = pattern.match(text, offset)
     return match.end() if match else offset
 
 
 def _word(text: str, start: int, lines: Lines) -> tuple[str, int]:
-    """The word that begins somewhere, without its quotes, and where it ends."""
+    """The unquoted word at an offset, and its end."""
     parts: list[str] = []
     offset = start
     while offset < len(text) and not text[offset].isspace():

@@ -15,7 +15,7 @@ from service.estimator.software.stacks import software_of
 from service.estimator.workload import recompute_of
 from service.formats.frameworks.torchtitan_fields import replica_degrees
 from service.formats.program import nodes_of
-from service.formats.rules import Written
+from service.formats.rules import ExportedFile
 from tests.formats.launchers.shells import started
 from tests.formats.launchers.test_launchers import SCRIPTS
 from tests.formats.tools import is_listed, read_by, tools, written
@@ -23,7 +23,7 @@ from tests.formats.tools import is_listed, read_by, tools, written
 KUBERNETES = ("trainjob", "pytorchjob", "jobset", "volcano")
 
 
-def differences(file: Written, wanted: Mapping[str, Any], got: Mapping[str, Any]) -> dict[str, Any]:
+def differences(file: ExportedFile, wanted: Mapping[str, Any], got: Mapping[str, Any]) -> dict[str, Any]:
     """What the file was to hold, and was read otherwise."""
     return {
         field: (value, got[field])

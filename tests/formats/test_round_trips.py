@@ -11,7 +11,7 @@ from service.estimator.resolve import resolve
 from service.estimator.software.stacks import STACKS
 from service.estimator.workload import recompute_of
 from service.features.exports.exports import import_file
-from service.formats.rules import Job, Written
+from service.formats.rules import ExportedFile, ExportRequest
 from service.formats.targets import FORMATS, TARGETS
 from tests.estimator.legal_questions import questions
 
@@ -21,13 +21,13 @@ FOLLOWS = {"megatron-lm": {"data"}}
 """Degrees that a format leaves to the number of processes."""
 
 
-def read_back(name: str, resolved: Question) -> tuple[Written, Imported]:
+def read_back(name: str, resolved: Question) -> tuple[ExportedFile, Imported]:
     """The file that a question with every default filled is written as, and what that says."""
-    written = TARGETS[name].write(Job(question=resolved, version=next(iter(TARGETS[name].versions))))
+    written = TARGETS[name].write(ExportRequest(question=resolved, version=next(iter(TARGETS[name].versions))))
     return written, import_file(FORMATS[name], written.content)
 
 
-def differences(name: str, resolved: Question, written: Written, found: Imported) -> dict[str, Any]:
+def differences(name: str, resolved: Question, written: ExportedFile, found: Imported) -> dict[str, Any]:
     """Degrees, batches and recompute that the file was to hold and that came back otherwise."""
     listed = {one.field for one in written.not_expressible}
     layout: Mapping[str, Any] = {"pipeline": 1, "virtual_pipeline": 1, "expert": 1, "zero_stage": 0, **found.layout}

@@ -19,7 +19,7 @@ from service.estimator.question import (
     Versions,
 )
 from service.estimator.resolve import resolve
-from service.formats.rules import LAYOUT, MODEL, MODEL_FIELDS, RECIPE, Rule, Rules, Silent, said_of, values_of
+from service.formats.rules import LAYOUT, MODEL, MODEL_FIELDS, RECIPE, Omitted, Rule, Rules, apply_rules, values_of
 from service.formats.targets import TARGETS
 from tests.ask import question
 
@@ -130,7 +130,7 @@ def expected_fields(rules: Rules) -> set[str]:
 
 def is_silent(rule: Rule) -> bool:
     """Whether a rule says for a reason that nothing is to be said."""
-    return isinstance(rule, Silent)
+    return isinstance(rule, Omitted)
 
 
 SYNONYMS: dict[str, str] = {
@@ -154,7 +154,7 @@ def test_every_field_has_a_rule_and_no_rule_is_of_no_field(rules: Rules) -> None
 
 @pytest.mark.parametrize("rules", RULES, ids=IDS)
 def test_silence_has_a_reason(rules: Rules) -> None:
-    assert [path for path, rule in rules.items() if isinstance(rule, Silent) and not rule.reason] == []
+    assert [path for path, rule in rules.items() if isinstance(rule, Omitted) and not rule.reason] == []
 
 
 def same_files(rules: Rules, path: str, zero_stage: ZeroStage) -> list[list[Any]]:
@@ -162,7 +162,7 @@ def same_files(rules: Rules, path: str, zero_stage: ZeroStage) -> list[list[Any]
     found: dict[Any, list[Any]] = {}
     for value in alternatives(path):
         asked = with_value(busy(zero_stage=zero_stage), path, value)
-        said, unsaid = said_of(rules, values_of(asked), asked)
+        said, unsaid = apply_rules(rules, values_of(asked), asked)
         if path not in {one.field for one in unsaid}:
             found.setdefault(repr((said.settings, said.assumptions, unsaid)), []).append(value)
     return [values for values in found.values() if len(values) > 1]

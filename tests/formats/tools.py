@@ -15,7 +15,7 @@ from service.estimator import Question
 from service.estimator.names import StackName
 from service.estimator.resolve import resolve
 from service.estimator.software.stacks import STACKS
-from service.formats.rules import Job, Written
+from service.formats.rules import ExportedFile, ExportRequest
 from service.formats.targets import TARGETS
 from tests.estimator.legal_questions import questions
 from tests.needing import need, tool
@@ -64,12 +64,12 @@ def asked(among: tuple[StackName, ...] = tuple(STACKS)) -> tuple[Question, ...]:
     return tuple(found)
 
 
-def written(name: str, version: str | None = None) -> list[tuple[Question, Written]]:
+def written(name: str, version: str | None = None) -> list[tuple[Question, ExportedFile]]:
     """Random questions of the software that a tool runs, each as its file."""
     target = TARGETS[name]
     form = version or next(iter(target.versions))
     questions = asked(STACKS_OF[name]) if name in STACKS_OF else asked()
-    return [(one, target.write(Job(question=one, version=form))) for one in questions]
+    return [(one, target.write(ExportRequest(question=one, version=form))) for one in questions]
 
 
 def read_by(environment: str, reader: str, items: list[Any], *arguments: str) -> list[Any]:
@@ -86,6 +86,6 @@ def read_by(environment: str, reader: str, items: list[Any], *arguments: str) ->
     return found
 
 
-def is_listed(file: Written, field: str) -> bool:
+def is_listed(file: ExportedFile, field: str) -> bool:
     """Whether a file says of a field that it does not hold it."""
     return field in {one.field for one in file.not_expressible}

@@ -50,7 +50,7 @@ def judge_scheduled(job: Scheduled, catalogue: Catalogue, keep: Keep = lambda _:
     """Whether a scheduler's job may start; what cannot be judged never stands in its way."""
     try:
         imported = read_launch({"format": SCRIPT, "content": job.script})
-        question = with_launch({name: job.said[name] for name in PARTS if name in job.said}, imported)
+        question = with_launch({name: job.overrides[name] for name in PARTS if name in job.overrides}, imported)
     except Refused as refused:
         return _let_through("unknown", _not_checked(refused))
     try:
@@ -102,7 +102,7 @@ def _not_checked(refused: Refused) -> str:
 
 def _cluster(job: Scheduled, catalogue: Catalogue) -> dict[str, Any]:
     """The GPUs that a job asks for, of the kind that it names, or else its site."""
-    site = job.said.get("cluster", {})
+    site = job.overrides.get("cluster", {})
     if not isinstance(site, str | Mapping):
         raise Refused(not_an_object("cluster", ["preset", "gpu", "gpus_per_node"]))
     known = {"preset": site} if isinstance(site, str) else dict(site)
@@ -123,7 +123,7 @@ def _limits(job: Scheduled, question: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(recipe, Mapping) or recipe.get("training_tokens") is None:
         return {}
     days = {} if job.time_limit_seconds is None else {"days": job.time_limit_seconds / SECONDS_PER_DAY}
-    limits = merged(days, job.said.get("limits", {}))
+    limits = merged(days, job.overrides.get("limits", {}))
     return {"limits": limits} if limits else {}
 
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
-from service.answers.exports import Export, ExportTarget, Imported, NotExpressed, TargetVersion, UnknownSetting
+from service.answers.exports import Export, ExportTarget, Imported, TargetVersion, UnknownSetting
 from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused
 from service.estimator.question import Layout, Model, Recipe
 from service.estimator.resolve import resolve
 from service.formats.draft import Draft
-from service.formats.rules import Job, Target, Unsaid
+from service.formats.rules import ExportRequest, Target
 from service.formats.targets import FORMATS, TARGETS, Format
 from service.formats.text import LONGEST_FILE_BYTES
 from service.text_bounds import FIELD
@@ -52,7 +52,7 @@ def export(
         raise Refused(Problem(field=COMMAND, code="no_launcher", message=message, fix="leave command out"))
     asked = read_question(body, catalogue)
     question = resolve(asked.question).question
-    written = target.write(Job(question=question, version=version, command=command))
+    written = target.write(ExportRequest(question=question, version=version, command=command))
     form = target.versions[version]
     return Export(
         target=target.name,
@@ -60,7 +60,7 @@ def export(
         file_name=form.file_name,
         media_type=form.media_type,
         content=written.content,
-        not_expressible=tuple(map(_told, written.not_expressible)),
+        not_expressible=written.not_expressible,
         assumptions=(*asked.assumptions, *written.assumptions),
         warnings=asked.warnings,
         source=target.source,
@@ -69,10 +69,6 @@ def export(
 
 COMMAND = "command"
 """Field of what is wrong with a caller's own command."""
-
-
-def _told(unsaid: Unsaid) -> NotExpressed:
-    return NotExpressed(field=unsaid.field, message=unsaid.message, fix=unsaid.fix)
 
 
 MOST_UNKNOWN = 200

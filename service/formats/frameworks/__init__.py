@@ -1,1 +1,1 @@
-"""One file for each training framework that a question can be written for, with the rules of its fields."""
+"""Training frameworks: one file each, with the rules that write its fields and the reader of its files."""

@@ -1,7 +1,7 @@
-"""How does accelerate want a question written? As the YAML of accelerate launch, with FSDP or plain replicas.
+"""Hugging Face accelerate: the YAML of accelerate launch, with FSDP or plain replicas.
 
 Source: accelerate 1.15.0 commands/config/config_args.py, commands/launch.py (names of the options that the inner keys
-become), utils/dataclasses.py.
+become), utils/dataclasses.py, defaults included.
 """
 
 from collections.abc import Sequence
@@ -9,23 +9,23 @@ from typing import Any
 
 from service.estimator.question import Question, filled
 from service.estimator.software.stacks import software_of
-from service.formats.draft import Draft, Form, drafted, text, truth, whole
+from service.formats.draft import Converter, Draft, boolean, draft_from, integer, text
 from service.formats.rules import (
-    LEFT,
+    IN_SCRIPT,
     NOTHING,
-    SCRIPT,
-    Job,
+    SCRIPT_RULES,
+    ExportedFile,
+    ExportRequest,
+    Fragment,
     Rules,
-    Said,
     Target,
     Version,
-    Written,
-    both,
+    apply_rules,
     chooses,
-    lacking,
+    combined,
+    not_expressible,
+    only,
     only_stack,
-    said_of,
-    takes_only,
     values_of,
 )
 from service.formats.text import Entry, nested, yaml_text
@@ -36,7 +36,7 @@ _AT = "parallelism_config.parallelism_config"
 
 
 def _is_old(question: Question) -> bool:
-    """Whether FSDP's first version is what the question is about."""
+    """Whether the question is about FSDP1."""
     return software_of(question.recipe).name == "fsdp1"
 
 
@@ -46,36 +46,38 @@ def _is_plain(question: Question) -> bool:
     return layout.zero_stage == 0 and layout.tensor == layout.context == 1
 
 
-def _distributed(value: Any, question: Question) -> Said:
+def _distributed(value: Any, question: Question) -> Fragment:
     """Replicas, and the ranks that each is sharded over."""
     layout = question.layout
     fewer = NOTHING
     if layout.pipeline > 1:
-        fewer = lacking("without a pipeline every process is part of a replica", "set pipeline to 1")
+        fewer = not_expressible("without a pipeline every process is part of a replica", "set pipeline to 1")
     if _is_plain(question):
-        return both(Said((("distributed_type", "MULTI_GPU"),)), fewer)
+        return combined(Fragment((("distributed_type", "MULTI_GPU"),)), fewer)
     kind = ("distributed_type", "FSDP")
     if _is_old(question):
-        return both(Said((kind, ("fsdp_config.fsdp_version", 1), *_WRAP)), fewer)
+        return combined(Fragment((kind, ("fsdp_config.fsdp_version", 1), *_WRAP)), fewer)
     shards = 1 if layout.zero_stage == 0 else filled(layout.shard_group) // layout.context
-    whole = bool(shards) and value % shards == 0 and filled(layout.shard_group) % layout.context == 0
-    shards = shards if whole else value
+    is_divisible = bool(shards) and value % shards == 0 and filled(layout.shard_group) % layout.context == 0
+    shards = shards if is_divisible else value
     degrees = ((f"{_AT}_dp_replicate_size", value // shards), (f"{_AT}_dp_shard_size", shards))
-    settings = Said((kind, ("fsdp_config.fsdp_version", 2), *_WRAP, *degrees))
-    if whole:
+    settings = Fragment((kind, ("fsdp_config.fsdp_version", 2), *_WRAP, *degrees))
+    if is_divisible:
         return settings
-    return both(settings, lacking("groups that shard hold whole context groups", "make shard_group a multiple of it"))
+    return combined(
+        settings, not_expressible("groups that shard hold whole context groups", "make shard_group a multiple of it")
+    )
 
 
-def _stage(value: Any, question: Question) -> Said:
+def _stage(value: Any, question: Question) -> Fragment:
     if value == 0 and question.layout.context > 1:
-        return lacking("context ranks shard weights whatever is said", "use zero_stage 3")
+        return not_expressible("context ranks shard weights whatever is said", "use zero_stage 3")
     if value in (0, 3):
         return NOTHING
-    return lacking(f"ZeRO stage {value} is not FSDP's; the file shards weights too", "use zero_stage 3 or 0")
+    return not_expressible(f"ZeRO stage {value} is not FSDP's; the file shards weights too", "use zero_stage 3 or 0")
 
 
-def _groups(value: Any, question: Question) -> Said:
+def _groups(value: Any, question: Question) -> Fragment:
     layout = question.layout
     if not _is_old(question) or layout.zero_stage != 3:
         return NOTHING
@@ -83,67 +85,71 @@ def _groups(value: Any, question: Question) -> Said:
     kept = {(True, False): "FULL_SHARD", (False, False): "SHARD_GRAD_OP", (True, True): "HYBRID_SHARD"}
     strategy = kept.get((bool(layout.reshard_after_forward), hybrid), "_HYBRID_SHARD_ZERO2")
     if strategy.startswith("_"):
-        return lacking("no strategy of the launcher shards so in groups", "set reshard_after_forward to true")
-    named = Said((("fsdp_config.fsdp_sharding_strategy", strategy),))
+        return not_expressible("no strategy of the launcher shards so in groups", "set reshard_after_forward to true")
+    named = Fragment((("fsdp_config.fsdp_sharding_strategy", strategy),))
     if hybrid and value != question.cluster.gpus_per_node:
-        return both(named, lacking("groups are the nodes", f"set shard_group to {question.cluster.gpus_per_node}"))
+        return combined(
+            named, not_expressible("groups are the nodes", f"set shard_group to {question.cluster.gpus_per_node}")
+        )
     return named
 
 
-def _reshard(value: Any, question: Question) -> Said:
+def _reshard(value: Any, question: Question) -> Fragment:
     if _is_old(question) or question.layout.zero_stage != 3:
         return NOTHING
-    return Said((("fsdp_config.fsdp_reshard_after_forward", bool(value)),))
+    return Fragment((("fsdp_config.fsdp_reshard_after_forward", bool(value)),))
 
 
-def _recompute(value: Any, question: Question) -> Said:
+def _recompute(value: Any, question: Question) -> Fragment:
     if value.granularity == "none":
         return NOTHING
-    whole = value.granularity == "full" and value.method == "uniform" and (value.layers or 1) == 1
-    if not whole or _is_plain(question):
-        return lacking("the file can have every wrapped layer recompute, with FSDP alone", SCRIPT)
-    return Said((("fsdp_config.fsdp_activation_checkpointing", True),))
+    is_whole = value.granularity == "full" and value.method == "uniform" and (value.layers or 1) == 1
+    if not is_whole or _is_plain(question):
+        return not_expressible("the file can have every wrapped layer recompute, with FSDP alone", IN_SCRIPT)
+    return Fragment((("fsdp_config.fsdp_activation_checkpointing", True),))
 
 
-def _tensor(value: Any, question: Question) -> Said:
-    return NOTHING if value == 1 else Said(((f"{_AT}_tp_size", value),))
+def _tensor(value: Any, question: Question) -> Fragment:
+    return NOTHING if value == 1 else Fragment(((f"{_AT}_tp_size", value),))
 
 
-def _context(value: Any, question: Question) -> Said:
+def _context(value: Any, question: Question) -> Fragment:
     name = "sp_size" if question.layout.context_method == "ulysses" else "cp_size"
-    return NOTHING if value == 1 else Said(((f"{_AT}_{name}", value),))
+    return NOTHING if value == 1 else Fragment(((f"{_AT}_{name}", value),))
 
 
-def _context_method(value: Any, question: Question) -> Said:
+def _context_method(value: Any, question: Question) -> Fragment:
     if question.layout.context == 1:
         return NOTHING
     names = {"ring": ("cp_comm_strategy", "alltoall"), "all-gather": ("cp_comm_strategy", "allgather")}
     name, chosen = names.get(value, ("sp_backend", "deepspeed"))
-    return Said(((f"{_AT}_{name}", chosen),))
+    return Fragment(((f"{_AT}_{name}", chosen),))
 
 
-def _offload(value: Any, question: Question) -> Said:
+def _offload(value: Any, question: Question) -> Fragment:
     if value == "none":
         return NOTHING
     if value == "model" and not _is_plain(question):
-        return Said((("fsdp_config.fsdp_offload_params", True),))
-    return lacking(f"FSDP offloads weights and all that belongs to them, and not {value}", "use offload model, or none")
+        return Fragment((("fsdp_config.fsdp_offload_params", True),))
+    return not_expressible(
+        f"FSDP offloads weights and all that belongs to them, and not {value}", "use offload model, or none"
+    )
 
 
-def _gradients(value: Any, question: Question) -> Said:
+def _gradients(value: Any, question: Question) -> Fragment:
     if value == "fp32" or question.recipe.precision in ("bf16", "fp16"):
         return NOTHING
-    return lacking(f"gradients in {value} are made by the script", SCRIPT)
+    return not_expressible(f"gradients in {value} are made by the script", IN_SCRIPT)
 
 
 _CODE = "the script has its own way"
 
 RULES: Rules = {
-    **LEFT,
-    "recipe.micro_batch": lambda value, _: lacking(
+    **SCRIPT_RULES,
+    "recipe.micro_batch": lambda value, _: not_expressible(
         "sequences that a rank works on at once are the script's", f"give the script a batch of {value} for each device"
     ),
-    "recipe.global_batch": lambda value, q: lacking(
+    "recipe.global_batch": lambda value, q: not_expressible(
         "steps of accumulation are the script's",
         f"give it {value // (q.recipe.micro_batch * filled(q.layout.data))} gradient accumulation steps",
     ),
@@ -154,43 +160,44 @@ RULES: Rules = {
             "fp16-mixed": {"mixed_precision": "fp16"},
         },
         "a model that is {value} throughout, or holds fp8, is made by the script",
-        SCRIPT,
+        IN_SCRIPT,
     ),
     "recipe.gradient_dtype": _gradients,
-    "recipe.optimizer": lambda value, _: lacking(f"the optimizer, {value}, is made by the script", SCRIPT),
+    "recipe.optimizer": lambda value, _: not_expressible(f"the optimizer, {value}, is made by the script", IN_SCRIPT),
     "recipe.recompute": _recompute,
-    "recipe.moment_dtype": takes_only((None,), _CODE, SCRIPT),
-    "recipe.master_dtype": takes_only((None,), _CODE, SCRIPT),
+    "recipe.moment_dtype": only((None,), _CODE, IN_SCRIPT),
+    "recipe.master_dtype": only((None,), _CODE, IN_SCRIPT),
     "recipe.stack.name": only_stack("accelerate", "transformers", "fsdp1"),
     "recipe.stack.implementation": chooses(
-        {"eager": {}, "compiled": {"dynamo_config.dynamo_backend": "INDUCTOR"}}, "operations are torch's", SCRIPT
+        {"eager": {}, "compiled": {"dynamo_config.dynamo_backend": "INDUCTOR"}}, "operations are torch's", IN_SCRIPT
     ),
     "layout.data": _distributed,
     "layout.tensor": _tensor,
     "layout.context": _context,
-    "layout.pipeline": takes_only((1,), "the launcher makes no pipeline", "set pipeline to 1"),
-    "layout.expert": takes_only((1,), "experts are not split", "set expert to 1"),
+    "layout.pipeline": only((1,), "the launcher makes no pipeline", "set pipeline to 1"),
+    "layout.expert": only((1,), "experts are not split", "set expert to 1"),
     "layout.expert_tensor": lambda value, q: (
         NOTHING
         if not q.model.num_experts or value == q.layout.tensor
-        else lacking("experts are split as every matrix", "leave expert_tensor out")
+        else not_expressible("experts are split as every matrix", "leave expert_tensor out")
     ),
     "layout.zero_stage": _stage,
     "layout.shard_group": _groups,
     "layout.reshard_after_forward": _reshard,
     "layout.sequence_parallel": lambda value, q: (
-        lacking("whether norms are split is the model's plan", SCRIPT) if value and q.layout.tensor > 1 else NOTHING
+        not_expressible("whether norms are split is the model's plan", IN_SCRIPT)
+        if value and q.layout.tensor > 1
+        else NOTHING
     ),
     "layout.context_method": _context_method,
-    "layout.schedule": takes_only(("1f1b", "interleaved-1f1b"), "there is no pipeline", "leave schedule out"),
+    "layout.schedule": only(("1f1b", "interleaved-1f1b"), "there is no pipeline", "leave schedule out"),
     "layout.offload": _offload,
 }
-"""How each field is written."""
 
 
-def _write(job: Job) -> Written:
-    cluster = job.question.cluster
-    said, unsaid = said_of(RULES, values_of(job.question), job.question)
+def _write(request: ExportRequest) -> ExportedFile:
+    cluster = request.question.cluster
+    fragment, gaps = apply_rules(RULES, values_of(request.question), request.question)
     machines = -(-cluster.gpus // cluster.gpus_per_node)
     setup = (
         ("compute_environment", "LOCAL_MACHINE"),
@@ -198,12 +205,12 @@ def _write(job: Job) -> Written:
         ("num_machines", machines),
         ("num_processes", cluster.gpus),
     )
-    told = (
+    note = (
         "machine_rank, main_process_ip and main_process_port differ from node to node: give them to accelerate launch"
     )
-    assumptions = (*said.assumptions, *((told,) if machines > 1 else ()))
-    content = yaml_text(nested((*setup, *said.settings)))
-    return Written(content=content, not_expressible=unsaid, assumptions=assumptions)
+    assumptions = (*fragment.assumptions, *((note,) if machines > 1 else ()))
+    content = yaml_text(nested((*setup, *fragment.settings)))
+    return ExportedFile(content=content, not_expressible=gaps, assumptions=assumptions)
 
 
 ACCELERATE = Target(
@@ -221,26 +228,25 @@ ACCELERATE = Target(
     write=_write,
     source="accelerate 1.15.0 commands/config/config_args.py",
 )
-"""A configuration of accelerate."""
 
 
 _FSDP = "fsdp_config.fsdp_"
 _READ_AT = "parallelism_config.parallelism_config_"
 
-FORMS: dict[str, Form] = {
+SETTINGS: dict[str, Converter] = {
     "distributed_type": text,
     "mixed_precision": text,
-    "num_processes": whole,
-    f"{_FSDP}version": whole,
-    **dict.fromkeys((f"{_FSDP}activation_checkpointing", f"{_FSDP}offload_params"), truth),
+    "num_processes": integer,
+    f"{_FSDP}version": integer,
+    **dict.fromkeys((f"{_FSDP}activation_checkpointing", f"{_FSDP}offload_params"), boolean),
     f"{_FSDP}sharding_strategy": text,
-    f"{_FSDP}reshard_after_forward": truth,
-    **dict.fromkeys((f"{_READ_AT}{name}_size" for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")), whole),
+    f"{_FSDP}reshard_after_forward": boolean,
+    **dict.fromkeys((f"{_READ_AT}{name}_size" for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")), integer),
     **dict.fromkeys((f"{_READ_AT}cp_comm_strategy", f"{_READ_AT}sp_backend", "dynamo_config.dynamo_backend"), text),
 }
 """Settings that are read."""
 
-UNREAD = (
+IGNORED = (
     "commands", "compute_environment", "debug", "downcast_bf16", "dynamo_config.", "enable_cpu_affinity", "gpu_ids",
     "machine_rank", "main_", "num_machines", "rdzv_backend", "same_network", "tpu_", "use_cpu",
     *(f"{_FSDP}{name}" for name in (
@@ -248,12 +254,12 @@ UNREAD = (
         "sync_module_states", "transformer_layer", "use_orig_params",
     )),
 )  # fmt: skip
-"""How settings begin that say nothing of a recipe or a layout."""
+"""Prefixes of settings about neither recipe nor layout."""
 
 
 def read_accelerate(entries: Sequence[Entry]) -> Draft:
-    """What a file of accelerate says."""
-    draft = drafted(entries, FORMS, UNREAD)
+    """Draft of an accelerate file."""
+    draft = draft_from(entries, SETTINGS, IGNORED)
     layout, recipe = draft.layout, draft.recipe
     kinds = {"FSDP": True, "MULTI_GPU": False, "NO": False}
     sharded = draft.chosen("distributed_type", kinds, "NO")
@@ -277,8 +283,8 @@ def read_accelerate(entries: Sequence[Entry]) -> Draft:
     recipe["stack"] = {"name": "fsdp1" if old else "transformers", **own}
     if compiled and not own:
         draft.assumptions.append("operations are compiled, which the estimate of this stack does not know")
-    told = "model, sequence length, batches and optimizer are the script's: give model, sequence_length and the batches"
-    draft.assumptions.append(told)
+    note = "model, sequence length, batches and optimizer are the script's: give model, sequence_length and the batches"
+    draft.assumptions.append(note)
     return draft
 
 

@@ -1,30 +1,30 @@
-"""How does DeepSpeed want a question written? As the JSON that deepspeed.initialize takes.
+"""DeepSpeed: the JSON of deepspeed.initialize (batches, number formats, sharding; the rest is the script's).
 
 Source: DeepSpeed 0.19.8 runtime/config.py, runtime/zero/config.py, runtime/precision_config.py,
-runtime/tensor_parallel/config.py, runtime/activation_checkpointing/config.py.
+runtime/tensor_parallel/config.py, runtime/activation_checkpointing/config.py, defaults included.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from service.estimator.question import Question, filled
-from service.formats.draft import Draft, Form, drafted, text, truth, whole
+from service.formats.draft import Converter, Draft, boolean, draft_from, integer, text
 from service.formats.rules import (
-    LEFT,
+    IN_SCRIPT,
     NOTHING,
-    SCRIPT,
-    Job,
+    SCRIPT_RULES,
+    ExportedFile,
+    ExportRequest,
+    Fragment,
     Rules,
-    Said,
     Target,
     Version,
-    Written,
-    both,
+    apply_rules,
     chooses,
-    lacking,
+    combined,
+    not_expressible,
+    only,
     only_stack,
-    said_of,
-    takes_only,
     values_of,
     writes,
 )
@@ -41,107 +41,111 @@ _PRECISIONS: dict[str, dict[str, Any]] = {
 _LEARNING_RATE = {"optimizer.params.lr": 3e-4}
 
 
-def _accumulation(value: Any, question: Question) -> Said:
-    """Batch of all replicas, of one, and the steps between: DeepSpeed asks that they agree."""
+def _accumulation(value: Any, question: Question) -> Fragment:
+    """Global batch and accumulation steps, which DeepSpeed requires to agree."""
     steps = value // (question.recipe.micro_batch * filled(question.layout.data))
-    return Said((("train_batch_size", value), ("gradient_accumulation_steps", steps)))
+    return Fragment((("train_batch_size", value), ("gradient_accumulation_steps", steps)))
 
 
-def _recompute(value: Any, question: Question) -> Said:
+def _recompute(value: Any, question: Question) -> Fragment:
     if value.granularity == "none":
         return NOTHING
     if value.granularity == "selective" or value.method == "block" or (value.layers or 1) > 1:
-        return lacking("the file counts checkpoints of whole layers, and the script makes them", SCRIPT)
+        return not_expressible("the file counts checkpoints of whole layers, and the script makes them", IN_SCRIPT)
     count = ("activation_checkpointing.number_checkpoints", question.model.num_hidden_layers)
-    told = "the script has to call deepspeed.checkpointing, or enable gradient checkpointing, itself"
-    return Said((("activation_checkpointing.partition_activations", False), count), assumptions=(told,))
+    note = "the script has to call deepspeed.checkpointing, or enable gradient checkpointing, itself"
+    return Fragment((("activation_checkpointing.partition_activations", False), count), assumptions=(note,))
 
 
-def _precision(value: Any, question: Question) -> Said:
+def _precision(value: Any, question: Question) -> Fragment:
     if value == "bf16" and question.layout.zero_stage == 0:
-        plain = Said((("bf16.enabled", True),))
-        return both(plain, lacking("without ZeRO the master copy is in fp32", "use zero_stage 1, or bf16-mixed"))
+        plain = Fragment((("bf16.enabled", True),))
+        return combined(
+            plain, not_expressible("without ZeRO the master copy is in fp32", "use zero_stage 1, or bf16-mixed")
+        )
     if value == "bf16":
         names = ("bf16.enabled", "bf16.bf16_master_weights_and_grads", "bf16.bf16_optimizer_states")
-        return Said(tuple((name, True) for name in names))
+        return Fragment(tuple((name, True) for name in names))
     return chooses(_PRECISIONS, "DeepSpeed does not train in {value}", _OWN)(value, question)
 
 
-def _moments(value: Any, question: Question) -> Said:
+def _moments(value: Any, question: Question) -> Fragment:
     if value is None or (value == "fp32" and question.recipe.precision != "bf16"):
         return NOTHING
     has_master = question.recipe.master_dtype == "bf16" and question.layout.zero_stage != 0
     if value == "bf16" and has_master and (question.recipe.precision or "").startswith("bf16"):
-        return Said((("bf16.bf16_optimizer_states", True),))
-    return lacking(f"moments in {value} come with a master copy in bf16 alone", "set master_dtype to bf16 too")
+        return Fragment((("bf16.bf16_optimizer_states", True),))
+    return not_expressible(f"moments in {value} come with a master copy in bf16 alone", "set master_dtype to bf16 too")
 
 
-def _master(value: Any, question: Question) -> Said:
+def _master(value: Any, question: Question) -> Fragment:
     if value is None or value == "fp32":
         return NOTHING
     if not (question.recipe.precision or "").startswith(value):
-        return lacking(f"a master copy in {value} comes with weights in {value}", "leave master_dtype out")
+        return not_expressible(f"a master copy in {value} comes with weights in {value}", "leave master_dtype out")
     if question.layout.zero_stage == 0:
-        return lacking(f"without ZeRO the master copy is in fp32, not in {value}", "use zero_stage 1")
-    return Said(((f"{value}.{value}_master_weights_and_grads", True),))
+        return not_expressible(f"without ZeRO the master copy is in fp32, not in {value}", "use zero_stage 1")
+    return Fragment(((f"{value}.{value}_master_weights_and_grads", True),))
 
 
-def _groups(value: Any, question: Question) -> Said:
+def _groups(value: Any, question: Question) -> Fragment:
     layout = question.layout
     if layout.zero_stage == 0 or value == filled(layout.data) * layout.context:
         return NOTHING
-    return lacking("states are sharded over all replicas; MiCS shards over fewer in code", "leave shard_group out")
+    return not_expressible(
+        "states are sharded over all replicas; MiCS shards over fewer in code", "leave shard_group out"
+    )
 
 
-def _reshard(value: Any, question: Question) -> Said:
+def _reshard(value: Any, question: Question) -> Fragment:
     if question.layout.zero_stage != 3 or value:
         return NOTHING
-    return lacking("gathered weights are freed after the forward pass", "leave reshard_after_forward out")
+    return not_expressible("gathered weights are freed after the forward pass", "leave reshard_after_forward out")
 
 
-def _context(value: Any, question: Question) -> Said:
-    return NOTHING if value == 1 else Said((("sequence_parallel_size", value),))
+def _context(value: Any, question: Question) -> Fragment:
+    return NOTHING if value == 1 else Fragment((("sequence_parallel_size", value),))
 
 
-def _context_method(value: Any, question: Question) -> Said:
+def _context_method(value: Any, question: Question) -> Fragment:
     if question.layout.context == 1 or value == "ulysses":
         return NOTHING
-    return lacking("context ranks exchange heads", "set context_method to ulysses")
+    return not_expressible("context ranks exchange heads", "set context_method to ulysses")
 
 
-def _offload(value: Any, question: Question) -> Said:
-    states = Said((("zero_optimization.offload_optimizer.device", "cpu"),))
-    weights = both(states, Said((("zero_optimization.offload_param.device", "cpu"),)))
+def _offload(value: Any, question: Question) -> Fragment:
+    states = Fragment((("zero_optimization.offload_optimizer.device", "cpu"),))
+    weights = combined(states, Fragment((("zero_optimization.offload_param.device", "cpu"),)))
     if value in ("activations", "optimizer-and-activations"):
-        found = Said((("activation_checkpointing.cpu_checkpointing", True),))
+        found = Fragment((("activation_checkpointing.cpu_checkpointing", True),))
         if question.recipe.recompute == "none":
-            found = lacking("only what recompute keeps goes to host memory", "set recompute to full")
-        return both(found, states) if value != "activations" else found
+            found = not_expressible("only what recompute keeps goes to host memory", "set recompute to full")
+        return combined(found, states) if value != "activations" else found
     return {"none": NOTHING, "optimizer": states, "model": weights}[value]
 
 
-def _stages(value: Any, question: Question) -> Said:
+def _stages(value: Any, question: Question) -> Fragment:
     if value == 1:
         return NOTHING
-    told = "the script makes the pipeline: PipelineModule with as many stages"
-    return Said((("pipeline.stages", value),), assumptions=(told,))
+    note = "the script makes the pipeline: PipelineModule with as many stages"
+    return Fragment((("pipeline.stages", value),), assumptions=(note,))
 
 
-def _tensor(value: Any, question: Question) -> Said:
+def _tensor(value: Any, question: Question) -> Fragment:
     if value == 1:
         return NOTHING
-    return Said((("tensor_parallel.autotp_size", value),), assumptions=("matrices are split by AutoTP",))
+    return Fragment((("tensor_parallel.autotp_size", value),), assumptions=("matrices are split by AutoTP",))
 
 
-def _expert_tensor(value: Any, question: Question) -> Said:
+def _expert_tensor(value: Any, question: Question) -> Fragment:
     usual = 1 if question.layout.expert > 1 else question.layout.tensor
     if not question.model.num_experts or value == usual:
         return NOTHING
-    return lacking("how experts' matrices are split is said in code", SCRIPT)
+    return not_expressible("how experts' matrices are split is said in code", IN_SCRIPT)
 
 
 RULES: Rules = {
-    **LEFT,
+    **SCRIPT_RULES,
     "recipe.micro_batch": writes("train_micro_batch_size_per_gpu"),
     "recipe.global_batch": _accumulation,
     "recipe.precision": _precision,
@@ -159,34 +163,33 @@ RULES: Rules = {
     "recipe.moment_dtype": _moments,
     "recipe.master_dtype": _master,
     "recipe.stack.name": only_stack("DeepSpeed", "deepspeed"),
-    "layout.data": lambda value, q: Said(
+    "layout.data": lambda value, q: Fragment(
         assumptions=(f"start it as {q.cluster.gpus} processes: the data degree {value} follows from their number",)
     ),
     "layout.tensor": _tensor,
     "layout.context": _context,
     "layout.pipeline": _stages,
-    "layout.expert": takes_only((1,), "how experts are split is said in code", "give ep_size to deepspeed.moe.MoE"),
+    "layout.expert": only((1,), "how experts are split is said in code", "give ep_size to deepspeed.moe.MoE"),
     "layout.expert_tensor": _expert_tensor,
     "layout.zero_stage": writes("zero_optimization.stage"),
     "layout.shard_group": _groups,
     "layout.reshard_after_forward": _reshard,
     "layout.sequence_parallel": lambda value, q: (
-        lacking("tensor ranks keep norms whole", "leave sequence_parallel out")
+        not_expressible("tensor ranks keep norms whole", "leave sequence_parallel out")
         if value and q.layout.tensor > 1
         else NOTHING
     ),
     "layout.context_method": _context_method,
-    "layout.schedule": takes_only(("1f1b",), "DeepSpeed's pipeline runs 1f1b, and not {value}", "use 1f1b"),
+    "layout.schedule": only(("1f1b",), "DeepSpeed's pipeline runs 1f1b, and not {value}", "use 1f1b"),
     "layout.offload": _offload,
 }
-"""How each field is written."""
 
 
-def _write(job: Job) -> Written:
-    said, unsaid = said_of(RULES, values_of(job.question), job.question)
-    settings = tuple({**dict(said.settings), "gradient_clipping": 1.0}.items())
-    assumptions = (*said.assumptions, "the learning rate, and all that the script says, are yours to set")
-    return Written(content=json_text(nested(settings)), not_expressible=unsaid, assumptions=assumptions)
+def _write(request: ExportRequest) -> ExportedFile:
+    fragment, gaps = apply_rules(RULES, values_of(request.question), request.question)
+    settings = tuple({**dict(fragment.settings), "gradient_clipping": 1.0}.items())
+    assumptions = (*fragment.assumptions, "the learning rate, and all that the script says, are yours to set")
+    return ExportedFile(content=json_text(nested(settings)), not_expressible=gaps, assumptions=assumptions)
 
 
 DEEPSPEED = Target(
@@ -204,24 +207,23 @@ DEEPSPEED = Target(
     write=_write,
     source="DeepSpeed 0.19.8 runtime/config.py",
 )
-"""A configuration of DeepSpeed."""
 
 
-FORMS: dict[str, Form] = {
-    **dict.fromkeys(("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"), whole),
-    **dict.fromkeys(("zero_optimization.stage", "sequence_parallel_size"), whole),
-    **dict.fromkeys(("tensor_parallel.autotp_size", "pipeline.stages"), whole),
+SETTINGS: dict[str, Converter] = {
+    **dict.fromkeys(("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"), integer),
+    **dict.fromkeys(("zero_optimization.stage", "sequence_parallel_size"), integer),
+    **dict.fromkeys(("tensor_parallel.autotp_size", "pipeline.stages"), integer),
     **dict.fromkeys(("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"), text),
-    **dict.fromkeys(("bf16.enabled", "fp16.enabled", "bf16.bf16_master_weights_and_grads"), truth),
-    **dict.fromkeys(("bf16.bf16_optimizer_states", "fp16.fp16_master_weights_and_grads"), truth),
+    **dict.fromkeys(("bf16.enabled", "fp16.enabled", "bf16.bf16_master_weights_and_grads"), boolean),
+    **dict.fromkeys(("bf16.bf16_optimizer_states", "fp16.fp16_master_weights_and_grads"), boolean),
     "data_types.grad_accum_dtype": text,
     "optimizer.type": text,
-    "activation_checkpointing.number_checkpoints": whole,
-    "activation_checkpointing.cpu_checkpointing": truth,
+    "activation_checkpointing.number_checkpoints": integer,
+    "activation_checkpointing.cpu_checkpointing": boolean,
 }
 """Settings that are read."""
 
-UNREAD = (
+IGNORED = (
     "activation_checkpointing.contiguous", "activation_checkpointing.partition", "activation_checkpointing.profile",
     "activation_checkpointing.synchronize", "bf16.", "checkpoint", "comms_logger", "csv_monitor", "flops_profiler",
     "fp16.", "gradient_clipping", "optimizer.", "prescale_gradients", "scheduler", "steps_per_print", "tensorboard",
@@ -230,12 +232,12 @@ UNREAD = (
     "zero_optimization.reduce", "zero_optimization.round_robin", "zero_optimization.stage3_",
     "zero_optimization.sub_group_size",
 )  # fmt: skip
-"""How settings begin that say nothing of a recipe or a layout."""
+"""Prefixes of settings about neither recipe nor layout."""
 
 
 def read_deepspeed(entries: Sequence[Entry]) -> Draft:
-    """What a file of DeepSpeed says."""
-    draft = drafted(entries, FORMS, UNREAD)
+    """Draft of a DeepSpeed file."""
+    draft = draft_from(entries, SETTINGS, IGNORED)
     layout, recipe = draft.layout, draft.recipe
     layout["zero_stage"] = draft.chosen("zero_optimization.stage", {stage: stage for stage in range(4)}, 0)
     layout["tensor"] = max(1, draft.get("tensor_parallel.autotp_size", 1))
@@ -251,8 +253,8 @@ def read_deepspeed(entries: Sequence[Entry]) -> Draft:
     weights = draft.chosen("zero_optimization.offload_param.device", devices, "none")
     states = draft.chosen("zero_optimization.offload_optimizer.device", devices, "none")
     kept = draft.get("activation_checkpointing.cpu_checkpointing", False)
-    both = "optimizer-and-activations" if states else "activations"
-    layout["offload"] = "model" if weights else both if kept else "optimizer" if states else "none"
+    kind = "optimizer-and-activations" if states else "activations"
+    layout["offload"] = "model" if weights else kind if kept else "optimizer" if states else "none"
     recipe["stack"] = {"name": "deepspeed"}
     draft.assumptions.append("model, sequence length and tokens are the script's: give model and sequence_length")
     return draft

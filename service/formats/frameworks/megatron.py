@@ -1,7 +1,8 @@
-"""How does Megatron-LM want a question written? As the arguments of pretrain_gpt.py.
+"""Megatron-LM: the arguments of pretrain_gpt.py.
 
-Source: NVIDIA/Megatron-LM@d98e8a64 (core 0.20.0) megatron/training/arguments.py and the configurations that its groups
-of options are made of: transformer_config.py, model_parallel_config.py, optimizer_config.py, training_config.py.
+Source: NVIDIA/Megatron-LM@d98e8a64 (core 0.20.0) megatron/training/arguments.py, its defaults included, and the
+configurations that its groups of options are made of: transformer_config.py, model_parallel_config.py,
+optimizer_config.py, training_config.py.
 """
 
 from collections.abc import Sequence
@@ -12,32 +13,32 @@ from service.calibration.tables import NotExpressible
 from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import Question, filled
 from service.estimator.software.stacks import software_of
-from service.formats.draft import Draft, Form, drafted, number, text, truth, whole, words
+from service.formats.draft import Converter, Draft, boolean, draft_from, integer, items, number, text
 from service.formats.frameworks.megatron_model import (
-    MODEL_FORMS,
     MODEL_RULES,
+    MODEL_SETTINGS,
     chunk_layers,
     even_chunks,
     layers_of_layout,
     put_model,
 )
 from service.formats.rules import (
-    COMMON,
+    COMMON_RULES,
     NOTHING,
-    Job,
+    ExportedFile,
+    ExportRequest,
+    Fragment,
     Rule,
     Rules,
-    Said,
     Target,
     Version,
-    Written,
-    both,
+    apply_rules,
     chooses,
-    lacking,
+    combined,
+    not_expressible,
+    only,
     only_stack,
-    said_of,
-    takes_only,
-    usually,
+    stack_default,
     values_of,
     writes,
 )
@@ -50,80 +51,82 @@ _STAGES_FIRST = "tp-cp-ep-pp-dp"
 _OFFLOADED = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm")
 
 
-def _virtual(value: Any, question: Question) -> Said:
-    if value == 1 or _is_listed(question):
+def _virtual(value: Any, question: Question) -> Fragment:
+    if value == 1 or _has_custom_split(question):
         return NOTHING
-    return Said((("--num-virtual-stages-per-pipeline-rank", value),))
+    return Fragment((("--num-virtual-stages-per-pipeline-rank", value),))
 
 
-def _is_listed(question: Question) -> bool:
-    """Whether layers are dealt as no rule of Megatron-LM's own deals them."""
+def _has_custom_split(question: Question) -> bool:
+    """Whether layers are partitioned as no rule of Megatron-LM's own does it."""
     layout = question.layout
     return layout.stage_layers is not None and partition_layers(layout, question.model) != layout.stage_layers
 
 
-def _stages(value: Any, question: Question) -> Said:
-    """E, the layers of each chunk as t, further depths as m, L: the chunks parted by bars."""
-    if not _is_listed(question):
+def _stages(value: Any, question: Question) -> Fragment:
+    """Chunks with bars between: E, the layers of each chunk as t, further depths as m, L."""
+    if not _has_custom_split(question):
         return NOTHING
     chunks = [f"t*{layers}" if layers else "" for layers in value]
     chunks[0] = f"E,{chunks[0]}".rstrip(",")
     depths = question.model.num_nextn_predict_layers
     chunks[-1] = f"{chunks[-1]},{f'm*{depths},' if depths else ''}L".lstrip(",")
-    return Said((("--pipeline-model-parallel-layout", "|".join(chunks)),))
+    return Fragment((("--pipeline-model-parallel-layout", "|".join(chunks)),))
 
 
-def _zero(value: Any, question: Question) -> Said:
+def _zero(value: Any, question: Question) -> Fragment:
     if value == 0:
         return NOTHING
     if value == 1:
-        return Said((("--use-distributed-optimizer", True),))
+        return Fragment((("--use-distributed-optimizer", True),))
     fsdp = (("--use-megatron-fsdp", True), ("--data-parallel-sharding-strategy", _STRATEGIES[value]))
-    return Said((*fsdp, ("--use-distributed-optimizer", True), ("--ckpt-format", "fsdp_dtensor")))
+    return Fragment((*fsdp, ("--use-distributed-optimizer", True), ("--ckpt-format", "fsdp_dtensor")))
 
 
-def _groups(value: Any, question: Question) -> Said:
+def _groups(value: Any, question: Question) -> Fragment:
     layout = question.layout
     replicas = filled(layout.data) * layout.context
     if layout.zero_stage == 0 or value == replicas:
         return NOTHING
-    return Said((("--num-distributed-optimizer-instances", replicas // value),))
+    return Fragment((("--num-distributed-optimizer-instances", replicas // value),))
 
 
-def _reshard(value: Any, question: Question) -> Said:
+def _reshard(value: Any, question: Question) -> Fragment:
     if question.layout.zero_stage != 3 or value:
         return NOTHING
-    return lacking("Megatron-FSDP frees gathered weights after the forward pass", "leave reshard_after_forward out")
+    return not_expressible(
+        "Megatron-FSDP frees gathered weights after the forward pass", "leave reshard_after_forward out"
+    )
 
 
-def _offload(value: Any, question: Question) -> Said:
-    optimizer = Said((("--optimizer-cpu-offload", True), ("--use-precision-aware-optimizer", True)))
+def _offload(value: Any, question: Question) -> Fragment:
+    optimizer = Fragment((("--optimizer-cpu-offload", True), ("--use-precision-aware-optimizer", True)))
     modules = ("--offload-modules", _OFFLOADED)
     waits = (("--fine-grained-offloading-max-inflight-offloads", 1),)
     in_a_graph = waits if software_of(question.recipe).cuda_graphs else ()
-    activations = Said((("--fine-grained-activation-offloading", True), modules, *in_a_graph))
+    activations = Fragment((("--fine-grained-activation-offloading", True), modules, *in_a_graph))
     found = {"none": NOTHING, "optimizer": optimizer, "activations": activations}
     if value == "optimizer-and-activations":
-        return both(optimizer, activations)
-    return found.get(value) or lacking("weights stay on the GPU, sharded or not", "offload the optimizer alone")
+        return combined(optimizer, activations)
+    return found.get(value) or not_expressible("weights stay on the GPU, sharded or not", "offload the optimizer alone")
 
 
 def _split(option: str) -> Rule:
-    return writes(option, lambda value, q: True if value and not _is_listed(q) else None)
+    return writes(option, lambda value, q: True if value and not _has_custom_split(q) else None)
 
 
-def _context_method(value: Any, question: Question) -> Said:
+def _context_method(value: Any, question: Question) -> Fragment:
     names = {"ring": "p2p", "all-gather": "allgather", "ulysses": "a2a"}
-    return NOTHING if question.layout.context == 1 else Said((("--cp-comm-type", names[value]),))
+    return NOTHING if question.layout.context == 1 else Fragment((("--cp-comm-type", names[value]),))
 
 
-def _world(value: Any, question: Question) -> Said:
-    told = f"start it as {question.cluster.gpus} processes: the data degree {value} follows from their number"
-    return Said(assumptions=(told,))
+def _world(value: Any, question: Question) -> Fragment:
+    note = f"start it as {question.cluster.gpus} processes: the data degree {value} follows from their number"
+    return Fragment(assumptions=(note,))
 
 
 def _expert_tensor(value: Any, question: Question) -> int | None:
-    """Where stages come before replicas, experts have to fill one stage of a replica, though there be none."""
+    """Without experts, None; but with stages before replicas, experts must fill one stage of a replica."""
     layout = question.layout
     if question.model.num_experts:
         return int(value)
@@ -148,7 +151,7 @@ LAYOUT_RULES: Rules = {
         "--microbatch-group-size-per-virtual-pipeline-stage",
         lambda value, q: None if value == q.layout.pipeline else value,
     ),
-    "layout.schedule": takes_only(
+    "layout.schedule": only(
         ("1f1b", "interleaved-1f1b"), "Megatron-LM runs 1f1b, interleaved or not, and not {value}", "use one of these"
     ),
     "layout.stage_layers": _stages,
@@ -157,7 +160,6 @@ LAYOUT_RULES: Rules = {
     "layout.rank_order": writes("--use-tp-pp-dp-mapping", lambda value, _: True if value == _STAGES_FIRST else None),
     "layout.offload": _offload,
 }
-"""How each field of the layout is written."""
 
 
 _WHOLE = (
@@ -183,18 +185,18 @@ _TEXTS = (
     "pipeline-model-parallel-layout",
 )  # fmt: skip
 
-FORMS: dict[str, Form] = {
-    **dict.fromkeys(_WHOLE, whole),
-    **dict.fromkeys(_TRUTHS, truth),
+SETTINGS: dict[str, Converter] = {
+    **dict.fromkeys(_WHOLE, integer),
+    **dict.fromkeys(_TRUTHS, boolean),
     **dict.fromkeys(_TEXTS, text),
     **dict.fromkeys(("attention-dropout", "hidden-dropout", "moe-expert-capacity-factor"), number),
-    "recompute-modules": words,
-    "offload-modules": words,
-    **MODEL_FORMS,
+    "recompute-modules": items,
+    "offload-modules": items,
+    **MODEL_SETTINGS,
 }
 """Options that are read."""
 
-UNREAD = (
+IGNORED = (
     "adam-", "attention-softmax", "ckpt-", "clip-grad", "data-", "dataloader-", "decoupled-", "dist-ckpt",
     "distributed-", "eval-", "exit-", "fine-grained-offloading-max", "init-method-std", "load", "log-", "lr",
     "manual-gc", "merge-file", "min-lr", "mock-data", "no-check-for-nan", "no-load", "no-save", "norm-epsilon",
@@ -202,7 +204,7 @@ UNREAD = (
     "start-weight-decay", "tensorboard-", "timing-", "tokenizer-", "train-data-path", "use-mcore-models",
     "vocab-file", "wandb-", "weight-decay",
 )  # fmt: skip
-"""How options begin that are about data, files, logs and learning rates."""
+"""Prefixes of options about data, files, logs and learning rates."""
 
 _DTYPES = {name: name for name in ("fp32", "bf16", "fp16", "fp8")}
 _FP8 = {
@@ -214,8 +216,8 @@ _FP8 = {
 
 
 def read_megatron(entries: Sequence[Entry]) -> Draft:
-    """What the arguments of Megatron-LM say."""
-    draft = drafted(entries, FORMS, UNREAD)
+    """Draft of Megatron-LM's arguments."""
+    draft = draft_from(entries, SETTINGS, IGNORED)
     sparse = put_model(draft)
     _put_layout(draft, sparse=sparse)
     _put_stages(draft)
@@ -245,11 +247,11 @@ def _put_layout(draft: Draft, *, sparse: bool) -> None:
         methods = {"p2p": "ring", "a2a": "ulysses", "allgather": "all-gather", "all_gather": "all-gather"}
         layout["context_method"] = draft.chosen("cp-comm-type", methods, "p2p")
     optimizer, activations = draft.get("optimizer-cpu-offload"), draft.get("fine-grained-activation-offloading")
-    both = "optimizer-and-activations" if optimizer and activations else "activations"
-    layout["offload"] = both if activations else "optimizer" if optimizer else "none"
+    kind = "optimizer-and-activations" if optimizer and activations else "activations"
+    layout["offload"] = kind if activations else "optimizer" if optimizer else "none"
     if draft.get("num-distributed-optimizer-instances", 1) > 1:
-        told = "num-distributed-optimizer-instances divides the replicas: set shard_group to replicas over it"
-        draft.assumptions.append(told)
+        note = "num-distributed-optimizer-instances divides the replicas: set shard_group to replicas over it"
+        draft.assumptions.append(note)
 
 
 def _put_stages(draft: Draft) -> None:
@@ -373,94 +375,94 @@ _ATTENTION: dict[str, dict[str, Any]] = {
 _LOSSES: dict[str, dict[str, Any]] = {"vocab-parallel": {}, "fused": {"--cross-entropy-loss-fusion": True}}
 
 
-def _samples(value: Any, question: Question) -> Said:
+def _samples(value: Any, question: Question) -> Fragment:
     if value is None:
-        told = "the question names no training_tokens, so add --train-iters or --train-samples"
-        return Said(assumptions=(told,))
-    return Said((("--train-samples", ceil(value / question.recipe.sequence_length)),))
+        note = "the question names no training_tokens, so add --train-iters or --train-samples"
+        return Fragment(assumptions=(note,))
+    return Fragment((("--train-samples", ceil(value / question.recipe.sequence_length)),))
 
 
-def _gradients(value: Any, question: Question) -> Said:
+def _gradients(value: Any, question: Question) -> Fragment:
     if value == "bf16":
-        return Said((("--grad-reduce-in-bf16", True),))
+        return Fragment((("--grad-reduce-in-bf16", True),))
     if value == "fp16":
-        told = "gradients are in fp16 as --fp16 does without --accumulate-allreduce-grads-in-fp32"
-        return Said(assumptions=(told,))
-    return Said((("--accumulate-allreduce-grads-in-fp32", True),))
+        note = "gradients are in fp16 as --fp16 does without --accumulate-allreduce-grads-in-fp32"
+        return Fragment(assumptions=(note,))
+    return Fragment((("--accumulate-allreduce-grads-in-fp32", True),))
 
 
-def _recompute(value: Any, question: Question) -> Said:
+def _recompute(value: Any, question: Question) -> Fragment:
     if value.granularity == "none":
         return NOTHING
     if value.granularity == "selective":
         if "op" in value.modules:
-            return lacking("recompute by operation is another stack's", "name modules, such as core_attn")
+            return not_expressible("recompute by operation is another stack's", "name modules, such as core_attn")
         modules = (("--recompute-modules", value.modules),) if value.modules else ()
-        return Said((("--recompute-granularity", "selective"), *modules))
+        return Fragment((("--recompute-granularity", "selective"), *modules))
     layers = value.layers or (1 if value.method == "uniform" else max(chunk_layers(question)))
     settings = (
         ("--recompute-granularity", "full"),
         ("--recompute-method", value.method),
         ("--recompute-num-layers", layers),
     )
-    return Said(settings)
+    return Fragment(settings)
 
 
-def _implementation(value: Any, question: Question) -> Said:
+def _implementation(value: Any, question: Question) -> Fragment:
     if value == "transformer-engine":
-        return Said((("--transformer-impl", "transformer_engine"),))
+        return Fragment((("--transformer-impl", "transformer_engine"),))
     if value == "local":
-        return Said((("--transformer-impl", "local"),))
-    return lacking("Megatron-LM runs Transformer Engine's layers or its own", _OWN)
+        return Fragment((("--transformer-impl", "local"),))
+    return not_expressible("Megatron-LM runs Transformer Engine's layers or its own", _OWN)
 
 
 def _dispatcher(value: Any, question: Question) -> Any:
     return (value or "alltoall") if question.model.num_experts else None
 
 
-def _moments(value: Any, question: Question) -> Said:
+def _moments(value: Any, question: Question) -> Fragment:
     if value is None:
         return NOTHING
     formats = (("--exp-avg-dtype", value), ("--exp-avg-sq-dtype", value))
-    return Said((("--use-precision-aware-optimizer", True), *formats))
+    return Fragment((("--use-precision-aware-optimizer", True), *formats))
 
 
-def _master(value: Any, question: Question) -> Said:
+def _master(value: Any, question: Question) -> Fragment:
     if value is None:
         return NOTHING
     if value == "bf16":
-        return lacking("the master copy is in fp32 or fp16", "leave master_dtype out")
-    return Said((("--use-precision-aware-optimizer", True), ("--main-params-dtype", value)))
+        return not_expressible("the master copy is in fp32 or fp16", "leave master_dtype out")
+    return Fragment((("--use-precision-aware-optimizer", True), ("--main-params-dtype", value)))
 
 
-def _dropout(value: Any, question: Question) -> Said:
-    return Said((("--attention-dropout", value), ("--hidden-dropout", value)))
+def _dropout(value: Any, question: Question) -> Fragment:
+    return Fragment((("--attention-dropout", value), ("--hidden-dropout", value)))
 
 
 def _tensor_overlap(value: Any, question: Question) -> Any:
     return True if value and question.layout.tensor > 1 and question.layout.sequence_parallel else None
 
 
-def _expert_overlap(value: Any, question: Question) -> Said:
+def _expert_overlap(value: Any, question: Question) -> Fragment:
     if not value:
         return NOTHING
     if question.layout.pipeline > 1 and question.layout.virtual_pipeline == 1:
-        return lacking(
+        return not_expressible(
             "Megatron-LM runs one micro-batch beside another in a pipeline only where stages have several chunks",
             "set virtual_pipeline above 1, or leave expert_overlap out",
         )
-    return Said((("--overlap-moe-expert-parallel-comm", True),))
+    return Fragment((("--overlap-moe-expert-parallel-comm", True),))
 
 
-def _kernel(value: Any, question: Question) -> Said:
+def _kernel(value: Any, question: Question) -> Fragment:
     if software_of(question.recipe).implementation == "local" and value.startswith("flash"):
-        return Said((("--use-flash-attn", True),))
+        return Fragment((("--use-flash-attn", True),))
     return chooses(_ATTENTION, "Megatron-LM cannot be told to run the kernel {value}", _OWN)(value, question)
 
 
-def _loss(value: Any, question: Question) -> Said:
+def _loss(value: Any, question: Question) -> Fragment:
     if value == "transformer-engine":
-        return lacking(
+        return not_expressible(
             "Megatron-LM turned Transformer Engine's cross entropy off in Megatron-Core 0.19",
             "use vocab-parallel or fused, or leave cross_entropy out",
         )
@@ -468,7 +470,7 @@ def _loss(value: Any, question: Question) -> Said:
 
 
 def environment_of(question: Question) -> dict[str, str]:
-    """Variables that Megatron-LM wants in its environment.
+    """Environment variables that Megatron-LM needs.
 
     Source:
         NVIDIA/Megatron-LM@d98e8a64 megatron/training/arguments.py validate_args
@@ -479,8 +481,8 @@ def environment_of(question: Question) -> dict[str, str]:
     return found
 
 
-def told_of_environment(question: Question) -> list[str]:
-    """What whoever starts Megatron-LM has to know of its environment."""
+def environment_notes(question: Question) -> list[str]:
+    """Note on those variables."""
     variables = " ".join(f"{name}={value}" for name, value in environment_of(question).items())
     return [f"it runs with {variables} in its environment"] if variables else []
 
@@ -496,7 +498,7 @@ SOFTWARE_RULES: Rules = {
     "recipe.stack.gradient_fusion": writes(
         "--no-gradient-accumulation-fusion", lambda value, _: None if value else True
     ),
-    "recipe.stack.fused_update": usually("fused_update", "the optimizer's kernel cannot be chosen", _OWN),
+    "recipe.stack.fused_update": stack_default("fused_update", "the optimizer's kernel cannot be chosen", _OWN),
     "recipe.stack.deterministic": writes("--deterministic-mode", _is_on),
     "recipe.stack.grouped_experts": writes(
         "--moe-grouped-gemm", lambda value, q: True if value and q.model.num_experts else None
@@ -511,7 +513,6 @@ SOFTWARE_RULES: Rules = {
         "--no-create-attention-mask-in-dataloader", lambda value, _: None if value else True
     ),
 }
-"""How each choice of the software is written."""
 
 RECIPE_RULES: Rules = {
     "recipe.sequence_length": writes("--seq-length"),
@@ -539,18 +540,17 @@ RECIPE_RULES: Rules = {
     "recipe.expert_capacity_factor": writes("--moe-expert-capacity-factor"),
     "recipe.vocabulary_multiple": writes("--make-vocab-size-divisible-by"),
 }
-"""How each other field of the recipe is written."""
 
 
-RULES: Rules = {**MODEL_RULES, **COMMON, **RECIPE_RULES, **SOFTWARE_RULES, **LAYOUT_RULES}
+RULES: Rules = {**MODEL_RULES, **COMMON_RULES, **RECIPE_RULES, **SOFTWARE_RULES, **LAYOUT_RULES}
 
 
-def _write(job: Job) -> Written:
-    said, unsaid = said_of(RULES, values_of(job.question), job.question)
-    content = command_text(words_of(said.settings)) + "\n"
-    told = "paths of data, tokenizer and checkpoints, and the learning rate, are yours to add"
-    told_too = told_of_environment(job.question)
-    return Written(content=content, not_expressible=unsaid, assumptions=(*said.assumptions, told, *told_too))
+def _write(request: ExportRequest) -> ExportedFile:
+    fragment, gaps = apply_rules(RULES, values_of(request.question), request.question)
+    content = command_text(words_of(fragment.settings)) + "\n"
+    note = "paths of data, tokenizer and checkpoints, and the learning rate, are yours to add"
+    notes = environment_notes(request.question)
+    return ExportedFile(content=content, not_expressible=gaps, assumptions=(*fragment.assumptions, note, *notes))
 
 
 MEGATRON_LM = Target(
@@ -567,4 +567,3 @@ MEGATRON_LM = Target(
     write=_write,
     source="NVIDIA/Megatron-LM@d98e8a64 megatron/training/arguments.py",
 )
-"""Arguments of pretrain_gpt.py."""

@@ -1,6 +1,6 @@
-"""How does Megatron-Bridge want a question written? As a Python function that fills in a recipe's configuration.
+"""Megatron-Bridge: a Python function that fills in a recipe's configuration.
 
-The rules are Megatron-LM's: Bridge configures the same Megatron-Core, by attributes where that has options.
+The rules are Megatron-LM's: Bridge configures the same Megatron-Core, by attributes instead of options.
 
 Source: NVIDIA-NeMo/Megatron-Bridge@067f987 src/megatron/bridge/training/config.py, training/mixed_precision.py,
 models/gpt_provider.py; NVIDIA/Megatron-LM@d98e8a64 for the fields that these inherit.
@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.formats.frameworks.megatron import RULES as MEGATRON_RULES
-from service.formats.frameworks.megatron import told_of_environment
+from service.formats.frameworks.megatron import environment_notes
 from service.formats.rules import (
-    Job,
+    ExportedFile,
+    ExportRequest,
     Rules,
     Settings,
     Target,
     Version,
-    Written,
+    apply_rules,
     chooses,
-    said_of,
-    takes_only,
+    only,
     values_of,
     writes,
 )
@@ -57,7 +57,7 @@ _OWN_NAMES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("optimizer.use_distributed_optimizer", "True"),
     ),
 }
-"""Options that are several attributes, another's opposite, or none, each with its values as Python."""
+"""Options that are several attributes, another's opposite, or none: attributes with their values as Python."""
 
 _RENAMED = {
     "--num-experts": "model.num_moe_experts",
@@ -77,7 +77,7 @@ _ROOMS = {
     ),
     "checkpoint": ("ckpt_format",),
 }
-"""Attributes that are not the model's, by the part of the configuration that has them."""
+"""Attributes outside the model, by the part of the configuration that has them."""
 
 _UNASKED = {
     **dict.fromkeys(
@@ -101,7 +101,7 @@ _UNASKED = {
     "ddp.num_distributed_optimizer_instances": "1",
     "model.cuda_graph_impl": '"none"',
 }
-"""What is set where the question does not ask for it, since the recipe under it may: attributes with their values."""
+"""Values of attributes that the question leaves alone but the recipe under it may set."""
 
 
 def _attribute(option: str) -> str:
@@ -155,15 +155,15 @@ RULES: Rules = {
         "Megatron-Bridge has no precision recipe for {value}",
         "choose one that it has",
     ),
-    "recipe.fp8_weights": takes_only((False,), "it belongs to the precision recipe, which is only named", _IN_SCRIPT),
+    "recipe.fp8_weights": only((False,), "it belongs to the precision recipe, which is only named", _IN_SCRIPT),
     "recipe.vocabulary_multiple": writes("--make-vocab-size-divisible-by"),
 }
-"""How each field is written, in Megatron-LM's names."""
+"""Rules of every field, in Megatron-LM's names."""
 
 
-def _write(job: Job) -> Written:
-    said, unsaid = said_of(RULES, values_of(job.question), job.question)
-    attributes = _UNASKED | attributes_of(said.settings)
+def _write(request: ExportRequest) -> ExportedFile:
+    fragment, gaps = apply_rules(RULES, values_of(request.question), request.question)
+    attributes = _UNASKED | attributes_of(fragment.settings)
     imports = ["import torch"] if any("torch." in value for value in attributes.values()) else []
     imports.append("from megatron.bridge.training.config import ConfigContainer")
     if "AttnBackend" in attributes.get("model.attention_backend", ""):
@@ -172,9 +172,9 @@ def _write(job: Job) -> Written:
     head = '"""Settings for Megatron-Bridge: pass a recipe\'s configuration through configure()."""\n'
     body = ["def configure(cfg: ConfigContainer) -> ConfigContainer:", *lines, "    return cfg"]
     content = "\n".join((head, *imports, "", "", *body)) + "\n"
-    told = ["the configuration comes from a recipe, or from AutoBridge for a model of Hugging Face"]
-    told += told_of_environment(job.question)
-    return Written(content=content, not_expressible=unsaid, assumptions=(*said.assumptions, *told))
+    note = ["the configuration comes from a recipe, or from AutoBridge for a model of Hugging Face"]
+    note += environment_notes(request.question)
+    return ExportedFile(content=content, not_expressible=gaps, assumptions=(*fragment.assumptions, *note))
 
 
 MEGATRON_BRIDGE = Target(
@@ -192,4 +192,3 @@ MEGATRON_BRIDGE = Target(
     write=_write,
     source="NVIDIA-NeMo/Megatron-Bridge@067f987 src/megatron/bridge/training/config.py",
 )
-"""Settings of a Megatron-Bridge configuration."""

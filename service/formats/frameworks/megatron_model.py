@@ -1,7 +1,8 @@
-"""Which options of Megatron-LM spell a model? One rule for each field of Model.
+"""Model options of Megatron-LM: a rule for each field of Model, their reader, and pipeline layouts.
 
-Source: NVIDIA/Megatron-LM@d98e8a64 (core 0.20.0) megatron/training/arguments.py,
-megatron/core/transformer/transformer_config.py, megatron/training/config/training_config.py.
+Source: NVIDIA/Megatron-LM@d98e8a64 (core 0.20.0) megatron/training/arguments.py, its defaults included,
+megatron/core/transformer/transformer_config.py, megatron/training/config/training_config.py,
+megatron/core/transformer/pipeline_parallel_layer_layout.py.
 """
 
 import re
@@ -12,79 +13,81 @@ from typing import Any
 
 from service.calibration.tables import NotExpressible
 from service.estimator.question import Model, Question, filled
-from service.formats.draft import Draft, Form, number, text, truth, whole
-from service.formats.rules import NOTHING, Rule, Rules, Said, Silent, chooses, lacking, takes_only, writes
+from service.formats.draft import Converter, Draft, boolean, integer, number, text
+from service.formats.rules import NOTHING, Fragment, Omitted, Rule, Rules, chooses, not_expressible, only, writes
 
 _OWN_LAYER = "write the layer in a spec of your own and name it by --spec"
 
 
-def lists_layers(kinds: list[int]) -> str:
+def layer_list(kinds: list[int]) -> str:
     """A list of 0 and 1, one a layer, as --moe-layer-freq takes it.
 
-    >>> lists_layers([0, 1, 1])
+    >>> layer_list([0, 1, 1])
     '([0]*1+[1]*2)'
     """
     return f"({'+'.join(f'[{kind}]*{len(list(run))}' for kind, run in groupby(kinds))})"
 
 
 def _switch(option: str) -> Rule:
-    """An option that is given where the field is true."""
+    """Rule of an option that is present if the field is true."""
     return writes(option, lambda value, _: True if value else None)
 
 
 def _unwritten(name: str) -> Rule:
-    """A field that no option says: only what a model has where it says nothing of it can be had."""
+    """Rule of a field without an option: the default alone is expressible."""
     default = next(field.default for field in fields(Model) if field.name == name)
-    return takes_only((default,), "Megatron-LM has no option for this part of the model", _OWN_LAYER)
+    return only((default,), "Megatron-LM has no option for this part of the model", _OWN_LAYER)
 
 
 def _of_attention(option: str) -> Rule:
-    """An option of latent attention."""
+    """Rule of an option of latent attention."""
     return writes(option, lambda value, q: value if q.model.kv_lora_rank is not None else None)
 
 
-def _groups(value: Any, question: Question) -> Said:
+def _groups(value: Any, question: Question) -> Fragment:
     if value is None or question.model.kv_lora_rank is not None or value == question.model.num_attention_heads:
         return NOTHING
-    return Said((("--group-query-attention", True), ("--num-query-groups", value)))
+    return Fragment((("--group-query-attention", True), ("--num-query-groups", value)))
 
 
-def _head_width(value: Any, question: Question) -> Said:
+def _head_width(value: Any, question: Question) -> Fragment:
     model = question.model
     usual = model.num_attention_heads and model.num_attention_heads * (value or 0) == model.hidden_size
-    return NOTHING if value is None or usual or model.kv_lora_rank is not None else Said((("--kv-channels", value),))
+    return (
+        NOTHING if value is None or usual or model.kv_lora_rank is not None else Fragment((("--kv-channels", value),))
+    )
 
 
 def _feed_forward(value: Any, question: Question) -> int:
     return int(value or question.model.expert_width)
 
 
-def _biases(value: Any, question: Question) -> Said:
-    """Biases of the MLP and of the attention's output come together; those of queries, keys and values may be alone."""
+def _biases(value: Any, question: Question) -> Fragment:
+    """Biases of the MLP and of the attention's output share an option; those of queries, keys, values have another."""
     model = question.model
     attends = model.num_attention_heads > 0
     if attends and model.out_bias != value:
         why = "biases of the MLP and of the attention's output are one option, and the model has one of them"
-        return lacking(why, _OWN_LAYER)
+        return not_expressible(why, _OWN_LAYER)
     if not value:
         alone: tuple[tuple[str, Any], ...] = (("--add-qkv-bias", True),) if model.attention_bias else ()
-        return Said((("--disable-bias-linear", True), *alone))
+        return Fragment((("--disable-bias-linear", True), *alone))
     if attends and not model.attention_bias:
-        return lacking("biases of all products are one option, and the model has none on queries", _OWN_LAYER)
+        return not_expressible("biases of all products are one option, and the model has none on queries", _OWN_LAYER)
     return NOTHING
 
 
-def _positions(value: Any, question: Question) -> Said:
+def _positions(value: Any, question: Question) -> Fragment:
     longest = max(question.recipe.sequence_length, question.model.max_position_embeddings or 0)
     if value:
-        return Said((("--position-embedding-type", "learned_absolute"), ("--max-position-embeddings", value)))
-    told = "the model's positions are taken to be rotary; say --position-embedding-type none where it has none"
+        return Fragment((("--position-embedding-type", "learned_absolute"), ("--max-position-embeddings", value)))
+    note = "the model's positions are taken to be rotary; say --position-embedding-type none where it has none"
     settings = (("--position-embedding-type", "rope"), ("--max-position-embeddings", longest))
-    return Said(settings, assumptions=(told,))
+    return Fragment(settings, assumptions=(note,))
 
 
-def _layer_types(value: Any, question: Question) -> Said:
-    """Windows that come again, gated delta nets between full attention, or nothing but full attention."""
+def _layer_types(value: Any, question: Question) -> Fragment:
+    """Periodic windows, gated delta nets between full attention, or full attention alone."""
     model = question.model
     kinds = value or (("sliding_attention",) if model.sliding_window else ("full_attention",))
     alike = {*kinds}
@@ -93,20 +96,22 @@ def _layer_types(value: Any, question: Question) -> Said:
     if alike == {"full_attention"}:
         return NOTHING
     if alike == {"sliding_attention"}:
-        return Said((("--window-size", f"{(model.sliding_window or 1) - 1},0"),))
+        return Fragment((("--window-size", f"{(model.sliding_window or 1) - 1},0"),))
     if alike == {"sliding_attention", "full_attention"} and ends_full:
         window = ("--window-size", f"{(model.sliding_window or 1) - 1},0")
-        return Said((window, ("--window-attn-skip-freq", every)))
+        return Fragment((window, ("--window-attn-skip-freq", every)))
     if alike == {"gated_delta_net", "full_attention"} and ends_full:
-        return Said((("--experimental-attention-variant", "gated_delta_net"), ("--linear-attention-freq", every)))
-    return lacking("options give such layers no place; they are written as a pattern or as a spec", _OWN_LAYER)
+        return Fragment((("--experimental-attention-variant", "gated_delta_net"), ("--linear-attention-freq", every)))
+    return not_expressible("options give such layers no place; they are written as a pattern or as a spec", _OWN_LAYER)
 
 
 def _of_delta_net(option: str) -> Rule:
-    def rule(value: Any, question: Question) -> Said:
+    def rule(value: Any, question: Question) -> Fragment:
         if value is None or "gated_delta_net" in question.model.layer_types:
-            return NOTHING if value is None else Said(((option, value),))
-        return lacking("options give such layers no place; they are written as a pattern or as a spec", _OWN_LAYER)
+            return NOTHING if value is None else Fragment(((option, value),))
+        return not_expressible(
+            "options give such layers no place; they are written as a pattern or as a spec", _OWN_LAYER
+        )
 
     return rule
 
@@ -116,25 +121,25 @@ def _experts(option: str) -> Rule:
 
 
 def sparse_layers(model: Model) -> list[int]:
-    """Which layers have experts."""
+    """1 for each layer with experts, else 0."""
     types = model.mlp_layer_types or ("sparse",)
     named = [types[layer % len(types)] for layer in range(model.num_hidden_layers)]
     return [int(kind == "sparse" and layer >= model.first_k_dense_replace) for layer, kind in enumerate(named)]
 
 
-def _sparse(value: Any, question: Question) -> Said:
+def _sparse(value: Any, question: Question) -> Fragment:
     model = question.model
     if not model.num_experts:
         odd = [kind for kind in model.mlp_layer_types if kind != "dense"]
-        return lacking("layers without an MLP are written as a pattern", _OWN_LAYER) if odd else NOTHING
+        return not_expressible("layers without an MLP are written as a pattern", _OWN_LAYER) if odd else NOTHING
     if {*model.mlp_layer_types} - {"dense", "sparse"}:
-        return lacking("a layer has experts or a dense MLP, not both and not neither", _OWN_LAYER)
+        return not_expressible("a layer has experts or a dense MLP, not both and not neither", _OWN_LAYER)
     kinds = sparse_layers(model)
-    return NOTHING if all(kinds) else Said((("--moe-layer-freq", lists_layers(kinds)),))
+    return NOTHING if all(kinds) else Fragment((("--moe-layer-freq", layer_list(kinds)),))
 
 
-def _tied(value: Any, question: Question) -> Said:
-    return NOTHING if value else Said((("--untie-embeddings-and-output-weights", True),))
+def _tied(value: Any, question: Question) -> Fragment:
+    return NOTHING if value else Fragment((("--untie-embeddings-and-output-weights", True),))
 
 
 _UNWRITTEN = (
@@ -143,7 +148,7 @@ _UNWRITTEN = (
     "mixer_norm", "mamba_d_ssm", "mamba_d_state", "mamba_dt_rank", "mamba_n_heads", "mamba_n_groups", "lru_width",
     "num_mem_blocks", "adapter_rank", "shared_attention_adapter",
 )  # fmt: skip
-"""Fields without an option, or with one that goes with a pattern of layers."""
+"""Fields without an option, or with one that needs a pattern of layers."""
 
 MODEL_RULES: Rules = {
     "model.num_hidden_layers": writes("--num-layers"),
@@ -155,8 +160,8 @@ MODEL_RULES: Rules = {
     "model.vocab_size": writes("--vocab-size"),
     "model.gated_mlp": _switch("--swiglu"),
     "model.tie_word_embeddings": _tied,
-    "model.attention_bias": Silent("said with mlp_bias: biases are one option"),
-    "model.attention_out_bias": Silent("said with mlp_bias: biases are one option"),
+    "model.attention_bias": Omitted("said with mlp_bias: biases are one option"),
+    "model.attention_out_bias": Omitted("said with mlp_bias: biases are one option"),
     "model.mlp_bias": _biases,
     "model.normalization": chooses(
         {"rmsnorm": {"--normalization": "RMSNorm"}, "layernorm": {"--normalization": "LayerNorm"}},
@@ -164,7 +169,7 @@ MODEL_RULES: Rules = {
         _OWN_LAYER,
     ),
     "model.position_embedding_rows": _positions,
-    "model.max_position_embeddings": Silent("said with the positions"),
+    "model.max_position_embeddings": Omitted("said with the positions"),
     "model.qk_norm": chooses(
         {
             "none": {},
@@ -182,7 +187,7 @@ MODEL_RULES: Rules = {
     ),
     "model.attention_sinks": chooses({False: {}, True: {"--softmax-type": "learnable"}}, "", ""),
     "model.layer_types": _layer_types,
-    "model.sliding_window": Silent("said with the layers' types"),
+    "model.sliding_window": Omitted("said with the layers' types"),
     "model.conv_kernel": _of_delta_net("--linear-conv-kernel-dim"),
     **{f"model.{name}": _unwritten(name) for name in _UNWRITTEN},
     "model.linear_num_key_heads": _of_delta_net("--linear-num-key-heads"),
@@ -190,7 +195,7 @@ MODEL_RULES: Rules = {
     "model.linear_key_head_dim": _of_delta_net("--linear-key-head-dim"),
     "model.linear_value_head_dim": _of_delta_net("--linear-value-head-dim"),
     "model.kv_lora_rank": lambda value, _: (
-        NOTHING if value is None else Said((("--multi-latent-attention", True), ("--kv-lora-rank", value)))
+        NOTHING if value is None else Fragment((("--multi-latent-attention", True), ("--kv-lora-rank", value)))
     ),
     "model.q_lora_rank": _of_attention("--q-lora-rank"),
     "model.qk_nope_head_dim": _of_attention("--qk-head-dim"),
@@ -201,12 +206,11 @@ MODEL_RULES: Rules = {
     "model.moe_intermediate_size": _experts("--moe-ffn-hidden-size"),
     "model.shared_expert_intermediate_size": _experts("--moe-shared-expert-intermediate-size"),
     "model.shared_expert_gate": _switch("--moe-shared-expert-gate"),
-    "model.first_k_dense_replace": Silent("said with the layers' MLPs"),
+    "model.first_k_dense_replace": Omitted("said with the layers' MLPs"),
     "model.mlp_layer_types": _sparse,
     "model.moe_latent_size": writes("--moe-latent-size"),
     "model.num_nextn_predict_layers": writes("--mtp-num-layers", lambda value, _: value or None),
 }
-"""How each field of the model is written."""
 
 
 def chunk_layers(question: Question) -> tuple[int, ...]:
@@ -222,7 +226,7 @@ _SIZES = {
     "num-attention-heads": "num_attention_heads",
     "vocab-size": "vocab_size",
 }
-"""Options without which there is no model, each with its field."""
+"""Required options of a model, and their fields."""
 
 _OPTIONAL = {
     "kv-channels": "head_dim",
@@ -247,12 +251,12 @@ _OPTIONAL = {
 _SWITCHES = ("group-query-attention", "swiglu", "untie-embeddings-and-output-weights", "disable-bias-linear")
 _MORE_SWITCHES = ("add-qkv-bias", "qk-layernorm", "qk-l2-norm", "attention-output-gate", "multi-latent-attention")
 
-MODEL_FORMS: dict[str, Form] = {
-    **dict.fromkeys((*_SIZES, *_OPTIONAL), whole),
-    **dict.fromkeys(("ffn-hidden-size", "num-query-groups", "max-position-embeddings", "moe-router-topk"), whole),
-    **dict.fromkeys(("linear-attention-freq", "window-attn-skip-freq"), whole),
-    **dict.fromkeys((*_SWITCHES, *_MORE_SWITCHES, "moe-shared-expert-gate"), truth),
-    **dict.fromkeys(("use-rotary-position-embeddings",), truth),
+MODEL_SETTINGS: dict[str, Converter] = {
+    **dict.fromkeys((*_SIZES, *_OPTIONAL), integer),
+    **dict.fromkeys(("ffn-hidden-size", "num-query-groups", "max-position-embeddings", "moe-router-topk"), integer),
+    **dict.fromkeys(("linear-attention-freq", "window-attn-skip-freq"), integer),
+    **dict.fromkeys((*_SWITCHES, *_MORE_SWITCHES, "moe-shared-expert-gate"), boolean),
+    **dict.fromkeys(("use-rotary-position-embeddings",), boolean),
     **dict.fromkeys(("normalization", "position-embedding-type", "softmax-type", "window-size"), text),
     **dict.fromkeys(("moe-layer-freq", "experimental-attention-variant"), text),
     "norm-epsilon": number,
@@ -267,7 +271,7 @@ MOST_LAYERS = 2048
 
 
 def put_model(draft: Draft) -> bool:
-    """Put the model into the draft, where the arguments say it."""
+    """Set the draft's model if the arguments state it; whether it has experts."""
     sparse = bool(draft.get("num-experts"))
     missing = [option for option in _SIZES if option not in draft.settings]
     if missing:

@@ -1,6 +1,7 @@
-"""How does nanotron want a question written? As the YAML of run_train.py.
+"""nanotron: the YAML of run_train.py.
 
-Source: huggingface/nanotron@2411b02 src/nanotron/config/config.py, parallelism_config.py.
+Source: huggingface/nanotron@2411b02 src/nanotron/config/config.py, parallelism_config.py, models_config.py, defaults
+included.
 """
 
 from collections.abc import Sequence
@@ -9,32 +10,32 @@ from typing import Any
 
 from service.estimator.parallelism.pipeline import partition_layers_by_cost
 from service.estimator.question import Model, Question, filled
-from service.formats.draft import Draft, Form, drafted, text, truth, whole, words
+from service.formats.draft import Converter, Draft, boolean, draft_from, integer, items, text
 from service.formats.rules import (
-    COMMON,
+    COMMON_RULES,
     NOTHING,
-    Job,
+    ExportedFile,
+    ExportRequest,
+    Fragment,
+    Omitted,
     Rule,
     Rules,
-    Said,
-    Silent,
     Target,
     Version,
-    Written,
+    apply_rules,
     chooses,
-    lacking,
+    not_expressible,
+    only,
     only_stack,
-    said_of,
+    stack_default,
     steps_of,
-    takes_only,
-    usually,
     values_of,
     writes,
 )
 from service.formats.text import Entry, nested, yaml_text
 
 AT = "model.model_config"
-"""Where the model stands in the file."""
+"""Path of the model in the file."""
 
 _OWN_OF_MODEL = "add the layer to nanotron's code"
 
@@ -42,21 +43,21 @@ _WRITTEN = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_hea
 
 
 def _only(name: str) -> Rule:
-    """A field that no key says: only what a model has where it says nothing of it can be had."""
+    """Rule of a field without a key: the default alone is expressible."""
     default = next(field.default for field in fields(Model) if field.name == name)
-    return takes_only((default,), "nanotron's configuration of Qwen2 has no such part of a model", _OWN_OF_MODEL)
+    return only((default,), "nanotron's configuration of Qwen2 has no such part of a model", _OWN_OF_MODEL)
 
 
-def _windows(value: Any, question: Question) -> Said:
+def _windows(value: Any, question: Question) -> Fragment:
     kinds = {*value} or ({"sliding_attention"} if question.model.sliding_window else {"full_attention"})
     if kinds == {"full_attention"}:
         return NOTHING
     if kinds == {"sliding_attention"}:
-        return Said(((f"{AT}.sliding_window_size", question.model.sliding_window),))
-    return lacking("every layer attends alike, in a window or not", _OWN_OF_MODEL)
+        return Fragment(((f"{AT}.sliding_window_size", question.model.sliding_window),))
+    return not_expressible("every layer attends alike, in a window or not", _OWN_OF_MODEL)
 
 
-def _experts(value: Any, question: Question) -> Said:
+def _experts(value: Any, question: Question) -> Fragment:
     model = question.model
     if not value:
         return NOTHING
@@ -71,12 +72,16 @@ def _experts(value: Any, question: Question) -> Said:
     )
     dense = range(model.first_k_dense_replace)
     layers = [layer for layer in range(model.num_hidden_layers) if layer not in dense]
-    return Said((*sizes, (f"{at}.layers", layers)))
+    return Fragment((*sizes, (f"{at}.layers", layers)))
 
 
-def _mlp_types(value: Any, question: Question) -> Said:
+def _mlp_types(value: Any, question: Question) -> Fragment:
     plain = {"sparse"} if question.model.num_experts else {"dense"}
-    return NOTHING if {*value} <= plain else lacking("layers with and without experts are not dealt so", _OWN_OF_MODEL)
+    return (
+        NOTHING
+        if {*value} <= plain
+        else not_expressible("layers with and without experts are not dealt so", _OWN_OF_MODEL)
+    )
 
 
 def _longest(value: Any, question: Question) -> int:
@@ -94,25 +99,25 @@ _ELSEWHERE = {
 MODEL_RULES: Rules = {
     **{f"model.{field.name}": _only(field.name) for field in fields(Model)},
     **{f"model.{name}": writes(f"{AT}.{name}") for name in _WRITTEN},
-    **{f"model.{name}": Silent(reason) for name, reason in _ELSEWHERE.items()},
+    **{f"model.{name}": Omitted(reason) for name, reason in _ELSEWHERE.items()},
     "model.intermediate_size": writes(f"{AT}.intermediate_size", lambda value, q: value or q.model.expert_width),
     "model.num_key_value_heads": writes(f"{AT}.num_key_value_heads"),
     "model.head_dim": lambda value, q: (
         NOTHING
         if value in (None, q.model.hidden_size // max(1, q.model.num_attention_heads))
-        else lacking("heads share the width of the model evenly", _OWN_OF_MODEL)
+        else not_expressible("heads share the width of the model evenly", _OWN_OF_MODEL)
     ),
-    "model.gated_mlp": lambda value, _: NOTHING if value else lacking("the MLP is gated", _OWN_OF_MODEL),
+    "model.gated_mlp": lambda value, _: NOTHING if value else not_expressible("the MLP is gated", _OWN_OF_MODEL),
     "model.attention_bias": writes(f"{AT}.attention_bias"),
     "model.attention_out_bias": lambda value, _: (
-        lacking("the attention's output has no bias", _OWN_OF_MODEL) if value else NOTHING
+        not_expressible("the attention's output has no bias", _OWN_OF_MODEL) if value else NOTHING
     ),
     "model.max_position_embeddings": writes(f"{AT}.max_position_embeddings", _longest),
     "model.layer_types": _windows,
     "model.num_experts": _experts,
     "model.mlp_layer_types": _mlp_types,
 }
-"""How each field of the model is written."""
+"""Rules of the model's fields, in the names of Qwen2Config."""
 
 
 _MODEL = "model.model_config."
@@ -123,30 +128,30 @@ _SIZES = (
     "max_position_embeddings",
 )  # fmt: skip
 
-FORMS: dict[str, Form] = {
-    **dict.fromkeys((f"{_MODEL}{name}" for name in (*_SIZES, "sliding_window_size")), whole),
-    **dict.fromkeys((f"{_MODEL}tie_word_embeddings", f"{_MODEL}attention_bias"), truth),
+SETTINGS: dict[str, Converter] = {
+    **dict.fromkeys((f"{_MODEL}{name}" for name in (*_SIZES, "sliding_window_size")), integer),
+    **dict.fromkeys((f"{_MODEL}tie_word_embeddings", f"{_MODEL}attention_bias"), boolean),
     f"{_MODEL}_attn_implementation": text,
-    **dict.fromkeys((f"{_EXPERTS}num_experts", f"{_EXPERTS}top_k", f"{_EXPERTS}moe_intermediate_size"), whole),
-    f"{_EXPERTS}shared_expert_intermediate_size": whole,
-    f"{_EXPERTS}enable_shared_expert": truth,
+    **dict.fromkeys((f"{_EXPERTS}num_experts", f"{_EXPERTS}top_k", f"{_EXPERTS}moe_intermediate_size"), integer),
+    f"{_EXPERTS}shared_expert_intermediate_size": integer,
+    f"{_EXPERTS}enable_shared_expert": boolean,
     f"{_EXPERTS}token_dispatcher_type": text,
-    f"{_EXPERTS}layers": words,
+    f"{_EXPERTS}layers": items,
     "model.dtype": text,
-    "model.make_vocab_size_divisible_by": whole,
-    "optimizer.zero_stage": whole,
-    "optimizer.accumulate_grad_in_fp32": truth,
+    "model.make_vocab_size_divisible_by": integer,
+    "optimizer.zero_stage": integer,
+    "optimizer.accumulate_grad_in_fp32": boolean,
     "optimizer.optimizer_factory.name": text,
-    **dict.fromkeys(("parallelism.dp", "parallelism.tp", "parallelism.pp"), whole),
-    **dict.fromkeys(("parallelism.context_parallel_size", "parallelism.expert_parallel_size"), whole),
+    **dict.fromkeys(("parallelism.dp", "parallelism.tp", "parallelism.pp"), integer),
+    **dict.fromkeys(("parallelism.context_parallel_size", "parallelism.expert_parallel_size"), integer),
     **dict.fromkeys(("parallelism.pp_engine", "parallelism.tp_mode"), text),
-    "parallelism.recompute_layer": truth,
-    **dict.fromkeys(("tokens.sequence_length", "tokens.micro_batch_size", "tokens.train_steps"), whole),
-    "tokens.batch_accumulation_per_replica": whole,
+    "parallelism.recompute_layer": boolean,
+    **dict.fromkeys(("tokens.sequence_length", "tokens.micro_batch_size", "tokens.train_steps"), integer),
+    "tokens.batch_accumulation_per_replica": integer,
 }
 """Settings that are read."""
 
-UNREAD = (
+IGNORED = (
     "checkpoints", "data_stages", "general", "lighteval", "logging", "metrics_logging", "model.ddp_bucket_cap_mb",
     "model.init_method", "optimizer.clip_grad", "optimizer.learning_rate_scheduler", "optimizer.optimizer_factory.adam",
     "optimizer.optimizer_factory.torch_adam", "optimizer.weight_decay", "parallelism.tp_linear_async_communication",
@@ -156,12 +161,12 @@ UNREAD = (
         "moe_config.router_aux", "pad_token_id", "pretraining_tp", "rms_norm_eps", "rope_", "use_cache", "z_loss",
     )),
 )  # fmt: skip
-"""How settings begin that say nothing of a recipe or a layout."""
+"""Prefixes of settings about neither recipe nor layout."""
 
 
 def read_nanotron(entries: Sequence[Entry]) -> Draft:
-    """What a file of nanotron says."""
-    draft = drafted(entries, FORMS, UNREAD)
+    """Draft of a nanotron file."""
+    draft = draft_from(entries, SETTINGS, IGNORED)
     layout, recipe = draft.layout, draft.recipe
     names = {"data": "dp", "tensor": "tp", "pipeline": "pp", "context": "context_parallel_size"}
     layout.update({field: draft.get(f"parallelism.{name}", 1) for field, name in names.items()})
@@ -241,7 +246,7 @@ _SETUP = (
     ("optimizer.learning_rate_scheduler.lr_decay_style", "cosine"),
     ("optimizer.learning_rate_scheduler.min_decay_lr", 3e-5),
 )
-"""What the file needs that no question says."""
+"""Settings that the file needs and no question has."""
 
 _ADAMW = {
     "optimizer.optimizer_factory.name": "adamW",
@@ -254,85 +259,87 @@ _ADAMW = {
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "bf16-mixed": "bfloat16"}
 
 _SOME_STEPS = 1000
-"""Steps that are written where the question names no tokens."""
+"""Steps if the question names no tokens."""
 
 
-def _steps(value: Any, question: Question) -> Said:
+def _steps(value: Any, question: Question) -> Fragment:
     steps = steps_of(question)
     if steps is not None:
-        return Said((("tokens.train_steps", steps),))
-    told = f"the question names no training_tokens, so train_steps is {_SOME_STEPS}: change it"
-    return Said((("tokens.train_steps", _SOME_STEPS),), assumptions=(told,))
+        return Fragment((("tokens.train_steps", steps),))
+    note = f"the question names no training_tokens, so train_steps is {_SOME_STEPS}: change it"
+    return Fragment((("tokens.train_steps", _SOME_STEPS),), assumptions=(note,))
 
 
 def _accumulation(value: Any, question: Question) -> int:
     return int(value // (question.recipe.micro_batch * filled(question.layout.data)))
 
 
-def _recompute(value: Any, question: Question) -> Said:
+def _recompute(value: Any, question: Question) -> Fragment:
     if value.granularity == "selective":
-        return lacking("a layer recomputes as a whole or not at all", "use full recompute, or none")
+        return not_expressible("a layer recomputes as a whole or not at all", "use full recompute, or none")
     if value.method == "block" or (value.layers or 1) > 1:
-        return lacking("every layer recomputes by itself", "leave method and layers out")
-    return Said((("parallelism.recompute_layer", value.granularity == "full"),))
+        return not_expressible("every layer recomputes by itself", "leave method and layers out")
+    return Fragment((("parallelism.recompute_layer", value.granularity == "full"),))
 
 
-def _precision(value: Any, question: Question) -> Said:
-    """A master copy and gradients in fp32 come together, and make bf16 mixed."""
+def _precision(value: Any, question: Question) -> Fragment:
+    """fp32 gradients and a master copy come together, and make bf16 mixed."""
     if value not in _DTYPES:
-        return lacking(f"nanotron does not train in {value}", _OWN)
+        return not_expressible(f"nanotron does not train in {value}", _OWN)
     mixed = ("optimizer.accumulate_grad_in_fp32", value == "bf16-mixed")
-    return Said((("model.dtype", _DTYPES[value]), mixed))
+    return Fragment((("model.dtype", _DTYPES[value]), mixed))
 
 
-def _gradients(value: Any, question: Question) -> Said:
+def _gradients(value: Any, question: Question) -> Fragment:
     precision = question.recipe.precision or ""
     own = "fp32" if precision.endswith("mixed") or precision not in _DTYPES else precision
     if value == own:
         return NOTHING
-    return lacking(f"gradients are in {own} under {precision}, and not in {value}", "leave gradient_dtype out")
+    return not_expressible(f"gradients are in {own} under {precision}, and not in {value}", "leave gradient_dtype out")
 
 
-def _norms(value: Any, question: Question) -> Said:
+def _norms(value: Any, question: Question) -> Fragment:
     mode = "REDUCE_SCATTER" if value else "ALL_REDUCE"
     asynchronous = ("parallelism.tp_linear_async_communication", bool(value))
-    return Said((("parallelism.tp_mode", mode), asynchronous))
+    return Fragment((("parallelism.tp_mode", mode), asynchronous))
 
 
-def _stages(value: Any, question: Question) -> Said:
+def _stages(value: Any, question: Question) -> Fragment:
     layout = question.layout
     if value is None or (layout.pipeline > 1 and value == partition_layers_by_cost(layout.pipeline, question.model)):
         return NOTHING
-    return lacking("layers are dealt to stages by their cost", "leave stage_layers out")
+    return not_expressible("layers are dealt to stages by their cost", "leave stage_layers out")
 
 
-def _whole_groups(value: Any, question: Question) -> Said:
+def _whole_groups(value: Any, question: Question) -> Fragment:
     layout = question.layout
     if layout.zero_stage == 0 or value == filled(layout.data) * layout.context:
         return NOTHING
-    return lacking("the optimizer is sharded over all replicas", "leave shard_group out")
+    return not_expressible("the optimizer is sharded over all replicas", "leave shard_group out")
 
 
-def _dispatcher(value: Any, question: Question) -> Said:
+def _dispatcher(value: Any, question: Question) -> Fragment:
     if not question.model.num_experts:
         return NOTHING
     if value == "flex":
-        return lacking("tokens reach experts by all-to-all or all-gather", _OWN)
-    return Said(((f"{AT}.moe_config.token_dispatcher_type", value or "alltoall"),))
+        return not_expressible("tokens reach experts by all-to-all or all-gather", _OWN)
+    return Fragment(((f"{AT}.moe_config.token_dispatcher_type", value or "alltoall"),))
 
 
-def _expert_tensor(value: Any, question: Question) -> Said:
+def _expert_tensor(value: Any, question: Question) -> Fragment:
     usual = 1 if question.layout.expert > 1 else question.layout.tensor
     if not question.model.num_experts or value == usual:
         return NOTHING
-    return lacking("experts' matrices are split as those of other layers or not at all", "leave expert_tensor out")
+    return not_expressible(
+        "experts' matrices are split as those of other layers or not at all", "leave expert_tensor out"
+    )
 
 
 _NO_CHOICE = "nanotron has one way to do this, and it cannot be chosen"
 
 RULES: Rules = {
     **MODEL_RULES,
-    **COMMON,
+    **COMMON_RULES,
     "recipe.sequence_length": writes("tokens.sequence_length"),
     "recipe.micro_batch": writes("tokens.micro_batch_size"),
     "recipe.global_batch": writes("tokens.batch_accumulation_per_replica", _accumulation),
@@ -350,28 +357,30 @@ RULES: Rules = {
         "nanotron has no kernel {value}",
         _OWN,
     ),
-    "recipe.dropout_fraction": takes_only((0.0,), "the model has no dropout", "set it to 0"),
-    "recipe.moment_dtype": takes_only((None,), "moments are in fp32", "leave it out"),
-    "recipe.master_dtype": takes_only((None,), "the master copy is in fp32", "leave it out"),
-    "recipe.fp8_weights": takes_only((False,), "nanotron has no fp8", "leave it out"),
-    "recipe.expert_capacity_factor": takes_only((None,), "no token is dropped by an expert", "leave it out"),
+    "recipe.dropout_fraction": only((0.0,), "the model has no dropout", "set it to 0"),
+    "recipe.moment_dtype": only((None,), "moments are in fp32", "leave it out"),
+    "recipe.master_dtype": only((None,), "the master copy is in fp32", "leave it out"),
+    "recipe.fp8_weights": only((False,), "nanotron has no fp8", "leave it out"),
+    "recipe.expert_capacity_factor": only((None,), "no token is dropped by an expert", "leave it out"),
     "recipe.vocabulary_multiple": writes("model.make_vocab_size_divisible_by"),
     "recipe.stack.name": only_stack("nanotron", "nanotron"),
     **{
-        f"recipe.stack.{name}": usually(name, _NO_CHOICE, "leave it out")
+        f"recipe.stack.{name}": stack_default(name, _NO_CHOICE, "leave it out")
         for name in ("implementation", "cross_entropy", "gradient_fusion", "grouped_experts", "tensor_overlap")
     },
-    "recipe.stack.fused_update": usually("fused_update", _NO_CHOICE, "set torch_adam_is_fused in the file by hand"),
-    "recipe.stack.deterministic": takes_only((False,), _NO_CHOICE, "leave it out"),
-    "recipe.stack.cuda_graphs": takes_only((False,), _NO_CHOICE, "leave it out"),
-    "recipe.stack.expert_overlap": takes_only((False,), _NO_CHOICE, "leave it out"),
+    "recipe.stack.fused_update": stack_default(
+        "fused_update", _NO_CHOICE, "set torch_adam_is_fused in the file by hand"
+    ),
+    "recipe.stack.deterministic": only((False,), _NO_CHOICE, "leave it out"),
+    "recipe.stack.cuda_graphs": only((False,), _NO_CHOICE, "leave it out"),
+    "recipe.stack.expert_overlap": only((False,), _NO_CHOICE, "leave it out"),
     "recipe.stack.dispatcher": _dispatcher,
-    "recipe.stack.attention_mask": takes_only((False,), _NO_CHOICE, "leave it out"),
+    "recipe.stack.attention_mask": only((False,), _NO_CHOICE, "leave it out"),
     "layout.data": writes("parallelism.dp"),
     "layout.tensor": writes("parallelism.tp"),
     "layout.context": writes("parallelism.context_parallel_size"),
     "layout.pipeline": writes("parallelism.pp"),
-    "layout.virtual_pipeline": takes_only((1,), "a stage is one chunk", "set virtual_pipeline to 1"),
+    "layout.virtual_pipeline": only((1,), "a stage is one chunk", "set virtual_pipeline to 1"),
     "layout.expert": writes("parallelism.expert_parallel_size"),
     "layout.expert_tensor": _expert_tensor,
     "layout.zero_stage": chooses(
@@ -380,23 +389,23 @@ RULES: Rules = {
         "use zero_stage 1 or 0",
     ),
     "layout.shard_group": _whole_groups,
-    "layout.reshard_after_forward": takes_only((False,), "weights are never sharded", "leave it out"),
+    "layout.reshard_after_forward": only((False,), "weights are never sharded", "leave it out"),
     "layout.sequence_parallel": _norms,
     "layout.context_method": lambda value, q: (
         NOTHING
         if q.layout.context == 1 or value == "ring"
-        else lacking("context ranks pass keys and values around a ring", "set context_method to ring")
+        else not_expressible("context ranks pass keys and values around a ring", "set context_method to ring")
     ),
-    "layout.virtual_group": Silent("it orders chunks, and a stage is one"),
+    "layout.virtual_group": Omitted("it orders chunks, and a stage is one"),
     "layout.schedule": chooses(
         {"1f1b": {"parallelism.pp_engine": "1f1b"}, "gpipe": {"parallelism.pp_engine": "afab"}},
         "nanotron has no schedule {value}",
         "use 1f1b or gpipe",
     ),
     "layout.stage_layers": _stages,
-    "layout.embedding_in_split": takes_only((False,), "layers are dealt by their cost", "leave it out"),
-    "layout.loss_in_split": takes_only((False,), "layers are dealt by their cost", "leave it out"),
-    "layout.offload": takes_only(("none",), "nothing is offloaded", "leave offload out"),
+    "layout.embedding_in_split": only((False,), "layers are dealt by their cost", "leave it out"),
+    "layout.loss_in_split": only((False,), "layers are dealt by their cost", "leave it out"),
+    "layout.offload": only(("none",), "nothing is offloaded", "leave offload out"),
 }
 """How each field is written."""
 
@@ -411,12 +420,12 @@ _NEEDED = {
 """What the file needs too: fields without a default that a value which cannot be said would leave open."""
 
 
-def _write(job: Job) -> Written:
-    said, unsaid = said_of(RULES, values_of(job.question), job.question)
-    settings = tuple({**_NEEDED, **dict(said.settings)}.items())
-    told = "data_stages, the tokenizer, checkpoints and the learning rate are yours to set"
-    assumptions = (*said.assumptions, told)
-    return Written(content=yaml_text(nested(settings)), not_expressible=unsaid, assumptions=assumptions)
+def _write(request: ExportRequest) -> ExportedFile:
+    fragment, gaps = apply_rules(RULES, values_of(request.question), request.question)
+    settings = tuple({**_NEEDED, **dict(fragment.settings)}.items())
+    note = "data_stages, the tokenizer, checkpoints and the learning rate are yours to set"
+    assumptions = (*fragment.assumptions, note)
+    return ExportedFile(content=yaml_text(nested(settings)), not_expressible=gaps, assumptions=assumptions)
 
 
 NANOTRON = Target(

@@ -1,6 +1,7 @@
-"""How does torchtitan want a question written? As TOML up to 0.2, as flags in 0.3, as a Python function on main.
+"""torchtitan: TOML up to 0.2, flags in 0.3, a Python function on main; TOML is read back.
 
-Source: torchtitan 0.2.2 config/job_config.py, torchtitan 0.3.0 and pytorch/torchtitan@b5bcd76 config/configs.py.
+Source: torchtitan 0.2.2 config/job_config.py, its defaults included, torchtitan 0.3.0 and pytorch/torchtitan@b5bcd76
+config/configs.py.
 """
 
 import json
@@ -8,32 +9,32 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.estimator.question import Question
-from service.formats.draft import Draft, Form, drafted, text, truth, whole, words
+from service.formats.draft import Converter, Draft, boolean, draft_from, integer, items, text
 from service.formats.frameworks.torchtitan_fields import (
-    NEW,
-    OLD,
-    OWN,
+    NEW_RULES,
+    NO_SETTING,
+    OLD_RULES,
     SCHEDULES,
-    SHARED,
-    Registered,
-    is_listed,
-    listed_modules,
-    registered,
-    registered_as,
+    SHARED_RULES,
+    RegisteredModel,
+    has_custom_split,
+    model_named,
+    registered_model,
+    stage_modules,
 )
 from service.formats.rules import (
     NOTHING,
-    Job,
+    ExportedFile,
+    ExportRequest,
+    Fragment,
     Rules,
-    Said,
     Settings,
     Target,
     Version,
-    Written,
-    both,
+    apply_rules,
     chooses,
-    lacking,
-    said_of,
+    combined,
+    not_expressible,
     values_of,
     writes,
 )
@@ -46,58 +47,58 @@ FULL, SELECTIVE, NONE = "FullAC.Config()", "SelectiveAC.Config()", "None"
 """Activation checkpointing as a Python configuration has it."""
 
 
-def _named(value: Any, question: Question) -> Said:
-    found = registered(value)
+def _named(value: Any, question: Question) -> Fragment:
+    found = registered_model(value)
     if found is None:
-        return lacking(_UNKNOWN_MODEL, _REGISTER)
-    return Said((("model.name", found.module), ("model.flavor", found.flavor)))
+        return not_expressible(_UNKNOWN_MODEL, _REGISTER)
+    return Fragment((("model.name", found.module), ("model.flavor", found.flavor)))
 
 
-def _configured(value: Any, question: Question) -> Said:
-    found = registered(value)
+def _configured(value: Any, question: Question) -> Fragment:
+    found = registered_model(value)
     if found is None or not found.config:
-        base = Said((("module", "llama3"), ("config", "llama3_debugmodel")))
-        return both(base, lacking(f"{_UNKNOWN_MODEL}; the file starts from llama3_debugmodel", _REGISTER))
-    return Said((("module", found.module), ("config", found.config)))
+        base = Fragment((("module", "llama3"), ("config", "llama3_debugmodel")))
+        return combined(base, not_expressible(f"{_UNKNOWN_MODEL}; the file starts from llama3_debugmodel", _REGISTER))
+    return Fragment((("module", found.module), ("config", found.config)))
 
 
-def _local_batch(value: Any, question: Question) -> Said:
+def _local_batch(value: Any, question: Question) -> Fragment:
     """Sequences of a rank at once; in a pipeline all of a step, which it cuts into micro-batches itself."""
     layout, recipe = question.layout, question.recipe
     if layout.pipeline == 1:
-        return Said((("training.local_batch_size", value),))
-    whole = (recipe.global_batch or value) // (layout.data or 1)
+        return Fragment((("training.local_batch_size", value),))
+    batch = (recipe.global_batch or value) // (layout.data or 1)
     cut = ("parallelism.pipeline_parallel_microbatch_size", value)
-    return Said((("training.local_batch_size", whole), cut))
+    return Fragment((("training.local_batch_size", batch), cut))
 
 
-def _local_tokens(value: Any, question: Question) -> Said:
+def _local_tokens(value: Any, question: Question) -> Fragment:
     layout, recipe = question.layout, question.recipe
     settings: Settings = (("training.num_tokens_per_microbatch_per_dp_rank", value * recipe.sequence_length),)
     if layout.pipeline > 1:
         count = (recipe.global_batch or value) // (value * (layout.data or 1))
         settings = (*settings, ("parallelism.num_pp_microbatches", count))
-    return Said(settings)
+    return Fragment(settings)
 
 
-def _recompute(value: Any, question: Question) -> Said:
-    mode = Said((("activation_checkpoint.mode", value.granularity),))
+def _recompute(value: Any, question: Question) -> Fragment:
+    mode = Fragment((("activation_checkpoint.mode", value.granularity),))
     if value.granularity == "selective":
-        mode = both(mode, Said((("activation_checkpoint.selective_ac_option", "op"),)))
-    return both(mode, _recompute_lacks(value))
+        mode = combined(mode, Fragment((("activation_checkpoint.selective_ac_option", "op"),)))
+    return combined(mode, _recompute_lacks(value))
 
 
-def _recompute_lacks(value: Any) -> Said:
+def _recompute_lacks(value: Any) -> Fragment:
     if value.granularity == "selective" and value.modules not in ((), ("op",)):
-        return lacking("selective recompute is by operation, and modules cannot be named", "set modules to op")
+        return not_expressible("selective recompute is by operation, and modules cannot be named", "set modules to op")
     if value.granularity == "full" and (value.method == "block" or (value.layers or 1) > 1):
-        return lacking("every layer recomputes by itself", "leave method and layers out")
+        return not_expressible("every layer recomputes by itself", "leave method and layers out")
     return NOTHING
 
 
-def _recompute_fixed(value: Any, question: Question) -> Said:
+def _recompute_fixed(value: Any, question: Question) -> Fragment:
     if value.granularity != "selective":
-        return lacking(
+        return not_expressible(
             f"recompute {value.granularity} is a class in the configuration's function, not a flag; the named "
             "configuration recomputes selectively",
             "use version main, which writes such a function",
@@ -105,15 +106,15 @@ def _recompute_fixed(value: Any, question: Question) -> Said:
     return _recompute_lacks(value)
 
 
-def _recompute_class(value: Any, question: Question) -> Said:
+def _recompute_class(value: Any, question: Question) -> Fragment:
     classes = {"none": NONE, "full": FULL, "selective": SELECTIVE}
-    return both(Said((("activation_checkpoint", classes[value.granularity]),)), _recompute_lacks(value))
+    return combined(Fragment((("activation_checkpoint", classes[value.granularity]),)), _recompute_lacks(value))
 
 
-def _unlisted(value: Any, question: Question) -> Said:
-    if not is_listed(question):
+def _unlisted(value: Any, question: Question) -> Fragment:
+    if not has_custom_split(question):
         return NOTHING
-    return lacking("modules of each stage are a list of lists, which is no flag", "use version main")
+    return not_expressible("modules of each stage are a list of lists, which is no flag", "use version main")
 
 
 _NAMES = {"adamw": {"optimizer.name": "AdamW"}}
@@ -129,26 +130,28 @@ _TOKENS: Rules = {
     "recipe.global_batch": writes("training.num_tokens_per_train_step", lambda v, q: v * q.recipe.sequence_length),
 }
 _OPTIMIZER_IN_CODE: Rules = {
-    "recipe.optimizer": chooses({"adamw": {}}, "the optimizer {value} is a class in the configuration's function", OWN),
-    "recipe.stack.fused_update": chooses({True: {}}, "the optimizer's kernel is chosen in code", OWN),
+    "recipe.optimizer": chooses(
+        {"adamw": {}}, "the optimizer {value} is a class in the configuration's function", NO_SETTING
+    ),
+    "recipe.stack.fused_update": chooses({True: {}}, "the optimizer's kernel is chosen in code", NO_SETTING),
 }
 
 RULES: dict[str, Rules] = {
     "0.2": {
         "model": _named,
-        **SHARED,
-        **OLD,
+        **SHARED_RULES,
+        **OLD_RULES,
         **_BATCH,
         "recipe.recompute": _recompute,
-        "recipe.optimizer": chooses(_NAMES, "torchtitan has no optimizer {value}", OWN),
+        "recipe.optimizer": chooses(_NAMES, "torchtitan has no optimizer {value}", NO_SETTING),
         "recipe.stack.fused_update": chooses(
             {True: {"optimizer.implementation": "fused"}, False: {"optimizer.implementation": "for-loop"}}, "", ""
         ),
     },
     "0.3": {
         "model": _configured,
-        **SHARED,
-        **NEW,
+        **SHARED_RULES,
+        **NEW_RULES,
         **_BATCH,
         **_OPTIMIZER_IN_CODE,
         "recipe.recompute": _recompute_fixed,
@@ -156,15 +159,15 @@ RULES: dict[str, Rules] = {
     },
     "main": {
         "model": _configured,
-        **SHARED,
-        **NEW,
+        **SHARED_RULES,
+        **NEW_RULES,
         **_TOKENS,
         **_OPTIMIZER_IN_CODE,
         "recipe.recompute": _recompute_class,
-        "layout.stage_layers": listed_modules("lm_head"),
+        "layout.stage_layers": stage_modules("lm_head"),
     },
 }
-"""Rules of each version."""
+"""Rules by version."""
 
 
 def flag_words(settings: Settings) -> list[str]:
@@ -178,8 +181,8 @@ def flag_words(settings: Settings) -> list[str]:
     flags = []
     for name, value in settings:
         section, _, key = name.rpartition(".")
-        said = ",".join(value) if isinstance(value, list) else value
-        flags.append((f"--{section}.no-{key.replace('_', '-')}", True) if value is False else (f"--{name}", said))
+        fragment = ",".join(value) if isinstance(value, list) else value
+        flags.append((f"--{section}.no-{key.replace('_', '-')}", True) if value is False else (f"--{name}", fragment))
     return words_of(tuple(flags))
 
 
@@ -207,16 +210,16 @@ def _as_function(settings: Settings) -> str:
     return "\n".join((head, *sorted(imports), "", "", *body)) + "\n"
 
 
-def _write(job: Job) -> Written:
-    said, unsaid = said_of(RULES[job.version], values_of(job.question), job.question)
-    if job.version == "0.2":
-        content = toml_text(nested(said.settings))
-    elif job.version == "0.3":
-        content = command_text(flag_words(said.settings)) + "\n"
+def _write(request: ExportRequest) -> ExportedFile:
+    fragment, gaps = apply_rules(RULES[request.version], values_of(request.question), request.question)
+    if request.version == "0.2":
+        content = toml_text(nested(fragment.settings))
+    elif request.version == "0.3":
+        content = command_text(flag_words(fragment.settings)) + "\n"
     else:
-        content = _as_function(said.settings)
-    told = "data, tokenizer, checkpoints and learning rate are those of the configuration or of the defaults"
-    return Written(content=content, not_expressible=unsaid, assumptions=(*said.assumptions, told))
+        content = _as_function(fragment.settings)
+    note = "data, tokenizer, checkpoints and learning rate are those of the configuration or of the defaults"
+    return ExportedFile(content=content, not_expressible=gaps, assumptions=(*fragment.assumptions, note))
 
 
 TORCHTITAN = Target(
@@ -241,7 +244,6 @@ TORCHTITAN = Target(
     write=_write,
     source="torchtitan 0.2.2 config/job_config.py; torchtitan 0.3.0 and pytorch/torchtitan@b5bcd76 config/configs.py",
 )
-"""A configuration of torchtitan."""
 
 
 _AT = "parallelism."
@@ -252,45 +254,45 @@ _DEGREES = {
     "expert": "expert_parallel_degree",
 }
 
-FORMS: dict[str, Form] = {
-    **dict.fromkeys((f"{_AT}{name}" for name in _DEGREES.values()), whole),
-    **dict.fromkeys((f"{_AT}data_parallel_replicate_degree", f"{_AT}data_parallel_shard_degree"), whole),
-    f"{_AT}expert_tensor_parallel_degree": whole,
-    f"{_AT}pipeline_parallel_microbatch_size": whole,
-    f"{_AT}pipeline_parallel_layers_per_stage": whole,
-    f"{_AT}pipeline_parallel_first_stage_less_layers": whole,
-    f"{_AT}pipeline_parallel_last_stage_less_layers": whole,
-    f"{_AT}module_fqns_per_model_part": words,
+SETTINGS: dict[str, Converter] = {
+    **dict.fromkeys((f"{_AT}{name}" for name in _DEGREES.values()), integer),
+    **dict.fromkeys((f"{_AT}data_parallel_replicate_degree", f"{_AT}data_parallel_shard_degree"), integer),
+    f"{_AT}expert_tensor_parallel_degree": integer,
+    f"{_AT}pipeline_parallel_microbatch_size": integer,
+    f"{_AT}pipeline_parallel_layers_per_stage": integer,
+    f"{_AT}pipeline_parallel_first_stage_less_layers": integer,
+    f"{_AT}pipeline_parallel_last_stage_less_layers": integer,
+    f"{_AT}module_fqns_per_model_part": items,
     **dict.fromkeys((f"{_AT}pipeline_parallel_schedule", f"{_AT}fsdp_reshard_after_forward"), text),
     f"{_AT}context_parallel_rotate_method": text,
-    f"{_AT}enable_async_tensor_parallel": truth,
-    **dict.fromkeys(("training.local_batch_size", "training.global_batch_size"), whole),
-    **dict.fromkeys(("training.seq_len", "training.steps"), whole),
+    f"{_AT}enable_async_tensor_parallel": boolean,
+    **dict.fromkeys(("training.local_batch_size", "training.global_batch_size"), integer),
+    **dict.fromkeys(("training.seq_len", "training.steps"), integer),
     **dict.fromkeys(("training.dtype", "training.mixed_precision_param"), text),
-    "training.enable_cpu_offload": truth,
+    "training.enable_cpu_offload": boolean,
     **dict.fromkeys(("activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"), text),
-    "compile.enable": truth,
-    "compile.components": words,
-    "debug.deterministic": truth,
+    "compile.enable": boolean,
+    "compile.components": items,
+    "debug.deterministic": boolean,
     **dict.fromkeys(("optimizer.name", "optimizer.implementation"), text),
     **dict.fromkeys(("model.name", "model.flavor"), text),
 }
 """Settings that are read."""
 
-UNREAD = (
+IGNORED = (
     "checkpoint.", "comm.", "debug.", "fault_tolerance.", "job.", "lr_scheduler.", "memory_estimation.", "metrics.",
     "model.hf_assets_path", "model.tokenizer_path", "optimizer.", "profiling.", "training.dataset", "training.gc",
     "training.max_norm", "training.mixed_precision_reduce", "training.dataloader", "validation.",
 )  # fmt: skip
-"""How settings begin that say nothing of a recipe or a layout."""
+"""Prefixes of settings about neither recipe nor layout."""
 
 
 def read_torchtitan(entries: Sequence[Entry]) -> Draft:
-    """What a file of torchtitan says."""
-    draft = drafted(entries, FORMS, UNREAD)
+    """Draft of a torchtitan file."""
+    draft = draft_from(entries, SETTINGS, IGNORED)
     draft.layout.update({field: draft.get(f"{_AT}{name}", 1) for field, name in _DEGREES.items()})
     _put_replicas(draft)
-    known = registered_as(draft.get("model.name", "llama3"), draft.get("model.flavor", "debugmodel"))
+    known = model_named(draft.get("model.name", "llama3"), draft.get("model.flavor", "debugmodel"))
     _put_stages(draft, known)
     _put_batch(draft)
     _put_numbers(draft)
@@ -324,7 +326,7 @@ def _put_replicas(draft: Draft) -> None:
     layout["offload"] = "model" if draft.get("training.enable_cpu_offload") else "none"
 
 
-def _put_stages(draft: Draft, known: Registered | None) -> None:
+def _put_stages(draft: Draft, known: RegisteredModel | None) -> None:
     layout = draft.layout
     if layout["pipeline"] == 1:
         return

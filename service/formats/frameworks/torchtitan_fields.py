@@ -1,6 +1,7 @@
-"""Which settings of torchtitan say a recipe and a layout? The rules that its versions share, and where they part.
+"""torchtitan's settings of recipe and layout: shared rules, rules by version, registered models, pipeline stages.
 
-Source: torchtitan 0.2.2 config/job_config.py; torchtitan 0.3.0 and pytorch/torchtitan@b5bcd76 config/configs.py.
+Source: torchtitan 0.2.2 config/job_config.py; torchtitan 0.3.0 and pytorch/torchtitan@b5bcd76 config/configs.py;
+torchtitan 0.2.2 and 0.3.0, distributed/pipeline_parallel.py.
 """
 
 from collections.abc import Mapping
@@ -11,18 +12,18 @@ from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import Model, Question, filled
 from service.estimator.software.stacks import software_of
 from service.formats.rules import (
-    COMMON,
+    COMMON_RULES,
     NOTHING,
+    Fragment,
     Rule,
     Rules,
-    Said,
-    both,
     chooses,
-    lacking,
+    combined,
+    not_expressible,
+    only,
     only_stack,
+    stack_default,
     steps_of,
-    takes_only,
-    usually,
     writes,
 )
 
@@ -36,67 +37,67 @@ SCHEDULES = {
 """Names of pipeline schedules in torch.distributed.pipelining."""
 
 
-def schedule(value: Any, question: Question) -> Said:
-    """The rule of the schedule."""
+def schedule(value: Any, question: Question) -> Fragment:
+    """Rule of the schedule."""
     if question.layout.pipeline == 1:
         return NOTHING
-    told = f"torch's {SCHEDULES[value]} runs two chunks on each rank, the question one"
+    note = f"torch's {SCHEDULES[value]} runs two chunks on each rank, the question one"
     name = ("parallelism.pipeline_parallel_schedule", SCHEDULES[value])
-    return Said((name,), assumptions=(told,) if value in ("zero-bubble", "dualpipe") else ())
+    return Fragment((name,), assumptions=(note,) if value in ("zero-bubble", "dualpipe") else ())
 
 
-def chunks(value: Any, question: Question) -> Said:
-    """The rule of chunks: looped schedules have two a rank unless layers are counted."""
-    if value <= 2 or is_listed(question):
+def chunks(value: Any, question: Question) -> Fragment:
+    """Rule of chunks: looped schedules have two a rank unless layers are counted."""
+    if value <= 2 or has_custom_split(question):
         return NOTHING
     layout = question.layout
     ends = layout.embedding_in_split + layout.loss_in_split
     layers = (question.model.num_hidden_layers + ends) // (layout.pipeline * value)
-    return Said((("parallelism.pipeline_parallel_layers_per_stage", layers),))
+    return Fragment((("parallelism.pipeline_parallel_layers_per_stage", layers),))
 
 
-def is_listed(question: Question) -> bool:
-    """Whether layers are dealt as neither even stages nor ends that count as layers give them."""
+def has_custom_split(question: Question) -> bool:
+    """Whether the partition is neither even nor that of ends that count as layers."""
     layout = question.layout
     return layout.stage_layers is not None and partition_layers(layout, question.model) != layout.stage_layers
 
 
 def end(name: str) -> Rule:
-    """The rule of an end of the model that counts as a layer."""
+    """Rule of an end of the model that counts as a layer."""
 
-    def rule(value: Any, question: Question) -> Said:
-        if question.layout.pipeline == 1 or is_listed(question):
+    def rule(value: Any, question: Question) -> Fragment:
+        if question.layout.pipeline == 1 or has_custom_split(question):
             return NOTHING
-        return Said(((f"parallelism.pipeline_parallel_{name}_stage_less_layers", int(value)),))
+        return Fragment(((f"parallelism.pipeline_parallel_{name}_stage_less_layers", int(value)),))
 
     return rule
 
 
-def listed_modules(head: str) -> Rule:
-    """The rule of layers that are dealt by a list."""
+def stage_modules(head: str) -> Rule:
+    """Rule of a partition given as module lists."""
 
-    def rule(value: Any, question: Question) -> Said:
-        if not is_listed(question):
+    def rule(value: Any, question: Question) -> Fragment:
+        if not has_custom_split(question):
             return NOTHING
         names = iter(range(question.model.num_hidden_layers))
         chunks = [[f"layers.{next(names)}" for _ in range(layers)] for layers in value]
         chunks[0].insert(0, "tok_embeddings")
         chunks[-1] += ["norm", head]
-        return Said((("parallelism.module_fqns_per_model_part", chunks),))
+        return Fragment((("parallelism.module_fqns_per_model_part", chunks),))
 
     return rule
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """A model that torchtitan knows by name."""
+class RegisteredModel:
+    """A model of torchtitan's registry."""
 
     module: str
     """Its family: model.name up to 0.2, --module from 0.3 on."""
     flavor: str
     """Its size: model.flavor up to 0.2."""
     config: str
-    """Its configuration: --config from 0.3 on; empty where there is none."""
+    """Its configuration: --config from 0.3 on; empty if there is none."""
     slug: str
     """Its name in the catalogue."""
     sizes: tuple[int, ...]
@@ -106,20 +107,21 @@ class Registered:
 _LLAMA, _QWEN = 128_256, 151_936
 
 REGISTERED = (
-    Registered("llama3", "8B", "llama3_8b", "llama-3.1-8b", (32, 4096, 32, 8, 14336, _LLAMA, 0)),
-    Registered("llama3", "70B", "llama3_70b", "llama-3.1-70b", (80, 8192, 64, 8, 28672, _LLAMA, 0)),
-    Registered("llama3", "405B", "llama3_405b", "llama-3.1-405b", (126, 16384, 128, 8, 53248, _LLAMA, 0)),
-    Registered("qwen3", "0.6B", "qwen3_0_6b", "qwen3-0.6b", (28, 1024, 16, 8, 3072, _QWEN, 0)),
-    Registered("qwen3", "1.7B", "qwen3_1_7b", "qwen3-1.7b", (28, 2048, 16, 8, 6144, _QWEN, 0)),
-    Registered("qwen3", "14B", "qwen3_14b", "qwen3-14b", (40, 5120, 40, 8, 17408, _QWEN, 0)),
-    Registered("qwen3", "32B", "qwen3_32b", "qwen3-32b", (64, 5120, 64, 8, 25600, _QWEN, 0)),
-    Registered("qwen3", "30B-A3B", "qwen3_30b_a3b", "qwen3-30b-a3b", (48, 2048, 32, 4, 6144, _QWEN, 128)),
+    RegisteredModel("llama3", "8B", "llama3_8b", "llama-3.1-8b", (32, 4096, 32, 8, 14336, _LLAMA, 0)),
+    RegisteredModel("llama3", "70B", "llama3_70b", "llama-3.1-70b", (80, 8192, 64, 8, 28672, _LLAMA, 0)),
+    RegisteredModel("llama3", "405B", "llama3_405b", "llama-3.1-405b", (126, 16384, 128, 8, 53248, _LLAMA, 0)),
+    RegisteredModel("qwen3", "0.6B", "qwen3_0_6b", "qwen3-0.6b", (28, 1024, 16, 8, 3072, _QWEN, 0)),
+    RegisteredModel("qwen3", "1.7B", "qwen3_1_7b", "qwen3-1.7b", (28, 2048, 16, 8, 6144, _QWEN, 0)),
+    RegisteredModel("qwen3", "14B", "qwen3_14b", "qwen3-14b", (40, 5120, 40, 8, 17408, _QWEN, 0)),
+    RegisteredModel("qwen3", "32B", "qwen3_32b", "qwen3-32b", (64, 5120, 64, 8, 25600, _QWEN, 0)),
+    RegisteredModel("qwen3", "30B-A3B", "qwen3_30b_a3b", "qwen3-30b-a3b", (48, 2048, 32, 4, 6144, _QWEN, 128)),
 )
-"""The models that are looked for."""
+"""Models to match, by their sizes. Source: torchtitan 0.2.2 and 0.3.0, models/llama3/__init__.py,
+models/qwen3/__init__.py and their config_registry.py."""
 
 
-def registered(model: Model) -> Registered | None:
-    """The registered model that has the sizes of a model."""
+def registered_model(model: Model) -> RegisteredModel | None:
+    """The registered model with the sizes of a model."""
     sizes = (
         model.num_hidden_layers,
         model.hidden_size,
@@ -134,16 +136,16 @@ def registered(model: Model) -> Registered | None:
     return next((row for row in REGISTERED if plain and (row.module, row.sizes) == (family, sizes)), None)
 
 
-def registered_as(module: str, flavor: str) -> Registered | None:
+def model_named(module: str, flavor: str) -> RegisteredModel | None:
     """The registered model of a name."""
     return next((row for row in REGISTERED if (row.module, row.flavor) == (module, flavor)), None)
 
 
-OWN = "choose a value that torchtitan has, or change its code"
+NO_SETTING = "choose a value that torchtitan has, or change its code"
 
 
 def replica_degrees(question: Question) -> tuple[int, int] | None:
-    """Degrees of data parallelism that replicates and that shards."""
+    """Replicating and sharding degrees of data parallelism."""
     layout = question.layout
     data = filled(layout.data)
     if layout.zero_stage == 0:
@@ -152,41 +154,41 @@ def replica_degrees(question: Question) -> tuple[int, int] | None:
     return None if left or not shards or data % shards else (data // shards, shards)
 
 
-def _replicas(value: Any, question: Question) -> Said:
+def _replicas(value: Any, question: Question) -> Fragment:
     found = replica_degrees(question)
     if found is None:
-        return Said((("parallelism.data_parallel_shard_degree", value),))
+        return Fragment((("parallelism.data_parallel_shard_degree", value),))
     names = ("parallelism.data_parallel_replicate_degree", "parallelism.data_parallel_shard_degree")
-    return Said(tuple(zip(names, found, strict=True)))
+    return Fragment(tuple(zip(names, found, strict=True)))
 
 
-def _groups(value: Any, question: Question) -> Said:
+def _groups(value: Any, question: Question) -> Fragment:
     if replica_degrees(question) is not None:
         return NOTHING
-    return lacking(
+    return not_expressible(
         f"groups that shard hold whole context groups, and {value} ranks are not a multiple of "
         f"{question.layout.context}; the file shards over all replicas",
         "make shard_group a multiple of the context degree",
     )
 
 
-def _stage(value: Any, question: Question) -> Said:
+def _stage(value: Any, question: Question) -> Fragment:
     if value == 0 and question.layout.context > 1:
-        return lacking("context ranks shard weights whatever is said", "use zero_stage 3")
+        return not_expressible("context ranks shard weights whatever is said", "use zero_stage 3")
     if value in (0, 3):
         return NOTHING
-    return lacking(
+    return not_expressible(
         "weights are sharded with the optimizer or not at all; the file shards them", "use zero_stage 3 or 0"
     )
 
 
-def _reshard(value: Any, question: Question) -> Said:
+def _reshard(value: Any, question: Question) -> Fragment:
     if question.layout.zero_stage != 3:
         return NOTHING
-    return Said((("parallelism.fsdp_reshard_after_forward", "always" if value else "never"),))
+    return Fragment((("parallelism.fsdp_reshard_after_forward", "always" if value else "never"),))
 
 
-def _precision(value: Any, question: Question) -> Said:
+def _precision(value: Any, question: Question) -> Fragment:
     mixed = "training.mixed_precision_param"
     plain = {
         "bf16-mixed": ((mixed, "bfloat16"),),
@@ -194,117 +196,127 @@ def _precision(value: Any, question: Question) -> Said:
         "bf16": (("training.dtype", "bfloat16"), (mixed, "bfloat16")),
     }
     if value in plain:
-        return Said(plain[value])
+        return Fragment(plain[value])
     why = f"{value} is a change of the model's modules, not a setting"
-    return both(Said(plain["bf16-mixed"]), lacking(why, "convert the model in the configuration's function"))
+    return combined(
+        Fragment(plain["bf16-mixed"]), not_expressible(why, "convert the model in the configuration's function")
+    )
 
 
-def _gradients(value: Any, question: Question) -> Said:
+def _gradients(value: Any, question: Question) -> Fragment:
     if value == "fp32" or question.recipe.precision == "bf16":
         return NOTHING
-    return lacking(f"gradients are reduced in fp32, not in {value}", "leave gradient_dtype out")
+    return not_expressible(f"gradients are reduced in fp32, not in {value}", "leave gradient_dtype out")
 
 
-def _graphs(value: Any, question: Question) -> Said:
+def _graphs(value: Any, question: Question) -> Fragment:
     if value and question.layout.pipeline > 1:
-        off = Said((("training.disable_cuda_graphs", True),))
-        return both(off, lacking("a step of a pipeline is not captured as a graph", "leave cuda_graphs out"))
-    return NOTHING if value else Said((("training.disable_cuda_graphs", True),))
+        off = Fragment((("training.disable_cuda_graphs", True),))
+        return combined(
+            off, not_expressible("a step of a pipeline is not captured as a graph", "leave cuda_graphs out")
+        )
+    return NOTHING if value else Fragment((("training.disable_cuda_graphs", True),))
 
 
-def _compiled(value: Any, question: Question) -> Said:
-    """Layers and loss are compiled each for itself."""
+def _compiled(value: Any, question: Question) -> Fragment:
+    """Layers and loss are compiled separately."""
     software = software_of(question.recipe)
     parts = {"model": software.implementation == "compiled", "loss": software.cross_entropy == "compiled"}
     components = [name for name, is_compiled in parts.items() if is_compiled]
     named = (("compile.enable", True), ("compile.components", components)) if components else ()
     if value in ("eager", "compiled"):
-        return Said(named)
-    return both(Said(named), lacking(f"operations are torch's, not {value}", OWN))
+        return Fragment(named)
+    return combined(Fragment(named), not_expressible(f"operations are torch's, not {value}", NO_SETTING))
 
 
-def _loss(value: Any, question: Question) -> Said:
+def _loss(value: Any, question: Question) -> Fragment:
     if value in ("eager", "compiled", "loss-parallel"):
         return NOTHING
-    return lacking(f"the loss of the kind {value} is chosen in code", OWN)
+    return not_expressible(f"the loss of the kind {value} is chosen in code", NO_SETTING)
 
 
 def _tensor_overlap(name: str) -> Rule:
-    def rule(value: Any, question: Question) -> Said:
+    def rule(value: Any, question: Question) -> Fragment:
         if not value or question.layout.tensor == 1:
             return NOTHING
-        compiled = Said((("compile.enable", True), (name, True)))
+        compiled = Fragment((("compile.enable", True), (name, True)))
         if software_of(question.recipe).implementation == "compiled":
             return compiled
-        return both(
-            compiled, lacking("exchanges in pieces come with compiled layers alone", "name that implementation")
+        return combined(
+            compiled, not_expressible("exchanges in pieces come with compiled layers alone", "name that implementation")
         )
 
     return rule
 
 
-def _sequence(value: Any, question: Question) -> Said:
+def _sequence(value: Any, question: Question) -> Fragment:
     if question.layout.tensor == 1 or value:
         return NOTHING
-    return lacking("tensor ranks always split norms along the sequence", "set sequence_parallel to true")
+    return not_expressible("tensor ranks always split norms along the sequence", "set sequence_parallel to true")
 
 
-def _switch(value: Any, question: Question) -> Said:
+def _switch(value: Any, question: Question) -> Fragment:
     if question.layout.tensor == 1 or value:
         return NOTHING
-    return Said((("parallelism.enable_sequence_parallel", False),))
+    return Fragment((("parallelism.enable_sequence_parallel", False),))
 
 
-def _rotation(value: Any, question: Question) -> Said:
+def _rotation(value: Any, question: Question) -> Fragment:
     names = {"all-gather": "allgather", "ring": "alltoall"}
     if question.layout.context == 1:
         return NOTHING
     if value not in names:
-        return lacking(f"context ranks exchange keys and values, and not heads as {value} does", OWN)
-    return Said((("parallelism.context_parallel_rotate_method", names[value]),))
+        return not_expressible(f"context ranks exchange keys and values, and not heads as {value} does", NO_SETTING)
+    return Fragment((("parallelism.context_parallel_rotate_method", names[value]),))
 
 
-def _no_rotation(value: Any, question: Question) -> Said:
+def _no_rotation(value: Any, question: Question) -> Fragment:
     if question.layout.context == 1 or value == "all-gather":
         return NOTHING
-    return lacking(f"context ranks gather keys and values, and not by {value}", "set context_method to all-gather")
+    return not_expressible(
+        f"context ranks gather keys and values, and not by {value}", "set context_method to all-gather"
+    )
 
 
-def _expert_tensor(value: Any, question: Question) -> Said:
+def _expert_tensor(value: Any, question: Question) -> Fragment:
     if not question.model.num_experts:
         return NOTHING
-    return Said((("parallelism.expert_tensor_parallel_degree", value),))
+    return Fragment((("parallelism.expert_tensor_parallel_degree", value),))
 
 
-def _no_expert_tensor(value: Any, question: Question) -> Said:
+def _no_expert_tensor(value: Any, question: Question) -> Fragment:
     if not question.model.num_experts or value == 1 or question.layout.expert == 1:
         return NOTHING
-    return lacking("experts' matrices are not split beside the experts", "set expert_tensor to 1")
+    return not_expressible("experts' matrices are not split beside the experts", "set expert_tensor to 1")
 
 
-SHARED: Rules = {
-    **COMMON,
+SHARED_RULES: Rules = {
+    **COMMON_RULES,
     "recipe.training_tokens": writes("training.steps", lambda _, q: steps_of(q)),
     "recipe.precision": _precision,
     "recipe.gradient_dtype": _gradients,
-    "recipe.attention": takes_only(
-        ("flash",), "torch chooses the attention kernel by itself; {value} cannot be asked for", OWN
+    "recipe.attention": only(
+        ("flash",), "torch chooses the attention kernel by itself; {value} cannot be asked for", NO_SETTING
     ),
-    "recipe.dropout_fraction": takes_only((0.0,), "torchtitan's models have no dropout", "set it to 0"),
-    "recipe.moment_dtype": takes_only((None,), "moments have the format of the weights", "leave it out"),
-    "recipe.master_dtype": takes_only((None,), "sharded weights are the master copy", "leave it out"),
-    "recipe.fp8_weights": takes_only((False,), "weights stay in their own format", "leave it out"),
-    "recipe.expert_capacity_factor": takes_only((None,), "no token is dropped by an expert", "leave it out"),
-    "recipe.vocabulary_multiple": takes_only((1,), "the vocabulary is not padded", "set it to 1"),
+    "recipe.dropout_fraction": only((0.0,), "torchtitan's models have no dropout", "set it to 0"),
+    "recipe.moment_dtype": only((None,), "moments have the format of the weights", "leave it out"),
+    "recipe.master_dtype": only((None,), "sharded weights are the master copy", "leave it out"),
+    "recipe.fp8_weights": only((False,), "weights stay in their own format", "leave it out"),
+    "recipe.expert_capacity_factor": only((None,), "no token is dropped by an expert", "leave it out"),
+    "recipe.vocabulary_multiple": only((1,), "the vocabulary is not padded", "set it to 1"),
     "recipe.stack.name": only_stack("torchtitan", "torchtitan"),
     "recipe.stack.implementation": _compiled,
     "recipe.stack.cross_entropy": _loss,
-    "recipe.stack.gradient_fusion": usually("gradient_fusion", "products do not add to gradients themselves", OWN),
+    "recipe.stack.gradient_fusion": stack_default(
+        "gradient_fusion", "products do not add to gradients themselves", NO_SETTING
+    ),
     "recipe.stack.deterministic": writes("debug.deterministic", lambda value, _: value or None),
-    "recipe.stack.grouped_experts": usually("grouped_experts", "experts run as the model's code says", OWN),
-    "recipe.stack.expert_overlap": takes_only((False,), "it comes with the schedule, and cannot be asked for", OWN),
-    "recipe.stack.dispatcher": takes_only((None, "alltoall"), "tokens reach experts by all-to-all, not {value}", OWN),
-    "recipe.stack.attention_mask": takes_only((False,), "the data loader makes no mask", "leave it out"),
+    "recipe.stack.grouped_experts": stack_default(
+        "grouped_experts", "experts run as the model's code says", NO_SETTING
+    ),
+    "recipe.stack.expert_overlap": only((False,), "it comes with the schedule, and cannot be asked for", NO_SETTING),
+    "recipe.stack.dispatcher": only((None, "alltoall"), "tokens reach experts by all-to-all, not {value}", NO_SETTING),
+    "recipe.stack.attention_mask": only((False,), "the data loader makes no mask", "leave it out"),
     "layout.data": _replicas,
     "layout.tensor": writes("parallelism.tensor_parallel_degree"),
     "layout.context": writes("parallelism.context_parallel_degree"),
@@ -317,7 +329,7 @@ SHARED: Rules = {
     "layout.virtual_group": lambda value, q: (
         NOTHING
         if value == q.layout.pipeline
-        else lacking("the schedule has groups of one pipeline", "leave virtual_group out")
+        else not_expressible("the schedule has groups of one pipeline", "leave virtual_group out")
     ),
     "layout.schedule": schedule,
     "layout.embedding_in_split": end("first"),
@@ -328,19 +340,19 @@ SHARED: Rules = {
         "use offload model, or none",
     ),
 }
-"""Rules that every version has."""
+"""Rules of every version."""
 
-OLD: Mapping[str, Rule] = {
-    "recipe.stack.cuda_graphs": takes_only((False,), "a step is not captured as a graph", "leave cuda_graphs out"),
+OLD_RULES: Mapping[str, Rule] = {
+    "recipe.stack.cuda_graphs": only((False,), "a step is not captured as a graph", "leave cuda_graphs out"),
     "recipe.stack.tensor_overlap": _tensor_overlap("parallelism.enable_async_tensor_parallel"),
     "layout.sequence_parallel": _sequence,
     "layout.context_method": _rotation,
     "layout.expert_tensor": _expert_tensor,
-    "layout.stage_layers": listed_modules("output"),
+    "layout.stage_layers": stage_modules("output"),
 }
 """Rules of 0.2 alone."""
 
-NEW: Mapping[str, Rule] = {
+NEW_RULES: Mapping[str, Rule] = {
     "recipe.stack.cuda_graphs": _graphs,
     "recipe.stack.tensor_overlap": _tensor_overlap("compile.enable_async_tensor_parallel"),
     "layout.sequence_parallel": _switch,

@@ -1,1 +1,1 @@
-"""One file for each launcher, which starts what a training framework's file says."""
+"""Launchers: one file each, which starts the program of a training framework."""

@@ -1,6 +1,9 @@
-"""How does JobSet want a question written? As one indexed Job, a pod for each node.
+"""Kubernetes: JobSet (one indexed Job, a pod a node), PyTorchJob, TrainJob and Volcano's Job; manifests read back.
 
-Source: kubeflow-trainer-api 2.3.0, its models of jobset.x-k8s.io/v1alpha2; batch/v1 of Kubernetes 1.37.
+Source: batch/v1 of Kubernetes 1.37; jobset.x-k8s.io/v1alpha2 and trainer.kubeflow.org/v1alpha1 of kubeflow-trainer-api
+2.3.0, kubeflow/trainer v2.3.0 for the variables PET_*; kubeflow-training 1.9.4 (kubeflow.org/v1);
+volcano-sh/apis@536f121 pkg/apis/batch/v1alpha1/job.go and volcano.sh documentation of the plugins env and svc;
+kueue.x-k8s.io/v1beta1.
 """
 
 import json
@@ -10,19 +13,19 @@ from shlex import join
 from typing import Any
 
 from service.errors import Problem, Refused
-from service.formats.launchers.common import IMAGE, NAME, YOUR_IMAGE, Scheduled, pod, resource_of, written_as
-from service.formats.program import Meeting, Nodes, Program, script_of
-from service.formats.rules import Job, Target, Version
+from service.formats.launchers.common import IMAGE, NAME, YOUR_IMAGE, Scheduled, pod, resource_of, writer
+from service.formats.program import Nodes, Program, Rendezvous, script_of
+from service.formats.rules import ExportRequest, Target, Version
 from service.formats.text import yaml_text
 from service.text_bounds import bound_json
 
 _JOB = "node"
 
-MEETING = Meeting(rank='"$JOB_COMPLETION_INDEX"', address=f"{NAME}-{_JOB}-0-0.{NAME}")
+JOBSET_RENDEZVOUS = Rendezvous(rank='"$JOB_COMPLETION_INDEX"', address=f"{NAME}-{_JOB}-0-0.{NAME}")
 
 
-def _manifest(job: Job, program: Program, nodes: Nodes) -> str:
-    template = {"spec": {**pod(job, nodes, script_of(program, nodes, MEETING)), "restartPolicy": "Never"}}
+def _manifest(job: ExportRequest, program: Program, nodes: Nodes) -> str:
+    template = {"spec": {**pod(job, nodes, script_of(program, nodes, JOBSET_RENDEZVOUS)), "restartPolicy": "Never"}}
     spec = {
         "parallelism": nodes.count,
         "completions": nodes.count,
@@ -50,14 +53,13 @@ JOBSET = Target(
     versions={
         "v1alpha2": Version(covers="jobset.x-k8s.io/v1alpha2", file_name="jobset.yaml", media_type="application/yaml"),
     },
-    write=written_as(_manifest, YOUR_IMAGE),
+    write=writer(_manifest, YOUR_IMAGE),
     source="kubeflow-trainer-api 2.3.0, jobset.x-k8s.io/v1alpha2",
 )
-"""A JobSet."""
 
 
 ANNOTATION = "traincost/question"
-"""Annotation in which a job says parts of the question, as JSON."""
+"""Annotation with parts of the question, as JSON."""
 
 LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator")
 """Labels of nodes that name their GPU."""
@@ -72,13 +74,13 @@ _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
 
 @dataclass(frozen=True, slots=True)
 class _Pods:
-    """Pods that are alike."""
+    """Identical pods."""
 
     count: int
     container: Mapping[str, Any]
     """Its command, args and resources."""
     labels: Mapping[str, Any]
-    """Labels that its nodes have to have."""
+    """Labels that its nodes must have."""
 
 
 def scheduled_by_kubernetes(manifest: Mapping[str, Any]) -> Scheduled | None:
@@ -88,7 +90,7 @@ def scheduled_by_kubernetes(manifest: Mapping[str, Any]) -> Scheduled | None:
     pods = [] if pods_of is None else [one for one in pods_of(spec) if gpus_of(one.container) * one.count]
     if not pods:
         return None
-    said = _said(_object(manifest, "metadata", "annotations"))
+    overrides = _overrides(_object(manifest, "metadata", "annotations"))
     limit = _count(spec.get("activeDeadlineSeconds")) or _count(_object(spec, "runPolicy").get("activeDeadlineSeconds"))
     return Scheduled(
         script=_script(pods[0].container),
@@ -96,7 +98,7 @@ def scheduled_by_kubernetes(manifest: Mapping[str, Any]) -> Scheduled | None:
         gpus_each=gpus_of(pods[0].container),
         gpu=next((str(pods[0].labels[label]) for label in LABELS if label in pods[0].labels), None),
         time_limit_seconds=limit or None,
-        said=said,
+        overrides=overrides,
     )
 
 
@@ -111,7 +113,7 @@ def gpus_of(container: Mapping[str, Any]) -> int:
 
 
 def _pod(count: int, template: Mapping[str, Any]) -> list[_Pods]:
-    """The container of a pod template that has GPUs."""
+    """The container with GPUs of a pod template."""
     spec = _object(template, "spec")
     containers = [one for one in _list(spec, "containers") if gpus_of(one)]
     return [_Pods(count, one, _object(spec, "nodeSelector")) for one in containers]
@@ -164,29 +166,29 @@ _KINDS: Mapping[str, Callable[[Mapping[str, Any]], list[_Pods]]] = {
 
 
 def _script(container: Mapping[str, Any]) -> str:
-    """What a container starts: the words of a shell's -c, or its own."""
+    """The script of a container: the argument of a shell's -c, or its own words."""
     words = [str(word) for name in ("command", "args") for word in _words(container, name)]
     if len(words) > 2 and words[0] in _SHELLS and words[1].startswith("-") and words[1].endswith("c"):
         return words[2]
     return join(words)
 
 
-def _said(annotations: Mapping[str, Any]) -> Mapping[str, Any]:
+def _overrides(annotations: Mapping[str, Any]) -> Mapping[str, Any]:
     text = annotations.get(ANNOTATION)
     if text is None:
         return {}
     try:
-        said = _object_in(text) if isinstance(text, str) else None
+        overrides = _object_in(text) if isinstance(text, str) else None
     except (Refused, ValueError, RecursionError):
-        said = None
-    if isinstance(said, dict):
-        return said
+        overrides = None
+    if isinstance(overrides, dict):
+        return overrides
     message, fix = f"the annotation {ANNOTATION} is no JSON object", 'give one, such as {"cluster": {"gpu": "h100"}}'
     raise Refused(Problem(field="object", code="not_an_object", message=message, fix=fix))
 
 
 def _object_in(text: str) -> Any:
-    """The value of a JSON text whose structure is bounded, and whose texts can be stored."""
+    """The value of a JSON text with bounded structure and storable texts."""
     bound_json(text)
     value = json.loads(text, parse_constant=_not_finite)
     json.dumps(value, ensure_ascii=False).encode()
@@ -198,7 +200,7 @@ def _not_finite(_: str) -> Any:
 
 
 def _object(value: object, *names: str) -> Mapping[str, Any]:
-    """An object inside others; an empty one where anything else stands there."""
+    """A nested object; empty if anything else is there."""
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value if isinstance(value, Mapping) else {}
@@ -214,17 +216,19 @@ def _words(value: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _count(value: object) -> int:
-    """A whole number that Kubernetes may also spell as text; 0 for anything else."""
+    """A whole number, which Kubernetes may also spell as text; 0 for anything else."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 8:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_GPUS else 0
 
 
-VOLCANO_MEETING = Meeting(rank='"$VC_TASK_INDEX"', address='"${VC_NODE_HOSTS%%,*}"')
+VOLCANO_RENDEZVOUS = Rendezvous(rank='"$VC_TASK_INDEX"', address='"${VC_NODE_HOSTS%%,*}"')
 
 
-def _volcano_job(job: Job, program: Program, nodes: Nodes) -> str:
-    template = {"spec": {**pod(job, nodes, script_of(program, nodes, VOLCANO_MEETING)), "restartPolicy": "OnFailure"}}
+def _volcano_job(job: ExportRequest, program: Program, nodes: Nodes) -> str:
+    template = {
+        "spec": {**pod(job, nodes, script_of(program, nodes, VOLCANO_RENDEZVOUS)), "restartPolicy": "OnFailure"}
+    }
     return yaml_text(
         {
             "apiVersion": "batch.volcano.sh/v1alpha1",
@@ -249,20 +253,19 @@ VOLCANO = Target(
             covers="batch.volcano.sh/v1alpha1 at 536f121", file_name="volcano.yaml", media_type="application/yaml"
         ),
     },
-    write=written_as(_volcano_job, YOUR_IMAGE),
+    write=writer(_volcano_job, YOUR_IMAGE),
     source="volcano-sh/apis@536f121 pkg/apis/batch/v1alpha1/job.go",
 )
-"""A Job of Volcano."""
 
 
-TRAINJOB_MEETING = Meeting(rank='"$PET_NODE_RANK"', address='"$PET_MASTER_ADDR"')
+TRAINJOB_RENDEZVOUS = Rendezvous(rank='"$PET_NODE_RANK"', address='"$PET_MASTER_ADDR"')
 
 
-def _trainjob(job: Job, program: Program, nodes: Nodes) -> str:
+def _trainjob(job: ExportRequest, program: Program, nodes: Nodes) -> str:
     trainer = {
         "image": IMAGE,
         "command": ["bash", "-c"],
-        "args": [script_of(program, nodes, TRAINJOB_MEETING)],
+        "args": [script_of(program, nodes, TRAINJOB_RENDEZVOUS)],
         "numNodes": nodes.count,
         "numProcPerNode": nodes.gpus_each,
         "resourcesPerNode": {"limits": {resource_of(job.question): nodes.gpus_each}},
@@ -284,17 +287,16 @@ TRAINJOB = Target(
     versions={
         "v1alpha1": Version(covers="Trainer v2.3", file_name="trainjob.yaml", media_type="application/yaml"),
     },
-    write=written_as(_trainjob, YOUR_IMAGE, "the runtime torch-distributed is installed with Kubeflow Trainer"),
+    write=writer(_trainjob, YOUR_IMAGE, "the runtime torch-distributed is installed with Kubeflow Trainer"),
     source="kubeflow-trainer-api 2.3.0",
 )
-"""A TrainJob."""
 
 
-PYTORCHJOB_MEETING = Meeting(rank='"$PET_NODE_RANK"', address='"$MASTER_ADDR"')
+PYTORCHJOB_RENDEZVOUS = Rendezvous(rank='"$PET_NODE_RANK"', address='"$MASTER_ADDR"')
 
 
-def _pytorchjob(job: Job, program: Program, nodes: Nodes) -> str:
-    template = {"spec": pod(job, nodes, script_of(program, nodes, PYTORCHJOB_MEETING))}
+def _pytorchjob(job: ExportRequest, program: Program, nodes: Nodes) -> str:
+    template = {"spec": pod(job, nodes, script_of(program, nodes, PYTORCHJOB_RENDEZVOUS))}
 
     def replicas(count: int) -> dict[str, object]:
         return {"replicas": count, "restartPolicy": "OnFailure", "template": template}
@@ -321,7 +323,6 @@ PYTORCHJOB = Target(
     versions={
         "v1": Version(covers="Training Operator 1.9", file_name="pytorchjob.yaml", media_type="application/yaml"),
     },
-    write=written_as(_pytorchjob, YOUR_IMAGE),
+    write=writer(_pytorchjob, YOUR_IMAGE),
     source="kubeflow-training 1.9.4",
 )
-"""A PyTorchJob."""

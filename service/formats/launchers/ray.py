@@ -1,15 +1,15 @@
-"""How does Ray Train want a question written? As Python that starts one worker a node, which starts its ranks.
+"""Ray Train: Python that starts one worker a node, which starts its ranks.
 
 Source: ray-project/ray@b7f4259e (2.60.0) python/ray/air/config.py, train/v2/api/config.py, train/torch/config.py.
 """
 
 import json
 
-from service.formats.launchers.common import written_as
-from service.formats.program import Meeting, Nodes, Program, script_of
-from service.formats.rules import Job, Target, Version
+from service.formats.launchers.common import writer
+from service.formats.program import Nodes, Program, Rendezvous, script_of
+from service.formats.rules import ExportRequest, Target, Version
 
-MEETING = Meeting(rank='"$NODE_RANK"', address='"$MASTER_ADDR"')
+RENDEZVOUS = Rendezvous(rank='"$NODE_RANK"', address='"$MASTER_ADDR"')
 
 _TEMPLATE = '''"""Trains on a Ray cluster: one worker a node, which starts a process for each of its GPUs."""
 
@@ -40,8 +40,8 @@ if __name__ == "__main__":
 '''
 
 
-def _snippet(job: Job, program: Program, nodes: Nodes) -> str:
-    lines = script_of(program, nodes, MEETING).splitlines(keepends=True)
+def _snippet(request: ExportRequest, program: Program, nodes: Nodes) -> str:
+    lines = script_of(program, nodes, RENDEZVOUS).splitlines(keepends=True)
     quoted = "\n".join(f"    {json.dumps(line)}" for line in lines)
     strategy = "STRICT_SPREAD" if nodes.count > 1 else "PACK"
     return _TEMPLATE.format(script=f"(\n{quoted}\n)", nodes=nodes.count, gpus=nodes.gpus_each, strategy=strategy)
@@ -52,7 +52,6 @@ RAY_TRAIN = Target(
     tool="Ray Train",
     kind="launcher",
     versions={"2": Version(covers="Ray 2", file_name="train_on_ray.py", media_type="text/x-python")},
-    write=written_as(_snippet, "every node of the Ray cluster holds the training software"),
+    write=writer(_snippet, "every node of the Ray cluster holds the training software"),
     source="ray-project/ray@b7f4259e (2.60.0) python/ray/air/config.py",
 )
-"""A Python program for Ray Train."""

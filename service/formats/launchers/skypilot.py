@@ -1,26 +1,26 @@
-"""How does SkyPilot want a question written? As a task.
+"""SkyPilot: a task.
 
 Source: SkyPilot 0.14.1 sky/utils/schemas.py, and its documentation of the variables of distributed tasks.
 """
 
-from service.formats.launchers.common import NAME, sized_name_of, written_as
-from service.formats.program import Meeting, Nodes, Program, script_of
-from service.formats.rules import Job, Target, Version
+from service.formats.launchers.common import NAME, sized_name_of, writer
+from service.formats.program import Nodes, Program, Rendezvous, script_of
+from service.formats.rules import ExportRequest, Target, Version
 from service.formats.text import yaml_text
 
-MEETING = Meeting(rank='"$SKYPILOT_NODE_RANK"', address='"$MASTER_ADDR"')
+RENDEZVOUS = Rendezvous(rank='"$SKYPILOT_NODE_RANK"', address='"$MASTER_ADDR"')
 
 _FIRST = 'export MASTER_ADDR="$(echo "$SKYPILOT_NODE_IPS" | head -n 1)"\n'
 
 
-def _task(job: Job, program: Program, nodes: Nodes) -> str:
-    gpus = f"{sized_name_of(job.question.gpu.slug)}:{nodes.gpus_each}"
+def _task(request: ExportRequest, program: Program, nodes: Nodes) -> str:
+    gpus = f"{sized_name_of(request.question.gpu.slug)}:{nodes.gpus_each}"
     return yaml_text(
         {
             "name": NAME,
             "num_nodes": nodes.count,
             "resources": {"accelerators": gpus},
-            "run": script_of(program, nodes, MEETING, before=_FIRST),
+            "run": script_of(program, nodes, RENDEZVOUS, before=_FIRST),
         }
     )
 
@@ -30,7 +30,6 @@ SKYPILOT = Target(
     tool="SkyPilot",
     kind="launcher",
     versions={"0.14": Version(covers="0.14.1", file_name="sky.yaml", media_type="application/yaml")},
-    write=written_as(_task, "the GPU is named as sky gpus list names its family; clouds differ in the rest"),
+    write=writer(_task, "the GPU is named as sky gpus list names its family; clouds differ in the rest"),
     source="SkyPilot 0.14.1 sky/utils/schemas.py",
 )
-"""A task of SkyPilot."""

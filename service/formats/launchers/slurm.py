@@ -1,6 +1,7 @@
-"""How does Slurm want a question written? As a script for sbatch.
+"""Slurm: a script for sbatch, and the job of a submit hook.
 
-Source: Slurm 22.05 and 26.11, sbatch(1), srun(1); torch 2.13.0 torch/distributed/run.py.
+Source: Slurm 22.05 and 26.11, sbatch(1), srun(1); torch 2.13.0 torch/distributed/run.py; Slurm 22.05
+src/plugins/job_submit/lua (min_nodes, num_tasks, tres_per_node, tres_per_job, tres_per_task, time_limit, script).
 """
 
 from dataclasses import dataclass
@@ -10,20 +11,20 @@ from annotated_types import Ge, Le, MaxLen
 
 from service.errors import Problem, Refused
 from service.estimator.names import STRICT
-from service.formats.launchers.common import NAME, Scheduled, gpus_in, written_as
-from service.formats.program import Meeting, Nodes, Program, script_of
-from service.formats.rules import Job, Target, Version
+from service.formats.launchers.common import NAME, Scheduled, gpus_in, writer
+from service.formats.program import Nodes, Program, Rendezvous, script_of
+from service.formats.rules import ExportRequest, Target, Version
 from service.formats.text import LONGEST_FILE_BYTES
 
-MEETING = Meeting(rank='"$SLURM_NODEID"', address='"$MASTER_ADDR"')
+RENDEZVOUS = Rendezvous(rank='"$SLURM_NODEID"', address='"$MASTER_ADDR"')
 
 _FIRST = 'export MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"\n'
 
 _STEP = "TRAINCOST_STEP"
-"""Ends the commands of a node."""
+"""End mark of the commands of a node."""
 
 
-def _script(job: Job, program: Program, nodes: Nodes) -> str:
+def _script(job: ExportRequest, program: Program, nodes: Nodes) -> str:
     head = (
         "#!/bin/bash",
         f"#SBATCH --job-name={NAME}",
@@ -32,7 +33,7 @@ def _script(job: Job, program: Program, nodes: Nodes) -> str:
         f"#SBATCH --gpus-per-node={nodes.gpus_each}",
         "#SBATCH --exclusive",
     )
-    commands = script_of(program, nodes, MEETING)
+    commands = script_of(program, nodes, RENDEZVOUS)
     step = f'commands="$(cat <<\'{_STEP}\'\n{commands}{_STEP}\n)"\nsrun --ntasks-per-node=1 bash -c "$commands"\n'
     return "\n".join(head) + f"\n\nset -euo pipefail\n{_FIRST}{step}"
 
@@ -42,10 +43,9 @@ SBATCH = Target(
     tool="Slurm",
     kind="launcher",
     versions={"22.05": Version(covers="22.05 to 26.11", file_name="train.sbatch", media_type="text/x-shellscript")},
-    write=written_as(_script, "partition, account and --time are yours to add"),
+    write=writer(_script, "partition, account and --time are yours to add"),
     source="Slurm 22.05 sbatch(1)",
 )
-"""A script for sbatch."""
 
 
 SECONDS_PER_MINUTE = 60.0
@@ -73,7 +73,7 @@ class SlurmJob:
     """Wall time that the job asks for; null where it asks for none."""
 
 
-def scheduled_by_slurm(job: SlurmJob, said: dict[str, Any]) -> Scheduled:
+def scheduled_by_slurm(job: SlurmJob, overrides: dict[str, Any]) -> Scheduled:
     """The job of a hook."""
     name, gpus = _gpus_of(job)
     if not gpus:
@@ -81,7 +81,9 @@ def scheduled_by_slurm(job: SlurmJob, said: dict[str, Any]) -> Scheduled:
         raise Refused(Problem(field="tres_per_node", code="no_gpus", message=message, fix=fix))
     each = -(-gpus // job.nodes)
     limit = None if job.time_limit_minutes is None else job.time_limit_minutes * SECONDS_PER_MINUTE
-    return Scheduled(script=job.script, gpus=gpus, gpus_each=each, gpu=name, time_limit_seconds=limit, said=said)
+    return Scheduled(
+        script=job.script, gpus=gpus, gpus_each=each, gpu=name, time_limit_seconds=limit, overrides=overrides
+    )
 
 
 def _gpus_of(job: SlurmJob) -> tuple[str | None, int]:

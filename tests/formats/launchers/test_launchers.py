@@ -13,7 +13,7 @@ import yaml
 from service.estimator import Question
 from service.estimator.software.stacks import software_of
 from service.formats.program import nodes_of
-from service.formats.rules import Job, Written
+from service.formats.rules import ExportedFile, ExportRequest
 from service.formats.targets import TARGETS
 from tests.amounts import some_of_each
 from tests.formats.launchers.shells import started
@@ -66,11 +66,13 @@ def test_every_launcher_is_tried() -> None:
     assert {name for name, target in TARGETS.items() if target.kind == "launcher"} == SCRIPTS.keys()
 
 
-def judge(question: Question, file: Written, words: list[str], files: dict[str, str], *, makes_files: bool) -> None:
+def judge(
+    question: Question, file: ExportedFile, words: list[str], files: dict[str, str], *, makes_files: bool
+) -> None:
     """Hold what is started against what the training software's target writes."""
     stack, nodes = software_of(question.recipe).name, nodes_of(question)
     target = TARGETS[TARGET_OF.get(stack, stack)]
-    own = target.write(Job(question=question, version=next(iter(target.versions))))
+    own = target.write(ExportRequest(question=question, version=next(iter(target.versions))))
     if stack == "megatron-core":
         assert words[words.index("pretrain_gpt.py") + 1 :] == shlex.split(own.content.replace("\\\n", ""))
     elif makes_files:
@@ -97,7 +99,7 @@ def test_a_launcher_starts_what_the_software_is_told(name: str, tmp_path: Path) 
 def test_a_command_of_ones_own_is_started_as_it_is(name: str, tmp_path: Path) -> None:
     target, own = TARGETS[name], "own.py --text \"a 'b' $c\" --last"
     for question in asked()[:5]:
-        job = Job(question=question, version=next(iter(target.versions)), command=own)
+        job = ExportRequest(question=question, version=next(iter(target.versions)), command=own)
         file = target.write(job)
         words, _ = started(SCRIPTS[name](file.content), tmp_path)
         assert words[words.index("own.py") :] == shlex.split(own)
