@@ -10,13 +10,14 @@ import pytest
 from service.answers.plans import PlanAnswer, PlanCounts
 from service.catalogue import shipped_catalogue
 from service.cli.console import PATIENCE_SECONDS, Progress
-from service.features.plans.report import counted, plans_csv, plans_report
+from service.cli.reports.plans import counted, plans_csv, plans_report
+from service.cli.reports.sensitivities import table_report
+from service.cli.reports.solutions import solution_report
 from service.features.plans.search_plans import planning
 from service.features.sensitivity.openapi import VARIATIONS
-from service.features.sensitivity.tables import table_csv, table_report, whole_table
+from service.features.sensitivity.tables import table_csv, whole_table
 from service.features.sensitivity.vary import vary
 from service.features.solve.openapi import SOLUTIONS
-from service.features.solve.report import solution_report
 from service.features.solve.solve import solve
 from service.validation.serialization import to_bytes
 from tests.commands import Command, Ran

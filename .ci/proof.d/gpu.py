@@ -10,8 +10,8 @@ import httpx
 
 from service.answers.launch_checks import LaunchCheck
 from service.catalogue import shipped_catalogue
+from service.cli.reports.launch_checks import launch_check_shown
 from service.client import Client
-from service.features.launch_checks.report import launch_check_shown
 from service.validation.devices import gpu_of_device
 from service.worker.devices import devices_here
 from tests.live import serving

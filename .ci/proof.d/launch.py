@@ -5,8 +5,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from service.cli.reports.launch_checks import launch_check_shown
 from service.client import Client
-from service.features.launch_checks.report import launch_check_shown
 from tests.live import serving
 
 BODY = {

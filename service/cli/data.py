@@ -144,7 +144,7 @@ def reconcile(  # noqa: PLR0913 - each is an option of the command
 ) -> None:
     """Compare jobs that ran with their estimates; the service reads the accounting of Slurm's sacct."""
     from service.cli.remote import asked_of
-    from service.features.reconcile.report import reconciliation_shown
+    from service.cli.reports.reconciliations import reconciliation_shown
     from service.features.reconcile.sending import Wanted, reconciled_by, sacct_output
 
     text = sacct_output(file, Wanted(since=since, until=until, cluster=cluster))

@@ -50,8 +50,8 @@ def create(  # noqa: PLR0913 - each is an option of the command
 ) -> None:
     """Create a key and print it, this once; from the first key on, every caller needs one."""
     from service.api.key_rules import KeyLimits, KeyRequest, key_record, make_key
+    from service.cli.reports.keys import sent_as
     from service.features.accounts.audit import by_command
-    from service.features.accounts.report import sent_as
     from service.store.keys import TEAM
     from service.validation.serialization import to_bytes
 
@@ -70,7 +70,7 @@ def create(  # noqa: PLR0913 - each is an option of the command
 def list_keys(*, as_json: AsJson = False) -> None:
     """List every key, without its secret."""
     from service.api.key_rules import key_records
-    from service.features.accounts.report import keys_report
+    from service.cli.reports.keys import keys_report
     from service.store import place_of
     from service.validation.serialization import to_bytes
 
@@ -114,7 +114,7 @@ ShareId = Annotated[str, typer.Argument(help="Id of the links, as in the list: s
 @shares.command("list")
 def list_shares(scenario_id: ScenarioId = None, *, as_json: AsJson = False) -> None:
     """List share links: the valid ones and, for thirty days, the ended ones."""
-    from service.features.accounts.report import shares_report
+    from service.cli.reports.keys import shares_report
     from service.features.scenarios.shares import shown_shares
     from service.store import place_of
     from service.validation.serialization import to_bytes

@@ -19,8 +19,8 @@ app = typer.Typer()
 def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
     """Estimate a training job. Needs no server and no database; repeat an option for a list."""
     from service.catalogue import shipped_catalogue
+    from service.cli.reports.estimates import report
     from service.features.estimates.answers import answer
-    from service.features.estimates.report import report
     from service.validation.questions import read_question
     from service.validation.serialization import to_bytes
 
@@ -103,9 +103,10 @@ app.command("estimate", cls=QuestionCommand)(ESTIMATE)
 def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
     """Compare clusters and prices for a job. Repeat their options: all combinations are compared."""
     from service.catalogue import shipped_catalogue
+    from service.cli.reports.comparisons import comparison_report
     from service.features.compare.compare import compare
     from service.features.compare.requests import BESIDE, body_of_flat_comparison, told_flat
-    from service.features.compare.tables import comparison_csv, comparison_report, whole_comparison
+    from service.features.compare.tables import comparison_csv, whole_comparison
     from service.validation.serialization import to_bytes
 
     try:
@@ -141,23 +142,24 @@ def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Search the best layouts of a job. The answer of POST /v1/plans; a long search prints its progress on stderr."""
     from service.answers.plans import PlanAnswer
     from service.catalogue import shipped_catalogue
-    from service.features.plans.report import counted, plans_shown
+    from service.cli.reports.plans import counted, plans_shown
     from service.features.plans.search_plans import planning
     from service.validation.body_files import body_in
 
-    progress = Progress()
-    for found in planning(body_in(file), shipped_catalogue()):
-        if isinstance(found, PlanAnswer):
-            typer.echo(plans_shown(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
-        else:
-            progress.tell(f"so far {counted(found)}")
+    with Progress() as progress:
+        for found in planning(body_in(file), shipped_catalogue()):
+            if isinstance(found, PlanAnswer):
+                answer = found
+            else:
+                progress.tell(f"so far {counted(found)}")
+    typer.echo(plans_shown(answer, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
 
 
 @app.command()
 def solve(file: Body, *, as_json: AsJson = False) -> None:
     """Solve for an open field: the value that suffices, and the next that does not. The answer of POST /v1/solve."""
     from service.catalogue import shipped_catalogue
-    from service.features.solve.report import solution_shown
+    from service.cli.reports.solutions import solution_shown
     from service.features.solve.solve import solve as solution_of
     from service.validation.body_files import body_in
 
@@ -173,8 +175,8 @@ def diagnose(
 ) -> None:
     """Diagnose an out-of-memory error, with changes that help. The answer of POST /v1/diagnose."""
     from service.catalogue import shipped_catalogue
+    from service.cli.reports.diagnoses import diagnosis_report
     from service.features.diagnose.diagnose import diagnose as diagnosis_of
-    from service.features.diagnose.report import diagnosis_report
     from service.validation.body_files import body_in, text_in
     from service.validation.serialization import to_bytes
 
@@ -187,7 +189,7 @@ def diagnose(
 def sensitivity(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Vary the fields of a question. The table of POST /v1/sensitivity."""
     from service.catalogue import shipped_catalogue
-    from service.features.sensitivity.tables import table_shown
+    from service.cli.reports.sensitivities import table_shown
     from service.features.sensitivity.vary import vary
     from service.validation.body_files import body_in
 
@@ -207,9 +209,6 @@ def sweep(
 
     The body is that of POST /v1/sweeps. Finished rows are stored beside the table until it is complete: run the same
     command again to continue.
-
-    The body is that of POST /v1/sweeps. What is done is kept beside the table until it is whole: a command that was
-    ended goes on from there when it is given again.
     """
     from service.catalogue import shipped_catalogue
     from service.features.sweeps.local import TableThere, cores, run_locally
@@ -220,12 +219,12 @@ def sweep(
     if out.exists() and not replace:
         raise TableThere(f"{out} is there already; name another file, or say --replace")
     asked = read_sweep(body_in(file), shipped_catalogue())
-    progress, rows = Progress(), asked.axes.rows
+    with Progress() as progress:
 
-    def told(counts: Counts) -> None:
-        progress.tell(f"{counts.rows:,} of {rows:,} rows")
+        def report(counts: Counts) -> None:
+            progress.tell(f"{counts.rows:,} of {asked.axes.rows:,} rows")
 
-    counts = run_locally(asked, out, processes or cores(), told)
+        counts = run_locally(asked, out, processes or cores(), report)
     typer.echo(
         f"{counts.rows:,} rows in {out}: {counts.answered:,} answered, {counts.fitting:,} of them fit, "
         f"{counts.refused:,} refused"
@@ -250,8 +249,8 @@ def launch_check(
     A verdict of no-go ends with exit code 1, so that a script stops there.
     """
     from service.cli.remote import asked_of
+    from service.cli.reports.launch_checks import event_said, launch_check_shown
     from service.client.events import Event
-    from service.features.launch_checks.report import event_said, launch_check_shown
     from service.validation.body_files import body_in
 
     def tell(event: Event) -> None:

@@ -9,7 +9,7 @@ begins so.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from typing import Literal
 
@@ -91,11 +91,18 @@ def begins_formula(text: str) -> bool:
     return FORMULA.match(text) is not None
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as lines in which columns are aligned.
+def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), indent: str = "") -> list[str]:
+    """Rows of cells as lines with aligned columns, to the right where their number says so.
 
     >>> aligned([("a", "bc"), ("def", "g")])
     ['a    bc', 'def  g']
+    >>> aligned([("a", "bc"), ("def", "g")], right={1}, indent="  ")
+    ['  a    bc', '  def   g']
     """
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    aligners = [str.rjust if place in right else str.ljust for place in range(len(rows[0]))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        indent
+        + "  ".join(align(*cell) for align, cell in zip(aligners, zip(row, widths, strict=True), strict=True)).rstrip()
+        for row in rows
+    ]

@@ -1,24 +1,19 @@
-"""Comparisons as JSON, CSV, a workbook or terminal lines."""
+"""Comparisons as JSON, CSV or a workbook."""
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from service.answers.rows import ComparisonAnswer
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.features.compare.compare import ANSWERED, Compared, cells_of, columns_of, comparing
+from service.features.compare.compare import Compared, cells_of, columns_of, comparing
 from service.features.compare.requests import Parameters, body_of_flat_comparison, told_flat
 from service.planner.steps import Steps
 from service.tabular.lists import cell_text, typed_cell
 from service.tabular.workbooks import workbook
-from service.units import readable
-from service.validation.serialization import to_bytes, to_wire
-
-SHOWN = ("cluster", "gpu", "gpus", "usd_per_gpu_hour", "provider", "region", "price_model", "verdict")
-"""What a person reads of a row before its numbers; columns that hold nothing are left out."""
-
+from service.validation.serialization import to_bytes
 
 TableForm = Literal["json", "csv", "xlsx"]
 """How a table is sent."""
@@ -67,29 +62,5 @@ def comparison_workbook(compared: Compared) -> bytes:
     return workbook(columns_of(intervals), rows)
 
 
-def comparison_report(compared: Compared) -> str:
-    """A comparison as a person reads it in a terminal."""
-    records = to_wire(compared.rows)
-    names = [name for name in (*SHOWN, *compared.metrics) if any(_text(record.get(name)) for record in records)]
-    table = [names, *([_text(record.get(name)) for name in names] for record in records)]
-    widths = [max(len(line[column]) for line in table) for column in range(len(names))]
-    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
-    reasons = [
-        f"row {place}: {row.reason}" for place, row in enumerate(compared.rows, start=1) if row.status != ANSWERED
-    ]
-    order = f"by {compared.sort_by}, the {'largest' if compared.descending else 'smallest'} first"
-    versions = f"formulas {compared.versions.formulas}, catalogue {compared.versions.catalogue}"
-    return "\n".join([*lines, *(["", *reasons] if reasons else []), "", f"{order}; {versions}"])
-
-
 def _intervals(compared: Compared) -> Mapping[str, bool]:
     return {name: metric.is_interval for name, metric in compared.metrics.items()}
-
-
-def _text(value: Any) -> str:
-    """A value as one cell of the terminal's table: of an interval its value."""
-    if isinstance(value, Mapping):
-        value = value["value"]
-    if value is None or isinstance(value, str | bool | Sequence):
-        return "" if value is None else str(value)
-    return str(value) if isinstance(value, int) else readable(value)

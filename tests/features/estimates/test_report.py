@@ -6,9 +6,9 @@ import pytest
 
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
+from service.cli.reports.estimates import report
 from service.estimator.answer import Verdict
 from service.features.estimates.answers import answer
-from service.features.estimates.report import report
 from service.units import BYTES, SECONDS, in_units
 from service.validation.flat import body_of_flat
 from service.validation.questions import read_question

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from service.answers.reconciliations import ReconciledJob, Reconciliation
+from service.cli.reports.reconciliations import reconciliation_shown
 from service.errors import Refused
 from service.estimator.answer import Interval
 from service.features.reconcile.reconcile import MOST_ESTIMATES, Prediction, judged_jobs, reconciliation_of
-from service.features.reconcile.report import reconciliation_shown
 from service.features.reconcile.sending import JOBS_AT_ONCE, read_sacct, reconciled_by
 
 ESTIMATE = "est_0123456789abcdef0123456789abcdef"

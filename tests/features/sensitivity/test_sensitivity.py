@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from service.catalogue import Catalogue
+from service.cli.reports.sensitivities import table_report
 from service.errors import Refused
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import COLUMNS
 from service.features.sensitivity.requests import MOST_ROWS
-from service.features.sensitivity.tables import table_csv, table_report, whole_table
+from service.features.sensitivity.tables import table_csv, whole_table
 from service.features.sensitivity.vary import vary
 from service.validation.fields import variable_fields, with_value
 from service.validation.flat import flat_fields

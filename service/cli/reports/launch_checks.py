@@ -3,10 +3,11 @@
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal
 
 from service.answers.launch_checks import Compared, LaunchCheck, Outlook, ProbeAnswer
+from service.cli.console import table
 from service.tabular.lists import cell_text
 from service.units import BYTES, SECONDS, in_units, readable
 from service.validation.serialization import to_bytes
@@ -77,20 +78,13 @@ def _probe(probe: ProbeAnswer) -> str:
     head = f"{probe.probe}: {probe.status}{took}{f' ({probe.reason})' if probe.reason else ''}"
     rows = [_row(one) for one in probe.measurements[:MOST_SHOWN]]
     more = len(probe.measurements) - len(rows)
-    return "\n".join([head, *_aligned(rows), *([f"  and {more} more"] if more > 0 else [])])
+    return "\n".join([head, *table(rows, has_header=False, indent="  "), *([f"  and {more} more"] if more > 0 else [])])
 
 
 def _row(one: Compared) -> tuple[str, ...]:
     predicted = "" if one.predicted is None else f"predicted {_amount(one.quantity, one.predicted.value)}"
     ratio = "" if one.ratio is None else f"x {readable(one.ratio)}"
     return one.operation, _shape(one), _amount(one.quantity, one.measured.value), predicted, ratio
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
 
 
 def _shape(one: Compared) -> str:

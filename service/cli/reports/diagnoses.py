@@ -1,6 +1,9 @@
 """Terminal report of a diagnosis."""
 
+from functools import partial
+
 from service.answers.diagnoses import Diagnosis
+from service.cli.console import table
 from service.units import BYTES, in_units
 
 MOST_LINES = 8
@@ -14,7 +17,7 @@ def diagnosis_report(found: Diagnosis) -> str:
     totals = [(one.quantity, one.said_bytes, one.predicted_bytes) for one in found.totals]
     lines = [(one.kind, one.likely_bytes, one.predicted_bytes) for one in found.lines[:MOST_LINES]]
     blocks += [
-        "\n".join([title, *(f"  {_words(name):26}{_b(first):>12}{_b(second):>14}" for name, first, second in rows)])
+        "\n".join([title, *_table([(_words(name), _b(first), _b(second)) for name, first, second in rows])])
         for title, rows in (("Said, and predicted", totals), ("Likely, and predicted", lines))
         if rows
     ]
@@ -25,6 +28,9 @@ def diagnosis_report(found: Diagnosis) -> str:
     }
     blocks += ["\n".join([title, *(f"  {line}" for line in items)]) for title, items in lists.items() if items]
     return "\n\n".join(blocks)
+
+
+_table = partial(table, has_header=False, right={1, 2}, indent="  ")
 
 
 def _words(name: str) -> str:

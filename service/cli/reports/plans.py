@@ -7,9 +7,10 @@ from dataclasses import fields
 from typing import Any, Literal
 
 from service.answers.plans import PlanAnswer, PlanCounts, PlanRow
+from service.cli.console import table
+from service.cli.reports.estimates import VERDICTS, layout_in_words
 from service.estimator.answer import Interval
 from service.estimator.question import Layout, Recompute
-from service.features.estimates.report import VERDICTS, layout_in_words
 from service.tabular.lists import cell_text
 from service.units import BYTES, in_units, readable
 from service.validation.serialization import to_bytes
@@ -96,9 +97,7 @@ def _table(rows: Sequence[PlanRow]) -> str:
         "USD": [_value(row.cost_usd) for row in rows],
     }
     columns = [[name, *cells] for name, cells in shown.items() if any(cells)]
-    widths = [max(map(len, column)) for column in columns]
-    lines = zip(*columns, strict=True)
-    return "\n".join("  ".join(f"{c:<{w}}" for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+    return "\n".join(table([*zip(*columns, strict=True)]))
 
 
 def _value(interval: Interval | None) -> str:

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Literal
 
 from service.answers.reconciliations import ReconciledJob, Reconciliation
+from service.cli.console import table
 from service.tabular.lists import cell_text
 from service.units import readable
 from service.validation.serialization import to_bytes
@@ -78,9 +79,7 @@ def _jobs_of(found: Reconciliation, note: str) -> str:
 
 def _table(jobs: tuple[ReconciledJob, ...]) -> str:
     rows = [("job", "state", "GPUs", "used GPU-h", "predicted GPU-h", "used/predicted", "inside"), *map(_row, jobs)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
-    return "\n".join(lines)
+    return "\n".join(table(rows))
 
 
 def _row(job: ReconciledJob) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal
 
 from service.answers.solutions import KeyNumbers, OptimalSize, Solution
+from service.cli.console import table
 from service.estimator.answer import Interval
-from service.tabular.cell_text import aligned
 from service.units import dimension_of, in_units, readable
 from service.validation.serialization import to_bytes
 
@@ -50,7 +50,7 @@ def _numbers(found: Solution) -> list[str]:
     evidence = {"value": found.evidence.value, "next": found.evidence.next}
     shown = {head: numbers for head, numbers in evidence.items() if numbers is not None}
     rows = [(name, *(_cell(name, getattr(numbers, name)) for numbers in shown.values())) for name in NUMBERS]
-    return aligned([("", *shown), *(row for row in rows if any(row[1:]))]) if shown else []
+    return table([("", *shown), *(row for row in rows if any(row[1:]))]) if shown else []
 
 
 def _cell(name: str, value: Any) -> str:

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Sequence
 
+from service.cli.console import table
 from service.store import Scope
-from service.tabular.cell_text import aligned
 from service.tabular.lists import Record
 
 HEADS = (
@@ -26,7 +26,7 @@ def sent_as(scopes: Collection[Scope]) -> str:
 def keys_report(keys: Sequence[Record], place: str) -> str:
     """Keys as a person reads them in a terminal."""
     rows = [[_cell(key[head]) for head in HEADS] for key in keys]
-    return "\n".join(aligned([HEADS, *rows])) if rows else f"no keys in {place}: traincost keys create makes one"
+    return "\n".join(table([HEADS, *rows])) if rows else f"no keys in {place}: traincost keys create makes one"
 
 
 def _cell(value: object) -> str:
@@ -39,4 +39,4 @@ SHARE_HEADS = ("id", "status", "scenario", "made_by", "created_at", "expires_at"
 def shares_report(shares: Sequence[Record], place: str) -> str:
     """A line for each link under a header; a sentence where there are none in the database at a place."""
     rows = [["-" if share[head] is None else str(share[head]) for head in SHARE_HEADS] for share in shares]
-    return "\n".join(aligned([SHARE_HEADS, *rows])) if rows else f"no share links in {place}"
+    return "\n".join(table([SHARE_HEADS, *rows])) if rows else f"no share links in {place}"

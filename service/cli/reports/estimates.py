@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from service.answers.estimates import Answer
 from service.estimator.answer import Interval
 from service.estimator.question import Layout, Question
 from service.estimator.software.stacks import software_of
+from service.tabular.cell_text import aligned
 from service.units import BYTES, FLOP, SECONDS, in_units, readable
 
 DEGREES = ("data", "tensor", "context", "pipeline", "expert")
@@ -198,11 +200,8 @@ def _range(low: str, high: str) -> str:
 def _aligned(tables: Mapping[str, Sequence[Row]]) -> list[str]:
     """Tables whose labels, values and notes stand below each other, from the first table to the last."""
     rows = [row for table in tables.values() for row in table]
-    labels, values = max(len(row.label) for row in rows), max(len(row.value) for row in rows)
-    return [
-        "\n".join([title, *(f"  {row.label:<{labels}}  {row.value:>{values}}  {row.note}".rstrip() for row in table)])
-        for title, table in tables.items()
-    ]
+    lines = iter(aligned([(row.label, row.value, row.note) for row in rows], right={1}, indent="  "))
+    return ["\n".join([title, *islice(lines, len(table))]) for title, table in tables.items()]
 
 
 def _listed(title: str, items: Sequence[str]) -> str:
