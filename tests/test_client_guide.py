@@ -50,7 +50,7 @@ def test_every_method_that_the_page_names_is_there() -> None:
     with Client("http://localhost") as client:
         (said,) = re.findall(r"The others are (.*?):", TEXT, re.DOTALL)
         methods = re.findall(r"<code>(\w+)</code>", said)
-        (said,) = re.findall(r"another's: (.*?) are all read", TEXT, re.DOTALL)
+        (said,) = re.findall(r"change is lost: (.*?) are all read", TEXT, re.DOTALL)
         lists = re.findall(r"<code>(\w+)</code>", said)
         assert len(methods) > 10
         assert all(callable(getattr(client, name)) for name in methods)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.house.source import SERVICE, each_of, nodes_of, python_files, shown
+from tests.house.source import ROOT, SERVICE, each_of, nodes_of, python_files, shown
 
 WORDS = re.compile(
     r"\b(?:told|untold|retold|said|unsaid|spoken|whoever|whomever|somebody|nobody|everybody|anybody|deeds?|in turns"
@@ -41,6 +41,16 @@ NOT_CLEAN_YET = frozenset({
 """Rooms, and folders of features, that are still to be rewritten. Remove a room once it is clean; add none."""
 
 FILES = python_files("service")
+
+
+GENERATED = {"estimator"}
+"""Rooms whose README is written from docstrings."""
+
+
+def documents() -> list[Path]:
+    """Pages of the guide and documents for people."""
+    pages = sorted((SERVICE / "web" / "guide").glob("*.html"))
+    return [ROOT / "README.md", ROOT / ".github" / "CONTRIBUTING.md", *sorted(SERVICE.rglob("*.md")), *pages]
 
 
 def _room(path: Path) -> str:
@@ -98,6 +108,17 @@ def _findings(path: Path) -> list[str]:
 def test_a_clean_room_uses_the_terms_of_the_field(path: Path) -> None:
     found = _findings(path)
     assert not found, f"use a term of service/README.md or plain English: {found}"
+
+
+@each_of([path for path in documents() if path.parent.name not in GENERATED])
+def test_documents_use_the_terms_of_the_field(path: Path) -> None:
+    text = re.sub(
+        r"(?s)<(pre|code|table)\b.*?</\1>|<!-- figures -->.*<!-- end of figures -->|`[^`]*`",
+        "",
+        path.read_text(encoding="utf-8"),
+    )
+    found = [match[0] for match in WORDS.finditer(text)]
+    assert not found, f"{shown(path)}: use a term of service/README.md or plain English: {found}"
 
 
 def test_rooms_that_are_clean_leave_the_list() -> None:
