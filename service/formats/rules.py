@@ -251,7 +251,7 @@ COMMON_RULES: Rules = {
     ),
     "recipe.method": _full_training_only,
     "recipe.ema": only((False,), "the tool keeps no moving average of the weights", "keep it in the script"),
-    "recipe.expert_imbalance": Omitted("it is what the router does, not what it is told"),
+    "recipe.expert_imbalance": Omitted("it is the router's behaviour, not a setting"),
     "recipe.checkpoint": only(
         (None,),
         "checkpoints are taken every so many steps, and the question says every so many seconds",

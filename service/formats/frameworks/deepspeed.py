@@ -141,7 +141,7 @@ def _expert_tensor(value: Any, question: Question) -> Fragment:
     usual = 1 if question.layout.expert > 1 else question.layout.tensor
     if not question.model.num_experts or value == usual:
         return NOTHING
-    return not_expressible("how experts' matrices are split is said in code", IN_SCRIPT)
+    return not_expressible("how experts' matrices are split is set in code", IN_SCRIPT)
 
 
 RULES: Rules = {
@@ -169,7 +169,7 @@ RULES: Rules = {
     "layout.tensor": _tensor,
     "layout.context": _context,
     "layout.pipeline": _stages,
-    "layout.expert": only((1,), "how experts are split is said in code", "give ep_size to deepspeed.moe.MoE"),
+    "layout.expert": only((1,), "how experts are split is set in code", "give ep_size to deepspeed.moe.MoE"),
     "layout.expert_tensor": _expert_tensor,
     "layout.zero_stage": writes("zero_optimization.stage"),
     "layout.shard_group": _groups,

@@ -457,7 +457,7 @@ def _expert_overlap(value: Any, question: Question) -> Fragment:
 def _kernel(value: Any, question: Question) -> Fragment:
     if software_of(question.recipe).implementation == "local" and value.startswith("flash"):
         return Fragment((("--use-flash-attn", True),))
-    return chooses(_ATTENTION, "Megatron-LM cannot be told to run the kernel {value}", _OWN)(value, question)
+    return chooses(_ATTENTION, "Megatron-LM has no option for the kernel {value}", _OWN)(value, question)
 
 
 def _loss(value: Any, question: Question) -> Fragment:

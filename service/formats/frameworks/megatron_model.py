@@ -160,8 +160,8 @@ MODEL_RULES: Rules = {
     "model.vocab_size": writes("--vocab-size"),
     "model.gated_mlp": _switch("--swiglu"),
     "model.tie_word_embeddings": _tied,
-    "model.attention_bias": Omitted("said with mlp_bias: biases are one option"),
-    "model.attention_out_bias": Omitted("said with mlp_bias: biases are one option"),
+    "model.attention_bias": Omitted("written with mlp_bias: biases are one option"),
+    "model.attention_out_bias": Omitted("written with mlp_bias: biases are one option"),
     "model.mlp_bias": _biases,
     "model.normalization": chooses(
         {"rmsnorm": {"--normalization": "RMSNorm"}, "layernorm": {"--normalization": "LayerNorm"}},
@@ -169,7 +169,7 @@ MODEL_RULES: Rules = {
         _OWN_LAYER,
     ),
     "model.position_embedding_rows": _positions,
-    "model.max_position_embeddings": Omitted("said with the positions"),
+    "model.max_position_embeddings": Omitted("written with the positions"),
     "model.qk_norm": chooses(
         {
             "none": {},
@@ -187,7 +187,7 @@ MODEL_RULES: Rules = {
     ),
     "model.attention_sinks": chooses({False: {}, True: {"--softmax-type": "learnable"}}, "", ""),
     "model.layer_types": _layer_types,
-    "model.sliding_window": Omitted("said with the layers' types"),
+    "model.sliding_window": Omitted("written with the layers' types"),
     "model.conv_kernel": _of_delta_net("--linear-conv-kernel-dim"),
     **{f"model.{name}": _unwritten(name) for name in _UNWRITTEN},
     "model.linear_num_key_heads": _of_delta_net("--linear-num-key-heads"),
@@ -206,7 +206,7 @@ MODEL_RULES: Rules = {
     "model.moe_intermediate_size": _experts("--moe-ffn-hidden-size"),
     "model.shared_expert_intermediate_size": _experts("--moe-shared-expert-intermediate-size"),
     "model.shared_expert_gate": _switch("--moe-shared-expert-gate"),
-    "model.first_k_dense_replace": Omitted("said with the layers' MLPs"),
+    "model.first_k_dense_replace": Omitted("written with the layers' MLPs"),
     "model.mlp_layer_types": _sparse,
     "model.moe_latent_size": writes("--moe-latent-size"),
     "model.num_nextn_predict_layers": writes("--mtp-num-layers", lambda value, _: value or None),

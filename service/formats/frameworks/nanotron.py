@@ -89,11 +89,11 @@ def _longest(value: Any, question: Question) -> int:
 
 
 _ELSEWHERE = {
-    "num_experts_per_tok": "said with num_experts",
-    "moe_intermediate_size": "said with num_experts",
-    "shared_expert_intermediate_size": "said with num_experts",
-    "first_k_dense_replace": "said with num_experts",
-    "sliding_window": "said with layer_types",
+    "num_experts_per_tok": "written with num_experts",
+    "moe_intermediate_size": "written with num_experts",
+    "shared_expert_intermediate_size": "written with num_experts",
+    "first_k_dense_replace": "written with num_experts",
+    "sliding_window": "written with layer_types",
 }
 
 MODEL_RULES: Rules = {
@@ -417,7 +417,7 @@ _NEEDED = {
     "parallelism.pp_engine": "1f1b",
     **_ADAMW,
 }
-"""What the file needs too: fields without a default that a value which cannot be said would leave open."""
+"""Needed too: fields without a default that a gap would leave open."""
 
 
 def _write(request: ExportRequest) -> ExportedFile:

@@ -174,7 +174,7 @@ def _groups(value: Any, question: Question) -> Fragment:
 
 def _stage(value: Any, question: Question) -> Fragment:
     if value == 0 and question.layout.context > 1:
-        return not_expressible("context ranks shard weights whatever is said", "use zero_stage 3")
+        return not_expressible("context ranks always shard weights", "use zero_stage 3")
     if value in (0, 3):
         return NOTHING
     return not_expressible(
