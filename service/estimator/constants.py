@@ -146,10 +146,6 @@ def product_scale(constants: StepConstants, gpu: Gpu) -> float:
     Formula:
         its generation's; that of NEWEST_FITTED where nothing is fitted on its own
 
-    Args:
-        constants: the constants
-        gpu: the GPU
-
     Returns:
         the scale [1]
 
@@ -318,7 +314,6 @@ def streaming_bytes_per_s(gpu: Gpu, fraction: float) -> float:
         W x, W the data sheet's; or w x / MEMORY_FRACTION, w what was measured in short bursts
 
     Args:
-        gpu: the GPU
         fraction: share of the data sheet's bandwidth that such kernels reach, where nothing was measured, x [1]
 
     Returns:

@@ -67,9 +67,6 @@ def order_number(order: RankOrder) -> int:
     Formula:
         its place among the names, from 0
 
-    Args:
-        order: the order
-
     Returns:
         the number [1]
 
@@ -134,8 +131,6 @@ def divisors(degrees: Degrees, model: Model, multiple: int) -> tuple[Amount, ...
         1, t, min(t, g), t or 1, t V / V_padded, e e_t, t / e_t; infinite where there is none of it
 
     Args:
-        degrees: the layout
-        model: the model
         multiple: padding of the vocabulary [1]
 
     Returns:

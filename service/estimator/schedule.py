@@ -298,9 +298,6 @@ def batches_of(stage: CompleteStage) -> tuple[int, ...]:
     Formula:
         B_first + k increment, as long as that is below B_final; B_first alone where the batch does not rise
 
-    Args:
-        stage: the stage, filled
-
     Returns:
         sequences in one step, in turn [1]
 
@@ -486,9 +483,6 @@ def micro_batch_multiple(layout: Layout) -> int:
 
     Formula:
         the group that interleaved stages run, 2 where DualPipe feeds both ends, else 1
-
-    Args:
-        layout: the layout
 
     Returns:
         micro-batches [1]

@@ -64,7 +64,6 @@ def expected_loss_nats(fit: LossFit, parameters: float, training_tokens: float) 
         E + A / N^alpha + B / D^beta
 
     Args:
-        fit: the coefficients
         parameters: N [1]
         training_tokens: D [token]
 
@@ -87,7 +86,6 @@ def optimal_parameters(fit: LossFit, total_flop: float) -> float:
         G (C / 6)^(beta / (alpha + beta)),  G = (alpha A / (beta B))^(1 / (alpha + beta))
 
     Args:
-        fit: the coefficients
         total_flop: C [FLOP]
 
     Returns:

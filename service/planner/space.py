@@ -220,7 +220,6 @@ def most_reserved_bytes(workload: Workload, headroom_fraction: float = 0.0) -> f
         the largest reserved memory of which `fits` is true, which is true of all that are smaller
 
     Args:
-        workload: the workload
         headroom_fraction: share of the usable memory that has to stay free [1]
 
     Returns:
@@ -250,7 +249,6 @@ def device_bytes(workload: Workload, reserved: float) -> float:
         reserved + what is beside the allocator
 
     Args:
-        workload: the workload
         reserved: what the allocator holds [byte]
 
     Returns:

@@ -71,7 +71,6 @@ def mean_step_seconds(totals: Totals, step: Step) -> float:
         sum over the stages of steps x seconds of a step / steps of the run
 
     Args:
-        totals: its stages
         step: one step of its last stage
 
     Returns:

@@ -30,7 +30,6 @@ def kept_bytes(ops: Ops, rule: Recompute, split: tuple[Amount, ...]) -> Amount:
         sum over saved tensors that the rule does not drop of bytes / divisor
 
     Args:
-        ops: the operations
         rule: the recompute rule; only its selective form drops tensors here
         split: divisor of each split [1]
 
@@ -60,7 +59,6 @@ def recomputed_layers(rule: Recompute, layers: Amount, chunks: Amount) -> Amount
         block: min(n v, layers); uniform: all
 
     Args:
-        rule: the recompute rule
         layers: layers of the stage [1]
         chunks: model chunks of the stage, v [1]
 
@@ -87,7 +85,6 @@ def repeated_forwards(
         full: recomputed layers / layers; selective: 1 where one of the modules is selected
 
     Args:
-        rule: the recompute rule
         layers: layers of the stage [1]
         chunks: model chunks of the stage [1]
         modules: the modules; none of them is ever selected where empty
@@ -113,7 +110,6 @@ def trained_layers(workload: Workload, counts: tuple[Amount, ...]) -> Amount:
         sum over the kinds of layer that have a backward pass of their layers
 
     Args:
-        workload: the workload
         counts: layers of each kind [1]
 
     Returns:
@@ -151,11 +147,6 @@ def stage_activations(workload: Workload, degrees: Degrees, stage: Stage) -> Act
         none: sum of what each layer keeps
         selective: the same without what is dropped; once, the dropped tensors of the layer that loses most
         full: one residual stream for each group of layers; once, a group's activations beside the stream it starts from
-
-    Args:
-        workload: the workload
-        degrees: the layout
-        stage: the stage
 
     Returns:
         bytes that each chunk keeps, and bytes that live once during recompute [byte]
@@ -226,7 +217,6 @@ def largest_kind_bytes(stage: Stage, layer_bytes: list[Amount]) -> Amount:
         max over the kinds of layer that the stage has; 0 for a stage without layers
 
     Args:
-        stage: the stage
         layer_bytes: the amount of one layer of each kind [byte]
 
     Returns:
@@ -269,10 +259,6 @@ def lasting_gradient_bytes(workload: Workload, degrees: Degrees) -> Amount:
     Formula:
         bytes of a gradient where a step has one micro-batch and nothing is sharded; else, or with buffers, 0
 
-    Args:
-        workload: the workload
-        degrees: the layout
-
     Returns:
         bytes of one parameter [byte]
 
@@ -296,7 +282,6 @@ def trained_numbers(ops: Ops, split: tuple[Amount, ...]) -> Amount:
         sum over trained weights of rows x columns x copies / divisor
 
     Args:
-        ops: the operations
         split: divisor of each split [1]
 
     Returns:
@@ -326,8 +311,6 @@ def head_gradient_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> A
         parameters after the last layer x bytes that last
 
     Args:
-        workload: the workload
-        degrees: the layout
         stage: the stage; 0 on every one but the last
 
     Returns:
@@ -356,10 +339,6 @@ def head_product_bytes(workload: Workload, degrees: Degrees) -> Amount:
     Formula:
         V_padded / t x h elements; 0 with buffers for gradients, where the product adds to them
 
-    Args:
-        workload: the workload
-        degrees: the layout
-
     Returns:
         bytes of one rank [byte]
 
@@ -387,11 +366,6 @@ def layer_buffer_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Am
     Formula:
         max over operations j of (gradient of the stream + passing_j - sum over later operations of what they kept
         + gradients made so far)
-
-    Args:
-        workload: the workload
-        degrees: the layout
-        stage: the stage
 
     Returns:
         bytes of the layer that needs most [byte]
@@ -451,10 +425,6 @@ def rank_logits(workload: Workload, degrees: Degrees) -> Amount:
     Formula:
         b s / c  V_padded / t
 
-    Args:
-        workload: the workload
-        degrees: the layout
-
     Returns:
         logits [1]
 
@@ -482,7 +452,6 @@ def logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
 
     Args:
         workload: the workload; its cross entropy says the bytes a logit
-        degrees: the layout
 
     Returns:
         bytes of one micro-batch [byte]
@@ -512,7 +481,6 @@ def kept_logits_bytes(workload: Workload, degrees: Degrees) -> Amount:
 
     Args:
         workload: the workload; its cross entropy says the bytes
-        degrees: the layout
 
     Returns:
         bytes of one micro-batch [byte]

@@ -68,9 +68,6 @@ def reserved_shares(workload: Workload) -> Shares:
     Formula:
         by the stack: RESERVED_SHARE, or nearly nothing where segments grow
 
-    Args:
-        workload: the workload
-
     Returns:
         the shares [1]
 
@@ -127,9 +124,6 @@ def cached_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_
         the hole of the cross entropy's row for each logit; and that of a gathered stream where tensor ranks split it
 
     Args:
-        workload: the workload
-        degrees: the layout
-        load: load of the rank
         gradient_bytes: gradients of the rank [byte]
 
     Returns:
@@ -218,7 +212,6 @@ def allocated_interval(workload: Workload, peak_bytes: float) -> Interval:
         sum of the lines of the fullest stage, x exp(-r) and exp(r) at the ends
 
     Args:
-        workload: the workload
         peak_bytes: sum of the lines of the fullest stage [byte]
 
     Returns:
@@ -250,7 +243,6 @@ def oom_probability_fraction(device: Interval, usable_bytes: float) -> float:
         1 - Phi(ln(usable / value) / sigma),  sigma = ln(high / value) / 1.2816
 
     Args:
-        device: the device peak
         usable_bytes: memory a job can use [byte]
 
     Returns:
@@ -322,9 +314,6 @@ def beside_allocator(workload: Workload) -> Shares:
 
     Formula:
         CONTEXT_BYTES + COMMUNICATOR_BYTES, of the version of torch; what was measured on the GPU where something was
-
-    Args:
-        workload: the workload
 
     Returns:
         low, middle, high [byte]
@@ -400,9 +389,6 @@ def usable_bytes(gpu: Gpu) -> float:
     Formula:
         the GPU's row
 
-    Args:
-        gpu: the GPU
-
     Returns:
         bytes of one GPU [byte]
 
@@ -421,9 +407,6 @@ def allocator_room_bytes(workload: Workload) -> float:
 
     Formula:
         usable - context - communicators
-
-    Args:
-        workload: the workload
 
     Returns:
         bytes of one GPU [byte]
@@ -446,7 +429,6 @@ def headroom_bytes(usable: float, device: Interval) -> float:
 
     Args:
         usable: memory a job can use [byte]
-        device: the device peak
 
     Returns:
         bytes of one GPU [byte]

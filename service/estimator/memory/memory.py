@@ -47,8 +47,6 @@ def persistent_buffer_bytes(workload: Workload, degrees: Degrees, *, has_head: C
         + the scores of one layer, b s^2 a / t elements, where eager attention keeps a buffer of them
 
     Args:
-        workload: the workload
-        degrees: the layout
         has_head: whether the rank computes logits
 
     Returns:
@@ -99,10 +97,6 @@ def mask_bytes(workload: Workload, degrees: Degrees) -> Amount:
     Formula:
         b s^2 / c, and as much for each byte of the stream's format in eager attention of transformers
 
-    Args:
-        workload: the workload
-        degrees: the layout
-
     Returns:
         bytes of one rank [byte]
 
@@ -126,11 +120,6 @@ def received_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amount
     Formula:
         the gradient of the micro-batch before, b s h / (c t) elements, after the first stage; two more with chunks
 
-    Args:
-        workload: the workload
-        degrees: the layout
-        stage: the stage
-
     Returns:
         bytes of one rank [byte]
 
@@ -152,10 +141,6 @@ def left_bytes(workload: Workload, degrees: Degrees) -> Amount:
 
     Formula:
         the last input and the last gradient of each chunk, 2 v b s h / (c t) elements, with a pipeline
-
-    Args:
-        workload: the workload
-        degrees: the layout
 
     Returns:
         bytes of one rank [byte]
@@ -340,10 +325,6 @@ def stage_bytes(
         each kind's own
 
     Args:
-        workload: the workload
-        degrees: the layout's degrees
-        stage: the stage
-        load: its load
         layout: the layout's choices: schedule, context method, offload
 
     Returns:
@@ -466,7 +447,6 @@ def first_step_peak_bytes(held: StageBytes, *, several: bool) -> float:
         the highest of the moments, without what the optimizer makes in that step until it runs
 
     Args:
-        held: bytes of the rank by kind
         several: whether the step has more than one micro-batch
 
     Returns:
@@ -512,7 +492,6 @@ def live_bytes(held: StageBytes, kinds: tuple[str, ...], missing: tuple[str, ...
     """Bytes of one rank by the names that answers tell them by.
 
     Args:
-        held: bytes of the rank by kind
         kinds: kinds that are live
         missing: those of them that are not there yet
 

@@ -43,11 +43,6 @@ def placeholder_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amo
     Formula:
         2 x sum over distinct shapes of matrices, of one expert where they are grouped, and of the head
 
-    Args:
-        workload: the workload
-        degrees: the layout
-        stage: the stage
-
     Returns:
         bytes of one rank [byte]
 
@@ -275,11 +270,6 @@ def end_activation_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> 
     Formula:
         sum of what their operations keep: the embedding's in the first chunk of the first stage, the others' in the
         last chunk of the last
-
-    Args:
-        workload: the workload
-        degrees: the layout
-        stage: the stage
 
     Returns:
         bytes of one micro-batch in each chunk [byte]

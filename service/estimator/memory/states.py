@@ -32,7 +32,6 @@ def sharded_bytes(dense: Amount, expert: Amount, degrees: Degrees, bytes_each: f
     Args:
         dense: numbers outside the routed experts before sharding, N_dense [1]
         expert: numbers of the routed experts before sharding, N_expert [1]
-        degrees: the layout
         bytes_each: bytes of one number, b [byte]
         kind: OPTIMIZER_STATES, GRADIENTS or WEIGHTS [1]
 
@@ -116,9 +115,6 @@ def update_bytes(workload: Workload) -> float:
         none in one kernel; else the root of the second moment, and before torch 2.1 its sum with epsilon too, in fp32
         or the moment's narrower format; SGD updates in place
 
-    Args:
-        workload: the workload
-
     Returns:
         bytes of one parameter [byte]
 
@@ -140,10 +136,6 @@ def narrow_fraction(workload: Workload, parameters: RankParameters) -> Amount:
 
     Formula:
         copied / trained x (1 - compute-format bytes / bytes of trained weights)
-
-    Args:
-        workload: the workload
-        parameters: parameters of the rank
 
     Returns:
         share of the bytes [1]
@@ -168,11 +160,6 @@ def undivided_share(workload: Workload, degrees: Degrees, load: RankLoad) -> Amo
 
     Formula:
         V (1 - 1 / z), V the stage's largest matrix, that of the vocabulary; 0 where each matrix is cut evenly
-
-    Args:
-        workload: the workload
-        degrees: the layout
-        load: load of the rank
 
     Returns:
         numbers of one rank [1]
@@ -218,11 +205,6 @@ def all_gathered_weights(workload: Workload, degrees: Degrees, load: RankLoad) -
         below ZeRO-3: every trained weight but an embedding that is no head, where fp32 weights are cast on the fly;
         else nothing
         (gradients of trained parameters only)
-
-    Args:
-        workload: the workload
-        degrees: the layout
-        load: load of the rank
 
     Returns:
         bytes of one rank [byte]
@@ -275,9 +257,6 @@ def bucket_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_
         is larger, or all gradients if they are fewer
 
     Args:
-        workload: the workload
-        degrees: the layout
-        load: load of the rank
         gradient_bytes: gradients of the rank [byte]
 
     Returns:
@@ -306,11 +285,6 @@ def table_gradient_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -
     Formula:
         V h / t elements; without buffers for gradients, in the weights' format and unsharded: none in a step of one
         micro-batch, two more where the embedding is the head, one under autocast
-
-    Args:
-        workload: the workload
-        degrees: the layout
-        load: load of the rank
 
     Returns:
         bytes of one rank [byte]
@@ -348,9 +322,6 @@ def checkpoint_bytes(workload: Workload) -> float:
     Formula:
         sum over trained weights of weight + master copy + optimizer numbers x bytes, tied weights once
         (frozen weights are not written: they are those of the base model; a moving average is)
-
-    Args:
-        workload: the workload
 
     Returns:
         bytes of the whole job [byte]

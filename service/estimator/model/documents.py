@@ -169,9 +169,6 @@ def padding_fraction(recipe: Recipe) -> float:
     Formula:
         1 - trained tokens / s
 
-    Args:
-        recipe: the recipe
-
     Returns:
         share of the computed tokens [1]
 

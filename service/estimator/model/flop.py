@@ -45,9 +45,6 @@ def forward_flop(ops: Ops) -> int:
     Formula:
         sum of the operations' FLOP
 
-    Args:
-        ops: the operations
-
     Returns:
         FLOP of one sequence [FLOP]
 
@@ -66,9 +63,6 @@ def full_flop(ops: Ops) -> int:
     Formula:
         sum of the operations' FLOP, core attention over all s^2 pairs
 
-    Args:
-        ops: the operations
-
     Returns:
         FLOP of one sequence [FLOP]
 
@@ -86,9 +80,6 @@ def backward_flop(ops: Ops) -> int:
 
     Formula:
         sum over the operations of F for each operand whose gradient is needed: 2 F where everything is trained
-
-    Args:
-        ops: the operations
 
     Returns:
         FLOP of one sequence [FLOP]
@@ -129,7 +120,6 @@ def padding_flop(ledger: Ledger, share: Fraction, global_batch: int) -> int:
         B sum over the operations of F_train x (1 - share); share of core attention: pairs inside documents / pairs
 
     Args:
-        ledger: the ledger
         share: trained tokens over computed tokens [1]
         global_batch: sequences in one step, B [1]
 
@@ -249,7 +239,6 @@ def palm_flop(model: Model, parameters: int, tokens: int) -> float:
         6 N + 12 L a d s, L only the layers that attend
 
     Args:
-        model: the model
         parameters: parameters that one token uses, N [1]
         tokens: sequence length, s [token]
 

@@ -316,10 +316,6 @@ def rerun_flop(op: Op, rule: Recompute) -> int:
     Formula:
         all of it where the operation runs again; by operation, that of the matrices whose products are not kept
 
-    Args:
-        op: the operation
-        rule: the recompute rule
-
     Returns:
         FLOP of one sequence [FLOP]
 

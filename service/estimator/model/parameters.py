@@ -48,7 +48,6 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
         non-embedding: total - token table - positions - untied head
 
     Args:
-        model: the model
         ledger: its ledger under any setting
 
     Returns:

@@ -15,7 +15,6 @@ def headless_bytes(counts: ParameterCounts, head_bias: int) -> int:
         4 (N - head - its bias)
 
     Args:
-        counts: parameters of the model
         head_bias: numbers of the head's bias [1]
 
     Returns:

@@ -25,7 +25,6 @@ def counted_parameters(model: Model, sequence_length: int, expert: int) -> int:
         2 V h + s h + 8 h L + 2 h + 2 (1 + g / a) L h^2 + n L h f E / e,  n = 3 if gated, else 2
 
     Args:
-        model: the model
         sequence_length: s [token]
         expert: expert degree, e [1]
 
@@ -53,9 +52,6 @@ def kept_activation_bytes(resolved: ResolvedQuestion) -> float:
 
     Formula:
         s b h L (34 + 5 a s / h), without the second term under selective recompute; / t with sequence parallelism
-
-    Args:
-        resolved: the question
 
     Returns:
         bytes [byte]

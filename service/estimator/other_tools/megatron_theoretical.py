@@ -46,9 +46,6 @@ def attention_parameters(model: Model) -> int:
         heads: 2 h d (a + g)        latent: q + r_kv (h + a (d_nope + d_v) + n) + h d_rope + a d_v h,
         q = h a (d_nope + d_rope), or r_q (h + a (d_nope + d_rope) + n)
 
-    Args:
-        model: the model
-
     Returns:
         parameters [1]
 
@@ -131,7 +128,6 @@ def weight_and_optimizer_bytes(parameters: ShardCounts, data: int, expert_data: 
         18 N, or with a distributed optimizer N (6 + 12 / d) + N_expert (6 + 12 / d_expert)
 
     Args:
-        parameters: parameters of the rank
         data: data-parallel replicas, d [1]
         expert_data: ranks that hold the same experts, d_expert [1]
         is_distributed: whether the replicas share the optimizer's states
@@ -176,9 +172,6 @@ def kept_activation_bytes(resolved: ResolvedQuestion) -> float:
         (h + V)) / t
         else: 1.05 (F (s b h (10 + 24 / t) L + s b p (8 + h)) + [p = 1] 2 s b (h + V / t)),
         F = min(1, m / p), or 1 + (p - 1) / (p v) where v > 1
-
-    Args:
-        resolved: the question
 
     Returns:
         bytes [byte]

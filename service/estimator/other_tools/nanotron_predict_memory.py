@@ -18,7 +18,6 @@ def rank_zero_layers(model: Model, pipeline: int) -> int:
         min(ceil((L c + V h) / (p c)), max(0, L + 2 - p)),  c = 4 h^2 + 3 h f
 
     Args:
-        model: the model
         pipeline: stages, p [1]
 
     Returns:
@@ -47,7 +46,6 @@ def first_rank_parameters(model: Model, pipeline: int) -> int:
         V h (2 if untied and p = 1, else 1) + L_0 (h^2 (1 + 2 g / a) + h^2 + 3 h f)
 
     Args:
-        model: the model
         pipeline: stages, p [1]
 
     Returns:
@@ -73,7 +71,6 @@ def kept_activation_bytes(model: Model, tokens: int, pipeline: int, flying: int)
         layer: 2 s b h (4 f / h + 8 + 2 g / a);  p = 1: L layers + 8 s b V;  p > 1: min(p, m) L_0 layers
 
     Args:
-        model: the model
         tokens: tokens of one micro-batch, s b [token]
         pipeline: stages, p [1]
         flying: micro-batches in flight, min(p, m) [1]

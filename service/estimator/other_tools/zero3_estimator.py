@@ -20,9 +20,6 @@ def largest_module(ledger: Ledger) -> int:
     Formula:
         max(rows x columns of each matrix with its bias, and of each table; the routed experts of a layer together)
 
-    Args:
-        ledger: the model's operations
-
     Returns:
         parameters [1]
 

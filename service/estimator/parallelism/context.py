@@ -73,10 +73,6 @@ def key_value_bytes(workload: Workload, degrees: Degrees) -> Amount:
     Formula:
         b s g (d_qk + d_v) / min(t, g) elements
 
-    Args:
-        workload: the workload
-        degrees: the layout
-
     Returns:
         bytes of one layer and micro-batch [byte]
 
@@ -99,8 +95,6 @@ def exchanged_bytes(workload: Workload, degrees: Degrees, method: ContextMethod)
         all-gather: (c - 1) / c of keys and values; ring: two blocks of 1 / c; ulysses: none beside its own
 
     Args:
-        workload: the workload
-        degrees: the layout
         method: how keys and values are exchanged
 
     Returns:
@@ -134,8 +128,6 @@ def layer_transfers(
         ulysses: queries, keys, values and output by all-to-all, f times forward and r times backward
 
     Args:
-        workload: the workload
-        degrees: the layout
         method: how keys and values are exchanged
         forwards: forward passes of the mean layer's attention, f [1]
         backwards: backward passes of the mean layer, r [1]

@@ -93,7 +93,6 @@ def shards(degrees: Degrees, kind: int) -> Amount:
         the shard group where zero_stage reaches the kind, else 1
 
     Args:
-        degrees: the layout
         kind: OPTIMIZER_STATES, GRADIENTS or WEIGHTS [1]
 
     Returns:
@@ -117,7 +116,6 @@ def expert_shards(degrees: Degrees, kind: int) -> Amount:
         d c t / (e e_t), or a smaller shard group where one is given, where zero_stage reaches the kind; else 1
 
     Args:
-        degrees: the layout
         kind: OPTIMIZER_STATES, GRADIENTS or WEIGHTS [1]
 
     Returns:
@@ -170,8 +168,6 @@ def micro_batch_transfers(
         what is trained
 
     Args:
-        workload: the workload
-        degrees: the layout
         parameters: parameters of the rank before sharding
         backwards: backward passes of the mean layer, r [1]
 
@@ -203,8 +199,6 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
         all-reduce of a shard; else only of what is trained
 
     Args:
-        workload: the workload
-        degrees: the layout
         parameters: parameters of the rank before sharding
 
     Returns:

@@ -116,8 +116,6 @@ def layer_transfers(workload: Workload, degrees: Degrees, forwards: Amount, back
         each domain; the allgather dispatcher gathers the tokens of all E t_e ranks and reduces them back, f + r times
 
     Args:
-        workload: the workload
-        degrees: the layout
         forwards: forward passes of the mean layer's experts, f [1]
         backwards: backward passes of the mean layer, r [1]
 

@@ -255,7 +255,6 @@ def partition_layers(layout: Layout, model: Model) -> tuple[int, ...] | None:
         (L + embedding + head) / (p v) a chunk, one fewer in the first and in the last chunk for each that counts
 
     Args:
-        layout: the layout
         model: the model, of L layers
 
     Returns:
@@ -286,7 +285,6 @@ def partition_layers_by_cost(stages: int, model: Model) -> tuple[int, ...]:
 
     Args:
         stages: stages, p [1]
-        model: the model
 
     Returns:
         layers of each stage, first to last [1]
@@ -319,7 +317,6 @@ def in_flight(schedule: ScheduleName, degrees: Degrees, stage: Amount, chunks: i
         interleaved-1f1b: n = min(m v, 2 (p - i - 1) + (v - 1) g + 1) chunk by chunk, g micro-batches of each in turn
 
     Args:
-        schedule: the schedule
         degrees: the layout: p stages, v chunks, m micro-batches, groups of g
         stage: stage, i, from 0 [1]
         chunks: the largest number of chunks of a stage in the column (of the one layout) [1]
@@ -361,7 +358,6 @@ def bubble_micro_batches(schedule: ScheduleName, degrees: Degrees) -> Amount:
         dualpipe: 2/3 (p/2 - 1),  with backward = input gradient + weight gradient = 2 forward
 
     Args:
-        schedule: the schedule
         degrees: the layout: p stages, v chunks
 
     Returns:
@@ -389,10 +385,6 @@ def micro_batch_transfers(workload: Workload, degrees: Degrees) -> tuple[Transfe
 
     Formula:
         2 v sends of s b h / c elements, over t where sequence parallelism is on or the stack splits what it sends
-
-    Args:
-        workload: the workload
-        degrees: the layout
 
     Returns:
         the transfers

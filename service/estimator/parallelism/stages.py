@@ -159,11 +159,6 @@ def rank_parameters(workload: Workload, degrees: Degrees, stage: Stage) -> RankP
     Formula:
         sum over the stage's weights of rows x columns x copies / divisor of their split
 
-    Args:
-        workload: the workload
-        degrees: the layout
-        stage: the stage
-
     Returns:
         the parameters [1]
 
@@ -202,11 +197,6 @@ def stage_total(workload: Workload, degrees: Degrees, stage: Stage) -> int:
     Formula:
         sum of the stage's weights, a tied head away from the embedding counted again
 
-    Args:
-        workload: the workload
-        degrees: the layout, plain numbers
-        stage: the stage
-
     Returns:
         parameters [1]
 
@@ -231,10 +221,6 @@ def stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
     Formula:
         s b h / c elements
 
-    Args:
-        workload: the workload
-        degrees: the layout
-
     Returns:
         bytes of one micro-batch [byte]
 
@@ -254,10 +240,6 @@ def handed_stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
 
     Formula:
         that of one tensor rank; 4 bytes a number under autocast, which adds branches to an fp32 embedding
-
-    Args:
-        workload: the workload
-        degrees: the layout
 
     Returns:
         bytes of one micro-batch [byte]
@@ -280,10 +262,6 @@ def sequence_stream_bytes(workload: Workload, degrees: Degrees) -> Amount:
 
     Formula:
         s b h / c elements, over t where sequence parallelism is on
-
-    Args:
-        workload: the workload
-        degrees: the layout
 
     Returns:
         bytes of one micro-batch [byte]

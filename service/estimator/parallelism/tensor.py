@@ -112,8 +112,6 @@ def layer_transfers(
         stack does so
 
     Args:
-        workload: the workload
-        degrees: the layout
         forwards: forward passes of the mean layer, f [1]
         backwards: backward passes of the mean layer, r [1]
         branches: branches of the layer that tensor ranks split, n [1]
@@ -147,7 +145,6 @@ def layer_branches(model: Model, shape: LayerShape, *, grouped: Condition) -> Am
         experts without groups of their own, else one for shared experts; one less where both run side by side
 
     Args:
-        model: the model
         shape: what mixes tokens and channels in the layer
         grouped: whether tokens travel to experts in groups of their own
 

@@ -160,9 +160,7 @@ def slowest_seconds(
         max over the stages of the sum of their parts
 
     Args:
-        workload: the workload
         degrees: the layout's degrees; accumulation may be a column
-        layout: the layout
         stages: the stages, whose loads no batch changes
         filled_fraction: reserved memory of the fullest device over what it has [1]
 
@@ -190,9 +188,6 @@ def total_seconds(step: StepSeconds) -> float:
 
     Formula:
         sum of the fields
-
-    Args:
-        step: the seconds by kind
 
     Returns:
         seconds of one step [s]
@@ -240,9 +235,6 @@ def filled_fraction(memory: Memory) -> float:
 
     Formula:
         reserved / usable
-
-    Args:
-        memory: the memory of an answer
 
     Returns:
         share [1]

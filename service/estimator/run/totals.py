@@ -98,9 +98,6 @@ def written_bytes(workload: Workload) -> float:
     Formula:
         checkpoint bytes of the job where write_bytes_per_s is told, else 0: nobody asks for them
 
-    Args:
-        workload: the workload
-
     Returns:
         bytes of the whole job [byte]
 
@@ -272,7 +269,6 @@ def totals_of(resolved: ResolvedQuestion, step: Step, flop: Flop, run: Run | Non
         steps x seconds of a step on average x GPUs / goodput, as wide as run_interval, and what that costs
 
     Args:
-        resolved: the question, defaults filled
         step: seconds of one optimizer step
         flop: operations of one step and of the run
         run: its stages and steps
@@ -347,9 +343,6 @@ def spares_of(cluster: CompleteCluster) -> int:
 
     Formula:
         whole nodes of the spare share
-
-    Args:
-        cluster: the cluster, defaults filled
 
     Returns:
         spare GPUs [1]

@@ -95,7 +95,6 @@ def state_numbers(optimizer: Optimizer, weight: Weight) -> int:
         none for a frozen weight)
 
     Args:
-        optimizer: the optimizer's row
         weight: the weight, r inputs and c outputs
 
     Returns:
@@ -124,8 +123,6 @@ def moment_bytes(optimizer: Optimizer, precision: Precision, moment_dtype: Momen
         the format that the recipe names, else the optimizer's own width, else the precision recipe's
 
     Args:
-        optimizer: the optimizer's row
-        precision: the precision's row
         moment_dtype: format that the recipe names
 
     Returns:

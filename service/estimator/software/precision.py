@@ -161,10 +161,6 @@ def peak_flop_per_s(gpu: Gpu, number_format: Format) -> float | None:
     Formula:
         the GPU's data-sheet row
 
-    Args:
-        gpu: the GPU
-        number_format: format of the products
-
     Returns:
         the peak [FLOP/s], None where the GPU has no such unit
 
@@ -191,10 +187,6 @@ def known_peak_flop_per_s(gpu: Gpu, number_format: Format) -> float:
 
     Formula:
         the GPU's data-sheet row
-
-    Args:
-        gpu: the GPU
-        number_format: format of the products
 
     Returns:
         the peak [FLOP/s]
@@ -228,10 +220,6 @@ def highest_peak_flop_per_s(gpu: Gpu, precision: Precision) -> float:
 
     Formula:
         max(R_matrix, R_attention)
-
-    Args:
-        gpu: the GPU
-        precision: the precision's row
 
     Returns:
         the peak [FLOP/s]
@@ -288,9 +276,6 @@ def quantized_bytes(method: Method) -> float:
 
     Formula:
         the row of the format; 0 where nothing is quantised
-
-    Args:
-        method: the method
 
     Returns:
         bytes of one parameter [byte]
@@ -352,9 +337,7 @@ def gradient_bytes(precision: Precision, gradient_dtype: GradientDtype | None, s
         own format, unless mixed precision accumulates in another: that format
 
     Args:
-        precision: the precision's row
         gradient_dtype: format of accumulation, the stack's default where None
-        stack: the stack's row
 
     Returns:
         bytes of one parameter [byte]
@@ -381,9 +364,7 @@ def half_gradient_bytes(precision: Precision, gradient: float, stack: Stack) -> 
         the own format's, where the stack keeps them and they are narrower than what is accumulated
 
     Args:
-        precision: the precision's row
         gradient: bytes that are accumulated [byte]
-        stack: the stack's row
 
     Returns:
         bytes of one parameter [byte]
@@ -420,9 +401,7 @@ def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu, *,
         compute-format weights + gradients + master copy, or fp32 weights + fp32 gradients cast on the fly
 
     Args:
-        precision: the precision's row
         recipe: the recipe: formats of gradients and master copy
-        stack: the stack's row
         gpu: the GPU, which decides whether fp8 copies are held transposed too
         keeps_copies: whether low-precision copies of weights live on between products
 

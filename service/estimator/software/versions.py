@@ -103,7 +103,6 @@ def torch_workspace_bytes(gpu: Gpu, torch: str | None, *, deterministic: bool) -
         2 x 8.125 MiB; 2 x 32 MiB on Hopper, after it from torch 2.12 on, or where determinism is asked for
 
     Args:
-        gpu: the GPU
         torch: its version; None stands for the newest
         deterministic: whether only deterministic kernels run
 
@@ -128,9 +127,6 @@ def transformer_engine_workspace_bytes(gpu: Gpu) -> float:
 
     Formula:
         32 MiB from Hopper on, 4 MiB before
-
-    Args:
-        gpu: the GPU
 
     Returns:
         bytes of one GPU [byte]

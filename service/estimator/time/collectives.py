@@ -81,7 +81,6 @@ def around_seconds(
         group: n ranks, l of them in one domain, k domains
         curve: of the operation: a_link
         linked_seconds: once around over the links of a domain, t_link [s]
-        interconnect: rates of one GPU
 
     Returns:
         seconds [s]
@@ -106,9 +105,7 @@ def ring_seconds(tensor_bytes: Amount, group: Group, curve: Curve, interconnect:
 
     Args:
         tensor_bytes: bytes of the whole tensor, S [byte]
-        group: the ranks
         curve: of the operation
-        interconnect: rates of one GPU
 
     Returns:
         seconds of one collective [s]
@@ -137,7 +134,6 @@ def tree_seconds(
         group: n ranks, l of them in one domain, k domains
         curve: of the operation: a_link
         inside_seconds: sum over the links of each domain, t_inside [s]
-        interconnect: rates of one GPU
 
     Returns:
         seconds [s]
@@ -167,7 +163,6 @@ def in_network_seconds(
         group: n ranks, l of them in one domain
         curve: of the operation: a_link
         inside_seconds: sum over the links of each domain, t_inside [s]
-        interconnect: rates of one GPU
 
     Returns:
         seconds [s]
@@ -218,8 +213,6 @@ def all_reduce_seconds(tensor_bytes: Amount, group: Group, interconnect: Interco
 
     Args:
         tensor_bytes: bytes of the whole tensor [byte]
-        group: the ranks
-        interconnect: rates of one GPU
 
     Returns:
         seconds of one all-reduce [s]
@@ -256,7 +249,6 @@ def exchange_seconds(
     Args:
         held_bytes: bytes that one rank sends in all, S [byte]
         group: n ranks, l of them in one domain, k domains
-        interconnect: rates of one GPU
         crossing_share: part of what is meant for other domains that crosses, where copies are made behind, x [1]
 
     Returns:
@@ -309,8 +301,6 @@ def send_seconds(sent_bytes: Amount, group: Group, interconnect: Interconnect) -
 
     Args:
         sent_bytes: bytes that are sent, S [byte]
-        group: the ranks
-        interconnect: rates of one GPU
 
     Returns:
         seconds of one send [s]
@@ -333,10 +323,6 @@ def transfer_seconds(transfer: Transfer, wires: Interconnect) -> Amount:
 
     Formula:
         all-reduce: the fastest way; all-gather, reduce-scatter: one ring; all-to-all, send: two levels
-
-    Args:
-        transfer: what is sent
-        wires: rates of one GPU
 
     Returns:
         seconds [s]

@@ -161,10 +161,6 @@ def offloaded_activation_seconds(workload: Workload, load: RankLoad) -> Amount:
     Formula:
         2 x bytes kept / W_host
 
-    Args:
-        workload: the workload
-        load: the stage's load
-
     Returns:
         seconds of one micro-batch [s]
 
@@ -251,8 +247,6 @@ def once_a_step_seconds(
         them after the last backward pass
 
     Args:
-        workload: the workload
-        degrees: the layout's degrees
         parameters: parameters of the rank before sharding
         backward_seconds: the last micro-batch's backward pass, as far as nothing hides under it, t_backward [s]
 

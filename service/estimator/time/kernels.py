@@ -34,9 +34,6 @@ def cast_bytes(workload: Workload) -> float:
     Formula:
         one scale a tensor: CAST_BYTES; one a block: what benchmarks of such products show, and no less
 
-    Args:
-        workload: the workload
-
     Returns:
         bytes of one number [byte]
 
@@ -116,9 +113,6 @@ def limited_watts(workload: Workload) -> float:
     Formula:
         min(P, P_rated)
 
-    Args:
-        workload: the workload
-
     Returns:
         power [W]
 
@@ -166,8 +160,6 @@ def product_shape(op: Op, model: Model, degrees: Degrees, split: tuple[Amount, .
 
     Args:
         op: the operation, a matrix product
-        model: the model
-        degrees: the layout
         split: divisor of each split [1]
 
     Returns:
@@ -259,9 +251,6 @@ def stack_scale(workload: Workload) -> float:
 
     Formula:
         that of its stack and implementation; 1 where no published step has them
-
-    Args:
-        workload: the workload
 
     Returns:
         the scale [1]
@@ -497,9 +486,6 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workloa
         cast: c (m k + m n) / W, c = Rates.cast_bytes
 
     Args:
-        op: the operation
-        shape: its shape on one rank
-        rates: rates of the GPU
         workload: the workload, with x and g
 
     Returns:
@@ -538,11 +524,8 @@ def attention_seconds(op: Op, workload: Workload, divisor: Amount, scale: Amount
         eager: FLOP over the rate of its products, and its traffic
 
     Args:
-        op: the operation
-        workload: the workload
         divisor: ranks that share its work [1]
         scale: sequences of a micro-batch on one context rank [1]
-        rates: rates of the GPU
 
     Returns:
         the seconds [s]
@@ -583,11 +566,7 @@ def op_seconds(op: Op, workload: Workload, degrees: Degrees, split: tuple[Amount
         each gradient
 
     Args:
-        op: the operation
-        workload: the workload
-        degrees: the layout
         split: divisor of each split [1]
-        rates: rates of the GPU
 
     Returns:
         forward and backward seconds [s]

@@ -336,7 +336,6 @@ def traffic_bytes_per_s(rate: FormatRate, gpu: Gpu, fraction: float) -> float:
 
     Args:
         rate: how the format runs, with w
-        gpu: the GPU
         fraction: share of the data sheet's bandwidth that streaming kernels reach, x [1]
 
     Returns:

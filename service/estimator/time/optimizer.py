@@ -37,8 +37,6 @@ def optimizer_seconds(workload: Workload, degrees: Degrees, updated: RankParamet
         (2 (master + moments) + gradients + weights) bytes / W
 
     Args:
-        workload: the workload
-        degrees: the layout
         updated: parameters that the rank updates, before sharding
 
     Returns:
@@ -62,8 +60,6 @@ def offloaded_seconds(workload: Workload, degrees: Degrees, updated: RankParamet
         (gradients + weights) bytes / W_link + 2 (master + moments) bytes / W_host
 
     Args:
-        workload: the workload
-        degrees: the layout
         updated: parameters that the rank updates, before sharding
 
     Returns:
@@ -90,7 +86,6 @@ def accumulation_seconds(workload: Workload, degrees: Degrees, held: RankParamet
 
     Args:
         workload: the workload, with e bytes an activation and g an accumulated gradient
-        degrees: the layout
         held: parameters of the rank, N of them trained
 
     Returns:

@@ -141,7 +141,6 @@ def step_interval(workload: Workload, step_seconds: float, waiting: float) -> In
         t exp(-s) to t exp(s), s = max(LEAST_RESIDUAL, own_spread_fraction(r (1 + 11 u)))
 
     Args:
-        workload: the workload
         step_seconds: predicted seconds of one step, t [s]
         waiting: share of the step in which a device waits, u [1]
 
@@ -189,7 +188,6 @@ def host_seconds(workload: Workload, stage: Stage) -> Amount:
 
     Args:
         workload: the workload, with both times in its constants
-        stage: the stage
 
     Returns:
         seconds of one micro-batch [s]
@@ -219,7 +217,6 @@ def straggler_seconds(busy_seconds: Amount, workload: Workload, degrees: Degrees
     Args:
         busy_seconds: seconds of the step on a usual node, T [s]
         workload: the workload, with j = StepConstants.straggler_fraction
-        degrees: the layout
 
     Returns:
         seconds of one step [s]
@@ -340,10 +337,6 @@ def loss_seconds(workload: Workload, degrees: Degrees) -> Amount:
     Formula:
         2 x logits x bytes a logit / W
 
-    Args:
-        workload: the workload
-        degrees: the layout
-
     Returns:
         seconds of one micro-batch [s]
 
@@ -426,9 +419,6 @@ def step_seconds(
         t one micro-batch, x the scales of the stack and of measured steps
 
     Args:
-        workload: the workload
-        degrees: the layout's degrees
-        load: the stage's load
         layout: the layout's choices: schedule, offload
         micro: what the stage does for one micro-batch
         waits: what it waits for
@@ -509,8 +499,6 @@ def whole_step_seconds(busy: Amount, workload: Workload, degrees: Degrees, overh
 
     Args:
         busy: what the busiest stage does [s]
-        workload: the workload
-        degrees: the layout's degrees
         overhead: what it waits for
 
     Returns:
