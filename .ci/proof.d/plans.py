@@ -23,8 +23,8 @@ from others.runs import commit_of
 from service.catalogue import shipped_catalogue
 from service.estimator import Cluster, Layout, Question, Recipe, estimate
 from service.estimator.question import filled
-from service.planner.search import Found, question_of, search
-from service.planner.space import Freedom, axes_of, plain_job
+from service.planner.search import SearchResult, question_of, search
+from service.planner.space import Constraints, plain_workload, search_space
 from tests.live import serving
 
 RUNS = 5
@@ -95,14 +95,14 @@ ASKED = (
 )
 
 
-def whole(space: Space, top: int) -> Found:
-    *_, found = search(space.question(), Freedom(space.restricted), top)
+def whole(space: Space, top: int) -> SearchResult:
+    *_, found = search(space.question(), Constraints(space.restricted), top)
     return found
 
 
 def tell_axes(space: Space) -> None:
     """Print every axis of a space that has more values than one."""
-    axes = asdict(axes_of(plain_job(space.question()), Freedom(space.restricted)))
+    axes = asdict(search_space(plain_workload(space.question()), Constraints(space.restricted)))
     print(f"axes of {space.model} on {space.gpus} {space.gpu}, batch {space.global_batch} x {space.sequence_length}:")
     for name, values in axes.items():
         if isinstance(values, tuple) and len(values) > 1:
@@ -110,14 +110,14 @@ def tell_axes(space: Space) -> None:
     print("    a shard group of None is everybody, one of 0 everybody inside a fast-link domain")
 
 
-def rate_of(space: Space) -> tuple[Found, float]:
+def rate_of(space: Space) -> tuple[SearchResult, float]:
     """A whole search, and how many layouts it scores in a CPU second."""
     started = time.process_time()
     found = whole(space, TOP)
     return found, found.scored / (time.process_time() - started)
 
 
-def tell(space: Space, found: Found, rates: list[float]) -> bool:
+def tell(space: Space, found: SearchResult, rates: list[float]) -> bool:
     """Print how fast a space is searched; whether that is slower than promised."""
     print(
         f"{space.model} on {space.gpus} {space.gpu}: {found.generated:,} generated, {found.scored:,} scored, "

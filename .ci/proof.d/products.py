@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from service.calibration.products import judged_products, observed_rows
+from service.calibration.products import observed_rows, scored_products
 from service.calibration.records import ProbeTask
 from service.catalogue import shipped_catalogue
 from service.estimator.question import Model
@@ -117,7 +117,7 @@ def main(words: Sequence[str]) -> int:
         print(f"{shape['name']:22} {one['operation']:15} {sizes:22} {flop(shape) / 1e9:5.2f} GFLOP {rates} GFLOP/s")
     noise, fewest = noise_fraction(runs), min(row["repeats"] for rows in runs for row in rows)
     print(f"{len(asked)} products, medians of at least {fewest} repeats, two runs: {noise:.1%} apart on average")
-    judged = judged_products(observed_rows(rows_of(runs)))
+    judged = scored_products(observed_rows(rows_of(runs)))
     if judged is None:
         raise SystemExit("too few products were measured")
     print(

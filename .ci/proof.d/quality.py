@@ -18,7 +18,7 @@ from service.estimator import Estimate
 from service.estimator.question import Layout, Question
 from service.evaluation.scoring import Evaluation, evaluate_rows
 from service.planner.search import search
-from service.planner.space import WITHIN_DOMAIN, Freedom, axes_of, pipelines_of, plain_job
+from service.planner.space import WITHIN_DOMAIN, Constraints, pipelines_of, plain_workload, search_space
 
 LISTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 """Which rows are layouts that somebody chose, from what, and why some are not among the best."""
@@ -59,12 +59,12 @@ class Chosen:
         is_of_stage = self.zero_stage is None or self.zero_stage == answer_of(one).resolved.layout.zero_stage
         return one.row.text("source_key") == self.source_key and is_of_stage
 
-    def space(self, answer: Estimate) -> Freedom:
+    def space(self, answer: Estimate) -> Constraints:
         """What a search may change of a row: its layout, as far as the software of the time could."""
         recipe, layout = answer.resolved.recipe, answer.resolved.layout
         same = {"micro_batch": recipe.micro_batch, "recompute": recipe.recompute, "offload": layout.offload}
         given = {name: (value,) for name, value in same.items()}
-        return Freedom({name: tuple(values) for name, values in self.able.items()} | given)
+        return Constraints({name: tuple(values) for name, values in self.able.items()} | given)
 
 
 def answer_of(one: Evaluation) -> Estimate:
@@ -114,10 +114,10 @@ def dealing(layout: Layout, layers: int) -> tuple[int, ...]:
     return layout.stage_layers or (layers // chunks,) * chunks
 
 
-def lies_in(layout: Layout, question: Question, space: Freedom) -> bool:
+def lies_in(layout: Layout, question: Question, space: Constraints) -> bool:
     """Whether a search of a space works a layout out."""
-    plain = plain_job(question)
-    axes = axes_of(plain, space)
+    plain = plain_workload(question)
+    axes = search_space(plain, space)
     values = {name: getattr(layout, name) for name in AXES}
     replicas = layout.data * layout.context  # type: ignore[operator]  # filled
     group = None if layout.shard_group == replicas else WITHIN_DOMAIN
@@ -127,7 +127,7 @@ def lies_in(layout: Layout, question: Question, space: Freedom) -> bool:
     deals = [dealing(one.layout, layers) for one in pipelines_of(plain, axes).every]
     values |= {"shard_group": group, "expert_tensor": layout.expert_tensor}
     pinned = {name: (value,) for name, value in values.items()}
-    *_, found = search(question, Freedom({**space.allowed, **pinned}), 1)
+    *_, found = search(question, Constraints({**space.allowed, **pinned}), 1)
     return dealing(layout, layers) in deals and found.scored > 0
 
 

@@ -18,7 +18,7 @@ from service.planner.solve import Solved
 from tests.features.solve.offers import asked_cluster, offers, wrong_cluster
 from tests.features.solve.sizes import asked_size, size_cases, wrong_size
 from tests.planner.batches import asked_batch, batch_cases, wrong_batch
-from tests.planner.borders import BOUNDS, asked, cases, wrong
+from tests.planner.thresholds import BOUNDS, asked, cases, wrong
 
 QUESTIONS = 200
 NEAR = 200

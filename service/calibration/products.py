@@ -98,7 +98,7 @@ LEAST_FLOP = 0.5e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedProducts:
+class ScoredProducts:
     """How far predictions of a processor's products are off, each by constants that never saw its shape."""
 
     device: str
@@ -152,7 +152,7 @@ def _observed(number: int, row: Mapping[str, Any]) -> Observed:
     return Observed(id=str(number), run=str(row["run"]), probe="gemm", measurement=measurement, environment=environment)
 
 
-def judged_products(observed: Sequence[Observed]) -> JudgedProducts | None:
+def scored_products(observed: Sequence[Observed]) -> ScoredProducts | None:
     """How far predictions are off once half of the shapes were measured."""
     judged = [one for one in observed if _flop(one) >= LEAST_FLOP]
     halves = _halves(judged)
@@ -166,7 +166,7 @@ def judged_products(observed: Sequence[Observed]) -> JudgedProducts | None:
             after.append(_error_fraction(predicted_value(one, fitted), one))
             before.append(_error_fraction(predicted_value(one, plain), one))
     things = _by_product(judged)
-    return JudgedProducts(
+    return ScoredProducts(
         device=judged[0].environment.device,
         threads=judged[0].environment.threads or 1,
         products=len(things),

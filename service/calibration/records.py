@@ -209,11 +209,11 @@ HELD_BACK = {
 it holds for the run too. Source: NVML API reference, clocks event reasons."""
 
 
-def doubt_of(environment: Environment) -> str | None:
+def quality_flag_of(environment: Environment) -> str | None:
     """Why nothing should be fitted on what was measured on a device.
 
     >>> from service.calibration.records import Environment
-    >>> doubt_of(Environment(kind="cuda", device="H100", devices=8, memory_bytes=8e10, other_processes=1))
+    >>> quality_flag_of(Environment(kind="cuda", device="H100", devices=8, memory_bytes=8e10, other_processes=1))
     'shared: 1 other process(es) used the device'
     """
     throttled = [HELD_BACK[reason] for reason in environment.throttle_reasons if reason in HELD_BACK]

@@ -195,7 +195,7 @@ def at_priors(constants: StepConstants, table: tuple[Fitted, ...]) -> StepConsta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worked:
+class PublishedStep:
     """The work of one published step, and what its GPUs could do."""
 
     left_out_with: str
@@ -219,7 +219,7 @@ class Worked:
         return self.work_flop / self.peak_flop_per_s / self.measured_seconds
 
 
-def constant_utilisation_seconds(rows: Sequence[Worked]) -> list[float]:
+def constant_utilisation_seconds(rows: Sequence[PublishedStep]) -> list[float]:
     """Seconds of each step at the utilisation that all other sources reach on its GPU.
 
     Formula:
@@ -236,7 +236,7 @@ def constant_utilisation_seconds(rows: Sequence[Worked]) -> list[float]:
         the usual rule of thumb, fitted in its own favour: one MFU for each GPU
 
     >>> steps = [
-    ...     Worked(left_out_with=source, gpu="h100", work_flop=4.0, peak_flop_per_s=10.0, measured_seconds=seconds)
+    ...     PublishedStep(left_out_with=source, gpu="h100", work_flop=4.0, peak_flop_per_s=10.0, measured_seconds=seconds)
     ...     for source, seconds in (("one", 1.0), ("two", 2.0))
     ... ]
     >>> [round(found, 9) for found in constant_utilisation_seconds(steps)]
@@ -252,7 +252,7 @@ def constant_utilisation_seconds(rows: Sequence[Worked]) -> list[float]:
     return [row.work_flop / row.peak_flop_per_s / fitted[row.left_out_with, row.gpu, row.is_moe] for row in rows]
 
 
-def _utilisation(rows: Sequence[Worked]) -> float:
+def _utilisation(rows: Sequence[PublishedStep]) -> float:
     """The utilisation that some steps reach, every source counting as much as any other."""
     reached: dict[str, list[float]] = {}
     for row in rows:
@@ -364,7 +364,7 @@ NUDGE = 0.03
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PreparedStep:
     """A question worked out as far as no constant matters."""
 
     resolved: ResolvedQuestion
@@ -379,19 +379,19 @@ class Asked:
         return total_seconds(slowest_step(job, self.resolved.degrees, layout, self.stages, self.filled_fraction))
 
 
-def asked(question: Question) -> Asked:
+def prepared_step(question: Question) -> PreparedStep:
     """A question worked out as far as no constant matters."""
     resolved = resolve(question)
     stages = stages_of(resolved.workload, resolved.degrees, resolved.question.layout)
     memory = memory_of(resolved, stages)
-    return Asked(resolved, stages, memory.reserved_peak_bytes.value / memory.usable_bytes)
+    return PreparedStep(resolved, stages, memory.reserved_peak_bytes.value / memory.usable_bytes)
 
 
 class FittedSteps:
     """The estimator with its constants fitted anew on whatever rows it is given."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, Asked] = {}
+        self._asked: dict[str, PreparedStep] = {}
         self._fits: dict[tuple[str, ...], StepConstants] = {}
 
     def fit(self, rows: Sequence[StepRow]) -> StepConstants:
@@ -410,7 +410,7 @@ class FittedSteps:
         """Seconds of a step by some constants."""
         if not isinstance(fitted, StepConstants):
             raise TypeError("constants of a step are StepConstants")
-        return asked(question).seconds(fitted)
+        return prepared_step(question).seconds(fitted)
 
     def _improved(
         self, rows: Sequence[StepRow], table: tuple[Fitted, ...], constants: StepConstants, rounds: int
@@ -424,14 +424,18 @@ class FittedSteps:
             constants = _improved(constants, table, every, measured, weights)
         return constants
 
-    def _work(self, row: StepRow) -> Asked:
+    def _work(self, row: StepRow) -> PreparedStep:
         if row.id not in self._asked:
-            self._asked[row.id] = asked(row.question)
+            self._asked[row.id] = prepared_step(row.question)
         return self._asked[row.id]
 
 
 def _improved(
-    constants: StepConstants, table: tuple[Fitted, ...], every: Sequence[Asked], measured: Vector, weights: Vector
+    constants: StepConstants,
+    table: tuple[Fitted, ...],
+    every: Sequence[PreparedStep],
+    measured: Vector,
+    weights: Vector,
 ) -> StepConstants:
     """One step towards the optimum."""
     now = _logarithms(every, constants)
@@ -455,7 +459,7 @@ def _improved(
     return constants
 
 
-def _logarithms(every: Sequence[Asked], constants: StepConstants) -> Vector:
+def _logarithms(every: Sequence[PreparedStep], constants: StepConstants) -> Vector:
     return np.array([log(one.seconds(constants)) for one in every])
 
 

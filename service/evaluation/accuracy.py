@@ -12,8 +12,8 @@ from service.answers.estimates import Versions
 from service.calibration.scores import Comparison, Errors, constants_read_off, errors_of, left_out_fraction, score
 from service.calibration.steps import (
     HeldOutStep,
+    PublishedStep,
     StepRow,
-    Worked,
     constant_utilisation_seconds,
     held_out_steps,
     shipped_held_out,
@@ -194,12 +194,12 @@ def _baseline(scored: Sequence[tuple[Evaluation, StepRow]], *, counts_attention:
     }
 
 
-def _worked(one: Evaluation, row: StepRow, *, counts_attention: bool) -> Worked:
+def _worked(one: Evaluation, row: StepRow, *, counts_attention: bool) -> PublishedStep:
     if one.predicted is None:
         raise NotExpressible("a step is compared that was never predicted")
     found = one.predicted.estimate
     six_n = found.flop.conventions.six_n * found.flop.per_step_tokens
-    return Worked(
+    return PublishedStep(
         left_out_with=row.left_out_with,
         gpu=row.question.gpu.slug,
         work_flop=float(found.flop.per_step_flop if counts_attention else six_n),

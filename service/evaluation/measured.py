@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from service.calibration.live_bytes import CountedPeak, counted_peaks, live_step_bytes
-from service.calibration.products import judged_products, shipped_products
+from service.calibration.products import scored_products, shipped_products
 from service.calibration.scores import Comparison, errors_of
 from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator.names import SPOKEN
@@ -177,7 +177,7 @@ def shipped_measured() -> MeasuredAccuracy:
         for one in evaluated_peaks()
     )
     errors = [abs(row.error_fraction) for row in rows]
-    scores = judged_products(shipped_products())
+    scores = scored_products(shipped_products())
     return MeasuredAccuracy(
         counted_peaks=CountedPeaks(
             rows=rows,

@@ -7,8 +7,8 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from service.api.openapi import Schema, described, list_schemas, object_schema, ref, undefaulted, untitled
-from service.calibration.judging import PartError
 from service.calibration.records import Environment
+from service.calibration.scoring import PartError
 from service.estimator.constants import DeviceCalibration
 from service.features.calibrations import lists as calibrations
 from service.features.calibrations.drift import Drift

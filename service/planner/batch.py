@@ -138,7 +138,7 @@ def _fastest(made: list[Attempt], wanted: int) -> Steps[Attempt]:
 
 
 def _next_larger(micro_batch: int, attempts: Attempts) -> Steps[Attempt | None]:
-    """The next larger micro-batch that will not do: one of the next few, else where the border is."""
+    """The next larger micro-batch that will not do: one of the next few, else where the threshold is."""
     larger = range(micro_batch + 1, field_bounds(Recipe, "micro_batch")[1] + 1)
     for value in larger[:LOOKED_AHEAD]:
         attempt = yield from attempts.at(value)

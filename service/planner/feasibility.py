@@ -150,7 +150,7 @@ def limits_missed(predicted: Mapping[str, Interval | None], limits: SolveLimits)
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
+class MemoryShortfall:
     """What keeps a job from fitting."""
 
     is_final: bool
@@ -159,10 +159,10 @@ class Shortage:
     """Stages that hold too many bytes, of which the allocator would give some back if it had to."""
 
 
-NONE = Shortage(is_final=False)
+NONE = MemoryShortfall(is_final=False)
 
 
-def shortage_of(question: Question, memory: Memory, limits: SolveLimits) -> Shortage:
+def memory_shortfall(question: Question, memory: Memory, limits: SolveLimits) -> MemoryShortfall:
     """What keeps a job from fitting that does not."""
     device = memory.device_peak_bytes
     beside = device.value - memory.reserved_peak_bytes.value
@@ -170,7 +170,7 @@ def shortage_of(question: Question, memory: Memory, limits: SolveLimits) -> Shor
     share = reserved_shares(resolve(question).workload)[1]
     final = any(reserved_bytes(one.allocated_peak_bytes, 0.0, share, room) > room for one in memory.stages)
     stages = frozenset(one.stage for one in memory.stages if one.reserved_peak_bytes > room)
-    return Shortage(is_final=final or not stages, stages=stages)
+    return MemoryShortfall(is_final=final or not stages, stages=stages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ class Attempt:
     """The rules that it breaks; None where it is legal."""
     why_not: WhyNot | None
     """Why it will not do; None where it does."""
-    shortage: Shortage = NONE
+    shortfall: MemoryShortfall = NONE
     """What keeps it from fitting, stage by stage."""
 
     @property
@@ -200,7 +200,7 @@ class Attempt:
 
     def may_do(self, short: frozenset[int]) -> bool:
         """Whether nothing final keeps it from doing, nor one of some stages."""
-        return not self.shortage.is_final and not self.shortage.stages & short
+        return not self.shortfall.is_final and not self.shortfall.stages & short
 
 
 class Attempts:
@@ -257,8 +257,8 @@ def _attempt_at(value: int, question: Question, limits: SolveLimits) -> Attempt:
     if reason is None:
         return Attempt(value=value, question=question, refused=None, why_not=None)
     is_memory = reason.missing_bytes is not None
-    shortage = shortage_of(question, result.memory, limits) if is_memory else NONE
-    return Attempt(value=value, question=question, refused=None, why_not=reason, shortage=shortage)
+    shortfall = memory_shortfall(question, result.memory, limits) if is_memory else NONE
+    return Attempt(value=value, question=question, refused=None, why_not=reason, shortfall=shortfall)
 
 
 def reason_against(result: Estimate | MemoryEstimate, limits: SolveLimits) -> WhyNot | None:

@@ -33,7 +33,7 @@ from service.estimator.time.step import (
     whole_step_seconds,
 )
 from service.estimator.workload import Workload
-from service.planner.space import WITHIN_DOMAIN, Axes, Distinct, Pipeline, Variant
+from service.planner.space import WITHIN_DOMAIN, Distinct, Pipeline, SearchSpace, Variant
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -246,7 +246,7 @@ class Block:
     """Numbers of replicas that the caller leaves; any where empty."""
 
 
-def blocks_of(variant: Variant, axes: Axes, pipelines: tuple[Pipeline, ...]) -> tuple[list[Block], Counter[str]]:
+def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ...]) -> tuple[list[Block], Counter[str]]:
     """The blocks of one variant."""
     workload = variant.workload
     splits = tuple(_splits(workload, axes))
@@ -280,7 +280,7 @@ def blocks_of(variant: Variant, axes: Axes, pipelines: tuple[Pipeline, ...]) -> 
     return results, refused
 
 
-def _splits(workload: Workload, axes: Axes) -> Iterator[Splits]:
+def _splits(workload: Workload, axes: SearchSpace) -> Iterator[Splits]:
     """How one layer may be split, those that use equally many GPUs for a sequence side by side."""
     result = {}
     for tensor in axes.tensor:
@@ -296,7 +296,7 @@ def _splits(workload: Workload, axes: Axes) -> Iterator[Splits]:
 
 
 def _spreads(
-    workload: Workload, axes: Axes, variant: Variant, pipeline: CompleteLayout, refused: Counter[str], each: int
+    workload: Workload, axes: SearchSpace, variant: Variant, pipeline: CompleteLayout, refused: Counter[str], each: int
 ) -> Iterator[Spreads]:
     """How one pipeline's layers and their numbers may be spread over replicas."""
     for zero in variant.zero_stages:
@@ -313,7 +313,7 @@ def _spreads(
                 yield Spreads(pipeline, zero, group, free)
 
 
-def _choices(axes: Axes, schedules: tuple[ScheduleName, ...]) -> tuple[CompleteLayout, ...]:
+def _choices(axes: SearchSpace, schedules: tuple[ScheduleName, ...]) -> tuple[CompleteLayout, ...]:
     return tuple(
         replace(PLAIN_LAYOUT, schedule=schedule, context_method=method, offload=offload)
         for method in axes.context_method
@@ -361,7 +361,7 @@ def with_choices(layout: CompleteLayout, choices: CompleteLayout) -> CompleteLay
 
 
 @dataclass(slots=True)
-class Carried:
+class StageColumn:
     """One kind of stage of every pipeline of a grid."""
 
     stage: Stage
@@ -380,9 +380,9 @@ class Scores:
     """What the allocator holds on the fullest GPU."""
 
 
-def carried_by(
+def stage_columns(
     workload: Workload, degrees: Degrees, pipelines: Sequence[tuple[Distinct, ...]], *, mirrors: bool
-) -> list[Carried]:
+) -> list[StageColumn]:
     """The stages of many pipelines that have equally many kinds of stages, kind by kind."""
     results = []
     for kind in zip(*pipelines, strict=True):
@@ -390,7 +390,7 @@ def carried_by(
         load = rank_load_of(workload, degrees, stage)
         if mirrors:
             load = mirrored(load, rank_load_of(workload, degrees, _columns([one.far for one in kind])), degrees)
-        results.append(Carried(stage, load, along_or_same([one.count for one in kind], 1)))
+        results.append(StageColumn(stage, load, along_or_same([one.count for one in kind], 1)))
     return results
 
 
@@ -415,7 +415,7 @@ def _columns(stages: Sequence[Stage]) -> Stage:
 
 
 def micro_batches_of(
-    workload: Workload, degrees: Degrees, carried: Sequence[Carried], layout: CompleteLayout
+    workload: Workload, degrees: Degrees, carried: Sequence[StageColumn], layout: CompleteLayout
 ) -> list[MicroBatchSeconds]:
     """What each kind of stage does for one micro-batch."""
     each = ledger_seconds(workload, degrees)
@@ -425,7 +425,7 @@ def micro_batches_of(
 def scores_of(
     workload: Workload,
     degrees: Degrees,
-    carried: Sequence[Carried],
+    carried: Sequence[StageColumn],
     micro: Sequence[MicroBatchSeconds],
     layout: CompleteLayout,
 ) -> Scores:

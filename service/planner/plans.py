@@ -8,8 +8,8 @@ from service.answers.plans import Objective
 from service.estimator.answer import Estimate
 from service.estimator.estimate import estimate
 from service.estimator.question import Question
-from service.planner.search import Candidate, Found, question_of, search
-from service.planner.space import Freedom
+from service.planner.search import Candidate, SearchResult, question_of, search
+from service.planner.space import Constraints
 from service.units import BYTES, in_units, readable
 
 MOST_FRONT = 24
@@ -63,7 +63,7 @@ class Plans:
 
 def plans_of(
     machines: Sequence[Question],
-    freedom: Freedom,
+    constraints: Constraints,
     objective: Objective,
     bounds: Bounds,
     top: int,
@@ -77,8 +77,8 @@ def plans_of(
     every: list[Plan] = []
     front: list[Plan] = []
     for question in machines:
-        result = Found()
-        for result in search(question, freedom, top, bounds.headroom_fraction):
+        result = SearchResult()
+        for result in search(question, constraints, top, bounds.headroom_fraction):
             yield _with_counts(plans, result)
         plans = _with_counts(plans, result)
         answered: dict[Candidate, Plan] = {}
@@ -94,7 +94,7 @@ def plans_of(
     yield plans
 
 
-def _with_counts(plans: Plans, result: Found) -> Plans:
+def _with_counts(plans: Plans, result: SearchResult) -> Plans:
     """What is told of earlier machines with what is found on one more."""
     sizes = [one for one in (plans.smallest, result.smallest) if one is not None]
     return Plans(

@@ -16,13 +16,12 @@ from service.estimator.resolve import rules_of
 from service.estimator.rule import Rule
 from service.planner.grid import (
     Block,
-    Carried,
     Grid,
     Mask,
     Numbers,
     Scores,
+    StageColumn,
     blocks_of,
-    carried_by,
     degrees_in,
     in_order,
     layout_at,
@@ -31,9 +30,18 @@ from service.planner.grid import (
     micro_batches_of,
     reordering_gains,
     scores_of,
+    stage_columns,
     with_choices,
 )
-from service.planner.space import Distinct, Freedom, Variant, axes_of, pipelines_of, plain_job, variants_of
+from service.planner.space import (
+    Constraints,
+    Distinct,
+    Variant,
+    pipelines_of,
+    plain_workload,
+    search_space,
+    variants_of,
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,7 +60,7 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class Found:
+class SearchResult:
     """What a search has found so far."""
 
     generated: int = 0
@@ -80,7 +88,7 @@ class Part:
     degrees: Degrees
     stages: tuple[tuple[Distinct, ...], ...]
     """The distinct stages of each spread of the grid."""
-    carried: list[Carried]
+    carried: list[StageColumn]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,7 @@ class Scored:
     scores: Scores
 
 
-def keep(one: Scored, result: Found, top: int) -> None:
+def keep(one: Scored, result: SearchResult, top: int) -> None:
     """Count the layouts of a grid and keep the best of them."""
     grid = one.part.grid
     places = np.flatnonzero(one.part.legal)
@@ -170,9 +178,11 @@ MOST_LAYOUTS = 100_000_000
 """Layouts of one search, legal or not. Source: a choice; about a minute of one core."""
 
 
-def search(question: Question, freedom: Freedom, top: int, headroom_fraction: float = 0.0) -> Iterator[Found]:
+def search(
+    question: Question, freedom: Constraints, top: int, headroom_fraction: float = 0.0
+) -> Iterator[SearchResult]:
     """Work out every legal layout of a question and keep the best."""
-    result = Found()
+    result = SearchResult()
     for block in _blocks(question, freedom, result, headroom_fraction):
         for choices in _groups(block):
             with np.errstate(all="ignore"):  # what is not legal is worked out too, and left out
@@ -181,9 +191,11 @@ def search(question: Question, freedom: Freedom, top: int, headroom_fraction: fl
     yield result
 
 
-def _blocks(question: Question, freedom: Freedom, result: Found, headroom_fraction: float) -> Iterator[Block]:
-    base = plain_job(question)
-    axes = axes_of(base, freedom)
+def _blocks(
+    question: Question, constraints: Constraints, result: SearchResult, headroom_fraction: float
+) -> Iterator[Block]:
+    base = plain_workload(question)
+    axes = search_space(base, constraints)
     pipelines = pipelines_of(base, axes)
     _leave_out(result, pipelines.refused)
     variants, undoable = variants_of(question, axes, headroom_fraction)
@@ -203,7 +215,7 @@ def _refuse_too_many(layouts: int) -> None:
     raise Refused(Problem(field="layout", code="space_is_small_enough", message=message, fix=fix))
 
 
-def _leave_out(result: Found, refused: Counter[str]) -> None:
+def _leave_out(result: SearchResult, refused: Counter[str]) -> None:
     result.refused.update(refused)
     result.generated += refused.total()
 
@@ -216,7 +228,7 @@ def _groups(block: Block) -> Iterator[tuple[CompleteLayout, ...]]:
     yield from map(tuple, by_rest.values())
 
 
-def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], result: Found, top: int) -> None:
+def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], result: SearchResult, top: int) -> None:
     workload, schedules = block.variant.workload, len(choices)
     degrees, whole = degrees_in(block.grid, workload)
     representative = replace(choices[0], stage_layers=(), pipeline=2 if block.mirrors else 1)
@@ -236,7 +248,7 @@ def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], result: Foun
 
 
 def _search_reordered(
-    block: Block, one: Scored, order: RankOrder, rules: Sequence[Rule], result: Found, top: int
+    block: Block, one: Scored, order: RankOrder, rules: Sequence[Rule], result: SearchResult, top: int
 ) -> None:
     """Work out again, in another order of ranks, the layouts that fit and whose stages it brings into one domain.
 
@@ -266,5 +278,5 @@ def _part(block: Block, grid: Grid, stages: tuple[tuple[Distinct, ...], ...], le
     grid, legal = grid.part(legal)
     degrees, _ = degrees_in(grid, block.variant.workload)
     own = tuple(stages_by_spread[id(spread)] for spread in grid.spreads)
-    carried = carried_by(block.variant.workload, degrees, own, mirrors=block.mirrors)
+    carried = stage_columns(block.variant.workload, degrees, own, mirrors=block.mirrors)
     return Part(grid, legal, degrees, own, carried)

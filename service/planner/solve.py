@@ -46,8 +46,8 @@ distances. Source: a choice; blocks of other sizes may share a segment, which gi
 
 
 @dataclass(frozen=True, slots=True)
-class Border:
-    """The border between what will do and what will not."""
+class Threshold:
+    """The threshold between what will do and what will not."""
 
     found: Attempt | None
     """The value that is asked for; None where none will do."""
@@ -55,31 +55,31 @@ class Border:
     """The nearest legal value on its other side, which will not; None where there is none."""
 
 
-def largest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 1) -> Steps[Border]:
+def largest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 1) -> Steps[Threshold]:
     """The largest value that will do, and the next legal one, which will not."""
     ranks, short = _Ranks(values, attempts, unit), frozenset[int]()
     if (yield from ranks.are_all_refused()):
-        return Border(None, None)
+        return Threshold(None, None)
     most, fails = yield from ranks.last_that_may_do(short, len(values))
     end = fails
     while most >= 0 and not (attempt := (yield from ranks.at(most))).will_do:
-        if attempt.shortage.stages <= short:
+        if attempt.shortfall.stages <= short:
             return (yield from ranks.stepped_down(most))
-        short |= attempt.shortage.stages
+        short |= attempt.shortfall.stages
         most, fails = yield from ranks.last_that_may_do(short, most + 1)
     return (yield from ranks.looked_ahead(most, fails, end))
 
 
-def smallest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 1) -> Steps[Border]:
+def smallest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 1) -> Steps[Threshold]:
     """The smallest value that will do, and the legal one before it, which will not."""
     ranks = _Ranks(values, attempts, unit)
     if (yield from ranks.are_all_refused()):
-        return Border(None, None)
+        return Threshold(None, None)
     fails, tried, rank = -1, 0, 0
     while rank < len(values) and tried < SCANNED and not ranks.is_given_up:
         attempt = yield from ranks.at(rank)
         if attempt.will_do:
-            return (yield from ranks.border(rank, fails))
+            return (yield from ranks.threshold(rank, fails))
         if attempt.is_legal:
             fails, tried = rank, tried + 1
         rank += 1
@@ -169,8 +169,8 @@ class _Ranks:
         first, last = -(-(low + 1) // self.unit) - 1, (high + 1) // self.unit - 1
         return roundest_between(low, high) if first > last else self.unit * (roundest_between(first, last) + 1) - 1
 
-    def stepped_down(self, most: int) -> Steps[Border]:
-        """The border below a place that fits and misses a limit: narrow models and wide intervals take longer, too."""
+    def stepped_down(self, most: int) -> Steps[Threshold]:
+        """The threshold below a place that fits and misses a limit: narrow models and wide intervals take longer."""
         beyond, does = most, -1
         while does < 0 < beyond:
             rank = yield from self.first_legal(beyond - max(1, beyond // STEPS_DOWN), beyond)
@@ -182,7 +182,7 @@ class _Ranks:
                 beyond = rank
         if does >= 0:
             does, beyond = yield from self.closed_in(does, beyond)
-        return (yield from self.border(does, beyond))
+        return (yield from self.threshold(does, beyond))
 
     def closed_in(self, does: int, fails: int) -> Steps[tuple[int, int]]:
         """Of two places, one of which will do, two between them that nothing legal lies between."""
@@ -193,8 +193,8 @@ class _Ranks:
                 fails = rank
         return does, fails
 
-    def looked_ahead(self, does: int, fails: int, end: int) -> Steps[Border]:
-        """The border once places beyond what fails were tried, too, before an end that nothing behind will do."""
+    def looked_ahead(self, does: int, fails: int, end: int) -> Steps[Threshold]:
+        """The threshold once places beyond what fails were tried, too, before an end that nothing behind will do."""
         while True:
             beyond = end
             for rank in reversed(places_ahead(fails, end)):
@@ -203,11 +203,11 @@ class _Ranks:
                     break
                 beyond = rank if attempt.is_legal else beyond
             else:
-                return (yield from self.border(does, fails))
+                return (yield from self.threshold(does, fails))
             does, fails = yield from self.closed_in(rank, beyond)
 
-    def walked_back(self, least: int, fails: int) -> Steps[Border]:
-        """The border once the values below the found one were tried, too, as far as that is worth while."""
+    def walked_back(self, least: int, fails: int) -> Steps[Threshold]:
+        """The threshold once the values below the found one were tried, too, as far as that is worth while."""
         rank = min(least, len(self.values)) - 1
         for _ in range(LOOKED_BACK if least < len(self.values) else 0):
             if rank < 0:
@@ -220,11 +220,11 @@ class _Ranks:
             if (yield from self.at(rank)).is_legal:
                 fails = rank
                 break
-        return (yield from self.border(least, fails))
+        return (yield from self.threshold(least, fails))
 
-    def border(self, result: int, beyond: int) -> Steps[Border]:
+    def threshold(self, result: int, beyond: int) -> Steps[Threshold]:
         inside = range(len(self.values))
-        return Border(
+        return Threshold(
             (yield from self.at(result)) if result in inside else None,
             (yield from self.at(beyond)) if beyond in inside else None,
         )
@@ -258,12 +258,12 @@ def roundest_between(low: int, high: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solved:
-    """The border of one open field."""
+    """The threshold of one open field."""
 
     found: Attempt | None
     """The value that is asked for; None where none will do."""
     beyond: Attempt | None
-    """The nearest value on the other side of the border; None where the field ends before it."""
+    """The nearest value on the other side of the threshold; None where the field ends before it."""
     tried: int
     """Values that were tried."""
     gap: Attempt | None = None
@@ -271,12 +271,12 @@ class Solved:
     was found, as nearly always."""
 
 
-def solved(question: Question, name: str, limits: SolveLimits, multiple: int = 1) -> Solved:
-    """The border of one open field, found without stopping."""
-    return outcome(solving(question, name, limits, multiple))
+def solve_for(question: Question, name: str, limits: SolveLimits, multiple: int = 1) -> Solved:
+    """The threshold of one open field, found without stopping."""
+    return outcome(solve_steps(question, name, limits, multiple))
 
 
-def solving(question: Question, name: str, limits: SolveLimits, multiple: int = 1) -> Steps[Solved]:
+def solve_steps(question: Question, name: str, limits: SolveLimits, multiple: int = 1) -> Steps[Solved]:
     """The same, attempt by attempt."""
     unknown = UNKNOWNS[name]
     refuse_limits(name, unknown, question, limits)
@@ -285,14 +285,14 @@ def solving(question: Question, name: str, limits: SolveLimits, multiple: int = 
     if not len(values):
         raise Refused(_no_value(name, multiple))
     search = largest_that_will_do if unknown.is_largest else smallest_that_will_do
-    border = yield from search(values, attempts, degrees_unit(question.layout))
-    if border.found is None and border.beyond is None:
+    threshold = yield from search(values, attempts, degrees_unit(question.layout))
+    if threshold.found is None and threshold.beyond is None:
         raise attempts.refusal or Refused(_no_value(name, multiple))
-    attempt, beyond = attempts.count, border.beyond
-    if beyond is None and border.found is not None:
-        beyond = yield from _refused_neighbour(border.found, unknown, attempts, multiple)
-    gap = _gap(border.found, attempts) if unknown.is_largest else None
-    return Solved(found=border.found, beyond=beyond, tried=attempt, gap=gap)
+    attempt, beyond = attempts.count, threshold.beyond
+    if beyond is None and threshold.found is not None:
+        beyond = yield from _refused_neighbour(threshold.found, unknown, attempts, multiple)
+    gap = _gap(threshold.found, attempts) if unknown.is_largest else None
+    return Solved(found=threshold.found, beyond=beyond, tried=attempt, gap=gap)
 
 
 def _gap(result: Attempt | None, attempts: Attempts) -> Attempt | None:

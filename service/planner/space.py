@@ -42,7 +42,7 @@ RECOMPUTES: tuple[str, ...] = ("none", "selective", "full")
 
 
 @dataclass(frozen=True, slots=True)
-class Freedom:
+class Constraints:
     """What the caller leaves open: the values that each field may take, by its name; absent fields are free."""
 
     allowed: Mapping[str, tuple[Any, ...]]
@@ -54,7 +54,7 @@ class Freedom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Axes:
+class SearchSpace:
     """The values of every axis that one search goes through."""
 
     tensor: tuple[int, ...]
@@ -90,7 +90,7 @@ WITHIN_DOMAIN = 0
 """Stands for the shard group that stays inside one fast-link domain."""
 
 
-def axes_of(workload: Workload, freedom: Freedom) -> Axes:
+def search_space(workload: Workload, constraints: Constraints) -> SearchSpace:
     """The values that the axes of a search take.
 
     Degrees divide the number of GPUs; what the stack cannot do is left out. Where the caller says nothing, schedules
@@ -103,32 +103,34 @@ def axes_of(workload: Workload, freedom: Freedom) -> Axes:
     degrees = tuple(divisors(gpus))
 
     def split(axis: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        return freedom.of(axis, values, lambda value: axis in stack.axes or value in (None, ONE_WAY))
+        return constraints.of(axis, values, lambda value: axis in stack.axes or value in (None, ONE_WAY))
 
     splits_experts = bool(model.num_experts) and "expert_tensor" in stack.axes
     released = tuple(name for name in stack.schedules if name not in stack.forked_schedules)
-    layers = freedom.of("stage_layers", (None,))[0]
-    return Axes(
+    layers = constraints.of("stage_layers", (None,))[0]
+    return SearchSpace(
         tensor=split("tensor", _at_most(degrees, model.num_attention_heads)),
         context=split("context", _at_most(degrees, workload.recipe.sequence_length)),
         pipeline=split("pipeline", _at_most(degrees, model.num_hidden_layers)),
         virtual_pipeline=split("virtual_pipeline", tuple(range(1, MOST_VIRTUAL_STAGES + 1))),
         expert=split("expert", tuple(divisors(model.num_experts)) if model.num_experts else (1,)),
-        expert_tensor=freedom.of("expert_tensor", (None, 1) if splits_experts else (None,)),
-        zero_stage=freedom.of("zero_stage", stack.zero_stages),
-        shard_group=freedom.of("shard_group", (None, WITHIN_DOMAIN)),
-        reshard_after_forward=freedom.of("reshard_after_forward", (True, False)),
-        sequence_parallel=freedom.of("sequence_parallel", (True, False), lambda value: stack.splits_norms or not value),
-        micro_batch=freedom.of("micro_batch", tuple(divisors(workload.recipe.global_batch))),
-        schedule=freedom.of("schedule", released, stack.schedules.__contains__),
-        context_method=freedom.of("context_method", stack.context_methods[:1], stack.context_methods.__contains__),
-        rank_order=_rank_orders(workload, freedom),
-        offload=freedom.of("offload", ("none",), lambda value: _offloads(workload, value)),
-        ends_in_split=_ends_in_split(freedom, counts=not (layers or stack.partitions_by_cost)),
-        recompute=freedom.of("recompute", RECOMPUTES),
-        data=freedom.of("data", ()),
+        expert_tensor=constraints.of("expert_tensor", (None, 1) if splits_experts else (None,)),
+        zero_stage=constraints.of("zero_stage", stack.zero_stages),
+        shard_group=constraints.of("shard_group", (None, WITHIN_DOMAIN)),
+        reshard_after_forward=constraints.of("reshard_after_forward", (True, False)),
+        sequence_parallel=constraints.of(
+            "sequence_parallel", (True, False), lambda value: stack.splits_norms or not value
+        ),
+        micro_batch=constraints.of("micro_batch", tuple(divisors(workload.recipe.global_batch))),
+        schedule=constraints.of("schedule", released, stack.schedules.__contains__),
+        context_method=constraints.of("context_method", stack.context_methods[:1], stack.context_methods.__contains__),
+        rank_order=_rank_orders(workload, constraints),
+        offload=constraints.of("offload", ("none",), lambda value: _offloads(workload, value)),
+        ends_in_split=_ends_in_split(constraints, counts=not (layers or stack.partitions_by_cost)),
+        recompute=constraints.of("recompute", RECOMPUTES),
+        data=constraints.of("data", ()),
         stage_layers=layers,
-        virtual_group=freedom.of("virtual_group", (None,))[0],
+        virtual_group=constraints.of("virtual_group", (None,))[0],
     )
 
 
@@ -138,20 +140,20 @@ def _offloads(workload: Workload, offload: OffloadName) -> bool:
     return "layout.offload" not in {problem.field for problem in demands_unmet(workload, layout)}
 
 
-def _ends_in_split(freedom: Freedom, *, counts: bool) -> tuple[tuple[bool, bool], ...]:
+def _ends_in_split(constraints: Constraints, *, counts: bool) -> tuple[tuple[bool, bool], ...]:
     """Whether embedding and head may count as layers."""
     free = (False, True) if counts else (False,)
     return tuple(
         (embedding, loss)
-        for embedding in freedom.of("embedding_in_split", free)
-        for loss in freedom.of("loss_in_split", free)
+        for embedding in constraints.of("embedding_in_split", free)
+        for loss in constraints.of("loss_in_split", free)
     )
 
 
-def _rank_orders(workload: Workload, freedom: Freedom) -> tuple[RankOrder, ...]:
+def _rank_orders(workload: Workload, constraints: Constraints) -> tuple[RankOrder, ...]:
     """Orders of ranks, the one that others are held against first."""
     able = workload.stack.rank_orders
-    orders = freedom.of("rank_order", able, able.__contains__)
+    orders = constraints.of("rank_order", able, able.__contains__)
     return tuple(sorted(orders, key=lambda order: order in able[1:]))
 
 
@@ -269,7 +271,9 @@ def _device(workload: Workload, reserved: float) -> Interval:
     return device_interval(spread, beside_allocator(workload))
 
 
-def dealings(workload: Workload, axes: Axes, stages: int) -> Iterator[tuple[int, tuple[CompleteLayout, ...]]]:
+def partitions_of(
+    workload: Workload, axes: SearchSpace, stages: int
+) -> Iterator[tuple[int, tuple[CompleteLayout, ...]]]:
     """The pipelines of so many stages, for each number of virtual stages.
 
     Layers are dealt evenly, with embedding and head counted as layers or not. Where one chunk a stage cannot be dealt
@@ -287,7 +291,7 @@ def dealings(workload: Workload, axes: Axes, stages: int) -> Iterator[tuple[int,
         yield virtual, layouts or (_uneven(workload.model, _plain(axes, stages, virtual)) if may_differ else ())
 
 
-def _plain(axes: Axes, stages: int, virtual: int) -> CompleteLayout:
+def _plain(axes: SearchSpace, stages: int, virtual: int) -> CompleteLayout:
     return replace(
         PLAIN_LAYOUT,
         pipeline=stages,
@@ -297,7 +301,7 @@ def _plain(axes: Axes, stages: int, virtual: int) -> CompleteLayout:
     )
 
 
-def _given_partition(workload: Workload, axes: Axes, plain: CompleteLayout) -> tuple[CompleteLayout, ...]:
+def _given_partition(workload: Workload, axes: SearchSpace, plain: CompleteLayout) -> tuple[CompleteLayout, ...]:
     """The one dealing that the caller says, or that the stack makes."""
     chunks, layers = plain.pipeline * plain.virtual_pipeline, workload.model.num_hidden_layers
     if axes.stage_layers:
@@ -310,7 +314,7 @@ def _given_partition(workload: Workload, axes: Axes, plain: CompleteLayout) -> t
     return (plain,)
 
 
-def _even(model: Model, axes: Axes, stages: int, virtual: int) -> tuple[CompleteLayout, ...]:
+def _even(model: Model, axes: SearchSpace, stages: int, virtual: int) -> tuple[CompleteLayout, ...]:
     plain, results = _plain(axes, stages, virtual), []
     chunks = stages * virtual
     for embedding, loss in axes.ends_in_split:
@@ -420,7 +424,7 @@ class Variant:
     """What the allocator may hold on the fullest GPU of a layout that fits."""
 
 
-def variants_of(question: Question, axes: Axes, headroom_fraction: float) -> tuple[list[Variant], Counter[str]]:
+def variants_of(question: Question, axes: SearchSpace, headroom_fraction: float) -> tuple[list[Variant], Counter[str]]:
     """The jobs of a question: one for each recompute rule, and for each kind of numbers that ZeRO stages keep."""
     results: list[Variant] = []
     problems: list[Problem] = []
@@ -428,7 +432,7 @@ def variants_of(question: Question, axes: Axes, headroom_fraction: float) -> tup
     for recompute in axes.recompute:
         by_kind: dict[tuple[object, ...], tuple[Workload, list[ZeroStage]]] = {}
         for zero in axes.zero_stage:
-            workload = plain_job(question, recompute, zero)
+            workload = plain_workload(question, recompute, zero)
             unmet = demands_unmet(workload, _plainest(workload, zero, axes.rank_order[0]))
             if unmet:
                 problems.extend(unmet)
@@ -442,7 +446,9 @@ def variants_of(question: Question, axes: Axes, headroom_fraction: float) -> tup
     return results, refused
 
 
-def plain_job(question: Question, recompute: str | Recompute = "none", zero_stage: ZeroStage | None = None) -> Workload:
+def plain_workload(
+    question: Question, recompute: str | Recompute = "none", zero_stage: ZeroStage | None = None
+) -> Workload:
     """The job of a question, before a layout divides it."""
     plain = Layout(data=1, zero_stage=zero_stage)
     recipe = replace(question.recipe, micro_batch=1, recompute=recompute)  # type: ignore[arg-type]  # a name of the table
@@ -485,12 +491,12 @@ class Pipelines:
     """How many pairs of stages and virtual stages were left out, by rule."""
 
 
-def pipelines_of(workload: Workload, axes: Axes) -> Pipelines:
+def pipelines_of(workload: Workload, axes: SearchSpace) -> Pipelines:
     """Every pipeline that the layers of a model can fill."""
     results: list[Pipeline] = []
     refused: Counter[str] = Counter()
     for stages in axes.pipeline:
-        for virtual, partitions in dealings(workload, axes, stages):
+        for virtual, partitions in partitions_of(workload, axes, stages):
             if virtual > 1 and stages == 1:
                 refused["virtual_pipeline_needs_pipeline"] += 1
             elif partitions:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from service.calibration.device_fit import fitted_device
-from service.calibration.judging import judged
 from service.calibration.observations import Observed, predicted_value, processor_of
-from service.calibration.records import Environment, doubt_of
+from service.calibration.records import Environment, quality_flag_of
+from service.calibration.scoring import score_calibration
 from service.estimator.constants import calibrated
 from service.estimator.samples import H100
 from tests.calibration.observations import ENVIRONMENT, SIDES, TRUE, observed, others, products
@@ -56,7 +56,7 @@ def test_what_was_not_measured_is_left_out_and_predicted_as_before() -> None:
 
 
 def test_held_out_errors_fall_where_the_device_is_unlike_others_of_its_kind() -> None:
-    judgement = judged([*products(noise=0.02), *others()], H100, before)
+    judgement = score_calibration([*products(noise=0.02), *others()], H100, before)
     assert {part.probe: part.left_out for part in judgement.parts} == {
         "attention": "shape", "bandwidth": "shape", "collective": "shape", "gemm": "shape"
     }  # fmt: skip
@@ -72,7 +72,7 @@ def test_held_out_errors_do_not_fall_where_there_is_nothing_to_learn() -> None:
         replace(one, measurement=replace(one.measurement, value=(before(one) or 1) * (1.3 if index % 2 else 0.7)))
         for index, one in enumerate(products())
     ]
-    judgement = judged(rows, H100, before)
+    judgement = score_calibration(rows, H100, before)
     assert (judgement.held_out_fraction or 0) > 0.9 * (judgement.before_fraction or 1)
 
 
@@ -80,7 +80,7 @@ def test_runs_are_left_out_whole_and_their_rows_have_no_part_in_what_predicts_th
     slow = [
         replace(one, measurement=replace(one.measurement, value=2 * one.measurement.value)) for one in products("two")
     ]
-    judgement = judged([*products("one"), *slow], H100, before)
+    judgement = score_calibration([*products("one"), *slow], H100, before)
     part = judgement.parts[0]
     assert part.left_out == "run"
     assert part.measurements == 2 * 3 * len(SIDES)
@@ -89,7 +89,7 @@ def test_runs_are_left_out_whole_and_their_rows_have_no_part_in_what_predicts_th
 
 
 def test_nothing_is_judged_by_what_it_was_fitted_on_alone() -> None:
-    judgement = judged([observed("context", "context", {}, "bytes")], H100, before)
+    judgement = score_calibration([observed("context", "context", {}, "bytes")], H100, before)
     assert judgement.parts == ()
     assert judgement.held_out_fraction is None
 
@@ -121,7 +121,7 @@ def test_a_processor_is_a_device_too(number_format: str, instructions: tuple[str
         replace(one, measurement=replace(one.measurement, value=2 * m * n * k / flop_per_s + 1e-3))
         for one, (m, n, k) in zip(rows, SIDES, strict=True)
     ]
-    judgement = judged(timed, gpu, lambda one: predicted_value(one, gpu))
+    judgement = score_calibration(timed, gpu, lambda one: predicted_value(one, gpu))
     assert (judgement.held_out_fraction or 1) < 0.1 < (judgement.before_fraction or 0)
 
 
@@ -136,4 +136,4 @@ def test_a_processor_is_a_device_too(number_format: str, instructions: tuple[str
     ],
 )
 def test_devices_that_were_held_back_are_doubted(changed: dict[str, object], said: str | None) -> None:
-    assert doubt_of(replace(ENVIRONMENT, **changed)) == said  # type: ignore[arg-type]
+    assert quality_flag_of(replace(ENVIRONMENT, **changed)) == said  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.calibration.steps import StepRow, Worked, constant_utilisation_seconds, digest_of, held_out_seconds
+from service.calibration.steps import PublishedStep, StepRow, constant_utilisation_seconds, digest_of, held_out_seconds
 from service.estimator import Layout, Recipe
 from service.estimator.question import Question
 from service.estimator.samples import H100
@@ -54,8 +54,8 @@ def test_digests_tell_names_and_values_apart() -> None:
 
 
 def test_a_baseline_is_fitted_on_other_sources_of_the_same_gpu() -> None:
-    def worked(source: str, gpu: str, seconds: float, *, is_apart: bool = False) -> Worked:
-        return Worked(
+    def worked(source: str, gpu: str, seconds: float, *, is_apart: bool = False) -> PublishedStep:
+        return PublishedStep(
             left_out_with=source,
             gpu=gpu,
             work_flop=10.0,

@@ -6,7 +6,7 @@ import pytest
 
 from service.calibration.live_bytes import counted_peaks
 from service.calibration.observations import Observed
-from service.calibration.products import judged_products, observed_rows
+from service.calibration.products import observed_rows, scored_products
 from service.catalogue import shipped_catalogue
 from service.evaluation.accuracy import accuracy_of, with_own_measurements
 from service.evaluation.measured import evaluated_peaks, shipped_measured
@@ -30,7 +30,7 @@ def rows(rate: float = 5e10, seconds: float = 1e-3, second_run: float = 1.0) -> 
 
 
 def test_half_of_the_shapes_tell_the_other_half() -> None:
-    found = judged_products(rows(second_run=1.05))
+    found = scored_products(rows(second_run=1.05))
     assert found is not None
     assert (found.products, found.runs, found.least_repeats) == (12, 2, 20)
     assert found.held_out_fraction < 0.05 < found.before_fraction
@@ -47,7 +47,7 @@ def test_a_half_says_nothing_of_itself() -> None:
         )
         for one in rows()
     ]
-    found = judged_products(mixed)
+    found = scored_products(mixed)
     assert found is not None
     assert found.held_out_fraction == pytest.approx((1.0 + 0.5) / 2, rel=0.2)
 
@@ -57,8 +57,8 @@ def test_small_products_are_not_judged() -> None:
         replace(one, measurement=replace(one.measurement, shape={**one.measurement.shape, "columns": 16}))
         for one in rows()
     ]
-    assert judged_products(small) is None
-    found = judged_products([*small, *rows()])
+    assert scored_products(small) is None
+    found = scored_products([*small, *rows()])
     assert found is not None
     assert found.products == 12
 

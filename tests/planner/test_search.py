@@ -15,8 +15,8 @@ from service.estimator import Cluster, Layout, Model, Question, Recipe, estimate
 from service.estimator.answer import Estimate
 from service.estimator.resolve import resolve
 from service.estimator.samples import H100, LLAMA_3_8B
-from service.planner.search import Found, question_of, search
-from service.planner.space import Freedom, fits, most_reserved_bytes
+from service.planner.search import SearchResult, question_of, search
+from service.planner.space import Constraints, fits, most_reserved_bytes
 from tests.amounts import WHOLE, amount
 from tests.estimator.small_models import HYBRID
 
@@ -46,8 +46,8 @@ def asked(model: Model, gpus: int, **recipe: Any) -> Question:
     )
 
 
-def found_in(question: Question, allowed: Mapping[str, tuple[Any, ...]], top: int = 10**6) -> Found:
-    *_, found = search(question, Freedom(allowed), top)
+def found_in(question: Question, allowed: Mapping[str, tuple[Any, ...]], top: int = 10**6) -> SearchResult:
+    *_, found = search(question, Constraints(allowed), top)
     return found
 
 
@@ -207,7 +207,7 @@ SAMPLE = amount(20, 40)
 
 
 @cache
-def found_of(name: str) -> Found:
+def found_of(name: str) -> SearchResult:
     """What a search of everything finds."""
     return found_in(WIDE[name], {})
 

@@ -10,8 +10,8 @@ from service.answers.solutions import WhyNot
 from service.errors import Problem, Refused
 from service.estimator import Recipe
 from service.estimator.question import Question
-from service.planner.feasibility import NONE, Attempt, Attempts, Shortage
-from service.planner.solve import MOST_REFUSED_IN_ALL, Border, largest_that_will_do, smallest_that_will_do
+from service.planner.feasibility import NONE, Attempt, Attempts, MemoryShortfall
+from service.planner.solve import MOST_REFUSED_IN_ALL, Threshold, largest_that_will_do, smallest_that_will_do
 from service.planner.steps import Steps, outcome
 from tests.ask import question
 from tests.estimator.small_models import DENSE
@@ -24,7 +24,7 @@ RULE = Refused(Problem(field="recipe", code="rule", message="no", fix="another")
 class Made(Attempts):
     """A made-up field."""
 
-    def __init__(self, is_legal: Callable[[int], bool], shortage: Callable[[int], Shortage | None]) -> None:
+    def __init__(self, is_legal: Callable[[int], bool], shortage: Callable[[int], MemoryShortfall | None]) -> None:
         self._attempts: dict[int, Attempt] = {}
         self._is_legal, self._shortage = is_legal, shortage
 
@@ -34,22 +34,22 @@ class Made(Attempts):
         else:
             short = self._shortage(value)
             made = Attempt(
-                value=value, question=ASKED, refused=None, why_not=TOO_MUCH if short else None, shortage=short or NONE
+                value=value, question=ASKED, refused=None, why_not=TOO_MUCH if short else None, shortfall=short or NONE
             )
         self._attempts[value] = made
         yield None
         return made
 
 
-def told(border: Border) -> tuple[int | None, int | None]:
+def told(border: Threshold) -> tuple[int | None, int | None]:
     """Both values."""
     found, beyond = border.found, border.beyond
     return None if found is None else found.value, None if beyond is None else beyond.value
 
 
-def above(limit: int) -> Callable[[int], Shortage | None]:
+def above(limit: int) -> Callable[[int], MemoryShortfall | None]:
     """Too much beyond a limit, whatever is given back."""
-    return lambda value: Shortage(is_final=True) if value > limit else None
+    return lambda value: MemoryShortfall(is_final=True) if value > limit else None
 
 
 @given(stride=st.integers(1, 300), last=st.integers(0, 1 << 20), size=st.integers(1, 1 << 22))
@@ -71,12 +71,12 @@ def test_a_border_that_is_crossed_twice(first: int, jump: int, rest: int, other:
     """Stage 0 holds too much from `first` until it gives back at `first + jump`; stage 1 from `other` on, for good."""
     back, end = first + jump, first + jump + rest
 
-    def shortage(value: int) -> Shortage | None:
+    def shortage(value: int) -> MemoryShortfall | None:
         if value > end:
-            return Shortage(is_final=True)
+            return MemoryShortfall(is_final=True)
         stages = {0} if first < value <= back else set()
         stages |= {1} if value > other else set()
-        return Shortage(is_final=False, stages=frozenset(stages)) if stages else None
+        return MemoryShortfall(is_final=False, stages=frozenset(stages)) if stages else None
 
     border = outcome(largest_that_will_do(range(1, 10_001), Made(lambda _: True, shortage)))
     best = max(value for value in range(1, 10_001) if shortage(value) is None)
@@ -86,7 +86,9 @@ def test_a_border_that_is_crossed_twice(first: int, jump: int, rest: int, other:
 @given(bad=st.sets(st.integers(1, 400)), stride=st.integers(1, 5))
 def test_the_smallest_where_nothing_is_monotone(bad: set[int], stride: int) -> None:
     values = range(1, 1001)
-    attempts = Made(lambda value: value % stride == 0, lambda value: Shortage(is_final=True) if value in bad else None)
+    attempts = Made(
+        lambda value: value % stride == 0, lambda value: MemoryShortfall(is_final=True) if value in bad else None
+    )
     border = outcome(smallest_that_will_do(values, attempts))
     legal = range(stride, 1001, stride)
     least = next(value for value in legal if value not in bad)
@@ -95,7 +97,7 @@ def test_the_smallest_where_nothing_is_monotone(bad: set[int], stride: int) -> N
 
 @given(last=st.integers(0, 1 << 20), size=st.integers(1, 1 << 20))
 def test_the_smallest_of_many(last: int, size: int) -> None:
-    attempts = Made(lambda _: True, lambda value: Shortage(is_final=True) if value <= last else None)
+    attempts = Made(lambda _: True, lambda value: MemoryShortfall(is_final=True) if value <= last else None)
     found, beyond = told(outcome(smallest_that_will_do(range(1, size + 1), attempts)))
     if last >= size:
         assert found is None
@@ -105,7 +107,7 @@ def test_the_smallest_of_many(last: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("search", [largest_that_will_do, smallest_that_will_do])
-def test_a_field_without_a_legal_value_is_given_up_soon(search: Callable[..., Steps[Border]]) -> None:
+def test_a_field_without_a_legal_value_is_given_up_soon(search: Callable[..., Steps[Threshold]]) -> None:
     attempts = Made(lambda _: False, above(1))
     assert told(outcome(search(range(1, 1 << 26), attempts))) == (None, None)
     assert attempts.count <= MOST_REFUSED_IN_ALL + 100

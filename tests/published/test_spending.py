@@ -10,8 +10,7 @@ from service.estimator.answer import Interval
 from service.estimator.estimate import estimate
 from service.estimator.question import filled
 from service.estimator.resolve import ResolvedQuestion, resolve
-from service.estimator.run.cost import Usage, charges_of, sum_of
-from service.estimator.run.energy import carbon_kg_co2e
+from service.estimator.run.cost import Usage, carbon_kg_co2e, charges_of, sum_of
 from service.estimator.run.totals import lost_shares_of, power_of, usage_of
 from service.validation.questions import read_question
 from tests.published.cases import Case, cases

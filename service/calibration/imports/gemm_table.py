@@ -12,7 +12,7 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from service.calibration.imports.refusals import refuse_empty, refused
+from service.calibration.imports import refuse_empty, refused
 from service.calibration.observations import INSTRUCTION_FLOP, format_named
 from service.calibration.records import Environment, Measurement, ProbeRecord
 from service.text_bounds import MOST_COLUMNS, MOST_DIGITS

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from service.calibration.imports.refusals import refuse_empty, refused
+from service.calibration.imports import refuse_empty, refused
 from service.calibration.records import Environment, Measurement, ProbeRecord
 
 PICKLES = (".pickle", ".pkl", ".pt", ".pth", ".bin")

@@ -9,8 +9,7 @@ from service.estimator.model.documents import step_tokens, trained_tokens
 from service.estimator.model.flop import run_flop, sequence_flop
 from service.estimator.question import Recipe
 from service.estimator.resolve import ResolvedQuestion
-from service.estimator.run.cost import charges_of, sum_usd
-from service.estimator.run.energy import carbon_kg_co2e, energy_kwh, gpu_watts
+from service.estimator.run.cost import carbon_kg_co2e, charges_of, energy_kwh, gpu_watts, sum_usd
 from service.estimator.run.goodput import goodput_fraction, interruption_seconds, lost_days
 from service.estimator.run.run import phase_seconds
 from service.estimator.run.totals import (

@@ -15,8 +15,7 @@ from service.estimator.model.flop import PFLOP_DAY_FLOP, run_flop
 from service.estimator.numeric import ceil_div
 from service.estimator.question import Checkpointing, OwnedPrice, Price, Question
 from service.estimator.resolve import ResolvedQuestion, with_price, with_run_of
-from service.estimator.run.cost import Usage, charges_of, sum_of
-from service.estimator.run.energy import carbon_kg_co2e, energy_kwh, gpu_watts
+from service.estimator.run.cost import Usage, carbon_kg_co2e, charges_of, energy_kwh, gpu_watts, sum_of
 from service.estimator.run.goodput import (
     checkpoint_waste_fraction,
     daly_interval_seconds,

@@ -6,9 +6,9 @@ from typing import Any
 
 from service import store
 from service.calibration.device_fit import StepsOn, fitted_device
-from service.calibration.judging import STEP, Manner, judged
 from service.calibration.observations import Observed, impossible, observed_in, predicted_value, processor_of
-from service.calibration.records import ProbeRecord, doubt_of
+from service.calibration.records import ProbeRecord, quality_flag_of
+from service.calibration.scoring import STEP, ScoringOptions, score_calibration
 from service.catalogue import Catalogue
 from service.catalogue.catalogue import calibrated_gpu
 from service.errors import Problem, Refused
@@ -143,7 +143,7 @@ def with_measured(question: Question, records: Sequence[ProbeRecord], steps_on: 
 
 
 def _counts(one: Observed) -> bool:
-    return one.environment.kind != "cpu" and doubt_of(one.environment) is None
+    return one.environment.kind != "cpu" and quality_flag_of(one.environment) is None
 
 
 def _beside(fitted: DeviceCalibration, known: DeviceCalibration) -> DeviceCalibration:
@@ -215,7 +215,7 @@ def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozens
         fix = "choose measurements of gemm, attention, bandwidth, collective, context, or a launch check's step"
         raise Refused(Problem(field="probes", code="nothing_to_fit", message=message, fix=fix))
     before = before_with(rows[0], catalogue, seen, steps)
-    judgement = judged(observed, gpu, before, Manner(predict=steps.predict, steps_on=steps.on))
+    judgement = score_calibration(observed, gpu, before, ScoringOptions(predict=steps.predict, steps_on=steps.on))
     told = {name: value for name, value in asdict(constants).items() if name != "id"}
     ids = tuple(sorted(row.id for row in rows))
     return Calibration(

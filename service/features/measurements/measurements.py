@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from service.calibration.observations import Observed, impossible, outlier_reason
-from service.calibration.records import ProbeRecord, doubt_of, fault_of
+from service.calibration.records import ProbeRecord, fault_of, quality_flag_of
 from service.estimator import FORMULAS_VERSION
 from service.estimator.question import Gpu
 from service.store import Connection, Measured, keep_measurements_in, measurements_like, shape_key, utc_text
@@ -146,4 +146,4 @@ def _doubt(row: Measured, gpu: Gpu | None) -> str | None:
     error = row.relative_error_fraction
     if error is not None and not error <= MOST_ERROR_FRACTION:
         return f"wrong: its result is off by {error:.3g} of the largest number"
-    return doubt_of(observed.environment)
+    return quality_flag_of(observed.environment)

@@ -56,7 +56,7 @@ MEANING = (
 
 def plan_schemas(spelled: dict[str, Schema], question: Schema) -> dict[str, Schema]:
     """The schemas that the route of plans refers to."""
-    manner = spelled.pop("PlanOptions")["properties"]
+    options = spelled.pop("PlanOptions")["properties"]
     opened = {part: _opened(spelled[f"{noun.__name__}-Input"], names) for part, (noun, names) in SEARCHED.items()}
     clusters: Schema = {
         "type": "array",
@@ -71,7 +71,7 @@ def plan_schemas(spelled: dict[str, Schema], question: Schema) -> dict[str, Sche
         "layout": nullable(described("How it is divided; null where all of it is open.", ref("OpenLayout"))),
         WHY_NOT: described("A layout of which is asked why it is not the best.", ref("WhyNotPlan")),
     }
-    properties = {**asked, **open_parts, CLUSTERS: clusters, **manner}
+    properties = {**asked, **open_parts, CLUSTERS: clusters, **options}
     return {
         "OpenLayout": opened["layout"],
         "OpenRecipe": opened["recipe"],

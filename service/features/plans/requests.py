@@ -11,7 +11,7 @@ from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.names import STRICT, Degree
 from service.estimator.question import Layout, Question, Recipe
-from service.planner.space import Freedom
+from service.planner.space import Constraints
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.question_parts import PARTS
 from service.validation.questions import ReadQuestion, read_question
@@ -84,7 +84,7 @@ class PlanRequest:
 
     machines: tuple[ReadQuestion, ...]
     """The question on each cluster, and on each number of GPUs."""
-    freedom: Freedom
+    freedom: Constraints
     """What the search may choose."""
     manner: PlanOptions
     """How plans are ranked."""
@@ -99,15 +99,15 @@ def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanRequest:
     unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
     if unknown:
         raise Refused(*(unknown_field("", name, {*FIELDS}, "the plan") for name in unknown))
-    manner = read_spec(PlanOptions, {name: body[name] for name in field_names(PlanOptions) if name in body}, "")
+    options = read_spec(PlanOptions, {name: body[name] for name in field_names(PlanOptions) if name in body}, "")
     allowed, rest = freed({name: body[name] for name in PARTS if name in body})
     asked = [
         replace(one, question=question)
         for cluster in _clusters(body)
         for one in (read_question({**rest, "cluster": cluster}, catalogue, beside=FIELDS),)
-        for question in sized(one.question, manner.limits)
+        for question in sized(one.question, options.limits)
     ]
-    problems = missing(asked[0].question.recipe, manner.limits, is_priced=asked[0].question.price is not None)
+    problems = missing(asked[0].question.recipe, options.limits, is_priced=asked[0].question.price is not None)
     if len(asked) > MOST_MACHINES:
         message = f"clusters and limits.gpus make {len(asked)} machines to plan on"
         fix = f"narrow limits.gpus, or list fewer clusters: at most {MOST_MACHINES} machines"
@@ -116,8 +116,8 @@ def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanRequest:
         raise Refused(*problems)
     return PlanRequest(
         machines=tuple(asked),
-        freedom=Freedom(allowed),
-        manner=manner,
+        freedom=Constraints(allowed),
+        manner=options,
         why_not=_why_not(body.get(WHY_NOT), asked[0].question),
     )
 

@@ -12,7 +12,7 @@ from service.features.solve.requests import SERVING, SolveRequest, read_asked
 from service.features.solve.thresholds import solution_of
 from service.planner.feasibility import RUN_LIMITS, limits_given
 from service.planner.sizing import Server, affordable_inference_flop, inference_usd_per_million_tokens, optimal_size
-from service.planner.solve import Solved, solving
+from service.planner.solve import Solved, solve_steps
 from service.planner.steps import Steps
 from service.units import readable
 from service.validation.questions import ReadQuestion
@@ -34,7 +34,7 @@ def choosing_size(wanted: SolveRequest, catalogue: Catalogue) -> Steps[Solution]
         total_flop, solution = float(limits.total_flop or 0), _nothing(wanted, catalogue)
     else:
         run = replace(limits, inference_per_token_flop=None, inference_usd_per_million_tokens=None)
-        border = yield from solving(asked.question, "recipe.training_tokens", run)
+        border = yield from solve_steps(asked.question, "recipe.training_tokens", run)
         if border.found is None:
             return solution_of(wanted, asked, border, None, catalogue)
         total_flop, solution = _bought(wanted, asked, border, catalogue)

@@ -11,7 +11,7 @@ from service.features.solve.requests import SolveRequest, in_question, read_aske
 from service.features.solve.sizes import choosing_size
 from service.features.solve.thresholds import solution_of
 from service.planner.batch import planning_batch
-from service.planner.solve import Solved, solving
+from service.planner.solve import Solved, solve_steps
 from service.planner.steps import Steps, outcome
 from service.validation.serialization import to_bytes
 
@@ -39,7 +39,7 @@ def solution_sent(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[bytes]
 def _solving_field(wanted: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
     name = wanted.wish.unknown
     asked = read_asked(wanted, catalogue)
-    found = yield from solving(asked.question, name, wanted.limits, wanted.wish.multiple_of)
+    found = yield from solve_steps(asked.question, name, wanted.limits, wanted.wish.multiple_of)
     value = None if found.found is None else found.found.value
     return solution_of(wanted, asked, found, value, catalogue)
 

@@ -78,7 +78,7 @@ CSV_EXAMPLE = "row,model,gpu,gpus,status,verdict,days\n0,llama-3.1-8b,h100-sxm5-
 
 def sweep_schemas() -> dict[str, Schema]:
     """The schemas that the routes of sweeps refer to."""
-    manner = {name: undefaulted(untitled(one)) for name, one in schema_of(SweepOptions)["properties"].items()}
+    options = {name: undefaulted(untitled(one)) for name, one in schema_of(SweepOptions)["properties"].items()}
     answered = TypeAdapter(SweepAnswer).json_schema(
         mode="serialization", schema_generator=AnswerSchema, ref_template="#/components/schemas/{model}"
     )
@@ -92,7 +92,7 @@ def sweep_schemas() -> dict[str, Schema]:
             f"Lists to cross, {MOST_ROWS['estimate']:,} estimates or {MOST_ROWS['plan']:,} plans at most; or {ROWS}, "
             "questions one by one.",
             [],
-            {**manner, **_lists(), PLAN: described("How plans are ranked.", {"anyOf": [ref("SweepPlan"), NULL]})},
+            {**options, **_lists(), PLAN: described("How plans are ranked.", {"anyOf": [ref("SweepPlan"), NULL]})},
         ),
     }
 

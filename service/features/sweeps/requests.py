@@ -136,17 +136,17 @@ def read_sweep(body: Mapping[str, Any], catalogue: Catalogue) -> Sweep:
     unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
     if unknown:
         raise Refused(*(unknown_field("", name, {*FIELDS}, "the sweep") for name in unknown))
-    manner = read_spec(
+    options = read_spec(
         SweepOptions, plain({name: body[name] for name in field_names(SweepOptions) if name in body}), ""
     )
-    metrics = named_metrics("columns", manner.columns or DEFAULT_COLUMNS[manner.kind], taken_by(manner.kind))
-    plan = _plan(body, manner)
+    metrics = named_metrics("columns", options.columns or DEFAULT_COLUMNS[options.kind], taken_by(options.kind))
+    plan = _plan(body, options)
     lists = _rows(body) if body.get(ROWS) is not None else _crossed(body)
-    _refuse_too_many(lists, manner.kind)
-    axes = _axes(lists, manner, plan, catalogue)
+    _refuse_too_many(lists, options.kind)
+    axes = _axes(lists, options, plan, catalogue)
     return Sweep(
-        kind=manner.kind,
-        name=manner.name,
+        kind=options.kind,
+        name=options.name,
         columns=tuple(metrics),
         plan=plan,
         axes=axes,
@@ -154,11 +154,11 @@ def read_sweep(body: Mapping[str, Any], catalogue: Catalogue) -> Sweep:
     )
 
 
-def _plan(body: Mapping[str, Any], manner: SweepOptions) -> SweepPlan:
+def _plan(body: Mapping[str, Any], options: SweepOptions) -> SweepPlan:
     told = body.get(PLAN)
     if told is None:
         return SweepPlan()
-    if manner.kind != "plan":
+    if options.kind != "plan":
         message = "plan says how plans are ranked, and the rows of this sweep are estimates"
         raise Refused(
             Problem(field=PLAN, code="not_planned", message=message, fix='give "kind": "plan", or leave it out')
@@ -238,7 +238,7 @@ def _told(item: Any) -> str:
     return json.dumps(item, sort_keys=True)
 
 
-def _axes(lists: _Lists, manner: SweepOptions, plan: SweepPlan, catalogue: Catalogue) -> Axes:
+def _axes(lists: _Lists, options: SweepOptions, plan: SweepPlan, catalogue: Catalogue) -> Axes:
     problems: list[Problem] = []
 
     def read(name: str, part: Callable[[Any], Part]) -> tuple[Part, ...]:
@@ -252,7 +252,7 @@ def _axes(lists: _Lists, manner: SweepOptions, plan: SweepPlan, catalogue: Catal
                 problems.extend(_placed(problem, name.removesuffix("s"), where) for problem in refused.problems)
         return tuple(found)
 
-    items = Items(catalogue, manner.kind, plan, [price for _, price in lists.items["prices"]])
+    items = Items(catalogue, options.kind, plan, [price for _, price in lists.items["prices"]])
     axes = Axes(
         models=read("models", items.model),
         clusters=read("clusters", items.cluster),

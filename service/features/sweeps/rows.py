@@ -22,7 +22,7 @@ from service.features.plans.search_plans import bounds_of, unmet
 from service.features.sweeps.axes import Axes, Combination, Sweep
 from service.features.sweeps.columns import OF_PLANS, Cell, Number, numbers_of
 from service.planner.plans import plans_of
-from service.planner.space import Freedom
+from service.planner.space import Constraints
 from service.validation.serialization import NotFinite, to_bytes
 from service.validation.text import one_line
 
@@ -197,7 +197,7 @@ class Planning:
             raise Refused(*problems)
         open_fields = {"layout": self._axes.layouts[at.layout].open, "recipe": self._axes.recipes[at.recipe].open}
         allowed, _ = freed(open_fields)
-        *_, found = plans_of(sized(asked, limits), Freedom(allowed), self._plan.objective, bounds_of(limits), 1)
+        *_, found = plans_of(sized(asked, limits), Constraints(allowed), self._plan.objective, bounds_of(limits), 1)
         counts = (found.generated, found.scored, found.fitting)
         if not found.best:
             return Found(None, (None, None, *counts), "; ".join(unmet(found)))

@@ -50,7 +50,7 @@ class PartError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class CalibrationScore:
     """How far predictions of a calibration are off, beside those of before."""
 
     parts: tuple[PartError, ...]
@@ -64,7 +64,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class ScoringOptions:
     """What predicts measurements, and whole steps among them."""
 
     predict: Callable[[Observed, Gpu], float | None] = predicted_value
@@ -73,15 +73,18 @@ class Manner:
     """Whole steps, each beside what is predicted of it on a GPU; None where steps are not predicted."""
 
 
-def judged(
-    observed: Sequence[Observed], gpu: Gpu, before: Callable[[Observed], float | None], manner: Manner | None = None
-) -> Judgement:
+def score_calibration(
+    observed: Sequence[Observed],
+    gpu: Gpu,
+    before: Callable[[Observed], float | None],
+    options: ScoringOptions | None = None,
+) -> CalibrationScore:
     """How a calibration on some measurements does on those that had no part in it."""
-    known = manner or Manner()
+    known = options or ScoringOptions()
     whole = calibrated(gpu, fitted_device(observed, gpu, "whole", known.steps_on))
     result = (_part(probe, observed, gpu, (whole, before, known)) for probe in sorted({one.probe for one in observed}))
     parts = tuple(part for part in result if part is not None)
-    return Judgement(
+    return CalibrationScore(
         parts=parts,
         held_out_fraction=fmean(part.held_out_fraction for part in parts) if parts else None,
         in_sample_fraction=fmean(part.in_sample_fraction for part in parts) if parts else None,
@@ -90,19 +93,22 @@ def judged(
 
 
 def _part(
-    probe: str, observed: Sequence[Observed], gpu: Gpu, known: tuple[Gpu, Callable[[Observed], float | None], Manner]
+    probe: str,
+    observed: Sequence[Observed],
+    gpu: Gpu,
+    known: tuple[Gpu, Callable[[Observed], float | None], ScoringOptions],
 ) -> PartError | None:
     """The errors of one probe, given the calibration on all measurements and what was predicted before."""
     own = [one for one in observed if one.probe == probe]
     left_out: LeftOut = "run" if len({one.run for one in own}) > 1 else "shape"
-    whole, before, manner = known
+    whole, before, options = known
     others = [one for one in observed if one.probe != probe and (probe == STEP or one.probe == SHARED)]
     errors = []
     for training, held_out in held_out_in(own, others, left_out):
-        fitted = calibrated(gpu, fitted_device(training, gpu, "kept", manner.steps_on))
+        fitted = calibrated(gpu, fitted_device(training, gpu, "kept", options.steps_on))
         operations = {(one.measurement.operation, one.measurement.shape.get("dtype")) for one in training}
         for one in held_out:
-            predictions = [manner.predict(one, fitted), manner.predict(one, whole), before(one)]
+            predictions = [options.predict(one, fitted), options.predict(one, whole), before(one)]
             off = [abs(value / one.measurement.value - 1) for value in predictions if value is not None]
             is_fitted = probe == "gemm" or (one.measurement.operation, one.measurement.shape.get("dtype")) in operations
             if is_fitted and len(off) == len(predictions):

@@ -11,7 +11,7 @@ from service.errors import Refused
 from service.estimator import Question, estimate
 from service.estimator.question import Price
 from service.planner.feasibility import RUN_LIMITS, End, SolveLimits
-from service.planner.solve import Solved, solved
+from service.planner.solve import Solved, solve_for
 from service.planner.unknowns import UNKNOWNS, Values
 from tests.estimator.legal_questions import questions, with_layout, with_recipe
 
@@ -90,7 +90,7 @@ def _place(values: Sequence[int], value: int) -> int:
 def asked(case: Case) -> Solved | None:
     """The border, or None where no value is legal at all."""
     try:
-        return solved(case.question, case.name, case.limits)
+        return solve_for(case.question, case.name, case.limits)
     except Refused:
         return None
 
