@@ -236,8 +236,8 @@ def constant_utilisation_seconds(rows: Sequence[PublishedStep]) -> list[float]:
         the usual rule of thumb, fitted in its own favour: one MFU for each GPU
 
     >>> steps = [
-    ...     PublishedStep(left_out_with=source, gpu="h100", work_flop=4.0, peak_flop_per_s=10.0, measured_seconds=seconds)
-    ...     for source, seconds in (("one", 1.0), ("two", 2.0))
+    ...     PublishedStep(left_out_with=name, gpu="h100", work_flop=4.0, peak_flop_per_s=10.0, measured_seconds=seconds)
+    ...     for name, seconds in (("one", 1.0), ("two", 2.0))
     ... ]
     >>> [round(found, 9) for found in constant_utilisation_seconds(steps)]
     [2.0, 1.0]
