@@ -12,23 +12,8 @@ from starlette.middleware import Middleware
 
 from service import __version__
 from service.api import errors, health, pages
-from service.api.audit import DeniedChanges
-from service.api.background import SigningSecretRefresh
-from service.api.caching import Conditional
-from service.api.catalogues import NO_DATABASE, background_refresh
-from service.api.checked_questions import CheckedQuestions, writing_checks
-from service.api.compute import Compute
-from service.api.credential_ends import CredentialWatch
-from service.api.credentials import Credentials
-from service.api.cross_site import CrossSiteRequests, cors_middleware
-from service.api.envelope import ErrorMiddleware, RequestMiddleware
-from service.api.errors import ApiError, reserved_paths
-from service.api.health import Readiness
-from service.api.http_limits import BodyLimit
-from service.api.metrics import DatabaseFigures, Metrics
-from service.api.rate_limits import Quota, RateLimits, count_request, is_loopback, network_of, rate_limits_of
-from service.api.request_context import context_of, deprecation_headers
-from service.api.security import (
+from service.api.access.audit import DeniedChanges
+from service.api.access.authorization import (
     CALLER,
     PUBLIC_OPERATIONS,
     SHARE_LINK_CALLER,
@@ -39,8 +24,22 @@ from service.api.security import (
     is_locked,
     is_rate_limited,
 )
-from service.api.telemetry import tracing_of
-from service.api.write_queue import MOST_COMPUTING, MOST_WRITERS
+from service.api.access.credentials import Credentials
+from service.api.background import SigningSecretRefresh
+from service.api.caching import Conditional
+from service.api.catalogues import NO_DATABASE, background_refresh
+from service.api.checked_questions import CheckedQuestions, writing_checks
+from service.api.computing.compute import Compute
+from service.api.computing.write_queue import MOST_COMPUTING, MOST_WRITERS
+from service.api.credential_ends import CredentialWatch
+from service.api.cross_site import CrossSiteRequests, cors_middleware
+from service.api.envelope import ErrorMiddleware, RequestMiddleware
+from service.api.errors import ApiError, reserved_paths
+from service.api.health import Readiness
+from service.api.limits.http_limits import BodyLimit
+from service.api.limits.rate_limits import Quota, RateLimits, count_request, is_loopback, network_of, rate_limits_of
+from service.api.metrics import DatabaseFigures, Metrics, tracing_of
+from service.api.request_context import context_of, deprecation_headers
 from service.catalogue import Catalogue, Holdings, shipped_catalogue
 from service.errors import Unreachable
 from service.features.accounts import routes as accounts
@@ -238,7 +237,7 @@ def _token_verifier(settings: Settings) -> TokenVerifier | None:
     """The verifier of OpenID Connect tokens, imported only where the settings name an issuer."""
     if settings.oidc_jwks is None:
         return None
-    from service.api.tokens import JwtVerifier, SigningKeys
+    from service.api.access.tokens import JwtVerifier, SigningKeys
 
     return JwtVerifier(settings, SigningKeys(settings.oidc_jwks))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from service.api.key_rules import KeyRequest, make_key
+from service.api.access.key_rules import KeyRequest, make_key
 from service.catalogue import shipped_catalogue
 from service.store import Scope
 from tests.databases import prepared

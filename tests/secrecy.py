@@ -12,7 +12,7 @@ from secrets import token_urlsafe
 
 import pytest
 
-from service.api import key_rules
+from service.api.access import key_rules
 from service.logs import AsJson, AsText
 
 PRESENTED = re.compile(r"tck_[\w-]{8}\.[\w-]{43}")

@@ -12,7 +12,7 @@ from threading import Thread
 import httpx
 import pytest
 
-from service.api.key_rules import KeyRequest, NewKey, make_key, revoke
+from service.api.access.key_rules import KeyRequest, NewKey, make_key, revoke
 from service.client.events import Event, events_of
 from service.store import Engine, Scope, create_key
 from service.store.engine import open_engine

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from service.api.key_rules import KeyRequest, make_key, revoke
+from service.api.access.key_rules import KeyRequest, make_key, revoke
 from service.catalogue import shipped_catalogue
 from service.cli.doctor_findings import examined
 from service.settings import PREFIX
@@ -197,7 +197,7 @@ def test_redis_and_the_collector_are_looked_for_where_they_are_set(
         assert (found["redis"]["state"], found["collector"]["state"]) == ("ok", "warning")
         server.stop()
         assert findings(run)["redis"]["state"] == "warning"
-    monkeypatch.setattr("service.api.rate_limits.find_spec", lambda _: None)
+    monkeypatch.setattr("service.api.limits.rate_limits.find_spec", lambda _: None)
     assert findings(run, code=1)["redis"]["state"] == "fault"
 
 

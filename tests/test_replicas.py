@@ -6,7 +6,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from service.api.http_limits import MAXIMUM_BODY_BYTES
+from service.api.limits.http_limits import MAXIMUM_BODY_BYTES
 from service.validation.flat_values import MOST_PARAMETERS
 from tests.api.asking import QUESTION
 from tests.databases import new_database

@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.responses import Response
 
-from service.api.key_rules import KeyRequest, make_key
+from service.api.access.key_rules import KeyRequest, make_key
 from service.settings import read_settings
 from tests.databases import prepared
 from tests.fixtures import asking, one_by_one

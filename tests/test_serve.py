@@ -14,7 +14,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from service.api.key_rules import KeyRequest, make_key, revoke
+from service.api.access.key_rules import KeyRequest, make_key, revoke
 from service.api.server import refuse_public_without_keys
 from service.catalogue import Catalogue, shipped_catalogue
 from service.settings import PREFIX, Settings

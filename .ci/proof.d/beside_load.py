@@ -167,7 +167,7 @@ def shown(name: str, seconds: Sequence[float], idle: float) -> str:
 
 def keys_in(folder: Path) -> tuple[str, str]:
     """Keys of the one who checks, and of the one who asks for everything, whom no limit of requests holds back."""
-    from service.api.key_rules import KeyLimits, KeyRequest, make_key
+    from service.api.access.key_rules import KeyLimits, KeyRequest, make_key
     from service.catalogue import shipped_catalogue
     from tests.databases import prepared
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 
-from service.api.http_limits import LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES
+from service.api.limits.http_limits import LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES
 from service.api.server import connection_limit
 from tests.api.slow_clients import BODIES, HEADS, all_slowly, chunked, dripped, held_bodies, refused, sized
 from tests.live import bearer, serving

@@ -17,7 +17,7 @@ from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
-from service.api.key_rules import KeyRequest, make_key
+from service.api.access.key_rules import KeyRequest, make_key
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings

@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 import httpx
 
-from service.api.http_limits import LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES
+from service.api.limits.http_limits import LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES
 from tests.api.asking import ADMISSION_TOKEN, QUESTION
 from tests.house.source import ROOT
 

@@ -11,10 +11,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from service.api.compute import compute
-from service.api.compute_process import Large
+from service.api.computing.compute import compute
+from service.api.computing.compute_process import Large
+from service.api.computing.write_queue import on_compute_threads
 from service.api.openapi import CSV_BODY, JSON_BODY, PARQUET, XLSX, list_operation, table_operation
-from service.api.write_queue import on_compute_threads
 from service.tabular.columns import Column
 from service.tabular.lists import Listed, Table, csv_of, page_of, parquet_of, table_of, workbook_of
 from service.validation.serialization import to_bytes

@@ -18,10 +18,10 @@ from pydantic_core import to_json
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.access.authorization import caller_of
 from service.api.catalogues import database_of
 from service.api.errors import ApiError, WrongParameter
 from service.api.openapi import Schema
-from service.api.security import caller_of
 from service.errors import Problem
 from service.store import RememberedAnswer, RequestKey, once
 from service.tabular.lists import IsCurrent, Record

@@ -9,9 +9,9 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 
+from service.api.access.authorization import caller_of
 from service.api.background import repeat
 from service.api.queries import REV, one_of
-from service.api.security import caller_of
 from service.catalogue import Catalogue
 from service.errors import Unreachable
 from service.store import Engine, History

@@ -14,9 +14,9 @@ from typing import Any
 
 from fastapi import Request
 
+from service.api.access.authorization import GRANT, NO_KEY, AccessDenied, Grant, inactive_key_reason, unauthorized
+from service.api.access.key_rules import does_allow, key_status
 from service.api.envelope import problem_of
-from service.api.key_rules import does_allow, key_status
-from service.api.security import GRANT, NO_KEY, AccessDenied, Grant, inactive_key_reason, unauthorized
 from service.store import ApiKey, KeyRing, Scope
 
 POLL_SECONDS = 0.2

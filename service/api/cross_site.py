@@ -10,8 +10,8 @@ from typing import Any
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from service.api.rate_limits import is_loopback
-from service.api.security import AccessDenied
+from service.api.access.authorization import AccessDenied
+from service.api.limits.rate_limits import is_loopback
 from service.settings import Settings
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -9,9 +9,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from importlib.metadata import PackageNotFoundError, version
 from threading import Thread
 from time import monotonic
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -27,7 +28,9 @@ from prometheus_client.registry import Collector
 
 from service import __version__
 from service.api.request_context import RequestContext
+from service.errors import StartupError
 from service.estimator import FORMULAS_VERSION
+from service.settings import Settings
 from service.store import Figures
 
 PATIENCE_SECONDS = 2.0
@@ -256,3 +259,33 @@ def _gauge(name: str, meaning: str, labels: Sequence[str], values: Mapping[Any, 
     for label_values, value in values.items():
         found.add_metric(label_values, value)
     return found
+
+
+if TYPE_CHECKING:
+    from service.api.tracing import Tracing
+
+EXPORTER = "opentelemetry-exporter-otlp-proto-http"
+
+WITHOUT_OPENTELEMETRY = (
+    "TRAINCOST_OTLP_ENDPOINT needs OpenTelemetry: pip install '.[telemetry]' in the folder of traincost's source"
+)
+
+
+def is_installed() -> bool:
+    """Whether spans could be sent."""
+    try:
+        version(EXPORTER)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def tracing_of(settings: Settings) -> "Tracing | None":
+    """What sends spans."""
+    if settings.otlp_endpoint is None:
+        return None
+    if not is_installed():
+        raise StartupError(WITHOUT_OPENTELEMETRY)
+    from service.api.tracing import Tracing
+
+    return Tracing(settings.otlp_endpoint)

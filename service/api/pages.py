@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
 
 from service.api.answers import JSON
-from service.api.compute import computed_once
+from service.api.computing.compute import computed_once
 from service.api.queries import choice_of, takes_only
 from service.errors import NotFound
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fastapi import Request
 
-from service.api.credentials import IN_QUERY
+from service.api.access.credentials import IN_QUERY
 from service.api.openapi import Schema
 from service.logs import MASK
 

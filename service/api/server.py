@@ -4,26 +4,281 @@ import asyncio
 import ctypes
 import gc
 import logging
+import re
 import socket
 import sys
-from collections.abc import Callable
+from asyncio import AbstractEventLoop, TimerHandle, Transport
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import EADDRINUSE
 from ipaddress import ip_address
 from time import monotonic
 from types import FrameType
+from typing import Any
+from uuid import uuid4
 
+import httptools
 import uvicorn
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from service.api.envelope import COMMON_HEADERS
+from service.api.errors import ApiError, problem_response
 from service.api.metrics import Metrics, RefusalKind
-from service.api.protocol import protocol_reporting
 from service.errors import StartupError
 from service.logs import start_log
 from service.settings import Settings
+
+LINGER_SECONDS = 2.0
+"""How long what is sent after the answer is thrown away. Source: a choice; nginx takes 5 s since something came."""
+
+
+class LingeringClose:
+    """A transport that, where the other side is still sending, is closed a moment later than it is told to."""
+
+    def __init__(self, transport: Transport, loop: AbstractEventLoop, is_sending: Callable[[], bool]) -> None:
+        self._transport, self._loop, self._is_sending = transport, loop, is_sending
+        self._timer: TimerHandle | None = None
+        self.is_told = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def is_closing(self) -> bool:
+        """Whether it was told to close."""
+        return self.is_told or self._transport.is_closing()
+
+    def close(self) -> None:
+        """Say nothing more, and close: at once, or once the other side was heard out."""
+        if self.is_told:
+            return
+        self.is_told = True
+        if self._transport.is_closing() or not self._is_sending() or not self._transport.can_write_eof():
+            self._transport.close()
+            return
+        self._transport.write_eof()
+        self._transport.resume_reading()
+        self._timer = self._loop.call_later(LINGER_SECONDS, self._transport.close)
+
+    def forget(self) -> None:
+        """The connection is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+HEAD_SECONDS = 10.0
+"""Time that a request line and its headers have to arrive, from the connection or from the end of the last answer."""
+MOST_HEAD_BYTES = 64 << 10
+"""Longest request line with its headers; also the most that chunked content has around it beyond FRAMING_BYTES."""
+FRAMING_BYTES = 16
+"""What may stand around each byte of chunked content; a chunk of one byte has five around it."""
+RETRY_SECONDS = 1
+"""When to try again for a connection that was one too many."""
+
+HOST = re.compile(rb"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
+CHUNKED = [b"chunked"]
+CLOSES = {"Connection": "close"}
+
+MALFORMED = "send one request that HTTP/1.1 lets nobody read in two ways"
+NO_METHOD = "send a method that HTTP knows, in capitals, such as GET or POST; this port speaks HTTP, without TLS"
+ONE_HOST = "send exactly one Host header, with the name or address of the service and nothing else"
+HOST_OF_TARGET = "send the path alone behind the method, or the same host there as in the Host header"
+ONE_LENGTH = "send one Content-Length, or Transfer-Encoding: chunked, and never both"
+
+TOO_MANY = "close connections that are not in use, or wait"
+
+log = logging.getLogger(__name__)
+of_parser = logging.getLogger(f"{__name__}.parser")
+of_parser.setLevel(logging.ERROR)  # what it warns of is told by a refusal, whose id the caller has
+
+
+class RejectedConnection(ApiError):
+    """What a connection brings becomes no request; it is answered and closed."""
+
+    def __init__(self, kind: RefusalKind, code: str, detail: str, headers: Mapping[str, str] = CLOSES) -> None:
+        super().__init__(code, detail, headers)
+        self.kind = kind
+
+
+class LimitedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol for one connection, with bounds.
+
+    `limit_concurrency` of the server's configuration is the number of connections from which on others are turned away.
+    """
+
+    head_seconds = HEAD_SECONDS
+
+    @staticmethod
+    def on_refusal(kind: RefusalKind) -> None:
+        """Called for each connection that is refused."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.logger = of_parser
+        self.most_connections, self.limit_concurrency = self.limit_concurrency, None
+        self.head_timer: TimerHandle | None = None
+        self.refusal: RejectedConnection | None = None
+        self.is_over = False
+        self.is_in_head = False
+        self.framing_bytes = self.content_bytes = self.new_content_bytes = 0
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # of TCP
+        """Wait for a head, unless there are too many connections already."""
+        super().connection_made(transport)
+        self.transport = self.lingering = LingeringClose(transport, self.loop, self._is_awaiting)  # type: ignore[assignment]  # closes later, else the same
+        if self.most_connections is not None and len(self.connections) > self.most_connections:
+            headers = {**CLOSES, "Retry-After": str(RETRY_SECONDS)}
+            self._refuse(RejectedConnection("connections", "too_many_connections", TOO_MANY, headers))
+        else:
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing any more."""
+        self._wait_no_longer()
+        self.lingering.forget()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what arrived, and count what of it is no content."""
+        if self.is_over or self.lingering.is_told:
+            return
+        self.new_content_bytes = 0
+        super().data_received(data)
+        self.framing_bytes += len(data) - self.new_content_bytes
+        if self.is_over or self.transport.is_closing():
+            return
+        if self.framing_bytes > MOST_HEAD_BYTES + FRAMING_BYTES * self.content_bytes:
+            self._refuse(_head_too_large())
+        elif self.cycle is None or self.cycle.response_complete:
+            self._await_head()
+
+    def on_message_begin(self) -> None:
+        """Begin to count for another request."""
+        super().on_message_begin()
+        self.is_in_head = True
+        self.framing_bytes = self.content_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header of the head; those behind the content could change what was judged already."""
+        if self.is_in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Hand on the request, unless its head could mean two things."""
+        self.refusal = rejection_of(self.url, self.headers, self.parser.get_http_version())
+        if self.refusal is not None:
+            raise self.refusal
+        self.is_in_head = False
+        self._wait_no_longer()
+        super().on_headers_complete()
+        if self.parser.should_upgrade():
+            self.cycle.keep_alive = False  # what follows may be of another protocol
+
+    def on_body(self, body: bytes) -> None:
+        """Count content."""
+        self.new_content_bytes += len(body)
+        self.content_bytes += len(body)
+        super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request, part of which may be here."""
+        super().on_response_complete()
+        if self.cycle.response_complete:
+            self.cycle.body = bytearray()  # read ahead, and wanted by nobody: the connection may stay a while
+        if self.is_in_head and not self.is_over:
+            self._unset_keepalive_if_required()
+            self._await_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser refuses, in the words of the service, while its complaint is handled."""
+        log.debug("%s", msg)
+        is_no_method = isinstance(sys.exception(), httptools.HttpParserInvalidMethodError)
+        self._refuse(
+            self.refusal or RejectedConnection("grammar", "bad_request", NO_METHOD if is_no_method else MALFORMED)
+        )
+
+    def _is_awaiting(self) -> bool:
+        """Whether the rest of a head that was begun is still to come, or that of the content behind one."""
+        return self.is_in_head or (self.cycle is not None and self.cycle.more_body)
+
+    def _refuse(self, error: "RejectedConnection") -> None:
+        """Answer with a problem and close, once what came before on this connection is answered."""
+        self.is_over = True
+        self.on_refusal(error.kind)
+        self._wait_no_longer()
+        earlier = self.cycle
+        if earlier is not None and not earlier.response_complete:
+            if not earlier.more_body:
+                earlier.keep_alive = False
+                return
+            if self.pipeline or earlier.response_started:
+                self.transport.close()
+                return
+        self.transport.write(response_bytes(error))
+        self.transport.close()
+
+    def _await_head(self) -> None:
+        if self.head_timer is None:
+            self.head_timer = self.loop.call_later(self.head_seconds, self._on_late_head)
+
+    def _wait_no_longer(self) -> None:
+        if self.head_timer is not None:
+            self.head_timer.cancel()
+            self.head_timer = None
+
+    def _on_late_head(self) -> None:
+        """End what did not become a request; who sent nothing is told nothing."""
+        self.head_timer = None
+        if self.is_in_head:
+            detail = f"send the request line and all headers within {self.head_seconds:g} seconds"
+            self._refuse(RejectedConnection("late", "head_timeout", detail))
+        else:
+            self.transport.close()
+
+
+def protocol_reporting(on_refusal: Callable[[RefusalKind], None]) -> type[LimitedProtocol]:
+    """The protocol of a server that wants to know what it refuses."""
+    return type("Counting", (LimitedProtocol,), {"on_refusal": staticmethod(on_refusal)})
+
+
+def rejection_of(target: bytes, headers: Sequence[tuple[bytes, bytes]], version: str) -> RejectedConnection | None:
+    """Why nobody should answer a request with this head."""
+    if len(target) + sum(len(name) + len(value) + len(": \r\n") for name, value in headers) > MOST_HEAD_BYTES:
+        return _head_too_large()
+
+    def values(wanted: bytes) -> list[bytes]:
+        return [value for name, value in headers if name == wanted]
+
+    host, lengths, codings = values(b"host"), values(b"content-length"), values(b"transfer-encoding")
+    if len(host) != 1 or HOST.fullmatch(host[0]) is None:
+        return RejectedConnection("host", "bad_request", ONE_HOST)
+    if not target.startswith(b"/") and target.partition(b"://")[2].partition(b"/")[0] != host[0]:
+        return RejectedConnection("target", "bad_request", HOST_OF_TARGET)
+    is_chunked = bool(codings)
+    if is_chunked and ([coding.lower() for coding in codings] != CHUNKED or lengths or version == "1.0"):
+        return RejectedConnection("framing", "bad_request", ONE_LENGTH)
+    if len(lengths) > 1 or not all(length.isdigit() for length in lengths):
+        return RejectedConnection("framing", "bad_request", ONE_LENGTH)
+    return None
+
+
+def response_bytes(error: ApiError) -> bytes:
+    """A refusal as it stands on the connection."""
+    request_id = uuid4().hex
+    log.info("connection refused as %s: %s", request_id, error.code)
+    headers = {**error.headers, **COMMON_HEADERS, "X-Request-Id": request_id}
+    response = problem_response({"state": {"request_id": request_id}}, error.code, error.detail, headers=headers)
+    lines = [name + b": " + value + b"\r\n" for name, value in response.raw_headers]
+    return b"".join([STATUS_LINE[response.status_code], *lines, b"\r\n", bytes(response.body)])
+
+
+def _head_too_large() -> RejectedConnection:
+    detail = f"send a request line and headers of at most {MOST_HEAD_BYTES} bytes"
+    return RejectedConnection("head", "head_too_large", detail)
+
 
 M_ARENA_MAX = -8
 """Name of the setting. Source: glibc's malloc.h."""

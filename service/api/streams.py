@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
-from service.api.rate_limits import count_questions
+from service.api.limits.rate_limits import count_questions
 from service.planner.steps import Outcome, Steps
 
 LOOP_PASSES = 3

@@ -15,7 +15,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from service import __version__
-from service.api.key_rules import key_status
+from service.api.access.key_rules import key_status
 from service.catalogue import shipped_catalogue
 from service.errors import StartupError
 from service.estimator import FORMULAS_VERSION

@@ -49,7 +49,7 @@ def create(  # noqa: PLR0913 - each is an option of the command
     as_json: AsJson = False,
 ) -> None:
     """Create a key and print it, this once; from the first key on, every caller needs one."""
-    from service.api.key_rules import KeyLimits, KeyRequest, key_record, make_key
+    from service.api.access.key_rules import KeyLimits, KeyRequest, key_record, make_key
     from service.cli.reports.keys import sent_as
     from service.features.accounts.audit import by_command
     from service.store.keys import TEAM
@@ -69,7 +69,7 @@ def create(  # noqa: PLR0913 - each is an option of the command
 @keys.command("list")
 def list_keys(*, as_json: AsJson = False) -> None:
     """List every key, without its secret."""
-    from service.api.key_rules import key_records
+    from service.api.access.key_rules import key_records
     from service.cli.reports.keys import keys_report
     from service.store import place_of
     from service.validation.serialization import to_bytes
@@ -82,7 +82,7 @@ def list_keys(*, as_json: AsJson = False) -> None:
 @keys.command()
 def limit(key_id: KeyId, *, requests_per_minute: PerMinute = None, burst: Burst = None) -> None:
     """Change the limits of a key, to the service's where absent; running services follow within about a second."""
-    from service.api import key_rules as workflow
+    from service.api.access import key_rules as workflow
     from service.features.accounts.audit import by_command
 
     limits = workflow.KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)
@@ -94,7 +94,7 @@ def limit(key_id: KeyId, *, requests_per_minute: PerMinute = None, burst: Burst 
 @keys.command()
 def revoke(key_id: KeyId) -> None:
     """Revoke a key; running services follow within about a second."""
-    from service.api import key_rules as workflow
+    from service.api.access import key_rules as workflow
     from service.features.accounts.audit import by_command
     from service.store import utc_text
 

@@ -82,8 +82,8 @@ def _findings() -> Iterator["Finding"]:
 
 def _of_optional(settings: "Settings") -> Iterator["Finding"]:
     """Findings of features that a setting enables."""
-    from service.api.rate_limits import WITHOUT_REDIS, has_redis
-    from service.api.telemetry import WITHOUT_OPENTELEMETRY, is_installed
+    from service.api.limits.rate_limits import WITHOUT_REDIS, has_redis
+    from service.api.metrics import WITHOUT_OPENTELEMETRY, is_installed
     from service.cli.doctor_findings import Finding
 
     if settings.otlp_endpoint is not None and not is_installed():
@@ -93,7 +93,7 @@ def _of_optional(settings: "Settings") -> Iterator["Finding"]:
     if not has_redis():
         yield Finding(name="redis", state="fault", said=WITHOUT_REDIS)
         return
-    from service.api.shared_limits import does_answer
+    from service.api.limits.shared_limits import does_answer
 
     if asyncio.run(does_answer(settings.redis_url)):
         yield Finding(name="redis", state="ok", said="Redis answers, so replicas count requests together")

@@ -45,7 +45,7 @@ def serve(
 
     settings = read_settings(host=host, port=port, insecure=insecure or None, no_worker=no_worker or None)
     with listen(settings.host, settings.port) as listener:
-        from service.api.security import is_locked
+        from service.api.access.authorization import is_locked
         from service.store import hold_alone
 
         lock = hold_alone(settings.database_url)
@@ -103,7 +103,7 @@ def _application(settings: "Settings") -> Any:
 
 def _worker_for(keys: "KeyRing", listener: socket, settings: "Settings") -> "LocalWorker":
     """A worker for this service on this machine, with a key in case the service requires one."""
-    from service.api.key_rules import KeyRequest, create_temporary_key
+    from service.api.access.key_rules import KeyRequest, create_temporary_key
     from service.api.server import address
     from service.settings import LOOPBACK
 

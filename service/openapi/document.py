@@ -7,11 +7,11 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from service.api.access.authorization import SECURITY_SCHEMES, is_rate_limited, security_requirement
 from service.api.caching import describe_idempotency, takes_idempotency_key
 from service.api.openapi import ETAG, Schema, component_parameters, list_parameters, parameter_ref
 from service.api.queries import REV
 from service.api.request_context import deprecation_of
-from service.api.security import SECURITY_SCHEMES, is_rate_limited, security_requirement
 from service.features.accounts.openapi import audit_parameters, audit_schemas
 from service.features.calibrations import lists as calibrations
 from service.features.catalogue.list_openapi import VERSION, catalogue_parameters, catalogue_schemas

@@ -4,17 +4,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from service.api.access.authorization import ISSUER_AWAY, NO_KEY
 from service.api.caching import NEEDED, REUSED
-from service.api.compute import caller_excess, process_lost, queue_full
+from service.api.computing.compute import caller_excess, process_lost, queue_full
+from service.api.computing.write_queue import NO_SLOT
 from service.api.cross_site import CROSS_SITE, UNKNOWN_NAME
 from service.api.errors import KINDS, LEAVING, MEDIA_TYPE, RETRY_AFTER, problem_response
-from service.api.http_limits import TOO_MUCH
+from service.api.limits.http_limits import TOO_MUCH
+from service.api.limits.rate_limits import too_many_requests
+from service.api.limits.request_counts import Allowance
 from service.api.openapi import Schema, described, ref
-from service.api.protocol import ONE_HOST
-from service.api.rate_limits import too_many_requests
-from service.api.request_counts import Allowance
-from service.api.security import ISSUER_AWAY, NO_KEY
-from service.api.write_queue import NO_SLOT
+from service.api.server import ONE_HOST
 from service.errors import MOST_PROBLEMS
 from service.features.launch_checks.targets import NO_WORKER_FIX
 from service.features.workers.leases import NOT_HELD

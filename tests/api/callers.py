@@ -11,7 +11,7 @@ import httpx
 from fastapi import FastAPI
 from sqlalchemy import insert
 
-from service.api.key_rules import KeyRequest, make_key
+from service.api.access.key_rules import KeyRequest, make_key
 from service.features.measurements.openapi import CHOSEN, RECORDS
 from service.store import Scope, create_key, revoke_key
 from service.store.engine import writing

@@ -15,8 +15,7 @@ from fastapi import FastAPI
 from service.api import server
 from service.api.metrics import RefusalKind
 from service.api.openapi import EVENTS
-from service.api.protocol import LimitedProtocol
-from service.api.server import Lifecycle, configured
+from service.api.server import Lifecycle, LimitedProtocol, configured
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.features.plans import routes

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import delete, func, select, update
 
-from service.api.key_rules import KeyRequest, make_key
+from service.api.access.key_rules import KeyRequest, make_key
 from service.features.launch_checks import launch_checks
 from service.store.engine import reading, writing
 from service.store.tables import JOBS, REMEMBERED_ANSWERS

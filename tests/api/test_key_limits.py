@@ -9,9 +9,9 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, select
 
-from service.api.key_rules import KeyLimits, KeyRequest, NewKey, limit, make_key
-from service.api.rate_limits import Quota, RateLimits, limit_of
-from service.api.request_counts import Limit
+from service.api.access.key_rules import KeyLimits, KeyRequest, NewKey, limit, make_key
+from service.api.limits.rate_limits import Quota, RateLimits, limit_of
+from service.api.limits.request_counts import Limit
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings

@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from service.api.key_rules import KeyRequest, make_key
-from service.api.security import SCOPE
+from service.api.access.authorization import SCOPE
+from service.api.access.key_rules import KeyRequest, make_key
 from service.app import ROUTERS
 from service.openapi.problems import problem_example
 from service.store import ApiKey, Scope, create_key, revoke_key

@@ -8,7 +8,13 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from service.api.envelope import ErrorMiddleware
-from service.api.http_limits import LARGER_BODY_BYTES, MAXIMUM_BODY_BYTES, UNCOUNTED_BYTES, UPLOAD_BYTES, BodyLimit
+from service.api.limits.http_limits import (
+    LARGER_BODY_BYTES,
+    MAXIMUM_BODY_BYTES,
+    UNCOUNTED_BYTES,
+    UPLOAD_BYTES,
+    BodyLimit,
+)
 from service.worker.service_client import MOST_FILE_BYTES, MOST_RESULT_BYTES
 
 

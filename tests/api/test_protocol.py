@@ -15,9 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.envelope import ErrorMiddleware, RequestMiddleware
 from service.api.errors import KINDS
-from service.api.http_limits import MAXIMUM_BODY_BYTES, BodyLimit
-from service.api.protocol import LINGER_SECONDS, MOST_HEAD_BYTES, LimitedProtocol
-from service.api.server import RESERVED_FILES, connection_limit
+from service.api.limits.http_limits import MAXIMUM_BODY_BYTES, BodyLimit
+from service.api.server import LINGER_SECONDS, MOST_HEAD_BYTES, RESERVED_FILES, LimitedProtocol, connection_limit
 from tests.api.slow_clients import BODIES, HEADS, all_slowly, chunked, dripped, sized
 from tests.api.slow_clients import refused as refused_body
 from tests.api.smuggling import AMBIGUOUS, CHUNKED, HIDDEN, SOUND, get, post, replies

@@ -13,12 +13,12 @@ import pytest
 from fastapi import FastAPI
 from redis.asyncio import Redis
 
-from service.api.key_rules import KeyRequest, make_key
+from service.api.access.authorization import is_rate_limited
+from service.api.access.key_rules import KeyRequest, make_key
+from service.api.limits.rate_limits import RateLimits, limit_of, rate_limits_of
+from service.api.limits.request_counts import MOST_CALLERS, Limit, LocalCounts
+from service.api.limits.shared_limits import SharedCounts
 from service.api.metrics import Metrics
-from service.api.rate_limits import RateLimits, limit_of, rate_limits_of
-from service.api.request_counts import MOST_CALLERS, Limit, LocalCounts
-from service.api.security import is_rate_limited
-from service.api.shared_limits import SharedCounts
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.errors import StartupError
@@ -124,7 +124,7 @@ def test_a_sheet_recalculates_at_once_under_the_shipped_limit() -> None:
 
 
 def test_what_is_missing_for_redis_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.rate_limits.find_spec", lambda _: None)
+    monkeypatch.setattr("service.api.limits.rate_limits.find_spec", lambda _: None)
     with pytest.raises(StartupError, match="replicas"):
         rate_limits_of(Settings(database_url="sqlite:////x.db", redis_url="redis://127.0.0.1:1/0"), Metrics())
 
@@ -149,7 +149,7 @@ def test_a_bucket_leaks_and_many_callers_are_forgotten(monkeypatch: pytest.Monke
     now[0] += 2.5
     assert [counts.take("a", LIMIT).retry_seconds for _ in range(3)] == [0.0, 0.0, 0.5]
     assert MOST_CALLERS >= 10_000
-    monkeypatch.setattr("service.api.request_counts.MOST_CALLERS", 2)
+    monkeypatch.setattr("service.api.limits.request_counts.MOST_CALLERS", 2)
     assert [counts.take(name, LIMIT).remaining for name in ("b", "c", "a")] == [4, 4, 4]
 
 
@@ -209,7 +209,7 @@ def test_without_redis_each_replica_counts_alone_and_says_so_once(
     assert [standing.remaining for standing in found[:3]] == [4, 3, 2]
     assert len(fallen) == len(found) - 1
     assert seconds < 5
-    said = [record.message for record in caplog.records if record.name == "service.api.shared_limits"]
+    said = [record.message for record in caplog.records if record.name == "service.api.limits.shared_limits"]
     assert [line.partition(",")[0] for line in said] == ["Redis does not answer", "Redis answers again"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.api.http_limits import LARGER_BODY_BYTES
+from service.api.limits.http_limits import LARGER_BODY_BYTES
 from tests.api.asking import QUESTION
 from tests.api.slow_clients import held_bodies
 from tests.live import bearer, serving

@@ -15,9 +15,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from fastapi import FastAPI
 
-from service.api import tokens
-from service.api.key_rules import KeyRequest, make_key
-from service.api.tokens import keys_of
+from service.api.access import tokens
+from service.api.access.key_rules import KeyRequest, make_key
+from service.api.access.tokens import keys_of
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.client.events import events_of

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from service.api.telemetry import tracing_of
+from service.api.metrics import tracing_of
 from service.api.tracing import Tracing
 from service.app import create_app
 from service.catalogue import shipped_catalogue
@@ -102,7 +102,7 @@ def test_nothing_is_loaded_where_no_setting_asks_for_it() -> None:
 
 
 def test_what_is_missing_is_said_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.api.telemetry.EXPORTER", "no-such-distribution-of-anybody")
+    monkeypatch.setattr("service.api.metrics.EXPORTER", "no-such-distribution-of-anybody")
     with pytest.raises(StartupError, match="telemetry"):
         tracing_of(Settings(database_url="sqlite:////x.db", otlp_endpoint="http://127.0.0.1:4318"))
     assert tracing_of(Settings(database_url="sqlite:////x.db")) is None

@@ -10,7 +10,7 @@ import pytest
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 
-from service.api import write_queue
+from service.api.computing import write_queue
 from service.store.engine import alone, writing
 from tests.api.replicated import client_of, in_this_process
 from tests.fixtures import NewUrl, running

@@ -3,13 +3,13 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from service.api.access.authorization import caller_of
 from service.api.answers import JSON
 from service.api.catalogues import catalogue_of
-from service.api.compute import computed_once
+from service.api.computing.compute import computed_once
+from service.api.computing.write_queue import on_compute_threads
 from service.api.openapi import json_response, ref
 from service.api.queries import takes_only
-from service.api.security import caller_of
-from service.api.write_queue import on_compute_threads
 from service.evaluation.accuracy import shipped_accuracy_json, with_own_measurements
 from service.evaluation.totals import totals_accuracy_json
 

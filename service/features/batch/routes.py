@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
+from service.api.access.authorization import caller_of
 from service.api.answers import JSON
-from service.api.bodies import is_long_launcher_text, read_large_body
 from service.api.catalogues import catalogue_of
-from service.api.compute import compute
+from service.api.computing.compute import compute
 from service.api.envelope import problem_of
 from service.api.errors import CallerGone
+from service.api.limits.rate_limits import count_questions
 from service.api.queries import REV, takes_only
-from service.api.rate_limits import count_questions
-from service.api.security import caller_of
+from service.api.requests import is_long_launcher_text, read_large_body
 from service.api.streams import yield_to_others
 from service.catalogue import Catalogue
 from service.features.batch.batch import BODY, QUESTIONS, BatchAnswer, answer_all, answer_one, read_batch

@@ -5,15 +5,15 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
+from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, Routes, add_list, json_answer
-from service.api.bodies import JsonObject, OptionalObject
 from service.api.caching import idempotent
 from service.api.catalogues import Database, catalogue_of, database_of, view_of
-from service.api.compute import compute
-from service.api.compute_process import Large
+from service.api.computing.compute import compute
+from service.api.computing.compute_process import Large
+from service.api.computing.write_queue import on_compute_threads, queued
 from service.api.queries import takes_only
-from service.api.security import CallerDep, caller_of
-from service.api.write_queue import on_compute_threads, queued
+from service.api.requests import JsonObject, OptionalObject
 from service.features.calibrations import lists
 from service.features.calibrations.drift import drift_of
 from service.features.calibrations.fitting import fit_calibration, read_fit_data

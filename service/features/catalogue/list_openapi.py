@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from service.api.access.authorization import SINGULAR
 from service.api.openapi import (
     Schema,
     json_response,
@@ -13,7 +14,6 @@ from service.api.openapi import (
     query_parameter,
     ref,
 )
-from service.api.security import SINGULAR
 from service.features.catalogue.lists import COLUMNS, LISTINGS, NEWEST_FIRST
 
 ROWS: Mapping[str, Schema] = {

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from service.api.access.authorization import SINGULAR
 from service.api.openapi import (
     CONFIG,
     ETAG,
@@ -14,7 +15,6 @@ from service.api.openapi import (
     ref,
     request_body,
 )
-from service.api.security import SINGULAR
 from service.features.catalogue.list_openapi import CONFIG_JSON, OWNED, PATCHES, ROWS, named_row, one_example
 from service.features.catalogue.lists import LISTINGS, Listing
 from service.features.catalogue.row_bodies import FOLLOWING

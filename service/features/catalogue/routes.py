@@ -7,10 +7,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from service.api.access.authorization import SINGULAR, caller_of
 from service.api.answers import Routes, add_list, json_answer
 from service.api.catalogues import view_of
 from service.api.queries import one_of, takes_only
-from service.api.security import SINGULAR, caller_of
 from service.catalogue import Catalogue
 from service.features.catalogue.list_openapi import OWNER, row_operation
 from service.features.catalogue.lists import COLUMNS, LISTINGS, Listing, listed, listed_revisions, read_row

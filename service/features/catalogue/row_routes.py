@@ -11,14 +11,14 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from service.api.access.authorization import SINGULAR, caller_of
 from service.api.answers import JSON, json_answer
-from service.api.bodies import JsonObject, MergePatch, is_long, read_in_process, read_table_text
 from service.api.caching import IfMatch, idempotent, row_etag
+from service.api.computing.write_queue import on_compute_threads, queued
 from service.api.errors import WrongParameter, problem_response
 from service.api.openapi import CSV_BODY, Schema, json_response, query_parameter, ref
 from service.api.queries import choice_of, one_of, takes_only
-from service.api.security import SINGULAR, caller_of
-from service.api.write_queue import on_compute_threads, queued
+from service.api.requests import JsonObject, MergePatch, is_long, read_in_process, read_table_text
 from service.catalogue import Holdings
 from service.errors import Conflict, Refused
 from service.features.catalogue.custom_rows import (

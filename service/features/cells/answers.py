@@ -9,12 +9,12 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic_core import to_json
 
 from service import __version__
+from service.api.access.authorization import AccessDenied
 from service.api.caching import is_head
 from service.api.catalogues import view_of
 from service.api.errors import WrongParameter, on_api_error
 from service.api.openapi import CSV_BODY, parameter_ref, query_parameter
 from service.api.queries import REV
-from service.api.security import AccessDenied
 from service.errors import UnknownRevision, Unreachable
 from service.estimator import FORMULAS_VERSION
 from service.features.cells import cells, tables

@@ -15,7 +15,7 @@ from fastapi.responses import PlainTextResponse, Response
 
 from service.api.caching import is_head
 from service.api.catalogues import catalogue_of
-from service.api.compute import compute
+from service.api.computing.compute import compute
 from service.api.openapi import path_parameter, query_parameter
 from service.api.streams import finish
 from service.catalogue import Catalogue

@@ -12,12 +12,12 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from service.api.access.authorization import caller_of
 from service.api.answers import json_answer
-from service.api.bodies import is_long_launcher_text, read_in_process, refuse_media_type
 from service.api.catalogues import catalogue_of
 from service.api.openapi import JSON_BODY, Schema, json_response, path_parameter, ref, request_body
 from service.api.queries import takes_only, with_address
-from service.api.security import caller_of
+from service.api.requests import is_long_launcher_text, read_in_process, refuse_media_type
 from service.catalogue import Catalogue
 from service.errors import NotFound
 from service.features.checks.bodies import manifest_check_of, review_of, slurm_check_of

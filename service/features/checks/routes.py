@@ -9,13 +9,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.answers.checks import Check
+from service.api.access.authorization import AccessDenied, caller_of
 from service.api.answers import json_answer
-from service.api.bodies import is_long_launcher_text, read_in_process, refuse_media_type
 from service.api.catalogues import catalogue_of
-from service.api.compute import compute
+from service.api.computing.compute import compute
 from service.api.openapi import JSON_BODY, json_response, parameter_ref, ref, request_body
 from service.api.queries import REV, takes_only
-from service.api.security import AccessDenied, caller_of
+from service.api.requests import is_long_launcher_text, read_in_process, refuse_media_type
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.features.checks.bodies import check_of

@@ -7,11 +7,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import FORM_OF, JSON, preferred, table_answer
-from service.api.bodies import read_body
 from service.api.catalogues import catalogue_of
-from service.api.compute import compute
+from service.api.computing.compute import compute
 from service.api.openapi import CSV_BODY, XLSX
 from service.api.queries import REV, takes_only
+from service.api.requests import read_body
 from service.features.compare.openapi import compare_operation, flat_compare_operation
 from service.features.compare.tables import TableForm, comparison_sent, flat_comparison_sent
 

@@ -6,11 +6,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON
-from service.api.bodies import read_body
 from service.api.catalogues import catalogue_of
-from service.api.compute import compute
+from service.api.computing.compute import compute
 from service.api.openapi import json_response, parameter_ref, ref, request_body
 from service.api.queries import REV, takes_only
+from service.api.requests import read_body
 from service.features.diagnose.diagnose import diagnosis_sent
 from service.features.diagnose.messages import EXAMPLE
 from service.features.estimates.openapi import EXAMPLES

@@ -16,13 +16,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Grounds, MemoryAnswer, MethodAnswer
+from service.api.access.authorization import CallerDep
 from service.api.answers import JSON, json_answer
-from service.api.bodies import read_body
 from service.api.catalogues import Database, catalogue_at, catalogue_of
-from service.api.compute import compute
+from service.api.computing.compute import compute
 from service.api.openapi import json_response, parameter_ref, path_parameter, ref, request_body
 from service.api.queries import EXPLAIN, METHOD, REV, is_explained, method_of, takes_only
-from service.api.security import CallerDep
+from service.api.requests import read_body
 from service.estimator.choices import choices
 from service.estimator.names import ToolName
 from service.features.estimates.answers import answer_by, answer_explained, answer_of

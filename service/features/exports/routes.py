@@ -12,7 +12,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON, json_answer, preferred
-from service.api.bodies import is_long_launcher_text, read_body, read_in_process, read_plain_text
 from service.api.catalogues import catalogue_of
 from service.api.errors import WrongParameter
 from service.api.openapi import (
@@ -26,6 +25,7 @@ from service.api.openapi import (
     request_body,
 )
 from service.api.queries import REV, choice_of, one_of, takes_only
+from service.api.requests import is_long_launcher_text, read_body, read_in_process, read_plain_text
 from service.errors import Problem, Refused
 from service.features.catalogue.list_openapi import one_example
 from service.features.estimates.openapi import EXAMPLES

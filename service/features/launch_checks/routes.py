@@ -3,13 +3,13 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, Routes, add_list, json_answer
-from service.api.bodies import JsonObject
 from service.api.caching import idempotent
 from service.api.catalogues import Database, catalogue_at, database_of, view_of
+from service.api.computing.write_queue import queued
 from service.api.queries import takes_only
-from service.api.security import CallerDep, caller_of
-from service.api.write_queue import queued
+from service.api.requests import JsonObject
 from service.features.launch_checks import launch_checks
 from service.features.launch_checks.events import last_event_of, stream_of
 from service.features.launch_checks.finished_jobs import on_end

@@ -5,14 +5,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
+from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import Routes, add_list, json_answer
-from service.api.bodies import JsonObject, refuse_media_type
 from service.api.catalogues import Database, database_of, view_of
+from service.api.computing.write_queue import queued
 from service.api.errors import WrongParameter
 from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY
 from service.api.queries import one_of, takes_only
-from service.api.security import CallerDep, caller_of
-from service.api.write_queue import queued
+from service.api.requests import JsonObject, refuse_media_type
 from service.errors import Refused
 from service.features.measurements import lists
 from service.features.measurements.file_formats import Beside, import_measurements

@@ -9,14 +9,14 @@ from fastapi.responses import Response, StreamingResponse
 
 from service.answers.plans import PlanCounts
 from service.api.answers import JSON, preferred
-from service.api.bodies import read_body
 from service.api.catalogues import catalogue_of
-from service.api.compute import compute, computed_items
+from service.api.computing.compute import compute, computed_items
 from service.api.credential_ends import while_authorized
 from service.api.envelope import problem_of
 from service.api.errors import CallerGone
 from service.api.openapi import EVENTS
 from service.api.queries import REV, takes_only
+from service.api.requests import read_body
 from service.features.plans.openapi import plan_operation
 from service.features.plans.search_plans import plans_on_the_wire
 from service.validation.serialization import to_bytes

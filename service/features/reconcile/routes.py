@@ -6,13 +6,13 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from service.api.access.authorization import caller_of
 from service.api.answers import json_answer
-from service.api.bodies import is_long, read_body, read_in_process, read_plain_text
 from service.api.catalogues import Database, catalogue_at, view_of
+from service.api.computing.write_queue import queued
 from service.api.openapi import JSON_BODY, TEXT_BODY, Schema, json_response, ref
 from service.api.queries import takes_only
-from service.api.security import caller_of
-from service.api.write_queue import queued
+from service.api.requests import is_long, read_body, read_in_process, read_plain_text
 from service.features.reconcile.reconcile import reconcile
 from service.features.reconcile.slurm import COMMAND, SlurmRecords, read_document, read_parsable
 

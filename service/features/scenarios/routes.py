@@ -11,14 +11,14 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
+from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, Routes, add_list
-from service.api.bodies import JsonObject, MergePatch
 from service.api.caching import IfMatch, etag_of, idempotent
 from service.api.catalogues import Database, database_of, view_of
+from service.api.computing.write_queue import queued
 from service.api.openapi import ETAG, XLSX, Schema
 from service.api.queries import address_of, one_of, takes_only
-from service.api.security import CallerDep, caller_of
-from service.api.write_queue import queued
+from service.api.requests import JsonObject, MergePatch
 from service.features.catalogue.versions import REVISION, read_revision
 from service.features.scenarios import scenarios
 from service.features.scenarios.budgets import budget_sheets, scenario_budget

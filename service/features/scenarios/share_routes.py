@@ -3,13 +3,13 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import json_answer
-from service.api.bodies import JsonObject
 from service.api.catalogues import Database, database_of
+from service.api.computing.write_queue import queued
 from service.api.openapi import json_response, path_parameter, ref, request_body
 from service.api.queries import address_of, takes_only
-from service.api.security import CallerDep, caller_of
-from service.api.write_queue import queued
+from service.api.requests import JsonObject
 from service.features.catalogue.list_openapi import one_example
 from service.features.scenarios.openapi import ID
 from service.features.scenarios.shares import listed_shares, revoke_share, share_scenario

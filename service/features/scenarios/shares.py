@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Interval, Len
 
 from service.answers.shares import ListedShare, Share, ShareLinks, ShareList, ShareStatus
-from service.api.share_links import PARAMETER, signed
+from service.api.access.share_links import PARAMETER, signed
 from service.errors import NotFound, Problem, Refused
 from service.estimator.names import STRICT
 from service.features.scenarios.scenarios import PATH, find_scenario

@@ -6,11 +6,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import FORM_OF, JSON, preferred, table_answer
-from service.api.bodies import read_body
 from service.api.catalogues import catalogue_of
-from service.api.compute import compute
+from service.api.computing.compute import compute
 from service.api.openapi import CSV_BODY, XLSX
 from service.api.queries import REV, takes_only
+from service.api.requests import read_body
 from service.features.sensitivity.openapi import sensitivity_operation
 from service.features.sensitivity.tables import sensitivity_sent
 

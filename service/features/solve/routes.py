@@ -4,10 +4,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.answers import JSON
-from service.api.bodies import read_body
 from service.api.catalogues import catalogue_of
-from service.api.compute import compute
+from service.api.computing.compute import compute
 from service.api.queries import REV, takes_only
+from service.api.requests import read_body
 from service.features.solve.openapi import solve_operation
 from service.features.solve.solve import solution_sent
 

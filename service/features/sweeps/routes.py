@@ -6,17 +6,17 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response, StreamingResponse
 
+from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, Routes, add_list, json_answer
-from service.api.bodies import JsonObject
 from service.api.caching import idempotent, is_head, matches_etag
 from service.api.catalogues import Database, catalogue_of, database_of
-from service.api.compute import compute
+from service.api.computing.compute import compute
+from service.api.computing.write_queue import queued
 from service.api.credential_ends import while_authorized
+from service.api.limits.rate_limits import question_counter
 from service.api.openapi import CSV_BODY, EVENTS
 from service.api.queries import takes_only
-from service.api.rate_limits import question_counter
-from service.api.security import CallerDep, caller_of
-from service.api.write_queue import queued
+from service.api.requests import JsonObject
 from service.features.sweeps import sweeps, tables
 from service.features.sweeps.axes import Sweep
 from service.features.sweeps.events import events_of

@@ -2,8 +2,8 @@
 
 from fastapi import Request
 
+from service.api.access.authorization import caller_of
 from service.api.errors import WrongParameter
-from service.api.security import caller_of
 from service.errors import LeaseLost, Problem
 from service.features.workers.openapi import LEASE_HEADER
 from service.jobs.leases import Lease

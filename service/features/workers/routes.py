@@ -11,14 +11,14 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.answers.workers import ClaimedJob, HeartbeatAnswer, JobClaim, WorkerList, device_for
+from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import json_answer
-from service.api.bodies import JsonObject, read_body
 from service.api.catalogues import Database, database_of, view_of
+from service.api.computing.write_queue import queued
 from service.api.errors import ApiError, WrongParameter
 from service.api.openapi import json_response, ref
 from service.api.queries import takes_only
-from service.api.security import CallerDep, caller_of
-from service.api.write_queue import queued
+from service.api.requests import JsonObject, read_body
 from service.errors import Problem
 from service.features.launch_checks.finished_jobs import on_end
 from service.features.workers.leases import lease_lost, lease_of, token_in_header

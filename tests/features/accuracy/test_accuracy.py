@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
-from service.api.write_queue import MOST_COMPUTING
+from service.api.computing.write_queue import MOST_COMPUTING
 from service.evaluation.accuracy import shipped_accuracy
 from service.features.accuracy import routes
 from service.validation.serialization import to_wire

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
-from service.api.http_limits import MAXIMUM_BODY_BYTES
+from service.api.limits.http_limits import MAXIMUM_BODY_BYTES
 from service.features.catalogue.price_import import MOST_FINDINGS
 from tests.api.asking import QUESTION, Ask, AskTogether
 

@@ -11,9 +11,9 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert
 
+from service.api.access.key_rules import KeyRequest, NewKey, make_key, revoke
+from service.api.access.share_links import signed, signed_unlisted
 from service.api.background import REFRESH_SECONDS
-from service.api.key_rules import KeyRequest, NewKey, make_key, revoke
-from service.api.share_links import signed, signed_unlisted
 from service.store import revoke_unlisted_links
 from service.store.engine import writing
 from service.store.tables import SERVER_SECRETS

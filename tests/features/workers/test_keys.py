@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import delete
 
-from service.api.key_rules import KeyLimits, KeyRequest, make_key
+from service.api.access.key_rules import KeyLimits, KeyRequest, make_key
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.jobs.jobs import NewJob, create_jobs, read_job

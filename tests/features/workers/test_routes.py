@@ -12,7 +12,7 @@ from sqlalchemy import Engine, delete
 from starlette.concurrency import run_in_threadpool
 
 from service.answers.workers import Requirements
-from service.api.http_limits import UPLOAD_BYTES
+from service.api.limits.http_limits import UPLOAD_BYTES
 from service.features.launch_checks import finished_jobs
 from service.features.workers.notifications import AT_ONCE
 from service.jobs.ends import cancel_job, reap_jobs

@@ -26,11 +26,18 @@ from anyio import from_thread
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
-from service.api.compute_process import ComputeProcess, Large, ProcessLost, fork_server, packed_catalogue, packed_job
+from service.api.access.authorization import SHARE_LINK_CALLER, AccessDenied, caller_of
+from service.api.computing.compute_process import (
+    ComputeProcess,
+    Large,
+    ProcessLost,
+    fork_server,
+    packed_catalogue,
+    packed_job,
+)
 from service.api.errors import LEAVING, CallerGone
+from service.api.limits.rate_limits import count_questions, network_of
 from service.api.metrics import Metrics
-from service.api.rate_limits import count_questions, network_of
-from service.api.security import SHARE_LINK_CALLER, AccessDenied, caller_of
 from service.catalogue import Catalogue
 from service.errors import Leaving, Problem, Refused
 

@@ -21,9 +21,9 @@ import jwt
 from jwt import PyJWK, PyJWTError
 from starlette.concurrency import run_in_threadpool
 
+from service.api.access.authorization import ISSUER_AWAY, InvalidToken, VerifiedToken
+from service.api.access.key_rules import LONGEST_NAME
 from service.api.errors import ApiError
-from service.api.key_rules import LONGEST_NAME
-from service.api.security import ISSUER_AWAY, InvalidToken, VerifiedToken
 from service.catalogue import SHIPPED
 from service.errors import StartupError
 from service.settings import Settings

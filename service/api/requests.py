@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from service.api.compute import compute
+from service.api.computing.compute import compute
 from service.api.errors import ApiError
 from service.api.openapi import CSV_BODY, JSON_BODY, MERGE_PATCH, TEXT_BODY
 from service.errors import Problem, Refused

@@ -11,12 +11,12 @@ from typing import Annotated, NamedTuple, Protocol
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from service.api.audit import begin_audit
-from service.api.credentials import Presented, presented_by
+from service.api.access.audit import begin_audit
+from service.api.access.credentials import Presented, presented_by
+from service.api.access.key_rules import does_allow, key_status
+from service.api.access.share_links import PARAMETER, revocation_reason, verify_link
 from service.api.errors import ApiError
-from service.api.key_rules import does_allow, key_status
 from service.api.openapi import Schema
-from service.api.share_links import PARAMETER, revocation_reason, verify_link
 from service.errors import TraincostError
 from service.store import ApiKey, KeyRing, Scope
 from service.store.keys import ANYBODY, Caller

@@ -16,10 +16,10 @@ from typing import Literal
 from anyio import from_thread
 from fastapi import Request
 
+from service.api.access.authorization import AccessDenied
+from service.api.limits.request_counts import Allowance, Counts, Limit, LocalCounts
 from service.api.metrics import Metrics
 from service.api.request_context import RawHeader, context_of
-from service.api.request_counts import Allowance, Counts, Limit, LocalCounts
-from service.api.security import AccessDenied
 from service.errors import StartupError
 from service.settings import Settings
 from service.store import ApiKey
@@ -136,7 +136,7 @@ def rate_limits_of(settings: Settings, metrics: Metrics) -> RateLimits:
         return RateLimits(settings)
     if not has_redis():
         raise StartupError(WITHOUT_REDIS)
-    from service.api.shared_limits import SharedCounts
+    from service.api.limits.shared_limits import SharedCounts
 
     return RateLimits(settings, SharedCounts(settings.redis_url), metrics.rate_limit_fallbacks.inc)
 

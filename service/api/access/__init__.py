@@ -1,0 +1,1 @@
+"""Access: keys, tokens, share links, and the record of changes."""

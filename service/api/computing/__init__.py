@@ -1,0 +1,1 @@
+"""Computation beside the event loop: compute processes, and the queue of writers."""

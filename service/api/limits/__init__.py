@@ -1,0 +1,1 @@
+"""Limits: requests of a caller, and sizes and durations of HTTP."""
