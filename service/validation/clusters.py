@@ -30,7 +30,7 @@ class Machine:
 
 
 NETWORK_KEPT = "the preset's nodes and network are kept with the other GPU; inter_node_bytes_per_s changes the network"
-"""Said where a preset's GPU is changed and its network is not."""
+"""Warning where a preset's GPU is changed and its network is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +58,12 @@ def read_cluster(value: object, catalogue: Catalogue) -> Read[Machine]:
 
 
 def _sized(known: Mapping[str, Any], value: Mapping[str, Any]) -> Cluster:
-    """The cluster that a request makes of what is known; its size may be told in nodes."""
-    said = {name: item for name, item in value.items() if name not in {"preset", "nodes"}}
+    """The cluster that a request makes of what is known; its size may be a number of nodes."""
+    given = {name: item for name, item in value.items() if name not in {"preset", "nodes"}}
     beside = ("preset", "nodes")
     if "nodes" not in value:
-        return read_spec(Cluster, {**known, **said}, "cluster", beside=beside)
-    unsized = read_spec(Cluster, {"gpus": 1, **known, **said}, "cluster", beside=beside)
+        return read_spec(Cluster, {**known, **given}, "cluster", beside=beside)
+    unsized = read_spec(Cluster, {"gpus": 1, **known, **given}, "cluster", beside=beside)
     return _of_nodes(unsized, value)
 
 
@@ -116,17 +116,17 @@ def _of_price(price: object, catalogue: Catalogue) -> Found[RegionRow] | None:
 
 def _filled(cluster: Cluster, row: RegionRow, why: str) -> Read[Cluster]:
     own = cluster.grid_kg_co2e_per_kwh
-    said = []
+    assumptions = []
     if own is None:
-        said.append(
+        assumptions.append(
             f"electricity of {row.slug} ({row.name}{why}): {row.grid_kg_co2e_per_kwh:.3g} kgCO2e/kWh, as of {row.as_of}"
         )
     if cluster.pue is None and row.pue is not None:
-        said.append(f"pue {row.pue:g} of the operator of {row.slug}: {row.pue_source}")
+        assumptions.append(f"pue {row.pue:g} of the operator of {row.slug}: {row.pue_source}")
     filled = replace(
         cluster,
         grid_region=row.slug,
         grid_kg_co2e_per_kwh=row.grid_kg_co2e_per_kwh if own is None else own,
         pue=cluster.pue or row.pue,
     )
-    return Read(filled, tuple(said))
+    return Read(filled, tuple(assumptions))

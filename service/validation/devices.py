@@ -48,9 +48,9 @@ def named_in(catalogue: Catalogue, capabilities: Capabilities) -> Capabilities:
 
 def environment_of(row: Measured) -> Environment:
     """What a measurement was taken on."""
-    told: dict[str, Any] = {**row.environment}
-    lists = {name: tuple(told.get(name, ())) for name in ("throttle_reasons", "instructions")}
-    return Environment(**{**told, **lists})
+    values: dict[str, Any] = {**row.environment}
+    lists = {name: tuple(values.get(name, ())) for name in ("throttle_reasons", "instructions")}
+    return Environment(**{**values, **lists})
 
 
 def observed_of(row: Measured) -> Observed:

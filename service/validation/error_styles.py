@@ -43,7 +43,7 @@ COMMAND_LINE = Dialect(between=" ", before="--", assigns=" ", word_mark="-")
 
 
 def rephrased(problem: Problem, dialect: Dialect, beside: Collection[str] = ()) -> Problem:
-    """A problem as it is told to who did not ask in JSON."""
+    """A problem for a caller who did not send JSON."""
     field = flat_name(problem.field)
     named = dialect.name(field) if field in flat_fields() or field in beside else field
     return replace(problem, field=named, fix=EXAMPLE.sub(lambda shown: _shown(shown[0], field, dialect), problem.fix))

@@ -1,6 +1,6 @@
 """The flat form of a question: each field by its own name, in a query string or on a command line.
 
-The fields are read off the dataclasses themselves, so a new field of a noun is a new parameter of
+The fields are read off the dataclasses themselves, so a new field of a dataclass is a new parameter of
 every GET route, every cell and the command line. `model` and `cluster` name presets; fields of a
 model or a cluster given beside them change the preset.
 """
@@ -64,7 +64,7 @@ class FlatField:
     """Name of the parameter."""
     path: tuple[str, ...]
     """Where its value goes in the nested body."""
-    noun: type | None = None
+    spec: type | None = None
     """The dataclass that has the field; None for the name of a preset."""
     field: str = ""
     """Name of the field there."""
@@ -75,16 +75,16 @@ class FlatField:
     is_list: bool = False
     """Takes several values: the key repeated, or semicolons between them."""
     members: tuple[str, ...] = ()
-    """Fields of the small noun that one value spells, colons between them; empty where a value is no noun."""
+    """Fields of the small dataclass that one value spells, colons between them; empty where a value is a plain one."""
     required: int = 0
     """How many of its first fields a value has to tell."""
 
     @property
     def meaning(self) -> str:
         """Its description, worked out on demand: pydantic takes a third of a second to read those of all fields."""
-        if self.noun is None:
+        if self.spec is None:
             return PRESETS[self.name]
-        meaning = " ".join(schema_of(self.noun)["properties"][self.field].get("description", "").split())
+        meaning = " ".join(schema_of(self.spec)["properties"][self.field].get("description", "").split())
         if not self.members:
             return meaning
         others = (
@@ -116,10 +116,10 @@ def body_of_flat(
 def flat_fields() -> Mapping[str, FlatField]:
     """Every parameter of the flat form."""
     presets = [FlatField(name=part, path=(part, "preset")) for part in PRESETS]
-    found = presets + [field for part, noun in ASKED for field in _fields_of(noun, (part,))]
+    found = presets + [field for part, kind in ASKED for field in _fields_of(kind, (part,))]
     named: dict[str, FlatField] = {}
     for field in found:
-        named.setdefault(field.name, field)  # terms of a price are told the same way to a list and to a rate card
+        named.setdefault(field.name, field)  # terms of a price are given the same way to a list and to a rate card
     return named
 
 
@@ -129,33 +129,33 @@ def flat_name(path: str) -> str:
     return next((field.name for field in flat_fields().values() if field.path == steps), path)
 
 
-def _fields_of(noun: type, path: tuple[str, ...]) -> list[FlatField]:
-    hints = get_type_hints(noun)
+def _fields_of(kind: type, path: tuple[str, ...]) -> list[FlatField]:
+    hints = get_type_hints(kind)
     found: list[FlatField] = []
-    for field in fields(noun):
+    for field in fields(kind):
         plain, inner = _alternatives(hints[field.name])
         place = (*path, field.name)
         if plain is None and inner is not None:
             found.extend(_prefixed(field.name, _fields_of(inner, place)))
             continue
-        own = replace(_field(field.name, place, plain), noun=noun, field=field.name)
-        found.extend([own] if inner is None else _with_noun(own, inner))
+        own = replace(_field(field.name, place, plain), spec=kind, field=field.name)
+        found.extend([own] if inner is None else _with_spec(own, inner))
     return found
 
 
 def _prefixed(name: str, inner: list[FlatField]) -> list[FlatField]:
-    """Fields of a noun within a noun, by the outer field's name and their own."""
+    """Fields of a dataclass within another one, by the outer field's name and their own."""
     return [replace(field, name=f"{name}_{field.name}") for field in inner]
 
 
-def _with_noun(own: FlatField, inner: type) -> list[FlatField]:
-    """A field that takes a name or a noun: the name is the noun's first field, the others follow with a prefix."""
+def _with_spec(own: FlatField, inner: type) -> list[FlatField]:
+    """A field that takes a name or an object: the name is the object's first field, the others follow with a prefix."""
     first, *others = _fields_of(inner, own.path)
     return [replace(own, path=first.path), *_prefixed(own.name, others)]
 
 
 def _alternatives(hint: Any) -> tuple[Any, type | None]:
-    """The plain type that a field takes, None where it takes none, and the noun that it takes instead."""
+    """The plain type that a field takes, None where it takes none, and the dataclass that it takes instead."""
     is_union = get_origin(hint) in {Union, UnionType}
     options = [option for option in get_args(hint) if option is not NoneType] if is_union else [hint]
     inner = next((option for option in options if isinstance(option, type) and is_dataclass(option)), None)

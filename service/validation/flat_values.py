@@ -1,7 +1,7 @@
 """Values of the flat form: whole numbers, numbers, booleans and names, strictly read.
 
 A spreadsheet joins a cell to a URL in its own locale, so `1.5` may arrive as `1,5`: a comma is refused
-with a hint, never guessed at, unless the caller said that commas stand before the decimals.
+with a hint, never guessed at, unless the caller states that commas separate the decimals.
 """
 
 import re
@@ -21,7 +21,7 @@ LIST_MARK = ";"
 """Stands between the values of a list."""
 
 MEMBER_MARK = ":"
-"""Stands between the numbers of a small noun, as in 512:300."""
+"""Separates the numbers of a small object, as in 512:300."""
 
 MOST_PARAMETERS = 4_096
 """Parameters of one query; a question has some hundred, and a list of 2,048 layers may be given as repeated keys."""
@@ -83,21 +83,21 @@ def read_value(name: str, form: Form, text: str, mark: DecimalMark) -> Value:
 def read_members(
     name: str, form: Form, members: tuple[str, ...], text: str, mark: DecimalMark, *, required: int
 ) -> dict[str, int | float]:
-    """The small noun that a text of the flat form spells: a number for each of its fields."""
+    """The small object that a text of the flat form spells: a number for each of its fields."""
     parts = text.split(MEMBER_MARK)
-    told = {
+    given = {
         member: part
         for index, (member, part) in enumerate(zip(members, parts, strict=False))
         if part or index < required
     }
     each_form: Form = "integer" if form == "integers" else "number"
-    found = {member: _number(name, each_form, part, mark) for member, part in told.items()}
+    found = {member: _number(name, each_form, part, mark) for member, part in given.items()}
     numbers = {member: number for member, number in found.items() if number is not None}
-    if required <= len(parts) <= len(members) and len(numbers) == len(told):
+    if required <= len(parts) <= len(members) and len(numbers) == len(given):
         return numbers
     expected = EXPECTED[form]
     each = f"one for each of {', '.join(members[:required])}"
-    others = f", and for {', '.join(members[required:])} where told" if members[required:] else ""
+    others = f", and for {', '.join(members[required:])} where given" if members[required:] else ""
     message = f"a value of {name} is not {expected.words}, {each}{others}"
     raise Refused(_problem(name, expected.code, message, f"give {MEMBER_MARK.join(members)}{expected.example}"))
 

@@ -43,8 +43,8 @@ def _preset(name: str, catalogue: Catalogue, field: str) -> Read[Model]:
 def _changed_preset(value: Mapping[str, Any], catalogue: Catalogue) -> Read[Model]:
     preset = _preset(read_name(value["preset"], "model.preset"), catalogue, "model.preset")
     changes = {name: item for name, item in value.items() if name != "preset"}
-    changed = {**spelled(preset.noun), **changes}
-    return replace(preset, noun=read_spec(Model, changed, "model", beside=("preset",)))
+    changed = {**spelled(preset.spec), **changes}
+    return replace(preset, spec=read_spec(Model, changed, "model", beside=("preset",)))
 
 
 def _imported(value: Mapping[str, Any]) -> Read[Model]:

@@ -28,7 +28,7 @@ MOST_DAYS = 180
 
 
 def age_warnings(as_of: str | None, catalogue: Catalogue, instead: str) -> tuple[str, ...]:
-    """What is said of a price that is old."""
+    """Warnings about a price that is old."""
     if as_of is None:
         return ()
     newest = newest_as_of(catalogue)
@@ -56,7 +56,7 @@ def age_days(as_of: str, newest: str) -> int:
 
 
 def _parts(text: str) -> list[int]:
-    """Year, month and day as far as they are told; the calendar of Python has no year 0."""
+    """Year, month and day as far as they are given; the calendar of Python has no year 0."""
     year, *rest = (int(part) for part in text.split("-"))
     return [max(year, 1), *rest]
 
@@ -143,14 +143,14 @@ BOUGHT = "purchase_usd"
 PRICED_TWICE = Problem(
     field="price",
     code="priced_twice",
-    message="price is told in two ways, and they may differ",
+    message="price is given in two ways, and they may differ",
     fix="give usd_per_gpu_hour, or rate_card, or provider, region and price_model, or amortisation_years (own GPUs)",
 )
 
 NOT_A_DATE = Problem(
     field="price.as_of",
     code="not_a_date",
-    message="as_of is no date, so nobody could tell how old the price is",
+    message="as_of is no date, so the age of the price is unknown",
     fix="give 2025, 2025-03 or 2025-03-17, or leave it out",
 )
 
@@ -161,16 +161,16 @@ def read_price(value: object, gpu: str | None, catalogue: Catalogue) -> Read[Any
         return Read(None)
     if not isinstance(value, Mapping):
         raise Refused(not_an_object("price", FIELDS))
-    told = [kind for kind, marks in MARKS.items() if marks & value.keys()]
-    if len(told) > 1:
+    given = [kind for kind, marks in MARKS.items() if marks & value.keys()]
+    if len(given) > 1:
         raise Refused(PRICED_TWICE)
-    if OwnedPrice in told:
+    if OwnedPrice in given:
         owned = read_spec(OwnedPrice, value, "price", beside=FIELDS)
         return Read(None) if gpu is None else _bought(_dated(owned), gpu, catalogue)
-    if CardPrice in told:
+    if CardPrice in given:
         by_card = read_spec(CardPrice, value, "price", beside=FIELDS)
         return Read(None) if gpu is None else _of_card(by_card, gpu, catalogue)
-    if CataloguePrice in told or (TERMS in value and not told):
+    if CataloguePrice in given or (TERMS in value and not given):
         wanted = read_spec(CataloguePrice, value, "price", beside=FIELDS)
         return Read(None) if gpu is None else _newest(wanted, gpu, catalogue)
     price = _dated(read_spec(Price, value, "price", beside=FIELDS))
@@ -188,10 +188,10 @@ def _of_card(wanted: CardPrice, gpu: str, catalogue: Catalogue) -> Read[AnyPrice
     card, rate = found.row, rate_of(found.row, gpu, wanted.price_model, "price")
     terms = f", {rate.row.price_model}" if rate.row.price_model else ""
     cost = rate.row.usd_per_gpu_hour
-    said = f"a GPU-hour of {gpu} costs {cost:g} USD: rate card {card.slug}{terms}, as of {card.as_of}"
+    assumption = f"a GPU-hour of {gpu} costs {cost:g} USD: rate card {card.slug}{terms}, as of {card.as_of}"
     price = _price(wanted, cost, card.as_of, rate.row.price_model or wanted.price_model)
     read: Read[AnyPrice | None] = Read(
-        price, (said, *assumed(found), *assumed(rate)), age_warnings(card.as_of, catalogue, RENTED)
+        price, (assumption, *assumed(found), *assumed(rate)), age_warnings(card.as_of, catalogue, RENTED)
     )
     return resting_on(read, catalogue, card)
 
@@ -200,11 +200,13 @@ def _newest(wanted: CataloguePrice, gpu: str, catalogue: Catalogue) -> Read[AnyP
     asked = {name: value for name, value in spelled(wanted).items() if name in QUERIED}
     found = catalogue.newest_price(PriceQuery(gpu=gpu, **asked), "price")
     row = found.row
-    said = f"a GPU-hour costs {row.usd_per_gpu_hour:g} USD: {row.provider}, {row.instance_type}, as of {row.as_of}"
+    assumption = (
+        f"a GPU-hour costs {row.usd_per_gpu_hour:g} USD: {row.provider}, {row.instance_type}, as of {row.as_of}"
+    )
     price = _price(wanted, row.usd_per_gpu_hour, row.as_of, wanted.price_model)
     beside = _beside_shipped(row, PriceQuery(gpu=gpu, **asked), catalogue)
     warnings = (*beside, *age_warnings(row.as_of, catalogue, RENTED))
-    return resting_on(Read(price, (said, *assumed(found)), warnings), catalogue, row)
+    return resting_on(Read(price, (assumption, *assumed(found)), warnings), catalogue, row)
 
 
 def _beside_shipped(row: PriceRow, query: PriceQuery, catalogue: Catalogue) -> tuple[str, ...]:
@@ -239,7 +241,7 @@ def _bought(price: OwnedPrice, gpu: str, catalogue: Catalogue) -> Read[AnyPrice 
     bought = catalogue.gpus[gpu].purchase
     if price.purchase_usd is not None or bought is None:
         return Read(price, (), age_warnings(price.as_of, catalogue, BOUGHT))
-    said = f"one {gpu} was bought for {bought.usd:,.0f} USD, as of {bought.as_of}: {bought.source}"
+    assumption = f"one {gpu} was bought for {bought.usd:,.0f} USD, as of {bought.as_of}: {bought.source}"
     found = replace(price, purchase_usd=bought.usd, as_of=bought.as_of)
-    read: Read[AnyPrice | None] = Read(found, (said,), age_warnings(bought.as_of, catalogue, BOUGHT))
+    read: Read[AnyPrice | None] = Read(found, (assumption,), age_warnings(bought.as_of, catalogue, BOUGHT))
     return with_sources(read, catalogue, (purchase_of(catalogue.gpus[gpu], bought),))

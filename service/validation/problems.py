@@ -14,11 +14,11 @@ from service.errors import MOST_PROBLEMS, Problem, did_you_mean, nearest
 Schema = Mapping[str, Any]
 
 MOST_DIGITS = 1e16
-"""Bounds from here on are said as powers of ten."""
+"""Bounds from here on are written as powers of ten."""
 
 
 def schema_at(root: Schema, steps: Sequence[int | str]) -> Schema:
-    """The schema of one field of a noun."""
+    """The schema of one field of a dataclass."""
     schema = root
     for step in steps:
         options = [_follow(root, option) for option in schema.get("anyOf", (schema,))]
@@ -28,13 +28,13 @@ def schema_at(root: Schema, steps: Sequence[int | str]) -> Schema:
 
 
 def names_at(root: Schema, steps: Sequence[int | str]) -> set[str]:
-    """The fields that an object inside a noun may hold."""
+    """The fields that an object inside a request may hold."""
     schema = schema_at(root, steps)
     return {name for option in schema.get("anyOf", (schema,)) for name in _follow(root, option).get("properties", ())}
 
 
 def expectation_of(schema: Schema) -> str:
-    """What a schema allows, as a noun phrase."""
+    """What a schema allows, in words."""
     if "anyOf" in schema:
         options = [expectation_of(option) for option in schema["anyOf"] if option.get("type") != "null"]
         return " or ".join(options)
@@ -63,8 +63,8 @@ def _follow(root: Schema, schema: Schema) -> Schema:
 
 def _range(schema: Schema) -> str:
     words = (("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to"), ("exclusiveMaximum", "to below"))
-    said = "".join(f" {word} {_plain(schema[key])}" for key, word in words if key in schema)
-    return said.replace("above 0 to below", "above 0 and below")
+    bounds = "".join(f" {word} {_plain(schema[key])}" for key, word in words if key in schema)
+    return bounds.replace("above 0 to below", "above 0 and below")
 
 
 def _plain(bound: float) -> str:
@@ -93,7 +93,7 @@ CODES = {
 
 
 def unknown_field(path: str, name: str, known: set[str], whole: str = "the question") -> Problem:
-    """The problem of a field that nobody reads; a field is never ignored."""
+    """The problem of an unknown field; a field is never ignored."""
     names = sorted(known)
     fix = did_you_mean(nearest(name, names)) or f"leave it out; the fields are {', '.join(names)}"
     place = path or whole

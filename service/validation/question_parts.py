@@ -17,7 +17,7 @@ ASKED: Sequence[tuple[str, type]] = (
     ("price", CardPrice),
     ("price", OwnedPrice),
 )
-"""Part of a question, and a noun that spells it."""
+"""Part of a question, and the dataclass that defines it."""
 
 PARTS = tuple(dict.fromkeys(part for part, _ in ASKED))
 """The parts of a question."""

@@ -76,7 +76,7 @@ class _Collected:
         self.sources: list[Source] = []
 
     def read(self, part: Callable[[], Read[Spec]]) -> Spec | None:
-        """The noun of one part, or None where it is refused."""
+        """The object of one part, or None where it is refused."""
         try:
             found = part()
         except Refused as refused:
@@ -85,7 +85,7 @@ class _Collected:
         self.assumptions.extend(found.assumptions)
         self.warnings.extend(found.warnings)
         self.sources.extend(found.sources)
-        return found.noun
+        return found.spec
 
 
 def _or_empty(part: object) -> object:

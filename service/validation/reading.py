@@ -26,10 +26,10 @@ Spec = TypeVar("Spec")
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[Spec]):
-    """One noun read from a request."""
+    """One object read from a request."""
 
-    noun: Spec
-    """The noun itself."""
+    spec: Spec
+    """The object itself."""
     assumptions: tuple[str, ...] = ()
     """What was assumed while reading it."""
     warnings: tuple[str, ...] = ()
@@ -44,17 +44,17 @@ def assumed(found: Found[Any]) -> tuple[str, ...]:
 
 
 def resting_on(read: Read[Spec], catalogue: Catalogue, *rows: Row | None) -> Read[Spec]:
-    """A noun with the rows that it rests on, as answers name them, and with what they say of those."""
+    """An object with the rows that it rests on, as answers name them, and with their notes on those."""
     named = tuple(source_of(row) for row in rows if row is not None and (type(row) in PRICES or row.owner != SHIPPED))
     return with_sources(read, catalogue, named) if named else read
 
 
 def with_sources(read: Read[Spec], catalogue: Catalogue, sources: tuple[Source, ...]) -> Read[Spec]:
-    """A noun with more sources, and with what answers say of those."""
-    said = (f"{_called(one)}, as of {one.as_of}; its source: {one.source}" for one in sources if one.owner != SHIPPED)
+    """An object with more sources, and with notes on those."""
+    notes = (f"{_called(one)}, as of {one.as_of}; its source: {one.source}" for one in sources if one.owner != SHIPPED)
     return replace(
         read,
-        assumptions=(*read.assumptions, *said),
+        assumptions=(*read.assumptions, *notes),
         warnings=(*warnings_of(sources, catalogue), *read.warnings),
         sources=(*read.sources, *sources),
     )

@@ -60,8 +60,8 @@ def to_wire(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): to_wire(item) for name, item in value.items()}
     names, inline = _wire_fields(value.__class__)
-    told = {wire_name: to_wire(getattr(value, name)) for name, wire_name in names}
-    return told if inline is None else _spread(told, inline)
+    members = {wire_name: to_wire(getattr(value, name)) for name, wire_name in names}
+    return members if inline is None else _spread(members, inline)
 
 
 def to_bytes(value: Any) -> bytes:
@@ -98,11 +98,11 @@ def _wire_fields(kind: type) -> tuple[tuple[tuple[str, str], ...], str | None]:
     return tuple((f.name, WIRE_NAMES.get(f.name, f.name)) for f in fields(kind) if f.metadata != UNTOLD), inline
 
 
-def _spread(told: dict[str, Any], inline: str) -> dict[str, Any]:
+def _spread(members: dict[str, Any], inline: str) -> dict[str, Any]:
     """An object with the items of one field in the place of the field."""
     return {
         name: item
-        for field, value in told.items()
+        for field, value in members.items()
         for name, item in (value.items() if field == inline else ((field, value),))
     }
 

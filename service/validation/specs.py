@@ -24,7 +24,7 @@ LONGEST_NAME: int = get_args(Name)[1].max_length
 
 
 def read_spec(kind: type[Spec], value: object, path: str, *, beside: tuple[str, ...] = ()) -> Spec:
-    """The noun that a JSON object spells."""
+    """The dataclass that a JSON object spells."""
     judged: type = kind  # mypy holds type[Noun] to be unhashable
     known = field_names(kind)
     if not isinstance(value, Mapping):
@@ -33,14 +33,14 @@ def read_spec(kind: type[Spec], value: object, path: str, *, beside: tuple[str, 
     problems = [unknown_field(path, name, {*known, *beside}) for name in unknown[:MOST_PROBLEMS]]
     try:
         text = to_json({name: _not_equated(kind, name, item) for name, item in value.items() if name in known})
-        noun: Spec = adapter_of(judged).validate_json(text, strict=True)
+        spec: Spec = adapter_of(judged).validate_json(text, strict=True)
     except PydanticSerializationError:
         raise Refused(*problems, not_json(path)) from None
     except ValidationError as error:
         raise Refused(*problems, *problems_of(schema_of(judged), error, path)) from None
     if problems:
         raise Refused(*problems)
-    return noun
+    return spec
 
 
 def read_name(value: object, path: str) -> str:
@@ -52,24 +52,24 @@ def read_name(value: object, path: str) -> str:
 
 
 def field_names(kind: type[Any]) -> tuple[str, ...]:
-    """The fields of a noun."""
+    """The fields of a dataclass."""
     return tuple(f.name for f in fields(kind))
 
 
-def spelled(noun: Any) -> dict[str, Any]:
-    """A flat noun as the JSON object that would spell it."""
-    return {name: getattr(noun, name) for name in field_names(type(noun))}
+def spelled(spec: Any) -> dict[str, Any]:
+    """A flat dataclass as the JSON object that would spell it."""
+    return {name: getattr(spec, name) for name in field_names(type(spec))}
 
 
 @cache
 def adapter_of(kind: type) -> TypeAdapter[Any]:
-    """pydantic's validator of one noun, built once."""
+    """pydantic's validator of one dataclass, built once."""
     return TypeAdapter(kind)
 
 
 @cache
 def schema_of(kind: type) -> Mapping[str, Any]:
-    """JSON schema of one noun, built once."""
+    """JSON schema of one dataclass, built once."""
     return adapter_of(kind).json_schema()
 
 

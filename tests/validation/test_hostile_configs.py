@@ -48,7 +48,7 @@ def test_any_value_under_any_key_is_read_or_refused(catalogue: Catalogue, model_
     for key in [*DEFAULTS[model_type], *BESIDE]:
         for value in values_of(model_type, key):
             try:
-                assert isinstance(read_model({"hf_config": {**config, key: value}}, catalogue).noun, Model)
+                assert isinstance(read_model({"hf_config": {**config, key: value}}, catalogue).spec, Model)
             except Refused as refused:
                 for problem in refused.problems:
                     assert problem.field.startswith("model.hf_config")

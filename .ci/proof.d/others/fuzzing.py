@@ -57,7 +57,7 @@ def text(content: bytes) -> str:
 
 
 def model_configs(content: bytes) -> None:
-    count_parameters(read_config(objects(content), "").noun)
+    count_parameters(read_config(objects(content), "").spec)
 
 
 def framework_files(content: bytes) -> None:

@@ -272,7 +272,7 @@ def import_model(
 ) -> ImportedModel:
     """Create a model preset from a Hugging Face config."""
     read = read_config(config, "")
-    counts = count_parameters(read.noun)
-    given = {"slug": slug or slug_of_config(config, read.noun), "name": name}
+    counts = count_parameters(read.spec)
+    given = {"slug": slug or slug_of_config(config, read.spec), "name": name}
     row = create_row(history, LISTINGS["models"], caller, {**columns_of_config(read), **given})
     return ImportedModel(row=row, parameters=counts, assumptions=read.assumptions, warnings=read.warnings)

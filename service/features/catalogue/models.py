@@ -54,7 +54,7 @@ def columns_of_config(read: Read[Model]) -> dict[str, Any]:
     """A model that was read from a config as columns of a row."""
     assumed = "; ".join(read.assumptions)[:MOST_TOLD]
     note = f"{READ_FROM}; {assumed}" if assumed else READ_FROM
-    return {**spelled(read.noun), "note": note}
+    return {**spelled(read.spec), "note": note}
 
 
 def slug_of_config(config: Mapping[str, Any], model: Model) -> str:

@@ -163,11 +163,11 @@ def _row(
     try:
         prices_meant(price, gpu, catalogue)
         read = read_price(price, gpu, catalogue)
-        told = _told(variant, read.noun, terms_of(price, gpu, catalogue), catalogue)
+        told = _told(variant, read.spec, terms_of(price, gpu, catalogue), catalogue)
         own = unpriced.question.cluster
         located = Read(own) if own.grid_region is not None else placed(own, price, catalogue)
         asked = ReadQuestion(
-            replace(unpriced.question, price=read.noun, cluster=located.noun),
+            replace(unpriced.question, price=read.spec, cluster=located.spec),
             (*unpriced.assumptions, *read.assumptions, *located.assumptions),
             (*unpriced.warnings, *read.warnings, *located.warnings),
             (*unpriced.sources, *read.sources, *located.sources),

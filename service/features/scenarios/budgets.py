@@ -58,7 +58,7 @@ def _model(model: Any, catalogue: Catalogue) -> Any:
     """A model as its own fields where it came as a config, which has no parameter."""
     if not (isinstance(model, Mapping) and "hf_config" in model):
         return model
-    read = spelled(read_model(model, catalogue).noun)
+    read = spelled(read_model(model, catalogue).spec)
     defaults = {field.name: field.default for field in fields(Model) if field.default is not MISSING}
     return {name: value for name, value in read.items() if name not in defaults or value != defaults[name]}
 

@@ -29,7 +29,7 @@ def choosing_size(wanted: SolveRequest, catalogue: Catalogue) -> Steps[Solution]
     _refuse_two_budgets(wanted)
     asked = None if limits.total_flop is not None else read_asked(wanted, catalogue)
     server = _server(wanted, asked, catalogue)
-    cap = _inference_cap(wanted, None if server is None else server.noun)
+    cap = _inference_cap(wanted, None if server is None else server.spec)
     if asked is None:
         total_flop, solution = float(limits.total_flop or 0), _nothing(wanted, catalogue)
     else:
@@ -40,7 +40,7 @@ def choosing_size(wanted: SolveRequest, catalogue: Catalogue) -> Steps[Solution]
         total_flop, solution = _bought(wanted, asked, border, catalogue)
     if server is not None:
         solution = replace(solution, assumptions=(*solution.assumptions, *server.assumptions))
-    return _told(solution, total_flop, cap, None if server is None else server.noun)
+    return _told(solution, total_flop, cap, None if server is None else server.spec)
 
 
 def _told(bare: Solution, total_flop: float, cap: float | None, server: Server | None) -> Solution:

@@ -60,15 +60,15 @@ class Items:
         preset = item.get("preset") if isinstance(item, Mapping) else item
         found = read_model(item, self._catalogue)
         name = self._catalogue.find_model(preset).row.slug if isinstance(preset, str) else None
-        return SweptModel(name=name, model=found.noun)
+        return SweptModel(name=name, model=found.spec)
 
     def cluster(self, item: Any) -> SweptCluster:
         """An item of the list of clusters."""
         preset = item.get("preset") if isinstance(item, Mapping) else item
-        machine = read_cluster(item, self._catalogue).noun
+        machine = read_cluster(item, self._catalogue).spec
         name = self._catalogue.find_cluster(preset).row.slug if isinstance(preset, str) else None
         self._gpus[machine.gpu.slug] = None
-        at = tuple(placed(machine.cluster, price, self._catalogue).noun for price in self._places.values())
+        at = tuple(placed(machine.cluster, price, self._catalogue).spec for price in self._places.values())
         return SweptCluster(name=name, gpu=machine.gpu, at=at)
 
     def layout(self, item: Any) -> SweptLayout:
@@ -101,7 +101,7 @@ class Items:
 
     def _of_gpu(self, item: Any, gpu: str) -> PriceOfGpu:
         try:
-            return PriceOfGpu(price=read_price(item, gpu, self._catalogue).noun)
+            return PriceOfGpu(price=read_price(item, gpu, self._catalogue).spec)
         except Refused as refused:
             return PriceOfGpu(price=None, problems=tuple(refused.problems))
 
