@@ -105,7 +105,7 @@ PROMISES = (
 
 
 def scored(judged: tuple[Evaluation, ...], takes: Callable[[Evaluation], bool]) -> Score:
-    """The figures of the rows whose configuration is told in full."""
+    """The figures of the rows whose configuration is stated in full."""
     return score([one.comparison for one in judged if one.is_complete and one.comparison is not None and takes(one)])
 
 
@@ -152,7 +152,7 @@ def main() -> None:
         )
     told = [one for one in judged if one.is_complete and one.quantity == "peak"]
     expressible = sum(one.predicted is not None for one in told) / len(told)
-    print(f"expressible: {100 * expressible:.1f} % of {len(told)} rows told in full")
+    print(f"expressible: {100 * expressible:.1f} % of {len(told)} rows stated in full")
     verdicts = accuracy_of_evaluations(judged, catalogue).verdicts
     full = verdicts.full_config
     print(
@@ -162,7 +162,7 @@ def main() -> None:
     for row in full.wrong:
         print(f"  {row.id} ({row.outcome}): {row.verdict}; {EXPLAINED.get(row.id, 'not explained')}; {row.reason}")
     every = scored(judged, lambda one: one.quantity == "peak")
-    print(f"all {every.scored} peaks told in full: MAPE {in_words('_fraction', every.mape_fraction)}")
+    print(f"all {every.scored} peaks stated in full: MAPE {in_words('_fraction', every.mape_fraction)}")
     unexplained = [row.id for row in full.wrong if row.outcome.startswith("OOM") and row.id not in EXPLAINED]
     for source in READ_OFF:
         with without(source):

@@ -1,4 +1,4 @@
-"""What does the accuracy answer say? Figures by group, by size, for rows told in full; verdicts; the worst rows."""
+"""Accuracy answer: figures by group, by size and for rows stated in full; verdicts; the worst rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Quantity = Literal["peak", "static", "step"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelativeErrors:
-    """How far predictions of some rows lie off. An error is predicted / measured - 1; null where nothing was scored."""
+    """Errors of the predictions of some rows. An error is predicted / measured - 1; null where nothing was scored."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -37,7 +37,7 @@ class RelativeErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures(RelativeErrors):
-    """What predictions of some rows amount to, and what became of the rows that have none."""
+    """Errors of some rows, and counts of the rows without a prediction."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -55,7 +55,7 @@ class Figures(RelativeErrors):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepScores:
-    """How steps told in full are predicted by what never saw them, and by a single number."""
+    """Held-out scores of steps stated in full, and scores of single-number baselines."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -110,7 +110,7 @@ class Group(Sized):
     """Share of measured values inside an 80 % interval as wide as the errors of all other sources of the same kind of
     stack and model ask for; null where there is no other."""
     full_config: Sized
-    """The rows whose configuration is told in full; of steps those of class A with recompute told, every parameter
+    """The rows whose configuration is stated in full; of steps those of class A with recompute stated, every parameter
     trained, and nothing newer from the same source."""
     step: StepScores | None
     """What constants that never saw these rows, and single numbers, say of the steps among them; null for memory."""
@@ -125,58 +125,58 @@ class WrongVerdict:
     id: str
     """Its name in the table."""
     outcome: str
-    """What happened, as the table says."""
+    """The outcome in the table."""
     verdict: Verdict
-    """What was said."""
+    """The predicted verdict."""
     reason: str
-    """Predicted peak and usable memory, and what the source says of the run."""
+    """Predicted peak and usable memory, and the notes of the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictCounts:
-    """How the verdict met what happened."""
+    """Verdicts against outcomes."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
     ran: int
     """Rows that ran and have a verdict."""
     ran_fits: int
-    """Those that were said to fit."""
+    """Those predicted to fit."""
     ran_at_risk: int
-    """Those that were said to be at risk."""
+    """Those predicted to be at risk."""
     ran_out_of_memory: int
-    """Those that were said to run out of memory."""
+    """Those predicted to run out of memory."""
     ran_beyond_margin: int
     """Those whose predicted device peak exceeds the usable memory by more than 2 %."""
     roomy: int
     """Rows that ran and measured less than 85 % of the usable memory."""
     roomy_at_risk: int
-    """Those of them that were said to be at risk."""
+    """Those of them predicted to be at risk."""
     roomy_at_risk_fraction: float | None
     """Their share."""
     ran_out: int
     """Rows that ran out of memory."""
     ran_out_told: int
-    """Those that were said to run out of memory or to be at risk."""
+    """Those predicted to run out of memory or to be at risk."""
     ran_out_not_expressible: Mapping[str, int]
     """Those without a verdict, by reason."""
     wrong: tuple[WrongVerdict, ...]
-    """Rows that ran out and were said to fit, or ran and were said to exceed the memory by more than 2 %."""
+    """Rows that ran out but were predicted to fit, or ran but were predicted to exceed the memory by more than 2 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdicts(VerdictCounts):
-    """How verdicts met what happened, of all rows and of those told in full."""
+    """Verdicts against outcomes, of all rows and of those stated in full."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
     full_config: VerdictCounts
-    """The rows whose configuration is told in full."""
+    """The rows whose configuration is stated in full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstRow:
-    """One of the rows whose prediction is farthest off."""
+    """One of the rows with the largest errors."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -208,7 +208,7 @@ class WorstRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstStep:
-    """One of the steps told in full whose prediction is farthest off."""
+    """One of the steps stated in full with the largest errors."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -238,12 +238,12 @@ class WorstStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """How near predictions come to what was measured."""
+    """Accuracy of predictions against measurements."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
     versions: Versions
-    """What the predictions rest on."""
+    """Versions behind the predictions."""
     groups: tuple[Group, ...]
     """Figures by quantity, source, class and kind of model."""
     all: Group
@@ -257,4 +257,4 @@ class Accuracy:
     steps_worst: tuple[WorstStep, ...]
     """Steps whose prediction is farthest off, the farthest first."""
     measured: MeasuredAccuracy
-    """What workers measured: live tensors, matrix products, and own measurements."""
+    """Workers' measurements: live tensors, matrix products, and own measurements."""

@@ -163,7 +163,7 @@ FRAMEWORKS = (
         stack={"name": "fsdp1", "cross_entropy": "flash-attention", "fused_update": True},
         recipe={"attention": "flash-1"},
         why="PyTorch's sharding; scripts/train/benchmarking/submit_benchmarks.py of mosaicml/llm-foundry@b2a43a1 and "
-        "@5e85bd6, which gave its tables, runs the Triton kernel of FlashAttention unless told otherwise; models/mpt: "
+        "@5e85bd6, which gave its tables, runs the Triton kernel of FlashAttention by default; models/mpt: "
         "loss_fn fused_crossentropy; its optimizers update one tensor after another, without copies of them all",
     ),
     Framework(name=r".*FSDP", stack={"name": "fsdp1"}, why="PyTorch's sharding around modules of its own"),

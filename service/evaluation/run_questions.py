@@ -167,7 +167,7 @@ LAB_DEFAULTS = (
     LabDefaults(
         name=r"",
         stack=MEGATRON,
-        why="no software is told: the one most used for training at this scale stands for it",
+        why="no software is published: the one most used for training at this scale stands for it",
     ),
 )
 """Defaults by lab; the last entry is for labs whose software is not published."""

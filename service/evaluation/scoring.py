@@ -216,16 +216,16 @@ def measured_step_seconds(row: MeasuredRow, predicted: Predicted) -> float:
         NotExpressible: the row has no such figure
     """
     column = figure_of(row)
-    said = row.number_of(column)
-    if not said:
+    figure = row.number_of(column)
+    if not figure:
         raise NotExpressible(f"unreadable: {column}")
     if column != "mfu_pct":
-        return said
+        return figure
     found, peak = predicted.estimate, row.number_of("peak_tflops_denominator")
     if not peak:
         raise NotExpressible("missing: peak_tflops_denominator")
     flop = getattr(found.flop.conventions, MFU_CONVENTIONS[row.text("source_key")]) * found.flop.per_step_tokens
-    return float(flop / (said / 100 * peak * 1e12 * found.resolved.cluster.gpus))
+    return float(flop / (figure / 100 * peak * 1e12 * found.resolved.cluster.gpus))
 
 
 def step_rows_of(evaluations: Iterable[Evaluation]) -> list[StepRow]:
@@ -268,9 +268,9 @@ ROOMY_FRACTION = 0.85
 
 def verdicts_of(evaluations: Sequence[Evaluation]) -> Verdicts:
     """Verdicts counted against outcomes."""
-    told = _counts([one for one in evaluations if one.is_complete])
+    complete = _counts([one for one in evaluations if one.is_complete])
     every = _counts(evaluations)
-    return Verdicts(**{field.name: getattr(every, field.name) for field in fields(every)}, full_config=told)
+    return Verdicts(**{field.name: getattr(every, field.name) for field in fields(every)}, full_config=complete)
 
 
 def _counts(evaluations: Sequence[Evaluation]) -> VerdictCounts:
@@ -302,8 +302,8 @@ def _wrong(row: MeasuredRow, predicted: Predicted) -> WrongVerdict:
     amount = (
         f"{in_units(memory.device_peak_bytes.value, BYTES)} predicted of {in_units(memory.usable_bytes, BYTES)} usable"
     )
-    told = (*predicted.unmodelled, row.text("quality"), row.text("notes"))
-    reason = "; ".join([amount, *(text for text in told if text)])
+    notes = (*predicted.unmodelled, row.text("quality"), row.text("notes"))
+    reason = "; ".join([amount, *(text for text in notes if text)])
     return WrongVerdict(id=row.text("id"), outcome=row.text("outcome"), verdict=predicted.verdict, reason=reason)
 
 
@@ -328,16 +328,16 @@ def evaluate_row(row: MeasuredRow, catalogue: Catalogue) -> tuple[Evaluation, ..
     """Evaluations of a row: one for its step, or one for its peak and one for its persistent bytes if reported."""
     if row.form == "throughput":
         return (evaluate_step(row, catalogue),)
-    said = _RowFigures(row)
+    figures = _RowFigures(row)
     try:
         refuse_unknown_words(row)
         predicted = predict(row, catalogue)
         stage = stage_of(predicted.memory, measured_rank_of(row))
     except NotExpressible as why:
         return tuple(
-            said.evaluations(quantity, reason=_with_all_missing(row, str(why))) for quantity in said.quantities()
+            figures.evaluation(quantity, reason=_with_all_missing(row, str(why))) for quantity in figures.quantities()
         )
-    return tuple(said.evaluations(quantity, predicted, stage) for quantity in said.quantities())
+    return tuple(figures.evaluation(quantity, predicted, stage) for quantity in figures.quantities())
 
 
 def evaluate_rows(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> tuple[Evaluation, ...]:
@@ -354,7 +354,7 @@ class _RowFigures:
     def quantities(self) -> tuple[Quantity, ...]:
         return ("peak", "static") if self._measured("static")[0] is not None else ("peak",)
 
-    def evaluations(
+    def evaluation(
         self, quantity: Quantity, predicted: Predicted | None = None, stage: StageMemory | None = None, reason: str = ""
     ) -> Evaluation:
         measured, unreadable = self._measured(quantity)

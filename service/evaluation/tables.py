@@ -34,19 +34,19 @@ def percent(share: float | None, *, digits: int = 1, signed: bool = False) -> st
 def measured_lines(found: MeasuredAccuracy) -> list[str]:
     """Accuracy on workers' measurements as text."""
     peaks, products = found.counted_peaks, found.products
-    said = []
+    lines = []
     if peaks.mape_fraction is not None and peaks.largest_fraction is not None:
-        said.append(
+        lines.append(
             f"  live tensors of {len(peaks.rows)} counted steps: {peaks.mape_fraction:.1%} off on average, "
             f"{peaks.largest_fraction:.1%} at most"
         )
     if products is not None:
-        said.append(
+        lines.append(
             f"  {products.products} matrix products on {products.device} ({products.threads} threads): "
             f"{products.held_out_fraction:.1%} off where the other half of the shapes was measured, "
             f"{products.before_fraction:.1%} before; two runs are {products.noise_fraction:.1%} apart"
         )
-    return [*said, *(aligned([MEASURED_HEADER, *map(_measured_cells, found.own)]) if found.own else [])]
+    return [*lines, *(aligned([MEASURED_HEADER, *map(_measured_cells, found.own)]) if found.own else [])]
 
 
 def _measured_cells(group: OwnGroup) -> tuple[str, ...]:
@@ -84,10 +84,10 @@ def step_blocks(found: Accuracy) -> dict[str, list[str]]:
     for group in groups[: len(groups) - len(found.steps)]:
         for reason, count in group.not_expressible.items():
             reasons[reason] = reasons.get(reason, 0) + count
-    told = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    counts = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     return {
-        "Steps told in full": [*aligned([STEP_HEADER, *map(_cells_of, groups)]), "", NOTE],
-        "Steps not scored, by reason": [f"  {count:5d}  {reason}" for reason, count in told],
+        "Steps stated in full": [*aligned([STEP_HEADER, *map(_cells_of, groups)]), "", NOTE],
+        "Steps not scored, by reason": [f"  {count:5d}  {reason}" for reason, count in counts],
         "Steps farthest off": [_worst_steps(row) for row in found.steps_worst],
     }
 
@@ -129,10 +129,14 @@ def _groups(found: Accuracy) -> list[Group]:
 
 
 def _cells_of(group: Group) -> tuple[str, ...]:
-    told, scores = group.full_config, group.step
-    own = (percent(told.mape_fraction), percent(told.median_fraction), percent(told.bias_fraction, signed=True))
+    complete, scores = group.full_config, group.step
+    own = (
+        percent(complete.mape_fraction),
+        percent(complete.median_fraction),
+        percent(complete.bias_fraction, signed=True),
+    )
     source = f"{group.source_key}{' *' if group.in_sample else ''}"
-    counts = (str(group.rows), str(told.rows), str(told.scored))
+    counts = (str(group.rows), str(complete.rows), str(complete.scored))
     return (source, group.memory_class, *counts, *own, *_held_out(scores))
 
 
@@ -195,7 +199,7 @@ def accuracy_text(found: Accuracy) -> str:
     memory = [group for group in found.groups if group.quantity != "step"]
     groups = [line for group in (*memory, found.all) for line in _lines_of(group)]
     reasons = sorted(found.all.not_expressible.items(), key=lambda item: (-item[1], item[0]))
-    verdicts = {"all rows": found.verdicts, "told in full": found.verdicts.full_config}
+    verdicts = {"all rows": found.verdicts, "stated in full": found.verdicts.full_config}
     blocks = {
         "": [*aligned([HEADER, *groups]), "", STARRED],
         "Not scored, by reason": [f"  {count:5d}  {reason}" for reason, count in reasons],
@@ -220,9 +224,9 @@ def accuracy_markdown(found: Accuracy) -> str:
     """The short table of the README: rows stated in full."""
     rows = []
     for group in (*(group for group in found.groups if group.quantity != "step"), found.all):
-        told = group.full_config
-        if told.rows:
-            cells = (*_names(group), *_figures(told), _gib(told.small))
+        complete = group.full_config
+        if complete.rows:
+            cells = (*_names(group), *_figures(complete), _gib(complete.small))
             rows.append(f"| {' | '.join(cells)} |\n")
     head = f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}\n"
     return f"{head}{''.join(rows)}\n{step_markdown(found)}"
@@ -259,14 +263,15 @@ def _cells(one: Evaluation) -> Sequence[object]:
 
 def _lines_of(group: Group) -> list[tuple[str, ...]]:
     """Line of a group, then its rows stated in full if they are fewer or of two sizes."""
-    told = group.full_config
+    complete = group.full_config
     parts: list[tuple[str, Figures]] = []
-    if told.small.scored:
-        parts = [("told in full, large", told.large), ("told in full, small", told.small)]
-    elif 0 < told.rows < group.rows:
-        parts = [("told in full", told)]
+    if complete.small.scored:
+        parts = [("stated in full, large", complete.large), ("stated in full, small", complete.small)]
+    elif 0 < complete.rows < group.rows:
+        parts = [("stated in full", complete)]
     below = [
-        ("", "", "", name, *_figures(part), _gib(told.small) if part is told.small else "") for name, part in parts
+        ("", "", "", name, *_figures(part), _gib(complete.small) if part is complete.small else "")
+        for name, part in parts
     ]
     return [(*_names(group), *_figures(group), _gib(group.small)), *below]
 

@@ -99,7 +99,7 @@ class TotalsRow:
     decided: str
     """Why that was decided, before anything was predicted."""
     published_gpu_hours: float | None
-    """GPU-hours as published; null where they are not told."""
+    """GPU-hours as published; null if not published."""
     gpu_hours: Interval | None
     """GPU-hours as predicted, goodput counted; null where the row cannot be asked."""
     held_out_gpu_hours: Interval | None
