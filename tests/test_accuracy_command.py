@@ -8,9 +8,10 @@ import pytest
 
 from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
+from service.cli.reports.accuracy import accuracy_text
 from service.evaluation.accuracy import accuracy_of
 from service.evaluation.sources import read_file
-from service.evaluation.tables import PUBLISHED, accuracy_text
+from service.evaluation.tables import PUBLISHED
 from service.validation.serialization import to_wire
 from tests.commands import Command, Ran
 from tests.evaluation.few import STEP, ship_few

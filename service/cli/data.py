@@ -68,9 +68,10 @@ def accuracy(
         _totals_accuracy(file, rows, as_json=as_json)
         return
     from service.catalogue import shipped_catalogue
+    from service.cli.reports.accuracy import accuracy_text
     from service.evaluation.accuracy import accuracy_of_evaluations, shipped_accuracy
     from service.evaluation.sources import refuse_same_file, write_file
-    from service.evaluation.tables import PUBLISHED, accuracy_text, rows_csv
+    from service.evaluation.tables import PUBLISHED, rows_csv
     from service.validation.serialization import to_bytes
 
     if rows is not None:
@@ -110,7 +111,8 @@ def _with_own(found: "Accuracy") -> "Accuracy":
 
 
 def _totals_accuracy(file: str | None, rows: str | None, *, as_json: bool) -> None:
-    from service.evaluation.totals import totals_accuracy, totals_text
+    from service.cli.reports.accuracy import totals_text
+    from service.evaluation.totals import totals_accuracy
     from service.validation.serialization import to_bytes
 
     if file is not None or rows is not None:

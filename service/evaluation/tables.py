@@ -1,4 +1,4 @@
-"""The accuracy answer as tables: for a terminal, for the README, and as CSV with one row a figure; shipped files."""
+"""The accuracy answer as tables: for the README, and as CSV with one row a figure; shipped files."""
 
 import csv
 import io
@@ -12,14 +12,10 @@ from service.calibration.tables import FORMS, NotExpressible, read_measured_rows
 from service.catalogue import Catalogue
 from service.errors import StartupError
 from service.estimator.time.step import StepClass
-from service.evaluation.answers import Accuracy, Figures, Group, StepScores, VerdictCounts, WorstRow, WorstStep
-from service.evaluation.measured import MeasuredAccuracy, OwnGroup
+from service.evaluation.answers import Accuracy, Figures, Group, StepScores
 from service.evaluation.scoring import Evaluation, evaluate_rows, figure_of, shipped_seconds, step_rows_of
 from service.source_tree import write_generated
-from service.tabular.cell_text import aligned, marked
-from service.units import BYTES, in_units
-
-MEASURED_HEADER = ("device", "probe", "quantity", "calibration", "counted", "quarantined", "MAPE", "median", "bias")
+from service.tabular.cell_text import marked
 
 
 def percent(share: float | None, *, digits: int = 1, signed: bool = False) -> str:
@@ -31,70 +27,16 @@ def percent(share: float | None, *, digits: int = 1, signed: bool = False) -> st
     return "-" if share is None else f"{100 * share:{'+' if signed else ''}.{digits}f} %"
 
 
-def measured_lines(found: MeasuredAccuracy) -> list[str]:
-    """Accuracy on workers' measurements as text."""
-    peaks, products = found.counted_peaks, found.products
-    lines = []
-    if peaks.mape_fraction is not None and peaks.largest_fraction is not None:
-        lines.append(
-            f"  live tensors of {len(peaks.rows)} counted steps: {peaks.mape_fraction:.1%} off on average, "
-            f"{peaks.largest_fraction:.1%} at most"
-        )
-    if products is not None:
-        lines.append(
-            f"  {products.products} matrix products on {products.device} ({products.threads} threads): "
-            f"{products.held_out_fraction:.1%} off where the other half of the shapes was measured, "
-            f"{products.before_fraction:.1%} before; two runs are {products.noise_fraction:.1%} apart"
-        )
-    return [*lines, *(aligned([MEASURED_HEADER, *map(_measured_cells, found.own)]) if found.own else [])]
-
-
-def _measured_cells(group: OwnGroup) -> tuple[str, ...]:
-    errors = (group.mape_fraction, group.median_fraction, group.bias_fraction)
-    return (
-        group.device,
-        group.probe,
-        group.quantity,
-        group.calibration or "-",
-        str(group.measurements),
-        str(group.quarantined),
-        *("-" if error is None else f"{error:.1%}" for error in errors),
-    )
-
-
 STEP_HEADER = (
     "source", "class", "rows", "told", "scored", "MAPE", "median", "bias", "held out: MAPE", "median", "bias", "p90",
     "in 80 %", "half-width", "class held out", "constant MFU", "6PD",
 )  # fmt: skip
 """Columns of the table of steps stated in full."""
 
-NOTE = (
-    "held out: by constants and intervals that never saw the source (of MoE: the model); constant MFU, 6PD: mean error "
-    "of one utilisation of each GPU, held out likewise"
-)
-"""Footnote of the table."""
-
-
-def step_blocks(found: Accuracy) -> dict[str, list[str]]:
-    """Step figures for a terminal."""
-    groups = _groups(found)
-    if not groups:
-        return {}
-    reasons: dict[str, int] = {}
-    for group in groups[: len(groups) - len(found.steps)]:
-        for reason, count in group.not_expressible.items():
-            reasons[reason] = reasons.get(reason, 0) + count
-    counts = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    return {
-        "Steps stated in full": [*aligned([STEP_HEADER, *map(_cells_of, groups)]), "", NOTE],
-        "Steps not scored, by reason": [f"  {count:5d}  {reason}" for reason, count in counts],
-        "Steps farthest off": [_worst_steps(row) for row in found.steps_worst],
-    }
-
 
 def step_markdown(found: Accuracy) -> str:
     """Step figures for the README."""
-    rows = [f"| {' | '.join(_cells_of(group))} |\n" for group in _groups(found) if group.full_config.rows]
+    rows = [f"| {' | '.join(step_cells_of(group))} |\n" for group in step_groups(found) if group.full_config.rows]
     return f"| {' | '.join(STEP_HEADER)} |\n|{'---|' * len(STEP_HEADER)}\n{''.join(rows)}"
 
 
@@ -124,11 +66,13 @@ def step_cells(one: Evaluation) -> Sequence[object]:
     )
 
 
-def _groups(found: Accuracy) -> list[Group]:
+def step_groups(found: Accuracy) -> list[Group]:
+    """The groups of step times."""
     return [*(group for group in found.groups if group.quantity == "step"), *found.steps]
 
 
-def _cells_of(group: Group) -> tuple[str, ...]:
+def step_cells_of(group: Group) -> tuple[str, ...]:
+    """Cells of a group of step times, below STEP_HEADER."""
     complete, scores = group.full_config, group.step
     own = (
         percent(complete.mape_fraction),
@@ -157,12 +101,6 @@ def _held_out(scores: StepScores | None) -> tuple[str, ...]:
     )
 
 
-def _worst_steps(row: WorstStep) -> str:
-    parts = ", ".join(f"{part.kind} {part.seconds:.4g} s" for part in row.parts)
-    measured = f"{row.measured_seconds:.4g} s measured, {100 * row.error_fraction:+.1f} %"
-    return f"  {row.id} ({row.step_class}): {measured}; {parts}; {row.reason}"
-
-
 ROW_COLUMNS = (
     "id", "source_key", "quantity", "class", "measured_bytes", "low_bytes", "value_bytes", "high_bytes",
     "error_fraction", "verdict", "outcome", "reason",
@@ -188,36 +126,8 @@ HEADER = (
     "GiB off",
 )
 
-STARRED = "* gave constants to the estimator; GiB off: median and 95th percentile of the errors of small values"
-"""Footnote of the table."""
 
 GIB = float(1 << 30)
-
-
-def accuracy_text(found: Accuracy) -> str:
-    """The answer as text for a terminal."""
-    memory = [group for group in found.groups if group.quantity != "step"]
-    groups = [line for group in (*memory, found.all) for line in _lines_of(group)]
-    reasons = sorted(found.all.not_expressible.items(), key=lambda item: (-item[1], item[0]))
-    verdicts = {"all rows": found.verdicts, "stated in full": found.verdicts.full_config}
-    blocks = {
-        "": [*aligned([HEADER, *groups]), "", STARRED],
-        "Not scored, by reason": [f"  {count:5d}  {reason}" for reason, count in reasons],
-        "Verdicts": [f"  {name}: {_verdicts(counts)}" for name, counts in verdicts.items()],
-        "Wrong verdicts": [
-            f"  {row.id} ({row.outcome}, said {row.verdict}): {row.reason}" for row in found.verdicts.wrong
-        ],
-        "Farthest off": [_worst(row) for row in found.rows_worst],
-        **step_blocks(found),
-        "Measured by workers": measured_lines(found.measured),
-        f"formulas {found.versions.formulas}, catalogue {found.versions.catalogue}": [],
-    }
-    return "\n\n".join("\n".join([title, *lines] if title else lines) for title, lines in blocks.items())
-
-
-def _worst(row: WorstRow) -> str:
-    measured, error = in_units(row.measured_bytes, BYTES), f"{100 * row.error_fraction:+.1f} %"
-    return f"  {row.id} ({row.quantity}, {row.memory_class}): {measured} measured, {error}; {row.reason}"
 
 
 def accuracy_markdown(found: Accuracy) -> str:
@@ -261,7 +171,7 @@ def _cells(one: Evaluation) -> Sequence[object]:
     )
 
 
-def _lines_of(group: Group) -> list[tuple[str, ...]]:
+def memory_lines(group: Group) -> list[tuple[str, ...]]:
     """Line of a group, then its rows stated in full if they are fewer or of two sizes."""
     complete = group.full_config
     parts: list[tuple[str, Figures]] = []
@@ -299,15 +209,6 @@ def _gib(figures: Figures) -> str:
     if figures.median_bytes is None or figures.p95_bytes is None:
         return "-"
     return f"{figures.median_bytes / GIB:.3f}, {figures.p95_bytes / GIB:.3f}"
-
-
-def _verdicts(counts: VerdictCounts) -> str:
-    kinds = f"{counts.ran_fits} fit, {counts.ran_at_risk} at risk, {counts.ran_out_of_memory} out of memory"
-    beyond = f"{counts.ran_beyond_margin} by more than 2 %"
-    roomy = f"{counts.roomy_at_risk} of {counts.roomy} below 85 % of the memory at risk"
-    unscored = sum(counts.ran_out_not_expressible.values())
-    out = f"{counts.ran_out} ran out: {counts.ran_out_told} told, {unscored} not expressible"
-    return f"{counts.ran} ran: {kinds} ({beyond}), {roomy}; {out}"
 
 
 README = Path(calibration.__file__).with_name("README.md")

@@ -18,7 +18,6 @@ from service.estimator.names import SPOKEN
 from service.estimator.run.totals import run_interval, scaled
 from service.evaluation.questions import reason_of
 from service.evaluation.run_questions import RunQuestion, question_of_run
-from service.units import readable
 from service.validation.serialization import to_bytes
 
 
@@ -230,49 +229,4 @@ def _group(name: str, rows: Sequence[TotalsRow]) -> TotalsGroup:
         mape_fraction=fmean(map(abs, errors)) if errors else None,
         bias_fraction=fmean(errors) if errors else None,
         not_expressible=dict(sorted(Counter(one.reason for one in rows if one.reason).items())),
-    )
-
-
-HEADER = ("id", "model", "published", "low", "predicted", "high", "error", "inside", "asked as")
-
-
-def totals_text(found: TotalsAccuracy) -> str:
-    """The answer as text for a terminal."""
-    main = [row for row in found.rows if row.describes_main_run]
-    others = [row for row in found.rows if not row.describes_main_run]
-    blocks = {
-        "GPU-hours of main runs": _aligned(main),
-        "Beside them, counted apart": _aligned([row for row in others if row.is_inside is not None]),
-        "Not compared": [
-            f"  {row.id} {row.model}: {row.reason}; {row.decided}" for row in found.rows if row.is_inside is None
-        ],
-        "Sum": [_group_summary(group) for group in (found.main_runs, found.beside)],
-    }
-    return "\n\n".join("\n".join([title, *lines]) for title, lines in blocks.items())
-
-
-def _aligned(rows: Sequence[TotalsRow]) -> list[str]:
-    cells = [HEADER, *(_cells(row) for row in rows)]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(HEADER))]
-    return ["  " + "  ".join(map(str.ljust, line, widths)).rstrip() for line in cells]
-
-
-def _cells(row: TotalsRow) -> tuple[str, ...]:
-    hours, published = row.gpu_hours, row.published_gpu_hours
-    predicted = ("-", "-", "-") if hours is None else (readable(hours.low), readable(hours.value), readable(hours.high))
-    error = "-" if row.error_fraction is None else f"{100 * row.error_fraction:+.0f} %"
-    inside = {None: "-", True: "yes", False: "no"}[row.is_inside]
-    open_cells = f"; told by no column: {', '.join(row.assumed)}" if row.assumed else ""
-    published_text = "-" if published is None else readable(published)
-    return row.id, row.model, published_text, *predicted, error, inside, f"{row.layout or row.reason}{open_cells}"
-
-
-def _group_summary(group: TotalsGroup) -> str:
-    if group.inside_fraction is None or group.mape_fraction is None or group.bias_fraction is None:
-        return f"  {group.name}: {group.rows} rows, none compared"
-    return (
-        f"  {group.name}: {group.inside} of {group.scored} compared inside the interval "
-        f"({100 * group.inside_fraction:.0f} %; {group.held_out_inside} inside one that never saw their source), "
-        f"{group.rows} rows in all, MAPE {100 * group.mape_fraction:.0f} %, "
-        f"bias {100 * group.bias_fraction:+.0f} %"
     )

@@ -8,9 +8,9 @@ from service.calibration.live_bytes import counted_peaks
 from service.calibration.observations import Observed
 from service.calibration.products import observed_rows, scored_products
 from service.catalogue import shipped_catalogue
+from service.cli.reports.accuracy import measured_lines
 from service.evaluation.accuracy import accuracy_of, with_own_measurements
 from service.evaluation.measured import evaluated_peaks, shipped_measured
-from service.evaluation.tables import measured_lines
 from service.validation.serialization import to_bytes
 
 

@@ -6,10 +6,11 @@ import io
 import pytest
 
 from service.calibration.tables import shipped_rows
+from service.cli.reports.accuracy import accuracy_text
 from service.errors import StartupError
 from service.evaluation.answers import Accuracy
 from service.evaluation.scoring import Evaluation
-from service.evaluation.tables import README, ROW_COLUMNS, accuracy_text, readme_with, rows_csv
+from service.evaluation.tables import README, ROW_COLUMNS, readme_with, rows_csv
 
 
 def test_the_readme_has_the_figures_of_today(found: Accuracy) -> None:
