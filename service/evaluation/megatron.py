@@ -14,7 +14,7 @@ from typing import Any, Literal
 from service.calibration.tables import MeasuredRow, NotExpressible
 from service.evaluation.drafts import Draft, put_latent
 from service.evaluation.frameworks import GPT_2
-from service.formats.frameworks.megatron_model import even_chunks, layers_of_layout, layers_with_ends
+from service.formats.frameworks.megatron_model import CHOICES, even_chunks, layers_of_layout, layers_with_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ READ = Flag("reads")
 DESCRIBES = Flag("describes")
 
 
-DTYPES = one_of({"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"})
+DTYPES = one_of(CHOICES["main-params-dtype"])
 
 _SETS = {
     "add-qkv-bias": Flag("sets", path="model.attention_bias", to=switched_on),
@@ -89,26 +89,14 @@ _SETS = {
     "moe-latent-size": Flag("sets", path="model.moe_latent_size", to=whole),
     "moe-shared-expert-gate": Flag("sets", path="model.shared_expert_gate", to=switched_on),
     "mtp-num-layers": Flag("sets", path="model.num_nextn_predict_layers", to=whole),
-    "normalization": Flag(
-        "sets", path="model.normalization", to=one_of({"RMSNorm": "rmsnorm", "LayerNorm": "layernorm"})
-    ),
-    "softmax-type": Flag(
-        "sets", path="model.attention_sinks", to=one_of({"learnable": True, "vanilla": False, "off-by-one": False})
-    ),
-    "moe-token-dispatcher-type": Flag(
-        "sets",
-        path="stack.dispatcher",
-        to=one_of({"alltoall": "alltoall", "flex": "flex", "allgather": "allgather"}),
-    ),
+    "normalization": Flag("sets", path="model.normalization", to=one_of(CHOICES["normalization"])),
+    "softmax-type": Flag("sets", path="model.attention_sinks", to=one_of(CHOICES["softmax-type"])),
+    "moe-token-dispatcher-type": Flag("sets", path="stack.dispatcher", to=one_of(CHOICES["moe-token-dispatcher-type"])),
     "moe-grouped-gemm": Flag("sets", path="stack.grouped_experts", to=switched_on),
     "no-create-attention-mask-in-dataloader": Flag("sets", path="stack.attention_mask", to=switched_off),
     "deterministic-mode": Flag("sets", path="stack.deterministic", to=switched_on),
     "no-gradient-accumulation-fusion": Flag("sets", path="stack.gradient_fusion", to=switched_off),
-    "transformer-impl": Flag(
-        "sets",
-        path="stack.implementation",
-        to=one_of({"transformer_engine": "transformer-engine", "local": "local"}),
-    ),
+    "transformer-impl": Flag("sets", path="stack.implementation", to=one_of(CHOICES["transformer-impl"])),
     "attention-backend": Flag(
         "sets",
         path="recipe.attention",
@@ -124,22 +112,16 @@ _SETS = {
     "main-params-dtype": Flag("sets", path="recipe.master_dtype", to=DTYPES),
     "exp-avg-dtype": Flag("sets", path="recipe.moment_dtype", to=DTYPES),
     "exp-avg-sq-dtype": Flag("sets", path="recipe.moment_dtype", to=DTYPES),
-    "optimizer": Flag(
-        "sets", path="recipe.optimizer", to=one_of({"adam": "adamw", "muon": "muon", "sgd": "sgd-momentum"})
-    ),
+    "optimizer": Flag("sets", path="recipe.optimizer", to=one_of(CHOICES["optimizer"])),
     "optimizer-cpu-offload": Flag("sets", path="layout.offload", to=always("optimizer")),
     "fine-grained-activation-offloading": Flag("sets", path="layout.offload", to=always("activations")),
     "account-for-embedding-in-pipeline-split": Flag("sets", path="layout.embedding_in_split", to=switched_on),
     "account-for-loss-in-pipeline-split": Flag("sets", path="layout.loss_in_split", to=switched_on),
     "microbatch-group-size-per-virtual-pipeline-stage": Flag("sets", path="layout.virtual_group", to=whole),
     "num-virtual-stages-per-pipeline-rank": Flag("sets", path="layout.virtual_pipeline", to=whole),
-    "cp-comm-type": Flag(
-        "sets", path="layout.context_method", to=one_of({"p2p": "ring", "a2a": "ulysses", "allgather": "all-gather"})
-    ),
+    "cp-comm-type": Flag("sets", path="layout.context_method", to=one_of(CHOICES["cp-comm-type"])),
     "data-parallel-sharding-strategy": Flag(
-        "sets",
-        path="layout.zero_stage",
-        to=one_of({"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}),
+        "sets", path="layout.zero_stage", to=one_of(CHOICES["data-parallel-sharding-strategy"])
     ),
 }
 
@@ -330,12 +312,6 @@ LONGEST_PERIOD = 2048
 
 PATTERNS = ("hybrid-layer-pattern", "hybrid-override-pattern")
 
-FP8_RECIPES = {
-    "delayed": "fp8-tensorwise", "tensorwise": "fp8-tensorwise", "blockwise": "fp8-blockwise", "mxfp8": "mxfp8",
-}  # fmt: skip
-
-FUSED_LOSSES = {"native": "fused", "te": "transformer-engine"}
-
 OTHER_RUNS = {
     "distill": "a teacher model is held beside the trained one",
     "flextron": "a model of many widths is trained at once",
@@ -502,9 +478,10 @@ def _mlps(frequency: str) -> list[str]:
 
 def _put_software(flags: Flags, draft: Draft) -> None:
     if "fp8-format" in flags:
-        draft.recipe["precision"] = FP8_RECIPES.get(str(flags.get("fp8-recipe", "delayed")))
+        draft.recipe["precision"] = CHOICES["fp8-recipe"].get(str(flags.get("fp8-recipe", "delayed")))
     if "cross-entropy-loss-fusion" in flags:
-        draft.stack["cross_entropy"] = FUSED_LOSSES[str(flags.get("cross-entropy-fusion-impl", "native"))]
+        loss = str(flags.get("cross-entropy-fusion-impl", "native"))
+        draft.stack["cross_entropy"] = CHOICES["cross-entropy-fusion-impl"][loss]
     instances = whole_of(flags, "num-distributed-optimizer-instances", 1)
     replicas = draft.layout["data"] * draft.layout["context"]
     if instances > 1 and replicas % instances == 0:

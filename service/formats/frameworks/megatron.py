@@ -15,6 +15,7 @@ from service.estimator.question import Question, filled
 from service.estimator.software.stacks import software_of
 from service.formats.draft import Converter, Draft, boolean, draft_from, integer, items, number, text
 from service.formats.frameworks.megatron_model import (
+    CHOICES,
     MODEL_RULES,
     MODEL_SETTINGS,
     chunk_layers,
@@ -206,14 +207,6 @@ IGNORED = (
 )  # fmt: skip
 """Prefixes of options about data, files, logs and learning rates."""
 
-_DTYPES = {name: name for name in ("fp32", "bf16", "fp16", "fp8")}
-_FP8 = {
-    "delayed": "fp8-tensorwise",
-    "tensorwise": "fp8-tensorwise",
-    "blockwise": "fp8-blockwise",
-    "mxfp8": "mxfp8",
-}
-
 
 def read_megatron(entries: Sequence[Entry]) -> Draft:
     """Draft of Megatron-LM's arguments."""
@@ -229,6 +222,10 @@ def read_megatron(entries: Sequence[Entry]) -> Draft:
     return draft
 
 
+def _chosen(draft: Draft, option: str, default: str) -> Any:
+    return draft.chosen(option, CHOICES[option], default)
+
+
 def _put_layout(draft: Draft, *, sparse: bool) -> None:
     layout = draft.layout
     layout["tensor"] = draft.get("tensor-model-parallel-size", 1)
@@ -237,15 +234,13 @@ def _put_layout(draft: Draft, *, sparse: bool) -> None:
     layout["expert"] = draft.get("expert-model-parallel-size", 1)
     if sparse:
         layout["expert_tensor"] = draft.get("expert-tensor-parallel-size", layout["tensor"])
-    strategies = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
-    stage = draft.chosen("data-parallel-sharding-strategy", strategies, "optim_grads_params")
+    stage = _chosen(draft, "data-parallel-sharding-strategy", "optim_grads_params")
     sharded = int(draft.get("use-distributed-optimizer", False))
     layout["zero_stage"] = stage if draft.get("use-megatron-fsdp") else sharded
     layout["rank_order"] = "tp-cp-ep-pp-dp" if draft.get("use-tp-pp-dp-mapping") else "tp-cp-ep-dp-pp"
     layout["sequence_parallel"] = bool(draft.get("sequence-parallel")) and layout["tensor"] > 1
     if layout["context"] > 1:
-        methods = {"p2p": "ring", "a2a": "ulysses", "allgather": "all-gather", "all_gather": "all-gather"}
-        layout["context_method"] = draft.chosen("cp-comm-type", methods, "p2p")
+        layout["context_method"] = _chosen(draft, "cp-comm-type", "p2p")
     optimizer, activations = draft.get("optimizer-cpu-offload"), draft.get("fine-grained-activation-offloading")
     kind = "optimizer-and-activations" if optimizer and activations else "activations"
     layout["offload"] = kind if activations else "optimizer" if optimizer else "none"
@@ -296,19 +291,18 @@ def _put_numbers(draft: Draft) -> None:
     recipe = draft.recipe
     half = "fp16-mixed" if draft.get("fp16") else "bf16-mixed" if draft.get("bf16") else "fp32"
     if "fp8-format" in draft.settings:
-        half = draft.chosen("fp8-recipe", _FP8, "delayed")
+        half = _chosen(draft, "fp8-recipe", "delayed")
     if "fp4-format" in draft.settings:
         half = draft.chosen("fp4-recipe", {"nvfp4": "nvfp4"}, "nvfp4")
     recipe["precision"] = half
     in_fp16 = half == "fp16-mixed" and not draft.get("accumulate-allreduce-grads-in-fp32")
     recipe["gradient_dtype"] = "bf16" if draft.get("grad-reduce-in-bf16") else "fp16" if in_fp16 else "fp32"
     recipe["fp8_weights"] = bool(draft.get("fp8-param-gather"))
-    optimizers = {"adam": "adamw", "sgd": "sgd-momentum", "muon": "muon", "dist_muon": "muon", "lion": "lion"}
-    recipe["optimizer"] = draft.chosen("optimizer", optimizers, "adam")
+    recipe["optimizer"] = _chosen(draft, "optimizer", "adam")
     if draft.get("use-precision-aware-optimizer"):
         for name, option in (("moment_dtype", "exp-avg-dtype"), ("master_dtype", "main-params-dtype")):
             if option in draft.settings:
-                recipe[name] = draft.chosen(option, _DTYPES, "fp32")
+                recipe[name] = _chosen(draft, option, "fp32")
 
 
 def _put_recompute(draft: Draft) -> None:
@@ -323,10 +317,8 @@ def _put_recompute(draft: Draft) -> None:
 
 
 def _put_software(draft: Draft, *, sparse: bool) -> None:
-    implementations = {"transformer_engine": "transformer-engine", "local": "local"}
-    implementation = draft.chosen("transformer-impl", implementations, "transformer_engine")
-    losses = {"native": "fused", "te": "transformer-engine"}
-    fused = draft.chosen("cross-entropy-fusion-impl", losses, "native")
+    implementation = _chosen(draft, "transformer-impl", "transformer_engine")
+    fused = _chosen(draft, "cross-entropy-fusion-impl", "native")
     stack = {
         "name": "megatron-core",
         "implementation": implementation,
@@ -340,8 +332,7 @@ def _put_software(draft: Draft, *, sparse: bool) -> None:
         "grouped_experts": bool(draft.get("moe-grouped-gemm")),
     }
     if sparse:
-        kinds = {"alltoall": "alltoall", "allgather": "allgather", "flex": "flex"}
-        stack["dispatcher"] = draft.chosen("moe-token-dispatcher-type", kinds, "allgather")
+        stack["dispatcher"] = _chosen(draft, "moe-token-dispatcher-type", "allgather")
     draft.recipe["stack"] = stack
     version = draft.get("flash-attention-version")
     flash = f"flash-{version}" if version in (2, 3, 4) else "flash"

@@ -19,6 +19,24 @@ from service.formats.rules import NOTHING, Fragment, Omitted, Rule, Rules, choos
 _OWN_LAYER = "write the layer in a spec of your own and name it by --spec"
 
 
+CHOICES: dict[str, dict[str, Any]] = {
+    "normalization": {"LayerNorm": "layernorm", "RMSNorm": "rmsnorm"},
+    "softmax-type": {"vanilla": False, "off-by-one": False, "learnable": True},
+    "data-parallel-sharding-strategy": {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3},
+    "cp-comm-type": {"p2p": "ring", "a2a": "ulysses", "allgather": "all-gather", "all_gather": "all-gather"},
+    "fp8-recipe": {
+        "delayed": "fp8-tensorwise", "tensorwise": "fp8-tensorwise", "blockwise": "fp8-blockwise", "mxfp8": "mxfp8",
+    },
+    "optimizer": {"adam": "adamw", "sgd": "sgd-momentum", "muon": "muon", "dist_muon": "muon", "lion": "lion"},
+    "transformer-impl": {"transformer_engine": "transformer-engine", "local": "local"},
+    "cross-entropy-fusion-impl": {"native": "fused", "te": "transformer-engine"},
+    "moe-token-dispatcher-type": {"alltoall": "alltoall", "allgather": "allgather", "flex": "flex"},
+    "exp-avg-dtype": {name: name for name in ("fp32", "bf16", "fp16", "fp8")},
+    "main-params-dtype": {name: name for name in ("fp32", "bf16", "fp16", "fp8")},
+}  # fmt: skip
+"""Values of options, and those of the fields that they set."""
+
+
 def layer_list(kinds: list[int]) -> str:
     """A list of 0 and 1, one a layer, as --moe-layer-freq takes it.
 
@@ -287,9 +305,7 @@ def put_model(draft: Draft) -> bool:
     biased = not draft.get("disable-bias-linear")
     model |= {"attention_bias": biased or bool(draft.get("add-qkv-bias"))}
     model |= {"attention_out_bias": biased, "mlp_bias": biased}
-    model["normalization"] = draft.chosen(
-        "normalization", {"LayerNorm": "layernorm", "RMSNorm": "rmsnorm"}, "LayerNorm"
-    )
+    model["normalization"] = draft.chosen("normalization", CHOICES["normalization"], "LayerNorm")
     _put_attention(draft, model)
     if sparse:
         model["num_experts_per_tok"] = draft.get("moe-router-topk", 2)
@@ -311,8 +327,7 @@ def _put_attention(draft: Draft, model: dict[str, Any]) -> None:
     if draft.get("qk-l2-norm"):
         model["qk_norm"] = "l2"
     model["attention_gate"] = "elementwise" if draft.get("attention-output-gate") else "none"
-    sinks = {"vanilla": False, "off-by-one": False, "learnable": True}
-    model["attention_sinks"] = draft.chosen("softmax-type", sinks, "vanilla")
+    model["attention_sinks"] = draft.chosen("softmax-type", CHOICES["softmax-type"], "vanilla")
     every = draft.get("window-attn-skip-freq", 1)
     if "window-size" in draft.settings:
         model["sliding_window"] = _window(draft)
