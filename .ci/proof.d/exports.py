@@ -13,7 +13,7 @@ from typing import Any
 
 os.environ.setdefault("TRAINCOST_EXPORTS", "500")
 
-from service.estimator.question import Question
+from service.estimator.complete import CompleteQuestion
 from service.estimator.workload import recompute_of
 from service.formats.frameworks.megatron import environment_of
 from service.formats.rules import ExportedFile
@@ -33,7 +33,7 @@ CLONES = {
 """Variable that names a clone of each repository whose classes are listed."""
 
 
-def of_question(question: Question, *degrees: str) -> dict[str, Any]:
+def of_question(question: CompleteQuestion, *degrees: str) -> dict[str, Any]:
     """Degrees, batches and recompute of a question."""
     layout, recipe = question.layout, question.recipe
     found = {f"layout.{name}": getattr(layout, name) for name in degrees}
@@ -61,7 +61,7 @@ def in_megatron(read: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def told(name: str, pairs: list[tuple[Question, ExportedFile]], wrong: int) -> int:
+def told(name: str, pairs: list[tuple[CompleteQuestion, ExportedFile]], wrong: int) -> int:
     """Print how many files a parser read, and give how many it read otherwise than they were written."""
     print(f"{name}: {len(pairs)} files read by its own parser, {wrong} mismatches")
     return wrong

@@ -10,9 +10,10 @@ from math import ceil
 from typing import Any, Literal
 
 from service.answers.exports import NotExpressed
+from service.estimator.complete import CompleteQuestion
 from service.estimator.model.training import method_of, trains_everything
 from service.estimator.names import StackName
-from service.estimator.question import Layout, Model, Question, Recipe, Software
+from service.estimator.question import Layout, Model, Recipe, Software
 from service.estimator.software.stacks import software_of
 from service.estimator.workload import recompute_of
 
@@ -31,13 +32,13 @@ class Fragment:
     """What you have to know to use the file."""
 
 
-Rule = Callable[[Any, Question], Fragment]
+Rule = Callable[[Any, CompleteQuestion], Fragment]
 """Conversion of one field of a resolved question."""
 
 Rules = Mapping[str, Rule]
 """A rule for every field."""
 
-Reader = Callable[[Any, Question], Any]
+Reader = Callable[[Any, CompleteQuestion], Any]
 """Conversion of a value for a setting; None to omit it."""
 
 NOTHING = Fragment()
@@ -50,13 +51,13 @@ class Omitted:
     reason: str
     """Why not."""
 
-    def __call__(self, value: Any, question: Question) -> Fragment:  # noqa: ARG002 - every rule is called so
+    def __call__(self, value: Any, question: CompleteQuestion) -> Fragment:  # noqa: ARG002 - every rule is called so
         """Nothing, whatever the value."""
         return NOTHING
 
 
 def apply_rules(
-    rules: Rules, values: Mapping[str, Any], question: Question
+    rules: Rules, values: Mapping[str, Any], question: CompleteQuestion
 ) -> tuple[Fragment, tuple[NotExpressed, ...]]:
     """Settings and assumptions of a question, and what a tool cannot express of it."""
     settings: list[tuple[str, Any]] = []
@@ -73,7 +74,7 @@ def apply_rules(
 def writes(name: str, read: Reader | None = None) -> Rule:
     """Rule of a field that has a setting of its own."""
 
-    def rule(value: Any, question: Question) -> Fragment:
+    def rule(value: Any, question: CompleteQuestion) -> Fragment:
         fragment = value if read is None else read(value, question)
         return NOTHING if fragment is None else Fragment(((name, fragment),))
 
@@ -83,7 +84,7 @@ def writes(name: str, read: Reader | None = None) -> Rule:
 def chooses(choices: Mapping[Any, Mapping[str, Any]], why: str, fix: str) -> Rule:
     """Rule of a field with a few values, each with settings of its own."""
 
-    def rule(value: Any, question: Question) -> Fragment:
+    def rule(value: Any, question: CompleteQuestion) -> Fragment:
         if value in choices:
             return Fragment(tuple(choices[value].items()))
         return not_expressible(why, fix, value)
@@ -128,7 +129,7 @@ LAYOUT = tuple(f"layout.{field.name}" for field in fields(Layout))
 MODEL_FIELDS = tuple(f"model.{field.name}" for field in fields(Model))
 
 
-def values_of(question: Question) -> Mapping[str, Any]:
+def values_of(question: CompleteQuestion) -> Mapping[str, Any]:
     """The value of every field, as rules take it."""
     recipe, software = question.recipe, software_of(question.recipe)
     return {
@@ -156,7 +157,7 @@ class ExportedFile:
 class ExportRequest:
     """A question to write as a file."""
 
-    question: Question
+    question: CompleteQuestion
     """The question, resolved."""
     version: str
     """The version of the tool, one of the target's."""
@@ -196,7 +197,7 @@ class Target:
 def stack_default(field: str, why: str, fix: str) -> Rule:
     """Rule of a software choice without a setting: the stack's default alone is expressible."""
 
-    def rule(value: Any, question: Question) -> Fragment:
+    def rule(value: Any, question: CompleteQuestion) -> Fragment:
         plain = replace(question.recipe, stack=software_of(question.recipe).name)
         return NOTHING if value == getattr(software_of(plain), field) else not_expressible(why, fix, value)
 
@@ -212,7 +213,7 @@ def only_stack(tool: str, *names: StackName) -> Rule:
     )
 
 
-def _full_training_only(value: Any, question: Question) -> Fragment:
+def _full_training_only(value: Any, question: CompleteQuestion) -> Fragment:
     if trains_everything(value):
         return NOTHING
     return not_expressible(
@@ -221,7 +222,7 @@ def _full_training_only(value: Any, question: Question) -> Fragment:
     )
 
 
-def steps_of(question: Question) -> int | None:
+def steps_of(question: CompleteQuestion) -> int | None:
     """Optimizer steps of the whole run; batch stages are not counted apart."""
     recipe = question.recipe
     if recipe.training_tokens is None:
@@ -229,7 +230,7 @@ def steps_of(question: Question) -> int | None:
     return ceil(recipe.training_tokens / (recipe.sequence_length * (recipe.global_batch or 1)))
 
 
-def _environment(value: Any, question: Question) -> Fragment:
+def _environment(value: Any, question: CompleteQuestion) -> Fragment:
     if not value:
         return NOTHING
     return not_expressible(
@@ -280,7 +281,7 @@ def left_to_script(what: str) -> Rule:
     )
 
 
-def _padding(value: Any, question: Question) -> Fragment:
+def _padding(value: Any, question: CompleteQuestion) -> Fragment:
     return NOTHING if value == 1 else not_expressible("the vocabulary is padded by the script or not at all", IN_SCRIPT)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.estimator import Question
+from service.estimator.complete import CompleteQuestion
 from service.estimator.software.stacks import software_of
 from service.estimator.workload import recompute_of
 from service.formats.frameworks.torchtitan_fields import replica_degrees
@@ -32,7 +32,7 @@ def differences(file: ExportedFile, wanted: Mapping[str, Any], got: Mapping[str,
     }
 
 
-def of_torchtitan(question: Question) -> dict[str, Any]:
+def of_torchtitan(question: CompleteQuestion) -> dict[str, Any]:
     layout, recipe = question.layout, question.recipe
     local = recipe.micro_batch
     if layout.pipeline > 1:

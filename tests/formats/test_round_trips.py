@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 
 from service.answers.exports import Imported
-from service.estimator import Question
+from service.estimator.complete import CompleteQuestion
 from service.estimator.resolve import resolve
 from service.estimator.software.stacks import STACKS
 from service.estimator.workload import recompute_of
@@ -21,13 +21,13 @@ FOLLOWS = {"megatron-lm": {"data"}}
 """Degrees that a format leaves to the number of processes."""
 
 
-def read_back(name: str, resolved: Question) -> tuple[ExportedFile, Imported]:
+def read_back(name: str, resolved: CompleteQuestion) -> tuple[ExportedFile, Imported]:
     """The file that a question with every default filled is written as, and what that says."""
     written = TARGETS[name].write(ExportRequest(question=resolved, version=next(iter(TARGETS[name].versions))))
     return written, import_file(FORMATS[name], written.content)
 
 
-def differences(name: str, resolved: Question, written: ExportedFile, found: Imported) -> dict[str, Any]:
+def differences(name: str, resolved: CompleteQuestion, written: ExportedFile, found: Imported) -> dict[str, Any]:
     """Degrees, batches and recompute that the file was to hold and that came back otherwise."""
     listed = {one.field for one in written.not_expressible}
     layout: Mapping[str, Any] = {"pipeline": 1, "virtual_pipeline": 1, "expert": 1, "zero_stage": 0, **found.layout}
@@ -51,7 +51,7 @@ def differences(name: str, resolved: Question, written: ExportedFile, found: Imp
 
 @settings(max_examples=200)
 @given(asked=questions())
-def test_degrees_batches_and_recompute_come_back(asked: Question) -> None:
+def test_degrees_batches_and_recompute_come_back(asked: CompleteQuestion) -> None:
     resolved = resolve(asked).question
     for name in FORMATS:
         written, found = read_back(name, resolved)

@@ -6,7 +6,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from service.estimator import Layout, Question, Recipe
+from service.estimator import Layout, Recipe
+from service.estimator.complete import CompleteQuestion
 from service.estimator.names import ZeroStage
 from service.estimator.question import (
     Checkpointing,
@@ -81,7 +82,7 @@ SMALL = Model(
 )
 
 
-def busy(**changes: Any) -> Question:
+def busy(**changes: Any) -> CompleteQuestion:
     """A question in which every axis is split, resolved: no field of it is beside the point."""
     recipe = Recipe(sequence_length=4096, micro_batch=2, global_batch=96, recompute="full")
     layout = Layout(tensor=2, context=2, pipeline=2, expert=2, data=4, **changes)
@@ -113,7 +114,7 @@ def _values(hint: Any, part: str) -> Iterator[Any]:
             yield from _values(inner, part)
 
 
-def with_value(asked: Question, path: str, value: Any) -> Question:
+def with_value(asked: CompleteQuestion, path: str, value: Any) -> CompleteQuestion:
     """A resolved question with another value in one field, nothing else worked out again."""
     part, _, name = path.rpartition(".")
     if part == "recipe.stack":

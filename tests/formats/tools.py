@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from service.estimator import Question
+from service.estimator.complete import CompleteQuestion
 from service.estimator.names import StackName
+from service.estimator.question import Question
 from service.estimator.resolve import resolve
 from service.estimator.software.stacks import STACKS
 from service.formats.rules import ExportedFile, ExportRequest
@@ -44,9 +45,9 @@ STACKS_OF: Mapping[str, tuple[StackName, ...]] = {
 
 
 @cache
-def asked(among: tuple[StackName, ...] = tuple(STACKS)) -> tuple[Question, ...]:
+def asked(among: tuple[StackName, ...] = tuple(STACKS)) -> tuple[CompleteQuestion, ...]:
     """Random questions of these stacks, the same each time, resolved."""
-    found: list[Question] = []
+    found: list[CompleteQuestion] = []
 
     @settings(
         max_examples=COUNT,
@@ -64,7 +65,7 @@ def asked(among: tuple[StackName, ...] = tuple(STACKS)) -> tuple[Question, ...]:
     return tuple(found)
 
 
-def written(name: str, version: str | None = None) -> list[tuple[Question, ExportedFile]]:
+def written(name: str, version: str | None = None) -> list[tuple[CompleteQuestion, ExportedFile]]:
     """Random questions of the software that a tool runs, each as its file."""
     target = TARGETS[name]
     form = version or next(iter(target.versions))

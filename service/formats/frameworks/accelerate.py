@@ -7,7 +7,7 @@ become), utils/dataclasses.py, defaults included.
 from collections.abc import Sequence
 from typing import Any
 
-from service.estimator.question import Question, filled
+from service.estimator.complete import CompleteQuestion
 from service.estimator.software.stacks import software_of
 from service.formats.draft import Converter, Draft, boolean, draft_from, integer, text
 from service.formats.rules import (
@@ -35,18 +35,18 @@ _WRAP = (("fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),)
 _AT = "parallelism_config.parallelism_config"
 
 
-def _is_old(question: Question) -> bool:
+def _is_old(question: CompleteQuestion) -> bool:
     """Whether the question is about FSDP1."""
     return software_of(question.recipe).name == "fsdp1"
 
 
-def _is_plain(question: Question) -> bool:
+def _is_plain(question: CompleteQuestion) -> bool:
     """Whether every rank is a whole replica."""
     layout = question.layout
     return layout.zero_stage == 0 and layout.tensor == layout.context == 1
 
 
-def _distributed(value: Any, question: Question) -> Fragment:
+def _distributed(value: Any, question: CompleteQuestion) -> Fragment:
     """Replicas, and the ranks that each is sharded over."""
     layout = question.layout
     fewer = NOTHING
@@ -57,8 +57,8 @@ def _distributed(value: Any, question: Question) -> Fragment:
     kind = ("distributed_type", "FSDP")
     if _is_old(question):
         return combined(Fragment((kind, ("fsdp_config.fsdp_version", 1), *_WRAP)), fewer)
-    shards = 1 if layout.zero_stage == 0 else filled(layout.shard_group) // layout.context
-    is_divisible = bool(shards) and value % shards == 0 and filled(layout.shard_group) % layout.context == 0
+    shards = 1 if layout.zero_stage == 0 else layout.shard_group // layout.context
+    is_divisible = bool(shards) and value % shards == 0 and layout.shard_group % layout.context == 0
     shards = shards if is_divisible else value
     degrees = ((f"{_AT}_dp_replicate_size", value // shards), (f"{_AT}_dp_shard_size", shards))
     settings = Fragment((kind, ("fsdp_config.fsdp_version", 2), *_WRAP, *degrees))
@@ -69,7 +69,7 @@ def _distributed(value: Any, question: Question) -> Fragment:
     )
 
 
-def _stage(value: Any, question: Question) -> Fragment:
+def _stage(value: Any, question: CompleteQuestion) -> Fragment:
     if value == 0 and question.layout.context > 1:
         return not_expressible("context ranks always shard weights", "use zero_stage 3")
     if value in (0, 3):
@@ -77,11 +77,11 @@ def _stage(value: Any, question: Question) -> Fragment:
     return not_expressible(f"ZeRO stage {value} is not FSDP's; the file shards weights too", "use zero_stage 3 or 0")
 
 
-def _groups(value: Any, question: Question) -> Fragment:
+def _groups(value: Any, question: CompleteQuestion) -> Fragment:
     layout = question.layout
     if not _is_old(question) or layout.zero_stage != 3:
         return NOTHING
-    hybrid = value != filled(layout.data) * layout.context
+    hybrid = value != layout.data * layout.context
     kept = {(True, False): "FULL_SHARD", (False, False): "SHARD_GRAD_OP", (True, True): "HYBRID_SHARD"}
     strategy = kept.get((bool(layout.reshard_after_forward), hybrid), "_HYBRID_SHARD_ZERO2")
     if strategy.startswith("_"):
@@ -94,13 +94,13 @@ def _groups(value: Any, question: Question) -> Fragment:
     return named
 
 
-def _reshard(value: Any, question: Question) -> Fragment:
+def _reshard(value: Any, question: CompleteQuestion) -> Fragment:
     if _is_old(question) or question.layout.zero_stage != 3:
         return NOTHING
     return Fragment((("fsdp_config.fsdp_reshard_after_forward", bool(value)),))
 
 
-def _recompute(value: Any, question: Question) -> Fragment:
+def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
     if value.granularity == "none":
         return NOTHING
     is_whole = value.granularity == "full" and value.method == "uniform" and (value.layers or 1) == 1
@@ -109,16 +109,16 @@ def _recompute(value: Any, question: Question) -> Fragment:
     return Fragment((("fsdp_config.fsdp_activation_checkpointing", True),))
 
 
-def _tensor(value: Any, question: Question) -> Fragment:
+def _tensor(value: Any, question: CompleteQuestion) -> Fragment:
     return NOTHING if value == 1 else Fragment(((f"{_AT}_tp_size", value),))
 
 
-def _context(value: Any, question: Question) -> Fragment:
+def _context(value: Any, question: CompleteQuestion) -> Fragment:
     name = "sp_size" if question.layout.context_method == "ulysses" else "cp_size"
     return NOTHING if value == 1 else Fragment(((f"{_AT}_{name}", value),))
 
 
-def _context_method(value: Any, question: Question) -> Fragment:
+def _context_method(value: Any, question: CompleteQuestion) -> Fragment:
     if question.layout.context == 1:
         return NOTHING
     names = {"ring": ("cp_comm_strategy", "alltoall"), "all-gather": ("cp_comm_strategy", "allgather")}
@@ -126,7 +126,7 @@ def _context_method(value: Any, question: Question) -> Fragment:
     return Fragment(((f"{_AT}_{name}", chosen),))
 
 
-def _offload(value: Any, question: Question) -> Fragment:
+def _offload(value: Any, question: CompleteQuestion) -> Fragment:
     if value == "none":
         return NOTHING
     if value == "model" and not _is_plain(question):
@@ -136,7 +136,7 @@ def _offload(value: Any, question: Question) -> Fragment:
     )
 
 
-def _gradients(value: Any, question: Question) -> Fragment:
+def _gradients(value: Any, question: CompleteQuestion) -> Fragment:
     if value == "fp32" or question.recipe.precision in ("bf16", "fp16"):
         return NOTHING
     return not_expressible(f"gradients in {value} are made by the script", IN_SCRIPT)
@@ -151,7 +151,7 @@ RULES: Rules = {
     ),
     "recipe.global_batch": lambda value, q: not_expressible(
         "steps of accumulation are the script's",
-        f"give it {value // (q.recipe.micro_batch * filled(q.layout.data))} gradient accumulation steps",
+        f"give it {value // (q.recipe.micro_batch * q.layout.data)} gradient accumulation steps",
     ),
     "recipe.precision": chooses(
         {

@@ -7,7 +7,7 @@ runtime/tensor_parallel/config.py, runtime/activation_checkpointing/config.py, d
 from collections.abc import Sequence
 from typing import Any
 
-from service.estimator.question import Question, filled
+from service.estimator.complete import CompleteQuestion
 from service.formats.draft import Converter, Draft, boolean, draft_from, integer, text
 from service.formats.rules import (
     IN_SCRIPT,
@@ -41,13 +41,13 @@ _PRECISIONS: dict[str, dict[str, Any]] = {
 _LEARNING_RATE = {"optimizer.params.lr": 3e-4}
 
 
-def _accumulation(value: Any, question: Question) -> Fragment:
+def _accumulation(value: Any, question: CompleteQuestion) -> Fragment:
     """Global batch and accumulation steps, which DeepSpeed requires to agree."""
-    steps = value // (question.recipe.micro_batch * filled(question.layout.data))
+    steps = value // (question.recipe.micro_batch * question.layout.data)
     return Fragment((("train_batch_size", value), ("gradient_accumulation_steps", steps)))
 
 
-def _recompute(value: Any, question: Question) -> Fragment:
+def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
     if value.granularity == "none":
         return NOTHING
     if value.granularity == "selective" or value.method == "block" or (value.layers or 1) > 1:
@@ -57,7 +57,7 @@ def _recompute(value: Any, question: Question) -> Fragment:
     return Fragment((("activation_checkpointing.partition_activations", False), count), assumptions=(note,))
 
 
-def _precision(value: Any, question: Question) -> Fragment:
+def _precision(value: Any, question: CompleteQuestion) -> Fragment:
     if value == "bf16" and question.layout.zero_stage == 0:
         plain = Fragment((("bf16.enabled", True),))
         return combined(
@@ -69,51 +69,51 @@ def _precision(value: Any, question: Question) -> Fragment:
     return chooses(_PRECISIONS, "DeepSpeed does not train in {value}", _OWN)(value, question)
 
 
-def _moments(value: Any, question: Question) -> Fragment:
+def _moments(value: Any, question: CompleteQuestion) -> Fragment:
     if value is None or (value == "fp32" and question.recipe.precision != "bf16"):
         return NOTHING
     has_master = question.recipe.master_dtype == "bf16" and question.layout.zero_stage != 0
-    if value == "bf16" and has_master and (question.recipe.precision or "").startswith("bf16"):
+    if value == "bf16" and has_master and question.recipe.precision.startswith("bf16"):
         return Fragment((("bf16.bf16_optimizer_states", True),))
     return not_expressible(f"moments in {value} come with a master copy in bf16 alone", "set master_dtype to bf16 too")
 
 
-def _master(value: Any, question: Question) -> Fragment:
+def _master(value: Any, question: CompleteQuestion) -> Fragment:
     if value is None or value == "fp32":
         return NOTHING
-    if not (question.recipe.precision or "").startswith(value):
+    if not question.recipe.precision.startswith(value):
         return not_expressible(f"a master copy in {value} comes with weights in {value}", "leave master_dtype out")
     if question.layout.zero_stage == 0:
         return not_expressible(f"without ZeRO the master copy is in fp32, not in {value}", "use zero_stage 1")
     return Fragment(((f"{value}.{value}_master_weights_and_grads", True),))
 
 
-def _groups(value: Any, question: Question) -> Fragment:
+def _groups(value: Any, question: CompleteQuestion) -> Fragment:
     layout = question.layout
-    if layout.zero_stage == 0 or value == filled(layout.data) * layout.context:
+    if layout.zero_stage == 0 or value == layout.data * layout.context:
         return NOTHING
     return not_expressible(
         "states are sharded over all replicas; MiCS shards over fewer in code", "leave shard_group out"
     )
 
 
-def _reshard(value: Any, question: Question) -> Fragment:
+def _reshard(value: Any, question: CompleteQuestion) -> Fragment:
     if question.layout.zero_stage != 3 or value:
         return NOTHING
     return not_expressible("gathered weights are freed after the forward pass", "leave reshard_after_forward out")
 
 
-def _context(value: Any, question: Question) -> Fragment:
+def _context(value: Any, question: CompleteQuestion) -> Fragment:
     return NOTHING if value == 1 else Fragment((("sequence_parallel_size", value),))
 
 
-def _context_method(value: Any, question: Question) -> Fragment:
+def _context_method(value: Any, question: CompleteQuestion) -> Fragment:
     if question.layout.context == 1 or value == "ulysses":
         return NOTHING
     return not_expressible("context ranks exchange heads", "set context_method to ulysses")
 
 
-def _offload(value: Any, question: Question) -> Fragment:
+def _offload(value: Any, question: CompleteQuestion) -> Fragment:
     states = Fragment((("zero_optimization.offload_optimizer.device", "cpu"),))
     weights = combined(states, Fragment((("zero_optimization.offload_param.device", "cpu"),)))
     if value in ("activations", "optimizer-and-activations"):
@@ -124,20 +124,20 @@ def _offload(value: Any, question: Question) -> Fragment:
     return {"none": NOTHING, "optimizer": states, "model": weights}[value]
 
 
-def _stages(value: Any, question: Question) -> Fragment:
+def _stages(value: Any, question: CompleteQuestion) -> Fragment:
     if value == 1:
         return NOTHING
     note = "the script makes the pipeline: PipelineModule with as many stages"
     return Fragment((("pipeline.stages", value),), assumptions=(note,))
 
 
-def _tensor(value: Any, question: Question) -> Fragment:
+def _tensor(value: Any, question: CompleteQuestion) -> Fragment:
     if value == 1:
         return NOTHING
     return Fragment((("tensor_parallel.autotp_size", value),), assumptions=("matrices are split by AutoTP",))
 
 
-def _expert_tensor(value: Any, question: Question) -> Fragment:
+def _expert_tensor(value: Any, question: CompleteQuestion) -> Fragment:
     usual = 1 if question.layout.expert > 1 else question.layout.tensor
     if not question.model.num_experts or value == usual:
         return NOTHING

@@ -10,8 +10,8 @@ from math import ceil
 from typing import Any
 
 from service.calibration.tables import NotExpressible
+from service.estimator.complete import CompleteQuestion
 from service.estimator.parallelism.pipeline import partition_layers
-from service.estimator.question import Question, filled
 from service.estimator.software.stacks import software_of
 from service.formats.draft import Converter, Draft, boolean, draft_from, integer, items, number, text
 from service.formats.frameworks.megatron_model import (
@@ -52,19 +52,19 @@ _STAGES_FIRST = "tp-cp-ep-pp-dp"
 _OFFLOADED = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm")
 
 
-def _virtual(value: Any, question: Question) -> Fragment:
+def _virtual(value: Any, question: CompleteQuestion) -> Fragment:
     if value == 1 or _has_custom_split(question):
         return NOTHING
     return Fragment((("--num-virtual-stages-per-pipeline-rank", value),))
 
 
-def _has_custom_split(question: Question) -> bool:
+def _has_custom_split(question: CompleteQuestion) -> bool:
     """Whether layers are partitioned as no rule of Megatron-LM's own does it."""
     layout = question.layout
     return layout.stage_layers is not None and partition_layers(layout, question.model) != layout.stage_layers
 
 
-def _stages(value: Any, question: Question) -> Fragment:
+def _stages(value: Any, question: CompleteQuestion) -> Fragment:
     """Chunks with bars between: E, the layers of each chunk as t, further depths as m, L."""
     if not _has_custom_split(question):
         return NOTHING
@@ -75,7 +75,7 @@ def _stages(value: Any, question: Question) -> Fragment:
     return Fragment((("--pipeline-model-parallel-layout", "|".join(chunks)),))
 
 
-def _zero(value: Any, question: Question) -> Fragment:
+def _zero(value: Any, question: CompleteQuestion) -> Fragment:
     if value == 0:
         return NOTHING
     if value == 1:
@@ -84,15 +84,15 @@ def _zero(value: Any, question: Question) -> Fragment:
     return Fragment((*fsdp, ("--use-distributed-optimizer", True), ("--ckpt-format", "fsdp_dtensor")))
 
 
-def _groups(value: Any, question: Question) -> Fragment:
+def _groups(value: Any, question: CompleteQuestion) -> Fragment:
     layout = question.layout
-    replicas = filled(layout.data) * layout.context
+    replicas = layout.data * layout.context
     if layout.zero_stage == 0 or value == replicas:
         return NOTHING
     return Fragment((("--num-distributed-optimizer-instances", replicas // value),))
 
 
-def _reshard(value: Any, question: Question) -> Fragment:
+def _reshard(value: Any, question: CompleteQuestion) -> Fragment:
     if question.layout.zero_stage != 3 or value:
         return NOTHING
     return not_expressible(
@@ -100,7 +100,7 @@ def _reshard(value: Any, question: Question) -> Fragment:
     )
 
 
-def _offload(value: Any, question: Question) -> Fragment:
+def _offload(value: Any, question: CompleteQuestion) -> Fragment:
     optimizer = Fragment((("--optimizer-cpu-offload", True), ("--use-precision-aware-optimizer", True)))
     modules = ("--offload-modules", _OFFLOADED)
     waits = (("--fine-grained-offloading-max-inflight-offloads", 1),)
@@ -116,17 +116,17 @@ def _split(option: str) -> Rule:
     return writes(option, lambda value, q: True if value and not _has_custom_split(q) else None)
 
 
-def _context_method(value: Any, question: Question) -> Fragment:
+def _context_method(value: Any, question: CompleteQuestion) -> Fragment:
     names = {"ring": "p2p", "all-gather": "allgather", "ulysses": "a2a"}
     return NOTHING if question.layout.context == 1 else Fragment((("--cp-comm-type", names[value]),))
 
 
-def _world(value: Any, question: Question) -> Fragment:
+def _world(value: Any, question: CompleteQuestion) -> Fragment:
     note = f"start it as {question.cluster.gpus} processes: the data degree {value} follows from their number"
     return Fragment(assumptions=(note,))
 
 
-def _expert_tensor(value: Any, question: Question) -> int | None:
+def _expert_tensor(value: Any, question: CompleteQuestion) -> int | None:
     """Without experts, None; but with stages before replicas, experts must fill one stage of a replica."""
     layout = question.layout
     if question.model.num_experts:
@@ -366,14 +366,14 @@ _ATTENTION: dict[str, dict[str, Any]] = {
 _LOSSES: dict[str, dict[str, Any]] = {"vocab-parallel": {}, "fused": {"--cross-entropy-loss-fusion": True}}
 
 
-def _samples(value: Any, question: Question) -> Fragment:
+def _samples(value: Any, question: CompleteQuestion) -> Fragment:
     if value is None:
         note = "the question names no training_tokens, so add --train-iters or --train-samples"
         return Fragment(assumptions=(note,))
     return Fragment((("--train-samples", ceil(value / question.recipe.sequence_length)),))
 
 
-def _gradients(value: Any, question: Question) -> Fragment:
+def _gradients(value: Any, question: CompleteQuestion) -> Fragment:
     if value == "bf16":
         return Fragment((("--grad-reduce-in-bf16", True),))
     if value == "fp16":
@@ -382,7 +382,7 @@ def _gradients(value: Any, question: Question) -> Fragment:
     return Fragment((("--accumulate-allreduce-grads-in-fp32", True),))
 
 
-def _recompute(value: Any, question: Question) -> Fragment:
+def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
     if value.granularity == "none":
         return NOTHING
     if value.granularity == "selective":
@@ -399,7 +399,7 @@ def _recompute(value: Any, question: Question) -> Fragment:
     return Fragment(settings)
 
 
-def _implementation(value: Any, question: Question) -> Fragment:
+def _implementation(value: Any, question: CompleteQuestion) -> Fragment:
     if value == "transformer-engine":
         return Fragment((("--transformer-impl", "transformer_engine"),))
     if value == "local":
@@ -407,18 +407,18 @@ def _implementation(value: Any, question: Question) -> Fragment:
     return not_expressible("Megatron-LM runs Transformer Engine's layers or its own", _OWN)
 
 
-def _dispatcher(value: Any, question: Question) -> Any:
+def _dispatcher(value: Any, question: CompleteQuestion) -> Any:
     return (value or "alltoall") if question.model.num_experts else None
 
 
-def _moments(value: Any, question: Question) -> Fragment:
+def _moments(value: Any, question: CompleteQuestion) -> Fragment:
     if value is None:
         return NOTHING
     formats = (("--exp-avg-dtype", value), ("--exp-avg-sq-dtype", value))
     return Fragment((("--use-precision-aware-optimizer", True), *formats))
 
 
-def _master(value: Any, question: Question) -> Fragment:
+def _master(value: Any, question: CompleteQuestion) -> Fragment:
     if value is None:
         return NOTHING
     if value == "bf16":
@@ -426,15 +426,15 @@ def _master(value: Any, question: Question) -> Fragment:
     return Fragment((("--use-precision-aware-optimizer", True), ("--main-params-dtype", value)))
 
 
-def _dropout(value: Any, question: Question) -> Fragment:
+def _dropout(value: Any, question: CompleteQuestion) -> Fragment:
     return Fragment((("--attention-dropout", value), ("--hidden-dropout", value)))
 
 
-def _tensor_overlap(value: Any, question: Question) -> Any:
+def _tensor_overlap(value: Any, question: CompleteQuestion) -> Any:
     return True if value and question.layout.tensor > 1 and question.layout.sequence_parallel else None
 
 
-def _expert_overlap(value: Any, question: Question) -> Fragment:
+def _expert_overlap(value: Any, question: CompleteQuestion) -> Fragment:
     if not value:
         return NOTHING
     if question.layout.pipeline > 1 and question.layout.virtual_pipeline == 1:
@@ -445,13 +445,13 @@ def _expert_overlap(value: Any, question: Question) -> Fragment:
     return Fragment((("--overlap-moe-expert-parallel-comm", True),))
 
 
-def _kernel(value: Any, question: Question) -> Fragment:
+def _kernel(value: Any, question: CompleteQuestion) -> Fragment:
     if software_of(question.recipe).implementation == "local" and value.startswith("flash"):
         return Fragment((("--use-flash-attn", True),))
     return chooses(_ATTENTION, "Megatron-LM has no option for the kernel {value}", _OWN)(value, question)
 
 
-def _loss(value: Any, question: Question) -> Fragment:
+def _loss(value: Any, question: CompleteQuestion) -> Fragment:
     if value == "transformer-engine":
         return not_expressible(
             "Megatron-LM turned Transformer Engine's cross entropy off in Megatron-Core 0.19",
@@ -460,25 +460,25 @@ def _loss(value: Any, question: Question) -> Fragment:
     return chooses(_LOSSES, "Megatron-LM has no loss of the kind {value}", _OWN)(value, question)
 
 
-def environment_of(question: Question) -> dict[str, str]:
+def environment_of(question: CompleteQuestion) -> dict[str, str]:
     """Environment variables that Megatron-LM needs.
 
     Source:
         NVIDIA/Megatron-LM@d98e8a64 megatron/training/arguments.py validate_args
     """
-    found = {} if filled(question.layout.zero_stage) >= 2 else {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    found = {} if question.layout.zero_stage >= 2 else {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
     if question.layout.offload in ("activations", "optimizer-and-activations"):
         found["NVTE_CPU_OFFLOAD_V1"] = "1"
     return found
 
 
-def environment_notes(question: Question) -> list[str]:
+def environment_notes(question: CompleteQuestion) -> list[str]:
     """Note on those variables."""
     variables = " ".join(f"{name}={value}" for name, value in environment_of(question).items())
     return [f"it runs with {variables} in its environment"] if variables else []
 
 
-def _is_on(value: Any, question: Question) -> Any:
+def _is_on(value: Any, question: CompleteQuestion) -> Any:
     return True if value else None
 
 

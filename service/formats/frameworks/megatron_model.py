@@ -12,7 +12,8 @@ from itertools import groupby
 from typing import Any
 
 from service.calibration.tables import NotExpressible
-from service.estimator.question import Model, Question, filled
+from service.estimator.complete import CompleteQuestion
+from service.estimator.question import Model
 from service.formats.draft import Converter, Draft, boolean, integer, number, text
 from service.formats.rules import NOTHING, Fragment, Omitted, Rule, Rules, chooses, not_expressible, only, writes
 
@@ -62,13 +63,13 @@ def _of_attention(option: str) -> Rule:
     return writes(option, lambda value, q: value if q.model.kv_lora_rank is not None else None)
 
 
-def _groups(value: Any, question: Question) -> Fragment:
+def _groups(value: Any, question: CompleteQuestion) -> Fragment:
     if value is None or question.model.kv_lora_rank is not None or value == question.model.num_attention_heads:
         return NOTHING
     return Fragment((("--group-query-attention", True), ("--num-query-groups", value)))
 
 
-def _head_width(value: Any, question: Question) -> Fragment:
+def _head_width(value: Any, question: CompleteQuestion) -> Fragment:
     model = question.model
     usual = model.num_attention_heads and model.num_attention_heads * (value or 0) == model.hidden_size
     return (
@@ -76,11 +77,11 @@ def _head_width(value: Any, question: Question) -> Fragment:
     )
 
 
-def _feed_forward(value: Any, question: Question) -> int:
+def _feed_forward(value: Any, question: CompleteQuestion) -> int:
     return int(value or question.model.expert_width)
 
 
-def _biases(value: Any, question: Question) -> Fragment:
+def _biases(value: Any, question: CompleteQuestion) -> Fragment:
     """Biases of the MLP and of the attention's output share an option; those of queries, keys, values have another."""
     model = question.model
     attends = model.num_attention_heads > 0
@@ -95,7 +96,7 @@ def _biases(value: Any, question: Question) -> Fragment:
     return NOTHING
 
 
-def _positions(value: Any, question: Question) -> Fragment:
+def _positions(value: Any, question: CompleteQuestion) -> Fragment:
     longest = max(question.recipe.sequence_length, question.model.max_position_embeddings or 0)
     if value:
         return Fragment((("--position-embedding-type", "learned_absolute"), ("--max-position-embeddings", value)))
@@ -104,7 +105,7 @@ def _positions(value: Any, question: Question) -> Fragment:
     return Fragment(settings, assumptions=(note,))
 
 
-def _layer_types(value: Any, question: Question) -> Fragment:
+def _layer_types(value: Any, question: CompleteQuestion) -> Fragment:
     """Periodic windows, gated delta nets between full attention, or full attention alone."""
     model = question.model
     kinds = value or (("sliding_attention",) if model.sliding_window else ("full_attention",))
@@ -124,7 +125,7 @@ def _layer_types(value: Any, question: Question) -> Fragment:
 
 
 def _of_delta_net(option: str) -> Rule:
-    def rule(value: Any, question: Question) -> Fragment:
+    def rule(value: Any, question: CompleteQuestion) -> Fragment:
         if value is None or "gated_delta_net" in question.model.layer_types:
             return NOTHING if value is None else Fragment(((option, value),))
         return not_expressible(
@@ -145,7 +146,7 @@ def sparse_layers(model: Model) -> list[int]:
     return [int(kind == "sparse" and layer >= model.first_k_dense_replace) for layer, kind in enumerate(named)]
 
 
-def _sparse(value: Any, question: Question) -> Fragment:
+def _sparse(value: Any, question: CompleteQuestion) -> Fragment:
     model = question.model
     if not model.num_experts:
         odd = [kind for kind in model.mlp_layer_types if kind != "dense"]
@@ -156,7 +157,7 @@ def _sparse(value: Any, question: Question) -> Fragment:
     return NOTHING if all(kinds) else Fragment((("--moe-layer-freq", layer_list(kinds)),))
 
 
-def _tied(value: Any, question: Question) -> Fragment:
+def _tied(value: Any, question: CompleteQuestion) -> Fragment:
     return NOTHING if value else Fragment((("--untie-embeddings-and-output-weights", True),))
 
 
@@ -231,11 +232,11 @@ MODEL_RULES: Rules = {
 }
 
 
-def chunk_layers(question: Question) -> tuple[int, ...]:
+def chunk_layers(question: CompleteQuestion) -> tuple[int, ...]:
     """Layers of each chunk, in the order of the model."""
     layout = question.layout
     chunks = layout.pipeline * layout.virtual_pipeline
-    return layout.stage_layers or (filled(question.model.num_hidden_layers) // chunks,) * chunks
+    return layout.stage_layers or (question.model.num_hidden_layers // chunks,) * chunks
 
 
 _SIZES = {

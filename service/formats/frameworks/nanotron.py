@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from service.estimator.complete import CompleteQuestion
 from service.estimator.parallelism.pipeline import partition_layers_by_cost
-from service.estimator.question import Model, Question, filled
+from service.estimator.question import Model
 from service.formats.draft import Converter, Draft, boolean, draft_from, integer, items, text
 from service.formats.rules import (
     COMMON_RULES,
@@ -48,7 +49,7 @@ def _only(name: str) -> Rule:
     return only((default,), "nanotron's configuration of Qwen2 has no such part of a model", _OWN_OF_MODEL)
 
 
-def _windows(value: Any, question: Question) -> Fragment:
+def _windows(value: Any, question: CompleteQuestion) -> Fragment:
     kinds = {*value} or ({"sliding_attention"} if question.model.sliding_window else {"full_attention"})
     if kinds == {"full_attention"}:
         return NOTHING
@@ -57,7 +58,7 @@ def _windows(value: Any, question: Question) -> Fragment:
     return not_expressible("every layer attends alike, in a window or not", _OWN_OF_MODEL)
 
 
-def _experts(value: Any, question: Question) -> Fragment:
+def _experts(value: Any, question: CompleteQuestion) -> Fragment:
     model = question.model
     if not value:
         return NOTHING
@@ -75,7 +76,7 @@ def _experts(value: Any, question: Question) -> Fragment:
     return Fragment((*sizes, (f"{at}.layers", layers)))
 
 
-def _mlp_types(value: Any, question: Question) -> Fragment:
+def _mlp_types(value: Any, question: CompleteQuestion) -> Fragment:
     plain = {"sparse"} if question.model.num_experts else {"dense"}
     return (
         NOTHING
@@ -84,7 +85,7 @@ def _mlp_types(value: Any, question: Question) -> Fragment:
     )
 
 
-def _longest(value: Any, question: Question) -> int:
+def _longest(value: Any, question: CompleteQuestion) -> int:
     return max(question.recipe.sequence_length, value or 0)
 
 
@@ -262,7 +263,7 @@ _SOME_STEPS = 1000
 """Steps if the question names no tokens."""
 
 
-def _steps(value: Any, question: Question) -> Fragment:
+def _steps(value: Any, question: CompleteQuestion) -> Fragment:
     steps = steps_of(question)
     if steps is not None:
         return Fragment((("tokens.train_steps", steps),))
@@ -270,11 +271,11 @@ def _steps(value: Any, question: Question) -> Fragment:
     return Fragment((("tokens.train_steps", _SOME_STEPS),), assumptions=(note,))
 
 
-def _accumulation(value: Any, question: Question) -> int:
-    return int(value // (question.recipe.micro_batch * filled(question.layout.data)))
+def _accumulation(value: Any, question: CompleteQuestion) -> int:
+    return int(value // (question.recipe.micro_batch * question.layout.data))
 
 
-def _recompute(value: Any, question: Question) -> Fragment:
+def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
     if value.granularity == "selective":
         return not_expressible("a layer recomputes as a whole or not at all", "use full recompute, or none")
     if value.method == "block" or (value.layers or 1) > 1:
@@ -282,7 +283,7 @@ def _recompute(value: Any, question: Question) -> Fragment:
     return Fragment((("parallelism.recompute_layer", value.granularity == "full"),))
 
 
-def _precision(value: Any, question: Question) -> Fragment:
+def _precision(value: Any, question: CompleteQuestion) -> Fragment:
     """fp32 gradients and a master copy come together, and make bf16 mixed."""
     if value not in _DTYPES:
         return not_expressible(f"nanotron does not train in {value}", _OWN)
@@ -290,35 +291,35 @@ def _precision(value: Any, question: Question) -> Fragment:
     return Fragment((("model.dtype", _DTYPES[value]), mixed))
 
 
-def _gradients(value: Any, question: Question) -> Fragment:
-    precision = question.recipe.precision or ""
+def _gradients(value: Any, question: CompleteQuestion) -> Fragment:
+    precision = question.recipe.precision
     own = "fp32" if precision.endswith("mixed") or precision not in _DTYPES else precision
     if value == own:
         return NOTHING
     return not_expressible(f"gradients are in {own} under {precision}, and not in {value}", "leave gradient_dtype out")
 
 
-def _norms(value: Any, question: Question) -> Fragment:
+def _norms(value: Any, question: CompleteQuestion) -> Fragment:
     mode = "REDUCE_SCATTER" if value else "ALL_REDUCE"
     asynchronous = ("parallelism.tp_linear_async_communication", bool(value))
     return Fragment((("parallelism.tp_mode", mode), asynchronous))
 
 
-def _stages(value: Any, question: Question) -> Fragment:
+def _stages(value: Any, question: CompleteQuestion) -> Fragment:
     layout = question.layout
     if value is None or (layout.pipeline > 1 and value == partition_layers_by_cost(layout.pipeline, question.model)):
         return NOTHING
     return not_expressible("layers are dealt to stages by their cost", "leave stage_layers out")
 
 
-def _whole_groups(value: Any, question: Question) -> Fragment:
+def _whole_groups(value: Any, question: CompleteQuestion) -> Fragment:
     layout = question.layout
-    if layout.zero_stage == 0 or value == filled(layout.data) * layout.context:
+    if layout.zero_stage == 0 or value == layout.data * layout.context:
         return NOTHING
     return not_expressible("the optimizer is sharded over all replicas", "leave shard_group out")
 
 
-def _dispatcher(value: Any, question: Question) -> Fragment:
+def _dispatcher(value: Any, question: CompleteQuestion) -> Fragment:
     if not question.model.num_experts:
         return NOTHING
     if value == "flex":
@@ -326,7 +327,7 @@ def _dispatcher(value: Any, question: Question) -> Fragment:
     return Fragment(((f"{AT}.moe_config.token_dispatcher_type", value or "alltoall"),))
 
 
-def _expert_tensor(value: Any, question: Question) -> Fragment:
+def _expert_tensor(value: Any, question: CompleteQuestion) -> Fragment:
     usual = 1 if question.layout.expert > 1 else question.layout.tensor
     if not question.model.num_experts or value == usual:
         return NOTHING

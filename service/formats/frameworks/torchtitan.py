@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from service.estimator.question import Question
+from service.estimator.complete import CompleteQuestion
 from service.formats.draft import Converter, Draft, boolean, draft_from, integer, items, text
 from service.formats.frameworks.torchtitan_fields import (
     NEW_RULES,
@@ -47,14 +47,14 @@ FULL, SELECTIVE, NONE = "FullAC.Config()", "SelectiveAC.Config()", "None"
 """Activation checkpointing as a Python configuration has it."""
 
 
-def _named(value: Any, question: Question) -> Fragment:
+def _named(value: Any, question: CompleteQuestion) -> Fragment:
     found = registered_model(value)
     if found is None:
         return not_expressible(_UNKNOWN_MODEL, _REGISTER)
     return Fragment((("model.name", found.module), ("model.flavor", found.flavor)))
 
 
-def _configured(value: Any, question: Question) -> Fragment:
+def _configured(value: Any, question: CompleteQuestion) -> Fragment:
     found = registered_model(value)
     if found is None or not found.config:
         base = Fragment((("module", "llama3"), ("config", "llama3_debugmodel")))
@@ -62,7 +62,7 @@ def _configured(value: Any, question: Question) -> Fragment:
     return Fragment((("module", found.module), ("config", found.config)))
 
 
-def _local_batch(value: Any, question: Question) -> Fragment:
+def _local_batch(value: Any, question: CompleteQuestion) -> Fragment:
     """Sequences of a rank at once; in a pipeline all of a step, which it cuts into micro-batches itself."""
     layout, recipe = question.layout, question.recipe
     if layout.pipeline == 1:
@@ -72,7 +72,7 @@ def _local_batch(value: Any, question: Question) -> Fragment:
     return Fragment((("training.local_batch_size", batch), cut))
 
 
-def _local_tokens(value: Any, question: Question) -> Fragment:
+def _local_tokens(value: Any, question: CompleteQuestion) -> Fragment:
     layout, recipe = question.layout, question.recipe
     settings: Settings = (("training.num_tokens_per_microbatch_per_dp_rank", value * recipe.sequence_length),)
     if layout.pipeline > 1:
@@ -81,7 +81,7 @@ def _local_tokens(value: Any, question: Question) -> Fragment:
     return Fragment(settings)
 
 
-def _recompute(value: Any, question: Question) -> Fragment:
+def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
     mode = Fragment((("activation_checkpoint.mode", value.granularity),))
     if value.granularity == "selective":
         mode = combined(mode, Fragment((("activation_checkpoint.selective_ac_option", "op"),)))
@@ -96,7 +96,7 @@ def _recompute_lacks(value: Any) -> Fragment:
     return NOTHING
 
 
-def _recompute_fixed(value: Any, question: Question) -> Fragment:
+def _recompute_fixed(value: Any, question: CompleteQuestion) -> Fragment:
     if value.granularity != "selective":
         return not_expressible(
             f"recompute {value.granularity} is a class in the configuration's function, not a flag; the named "
@@ -106,12 +106,12 @@ def _recompute_fixed(value: Any, question: Question) -> Fragment:
     return _recompute_lacks(value)
 
 
-def _recompute_class(value: Any, question: Question) -> Fragment:
+def _recompute_class(value: Any, question: CompleteQuestion) -> Fragment:
     classes = {"none": NONE, "full": FULL, "selective": SELECTIVE}
     return combined(Fragment((("activation_checkpoint", classes[value.granularity]),)), _recompute_lacks(value))
 
 
-def _unlisted(value: Any, question: Question) -> Fragment:
+def _unlisted(value: Any, question: CompleteQuestion) -> Fragment:
     if not has_custom_split(question):
         return NOTHING
     return not_expressible("modules of each stage are a list of lists, which is no flag", "use version main")

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from service.estimator.complete import CompleteQuestion
 from service.estimator.parallelism.pipeline import partition_layers
-from service.estimator.question import Model, Question, filled
+from service.estimator.question import Model
 from service.estimator.software.stacks import software_of
 from service.formats.rules import (
     COMMON_RULES,
@@ -37,7 +38,7 @@ SCHEDULES = {
 """Names of pipeline schedules in torch.distributed.pipelining."""
 
 
-def schedule(value: Any, question: Question) -> Fragment:
+def schedule(value: Any, question: CompleteQuestion) -> Fragment:
     """Rule of the schedule."""
     if question.layout.pipeline == 1:
         return NOTHING
@@ -46,7 +47,7 @@ def schedule(value: Any, question: Question) -> Fragment:
     return Fragment((name,), assumptions=(note,) if value in ("zero-bubble", "dualpipe") else ())
 
 
-def chunks(value: Any, question: Question) -> Fragment:
+def chunks(value: Any, question: CompleteQuestion) -> Fragment:
     """Rule of chunks: looped schedules have two a rank unless layers are counted."""
     if value <= 2 or has_custom_split(question):
         return NOTHING
@@ -56,7 +57,7 @@ def chunks(value: Any, question: Question) -> Fragment:
     return Fragment((("parallelism.pipeline_parallel_layers_per_stage", layers),))
 
 
-def has_custom_split(question: Question) -> bool:
+def has_custom_split(question: CompleteQuestion) -> bool:
     """Whether the partition is neither even nor that of ends that count as layers."""
     layout = question.layout
     return layout.stage_layers is not None and partition_layers(layout, question.model) != layout.stage_layers
@@ -65,7 +66,7 @@ def has_custom_split(question: Question) -> bool:
 def end(name: str) -> Rule:
     """Rule of an end of the model that counts as a layer."""
 
-    def rule(value: Any, question: Question) -> Fragment:
+    def rule(value: Any, question: CompleteQuestion) -> Fragment:
         if question.layout.pipeline == 1 or has_custom_split(question):
             return NOTHING
         return Fragment(((f"parallelism.pipeline_parallel_{name}_stage_less_layers", int(value)),))
@@ -76,7 +77,7 @@ def end(name: str) -> Rule:
 def stage_modules(head: str) -> Rule:
     """Rule of a partition given as module lists."""
 
-    def rule(value: Any, question: Question) -> Fragment:
+    def rule(value: Any, question: CompleteQuestion) -> Fragment:
         if not has_custom_split(question):
             return NOTHING
         names = iter(range(question.model.num_hidden_layers))
@@ -144,17 +145,17 @@ def model_named(module: str, flavor: str) -> RegisteredModel | None:
 NO_SETTING = "choose a value that torchtitan has, or change its code"
 
 
-def replica_degrees(question: Question) -> tuple[int, int] | None:
+def replica_degrees(question: CompleteQuestion) -> tuple[int, int] | None:
     """Replicating and sharding degrees of data parallelism."""
     layout = question.layout
-    data = filled(layout.data)
+    data = layout.data
     if layout.zero_stage == 0:
         return data, 1
-    shards, left = divmod(filled(layout.shard_group), layout.context)
+    shards, left = divmod(layout.shard_group, layout.context)
     return None if left or not shards or data % shards else (data // shards, shards)
 
 
-def _replicas(value: Any, question: Question) -> Fragment:
+def _replicas(value: Any, question: CompleteQuestion) -> Fragment:
     found = replica_degrees(question)
     if found is None:
         return Fragment((("parallelism.data_parallel_shard_degree", value),))
@@ -162,7 +163,7 @@ def _replicas(value: Any, question: Question) -> Fragment:
     return Fragment(tuple(zip(names, found, strict=True)))
 
 
-def _groups(value: Any, question: Question) -> Fragment:
+def _groups(value: Any, question: CompleteQuestion) -> Fragment:
     if replica_degrees(question) is not None:
         return NOTHING
     return not_expressible(
@@ -172,7 +173,7 @@ def _groups(value: Any, question: Question) -> Fragment:
     )
 
 
-def _stage(value: Any, question: Question) -> Fragment:
+def _stage(value: Any, question: CompleteQuestion) -> Fragment:
     if value == 0 and question.layout.context > 1:
         return not_expressible("context ranks always shard weights", "use zero_stage 3")
     if value in (0, 3):
@@ -182,13 +183,13 @@ def _stage(value: Any, question: Question) -> Fragment:
     )
 
 
-def _reshard(value: Any, question: Question) -> Fragment:
+def _reshard(value: Any, question: CompleteQuestion) -> Fragment:
     if question.layout.zero_stage != 3:
         return NOTHING
     return Fragment((("parallelism.fsdp_reshard_after_forward", "always" if value else "never"),))
 
 
-def _precision(value: Any, question: Question) -> Fragment:
+def _precision(value: Any, question: CompleteQuestion) -> Fragment:
     mixed = "training.mixed_precision_param"
     plain = {
         "bf16-mixed": ((mixed, "bfloat16"),),
@@ -203,13 +204,13 @@ def _precision(value: Any, question: Question) -> Fragment:
     )
 
 
-def _gradients(value: Any, question: Question) -> Fragment:
+def _gradients(value: Any, question: CompleteQuestion) -> Fragment:
     if value == "fp32" or question.recipe.precision == "bf16":
         return NOTHING
     return not_expressible(f"gradients are reduced in fp32, not in {value}", "leave gradient_dtype out")
 
 
-def _graphs(value: Any, question: Question) -> Fragment:
+def _graphs(value: Any, question: CompleteQuestion) -> Fragment:
     if value and question.layout.pipeline > 1:
         off = Fragment((("training.disable_cuda_graphs", True),))
         return combined(
@@ -218,7 +219,7 @@ def _graphs(value: Any, question: Question) -> Fragment:
     return NOTHING if value else Fragment((("training.disable_cuda_graphs", True),))
 
 
-def _compiled(value: Any, question: Question) -> Fragment:
+def _compiled(value: Any, question: CompleteQuestion) -> Fragment:
     """Layers and loss are compiled separately."""
     software = software_of(question.recipe)
     parts = {"model": software.implementation == "compiled", "loss": software.cross_entropy == "compiled"}
@@ -229,14 +230,14 @@ def _compiled(value: Any, question: Question) -> Fragment:
     return combined(Fragment(named), not_expressible(f"operations are torch's, not {value}", NO_SETTING))
 
 
-def _loss(value: Any, question: Question) -> Fragment:
+def _loss(value: Any, question: CompleteQuestion) -> Fragment:
     if value in ("eager", "compiled", "loss-parallel"):
         return NOTHING
     return not_expressible(f"the loss of the kind {value} is chosen in code", NO_SETTING)
 
 
 def _tensor_overlap(name: str) -> Rule:
-    def rule(value: Any, question: Question) -> Fragment:
+    def rule(value: Any, question: CompleteQuestion) -> Fragment:
         if not value or question.layout.tensor == 1:
             return NOTHING
         compiled = Fragment((("compile.enable", True), (name, True)))
@@ -249,19 +250,19 @@ def _tensor_overlap(name: str) -> Rule:
     return rule
 
 
-def _sequence(value: Any, question: Question) -> Fragment:
+def _sequence(value: Any, question: CompleteQuestion) -> Fragment:
     if question.layout.tensor == 1 or value:
         return NOTHING
     return not_expressible("tensor ranks always split norms along the sequence", "set sequence_parallel to true")
 
 
-def _switch(value: Any, question: Question) -> Fragment:
+def _switch(value: Any, question: CompleteQuestion) -> Fragment:
     if question.layout.tensor == 1 or value:
         return NOTHING
     return Fragment((("parallelism.enable_sequence_parallel", False),))
 
 
-def _rotation(value: Any, question: Question) -> Fragment:
+def _rotation(value: Any, question: CompleteQuestion) -> Fragment:
     names = {"all-gather": "allgather", "ring": "alltoall"}
     if question.layout.context == 1:
         return NOTHING
@@ -270,7 +271,7 @@ def _rotation(value: Any, question: Question) -> Fragment:
     return Fragment((("parallelism.context_parallel_rotate_method", names[value]),))
 
 
-def _no_rotation(value: Any, question: Question) -> Fragment:
+def _no_rotation(value: Any, question: CompleteQuestion) -> Fragment:
     if question.layout.context == 1 or value == "all-gather":
         return NOTHING
     return not_expressible(
@@ -278,13 +279,13 @@ def _no_rotation(value: Any, question: Question) -> Fragment:
     )
 
 
-def _expert_tensor(value: Any, question: Question) -> Fragment:
+def _expert_tensor(value: Any, question: CompleteQuestion) -> Fragment:
     if not question.model.num_experts:
         return NOTHING
     return Fragment((("parallelism.expert_tensor_parallel_degree", value),))
 
 
-def _no_expert_tensor(value: Any, question: Question) -> Fragment:
+def _no_expert_tensor(value: Any, question: CompleteQuestion) -> Fragment:
     if not question.model.num_experts or value == 1 or question.layout.expert == 1:
         return NOTHING
     return not_expressible("experts' matrices are not split beside the experts", "set expert_tensor to 1")

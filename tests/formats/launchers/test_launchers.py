@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from service.estimator import Question
+from service.estimator.complete import CompleteQuestion
 from service.estimator.software.stacks import software_of
 from service.formats.program import nodes_of
 from service.formats.rules import ExportedFile, ExportRequest
@@ -67,7 +67,7 @@ def test_every_launcher_is_tried() -> None:
 
 
 def judge(
-    question: Question, file: ExportedFile, words: list[str], files: dict[str, str], *, makes_files: bool
+    question: CompleteQuestion, file: ExportedFile, words: list[str], files: dict[str, str], *, makes_files: bool
 ) -> None:
     """Hold what is started against what the training software's target writes."""
     stack, nodes = software_of(question.recipe).name, nodes_of(question)
