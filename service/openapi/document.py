@@ -1,6 +1,8 @@
 """The OpenAPI document: the routes of the application and the schemas of the dataclasses."""
 
 import json
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 
 from service.api.access.authorization import SECURITY_SCHEMES, is_rate_limited, security_requirement
 from service.api.caching import describe_idempotency, takes_idempotency_key
-from service.api.openapi import ETAG, Schema, component_parameters, list_parameters, parameter_ref
+from service.api.openapi import ETAG, JSON, Schema, component_parameters, list_parameters, parameter_ref
 from service.api.queries import REV
 from service.api.request_context import deprecation_of
 from service.features.accounts.openapi import audit_parameters, audit_schemas
@@ -24,9 +26,7 @@ from service.features.scenarios.scenarios import COLUMNS
 from service.features.sweeps.openapi import sweep_schemas
 from service.features.sweeps.sweeps import COLUMNS as SWEEP_COLUMNS
 from service.features.workers.openapi import worker_schemas
-from service.openapi.answer_examples import add_examples, example_components
-from service.openapi.components import component_schemas, plain_schemas
-from service.openapi.measurements import measurement_schemas
+from service.openapi.components import component_schemas, measurement_schemas, plain_schemas
 from service.openapi.problems import (
     LIMIT_HEADERS,
     LIMIT_REFERENCES,
@@ -36,6 +36,47 @@ from service.openapi.problems import (
 )
 from service.openapi.published_names import published, published_schemas
 from service.source_tree import ROOT, write_generated
+
+GIVEN = Path(__file__).with_name("answer_examples.json")
+"""Examples of answers, recorded from the service, so that the contract is the same on every machine. Their numbers hold
+under the versions that they name."""
+
+
+@cache
+def given_answers() -> Mapping[str, Mapping[str, Any]]:
+    """Answers that the service gave."""
+    given: Mapping[str, Mapping[str, Any]] = json.loads(GIVEN.read_text(encoding="utf-8"))
+    return given
+
+
+def example_components(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
+    """An example of each type of answer."""
+    answers = given_answers()["answers"]
+    return {name: {"summary": schemas[name]["description"], "value": value} for name, value in answers.items()}
+
+
+def add_examples(operation: Schema) -> None:
+    """Show with each successful response of an operation what it may look like."""
+    answers, texts = (given_answers()[kind] for kind in ("answers", "texts"))
+    for media_type, content in successes(operation):
+        if media_type == JSON:
+            names = [name for name in types_of(content["schema"]) if name in answers]
+            content["examples"] = {name: {"$ref": f"#/components/examples/{name}"} for name in names}
+        elif media_type in texts.get(operation["operationId"], {}):
+            content["example"] = texts[operation["operationId"]][media_type]
+
+
+def successes(operation: Schema) -> Iterator[tuple[str, Schema]]:
+    """The content of every successful response of an operation."""
+    for status, response in operation["responses"].items():
+        if status.startswith("2"):
+            yield from response.get("content", {}).items()
+
+
+def types_of(schema: Schema) -> list[str]:
+    """The types of an answer."""
+    return [option["$ref"].rpartition("/")[2] for option in schema.get("anyOf", (schema,)) if "$ref" in option]
+
 
 COMMITTED = ROOT / "openapi" / "openapi.json"
 

@@ -17,8 +17,7 @@ from service.features.measurements.openapi import CALIBRATION
 from service.features.scenarios.openapi import ID
 from service.features.workers.openapi import JOB_ID, LEASE
 from service.jobs.jobs import NewJob, create_jobs
-from service.openapi.answer_examples import GIVEN, given_answers, successes, types_of
-from service.openapi.document import contract
+from service.openapi.document import GIVEN, contract, given_answers, successes, types_of
 from tests.api.asking import ADMISSION_TOKEN, Ask
 from tests.fixtures import asking, one_by_one, running
 from tests.live import DOCUMENTED

@@ -9,7 +9,7 @@ from openapi_schema_validator import OAS31Validator
 
 from service.api.errors import KINDS
 from service.features.catalogue.list_openapi import ROWS
-from service.openapi.answer_examples import given_answers, successes
+from service.openapi.document import given_answers, successes
 from service.openapi.problems import problem_example
 from tests.api.asking import Ask
 from tests.contract.record import Document, form_of, recorded, resolved

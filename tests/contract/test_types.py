@@ -8,8 +8,8 @@ from typing import Any
 from service.api.openapi import JSON
 from service.features.launch_checks.openapi import launch_check_schemas
 from service.features.workers.openapi import worker_schemas
-from service.openapi.answer_examples import successes, types_of
 from service.openapi.components import component_schemas
+from service.openapi.document import successes, types_of
 from service.openapi.published_names import CHOICES, EXAMPLES, RENAMED, published_name
 from tests.contract.record import Document
 
