@@ -14,7 +14,7 @@ from service.client.events import Event as Heard
 from service.client.events import events_of
 from service.features.launch_checks.finished_jobs import KIND, ROWS_FILE
 from service.features.sweeps.axes import sweep_from_bytes
-from service.features.sweeps.shard_process import shard_of, worked_out
+from service.features.sweeps.shard_process import compute_shard, shard_of
 from tests.api.asking import QUESTION
 from tests.api.fake_worker import FakeWorker
 
@@ -124,7 +124,7 @@ class Sequences:
     def _work_out(self, job: dict[str, Any], folder: Path) -> None:
         headers = {"traincost-lease": job["lease"]}
         content = self.ask("GET sweep of a worker", f"/v1/worker/sweeps/{job['payload']['sweep']}", headers=headers)
-        counts = worked_out(sweep_from_bytes(content.content), shard_of(job["payload"]), folder)["counts"]
+        counts = compute_shard(sweep_from_bytes(content.content), shard_of(job["payload"]), folder)["counts"]
         headers["content-type"] = "application/vnd.apache.parquet"
         rows = (folder / ROWS_FILE).read_bytes()
         self.ask("PUT file", f"/v1/worker/jobs/{job['id']}/files/{ROWS_FILE}", 204, content=rows, headers=headers)

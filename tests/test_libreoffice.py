@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.features.scenarios.budgets import EXAMPLE, FIRST_FIELD, NUMBERS
+from service.features.scenarios.budgets import EXAMPLE, FIRST_FIELD, METRICS
 from tests.libreoffice import Book, Cell, shown
 from tests.live import serving
 from tests.needing import need
@@ -34,7 +34,7 @@ REQUEST = re.compile(r'"(OPTIONS|HEAD|GET) (/v1/cell/\S*) HTTP')
 Question = Mapping[str, str]
 QUESTION: Question = dict(EXAMPLE)
 CHANGES: tuple[Question, ...] = ({}, {"tensor": "1"}, {"tensor": "4"}, {"recompute": "full"}, {"gpus": "16"})
-ASKED = [(number, {**QUESTION, **change}) for change in CHANGES for number in NUMBERS]
+ASKED = [(number, {**QUESTION, **change}) for change in CHANGES for number in METRICS]
 """What the formulas ask: every number of the example and of some like it."""
 
 
@@ -124,7 +124,7 @@ def test_a_cell_asks_three_times_and_is_computed_once(calc: Shown) -> None:
 
 def test_a_cell_of_a_budget_asks_no_more_each_time_it_is_opened(calc: Shown) -> None:
     opened = len(FILES) * len(EDITS)
-    assert len(calc.budget_requests) > len(EDITS) * len(NUMBERS)
+    assert len(calc.budget_requests) > len(EDITS) * len(METRICS)
     assert max(counts["GET"] for counts in calc.budget_requests.values()) <= opened
     assert max(counts.total() for counts in calc.budget_requests.values()) <= 3 * opened
 
@@ -136,7 +136,7 @@ def test_every_cell_of_a_budget_is_the_number_of_the_json(
 ) -> None:
     cells = calc.budgets[file][edit]
     assert cells["Results.B2"].text == "ok"
-    for row, number in enumerate(NUMBERS, start=5):
+    for row, number in enumerate(METRICS, start=5):
         assert cells[f"Results.A{row}"].text == number
         shown_here = {end: cells.get(f"Results.{column}{row}") for end, column in zip(ENDS, "BCD", strict=True)}
         told = {end: cell.number for end, cell in shown_here.items() if cell is not None}
@@ -149,5 +149,5 @@ def test_a_wrong_field_shows_the_reason_in_every_cell(calc: Shown, file: str) ->
     cells = calc.budgets[file][2]
     assert cells["Results.B2"].text.startswith("replica_divides_cluster")
     answers = [cell for place, cell in cells.items() if re.fullmatch(r"Results\.[BCD]([5-9]|1\d)", place)]
-    assert len(answers) > len(NUMBERS)
+    assert len(answers) > len(METRICS)
     assert all(cell.text.startswith("#ERR replica_divides_cluster") for cell in answers)

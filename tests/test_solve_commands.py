@@ -10,10 +10,10 @@ import pytest
 from service.answers.plans import PlanAnswer, PlanCounts
 from service.catalogue import shipped_catalogue
 from service.cli.console import PATIENCE_SECONDS, Progress
-from service.cli.reports.plans import counted, plans_csv, plans_report
+from service.cli.reports.plans import describe_counts, plans_csv, plans_report
 from service.cli.reports.sensitivities import table_report
 from service.cli.reports.solutions import solution_report
-from service.features.plans.search_plans import planning
+from service.features.plans.search_plans import search
 from service.features.sensitivity.openapi import VARIATIONS
 from service.features.sensitivity.tables import table_csv, whole_table
 from service.features.sensitivity.vary import vary
@@ -83,7 +83,7 @@ def test_sensitivity_gives_what_the_api_gives(
 
 
 def planned(body: dict[str, Any]) -> PlanAnswer:
-    *_, found = planning(body, shipped_catalogue())
+    *_, found = search(body, shipped_catalogue())
     assert isinstance(found, PlanAnswer)
     return found
 
@@ -108,7 +108,7 @@ def test_a_person_reads_the_plans_the_counts_and_the_refusals() -> None:
     assert [row.split()[0] for row in rows] == ["1", "2", "3"]
     assert {"days", "USD", "headroom", "MFU"} <= set(header.split())
     assert "data 8" in rows[0]
-    assert counted(found.counts) in shown
+    assert describe_counts(found.counts) in shown
     assert all(f"{count:,} {rule}" in shown for rule, count in found.counts.refused.items())
     assert f"asked after: {found.why_not.reason if found.why_not else ''}" in shown
     assert all(line in shown for line in (*found.assumptions, *found.warnings))
@@ -136,7 +136,7 @@ def test_a_search_that_takes_long_says_so_once_a_second(capsys: pytest.CaptureFi
     clock = iter([0.0, 0.5, 1.1, 1.9, 2.1, 2.2])
     progress = Progress(now=lambda: PATIENCE_SECONDS * next(clock))
     for scored in range(5):
-        progress.tell(counted(PlanCounts(generated=10, refused={"rule": 3}, scored=scored, fitting=0)))
+        progress.tell(describe_counts(PlanCounts(generated=10, refused={"rule": 3}, scored=scored, fitting=0)))
     told = capsys.readouterr()
     assert told.out == ""
     assert [line.split(", ")[1] for line in told.err.splitlines()] == ["1 worked out", "3 worked out"]

@@ -12,8 +12,8 @@ from service.catalogue import shipped_catalogue
 from service.features.sweeps.axes import Sweep
 from service.features.sweeps.columns import columns_of
 from service.features.sweeps.local import run_locally
-from service.features.sweeps.requests import read_sweep
 from service.features.sweeps.rows import Counts, rows_of
+from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.sweeps import SHARD_ROWS
 from tests.commands import Command
 

@@ -15,7 +15,7 @@ from check import questions
 from service.answers.batch import BatchKind
 from service.catalogue import Catalogue, shipped_catalogue
 from service.client import Client, Problem
-from service.features.batch.batch import ANSWERED
+from service.features.batch.batch import ANSWERERS
 from tests.live import serving
 
 TOGETHER = 100
@@ -27,7 +27,7 @@ Asked = Sequence[tuple[BatchKind, dict[str, Any]]]
 def batches() -> list[Asked]:
     """Questions of all kinds, no two alike, none refused; a check waits for no alternatives."""
     asked: list[tuple[BatchKind, dict[str, Any]]] = []
-    for kind, question in zip(cycle(ANSWERED), questions(), strict=False):
+    for kind, question in zip(cycle(ANSWERERS), questions(), strict=False):
         limits = question.pop("limits")
         asked.append((kind, {**question, "limits": limits, "deadline_seconds": 0} if kind == "check" else question))
     return [asked[start : start + TOGETHER] for start in range(0, len(asked), TOGETHER)]
@@ -44,7 +44,7 @@ def in_process_seconds(asked: Asked, catalogue: Catalogue) -> float:
     """Processor time of the answers alone, one after the other."""
     started = time.process_time()
     for kind, question in asked:
-        ANSWERED[kind](question, catalogue, lambda _: None)
+        ANSWERERS[kind](question, catalogue, lambda _: None)
     return time.process_time() - started
 
 
@@ -72,7 +72,7 @@ def main() -> None:
     spent, waited, alone = (median(seconds) for seconds in zip(*found, strict=True))
     ratio = median(one / other for one, _, other in found)
     print(
-        f"{TOGETHER} different questions of {len(ANSWERED)} kinds, median of {len(found)} requests: "
+        f"{TOGETHER} different questions of {len(ANSWERERS)} kinds, median of {len(found)} requests: "
         f"over HTTP {1e3 * spent:.0f} ms of the service's processor, {1e3 * waited:.0f} ms until they are read; "
         f"in process {1e3 * alone:.0f} ms of a processor; ratio {ratio:.2f}; "
         f"load of the machine {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores"

@@ -146,10 +146,10 @@ def reconcile(  # noqa: PLR0913 - each is an option of the command
 ) -> None:
     """Compare jobs that ran with their estimates; the service reads the accounting of Slurm's sacct."""
     from service.cli.remote import asked_of
-    from service.cli.reports.reconciliations import reconciliation_shown
-    from service.features.reconcile.sending import Wanted, reconciled_by, sacct_output
+    from service.cli.reports.reconciliations import format_reconciliation
+    from service.features.reconcile.sending import SacctQuery, reconcile_output, sacct_output
 
-    text = sacct_output(file, Wanted(since=since, until=until, cluster=cluster))
+    text = sacct_output(file, SacctQuery(since=since, until=until, cluster=cluster))
     with asked_of(url, key) as client:
-        found = reconciled_by(client.reconcile, text)
-    typer.echo(reconciliation_shown(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
+        found = reconcile_output(client.reconcile, text)
+    typer.echo(format_reconciliation(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)

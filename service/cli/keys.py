@@ -115,12 +115,12 @@ ShareId = Annotated[str, typer.Argument(help="Id of the links, as in the list: s
 def list_shares(scenario_id: ScenarioId = None, *, as_json: AsJson = False) -> None:
     """List share links: the valid ones and, for thirty days, the ended ones."""
     from service.cli.reports.keys import shares_report
-    from service.features.scenarios.shares import shown_shares
+    from service.features.scenarios.shares import share_records
     from service.store import place_of
     from service.validation.serialization import to_bytes
 
     with database(is_made=False) as engine:
-        found, place = shown_shares(engine, scenario_id), place_of(engine)
+        found, place = share_records(engine, scenario_id), place_of(engine)
     typer.echo(to_bytes(found) if as_json else shares_report(found, place))
 
 

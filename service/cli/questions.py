@@ -105,7 +105,7 @@ def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
     from service.catalogue import shipped_catalogue
     from service.cli.reports.comparisons import comparison_report
     from service.features.compare.compare import compare
-    from service.features.compare.requests import BESIDE, body_of_flat_comparison, told_flat
+    from service.features.compare.schemas import BESIDE, body_of_flat_comparison, flat_problem
     from service.features.compare.tables import comparison_csv, whole_comparison
     from service.validation.serialization import to_bytes
 
@@ -113,7 +113,9 @@ def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
         body = body_of_flat_comparison([(name, text) for name, texts in given.items() for text in texts or ()])
         found = compare(body, shipped_catalogue())
     except Refused as refused:
-        raise Refused(*(rephrased(told_flat(problem), COMMAND_LINE, BESIDE) for problem in refused.problems)) from None
+        raise Refused(
+            *(rephrased(flat_problem(problem), COMMAND_LINE, BESIDE) for problem in refused.problems)
+        ) from None
     if as_json:
         typer.echo(to_bytes(whole_comparison(found)))
     else:
@@ -142,28 +144,28 @@ def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Search the best layouts of a job. The answer of POST /v1/plans; a long search prints its progress on stderr."""
     from service.answers.plans import PlanAnswer
     from service.catalogue import shipped_catalogue
-    from service.cli.reports.plans import counted, plans_shown
-    from service.features.plans.search_plans import planning
+    from service.cli.reports.plans import describe_counts, format_plans
+    from service.features.plans.search_plans import search
     from service.validation.body_files import body_in
 
     with Progress() as progress:
-        for found in planning(body_in(file), shipped_catalogue()):
+        for found in search(body_in(file), shipped_catalogue()):
             if isinstance(found, PlanAnswer):
                 answer = found
             else:
-                progress.tell(f"so far {counted(found)}")
-    typer.echo(plans_shown(answer, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
+                progress.tell(f"so far {describe_counts(found)}")
+    typer.echo(format_plans(answer, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
 
 
 @app.command()
 def solve(file: Body, *, as_json: AsJson = False) -> None:
     """Solve for an open field: the value that suffices, and the next that does not. The answer of POST /v1/solve."""
     from service.catalogue import shipped_catalogue
-    from service.cli.reports.solutions import solution_shown
+    from service.cli.reports.solutions import format_solution
     from service.features.solve.solve import solve as solution_of
     from service.validation.body_files import body_in
 
-    typer.echo(solution_shown(solution_of(body_in(file), shipped_catalogue()), "json" if as_json else "report"))
+    typer.echo(format_solution(solution_of(body_in(file), shipped_catalogue()), "json" if as_json else "report"))
 
 
 @app.command()
@@ -189,12 +191,12 @@ def diagnose(
 def sensitivity(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Vary the fields of a question. The table of POST /v1/sensitivity."""
     from service.catalogue import shipped_catalogue
-    from service.cli.reports.sensitivities import table_shown
+    from service.cli.reports.sensitivities import format_table
     from service.features.sensitivity.vary import vary
     from service.validation.body_files import body_in
 
     found = vary(body_in(file), shipped_catalogue())
-    typer.echo(table_shown(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
+    typer.echo(format_table(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
 
 
 @app.command()
@@ -211,13 +213,13 @@ def sweep(
     command again to continue.
     """
     from service.catalogue import shipped_catalogue
-    from service.features.sweeps.local import TableThere, cores, run_locally
-    from service.features.sweeps.requests import read_sweep
+    from service.features.sweeps.local import TableExists, cores, run_locally
     from service.features.sweeps.rows import Counts
+    from service.features.sweeps.schemas import read_sweep
     from service.validation.body_files import body_in
 
     if out.exists() and not replace:
-        raise TableThere(f"{out} is there already; name another file, or say --replace")
+        raise TableExists(f"{out} is there already; name another file, or say --replace")
     asked = read_sweep(body_in(file), shipped_catalogue())
     with Progress() as progress:
 
@@ -249,17 +251,17 @@ def launch_check(
     A verdict of no-go ends with exit code 1, so that a script stops there.
     """
     from service.cli.remote import asked_of
-    from service.cli.reports.launch_checks import event_said, launch_check_shown
+    from service.cli.reports.launch_checks import describe_event, format_launch_check
     from service.client.events import Event
     from service.validation.body_files import body_in
 
     def tell(event: Event) -> None:
-        for line in event_said(event.name, event.data):
+        for line in describe_event(event.name, event.data):
             typer.echo(line, err=True)
 
     with asked_of(url, key) as client:
         created = client.launch_checks.create(body_in(file))
         found = created if no_wait else client.launch_checks.wait(created.id, tell)
-    typer.echo(launch_check_shown(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
+    typer.echo(format_launch_check(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
     if found.verdict == "no-go":
         raise typer.Exit(1)

@@ -53,10 +53,10 @@ from service.evaluation.totals import TotalsAccuracy
 from service.features.batch.openapi import batch_schemas
 from service.features.calibrations import lists as calibrations
 from service.features.calibrations.drift import Drift
-from service.features.calibrations.requests import Chosen, Promotion
+from service.features.calibrations.schemas import Chosen, Promotion
 from service.features.catalogue.price_import import ImportReport
-from service.features.checks.requests import Waiting
 from service.features.checks.schedulers import FORBIDDEN, KIND, VERSION, JudgedJob
+from service.features.checks.schemas import Waiting
 from service.features.compare.openapi import comparison_schemas
 from service.features.measurements import lists as measurements
 from service.features.measurements.importing import KeptMeasurements, RecordsBody

@@ -17,7 +17,7 @@ from service.api.request_context import deprecation_of
 from service.features.accounts.openapi import audit_parameters, audit_schemas
 from service.features.calibrations import lists as calibrations
 from service.features.catalogue.list_openapi import VERSION, catalogue_parameters, catalogue_schemas
-from service.features.catalogue.openapi import own_row_schemas
+from service.features.catalogue.openapi import custom_row_schemas
 from service.features.launch_checks import launch_checks
 from service.features.launch_checks.openapi import launch_check_schemas
 from service.features.measurements import lists as measurements
@@ -230,7 +230,7 @@ def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
 
 
 def _schemas() -> dict[str, Schema]:
-    lists = catalogue_schemas() | own_row_schemas() | scenario_schemas() | share_schemas() | sweep_schemas()
+    lists = catalogue_schemas() | custom_row_schemas() | scenario_schemas() | share_schemas() | sweep_schemas()
     jobs = worker_schemas() | launch_check_schemas() | measurement_schemas() | audit_schemas()
     return component_schemas() | lists | plain_schemas() | jobs | problem_schemas()
 

@@ -5,12 +5,12 @@ from dataclasses import is_dataclass
 from typing import get_args, get_type_hints
 
 from service.catalogue import Row
-from service.features.checks.requests import BESIDE, Launch, Limits
-from service.features.compare.requests import COMPARED
-from service.features.plans.requests import CLUSTERS, WHY_NOT, PlanLimits, PlanOptions
+from service.features.checks.schemas import BESIDE, Launch, Limits
+from service.features.compare.schemas import COMPARED
+from service.features.plans.schemas import CLUSTERS, WHY_NOT, PlanLimits, PlanOptions
 from service.features.scenarios.scenarios import FIELDS
-from service.features.sensitivity.requests import VARIED_BY
-from service.features.solve.requests import SERVING, SOLVED_FROM, Serving
+from service.features.sensitivity.schemas import SENSITIVITY_FIELDS
+from service.features.solve.schemas import SERVING, SOLVE_FIELDS, Serving
 from service.features.sweeps.axes import LISTS, ROWS, SweepOptions, SweepPlan
 from service.formats.launchers.slurm import SlurmJob
 from service.planner.feasibility import SolveLimits
@@ -51,8 +51,8 @@ FIELD_NAMES.update(
         *FIELDS,
         *(CLUSTERS, WHY_NOT),
         *COMPARED,
-        *SOLVED_FROM,
-        *VARIED_BY,
+        *SOLVE_FIELDS,
+        *SENSITIVITY_FIELDS,
         *(*LISTS, ROWS, *field_names(SweepOptions), *field_names(SweepPlan)),
         *(name for part, kind in PLACES for name in (part, *_names_in(kind))),
         *(column.name for row in get_args(Row) for column in columns_of(row)),

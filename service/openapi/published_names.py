@@ -17,7 +17,7 @@ from service.catalogue.rows import PriceStat, RegionKind
 from service.estimator import names
 from service.estimator.answer import Basis, Phase, Verdict
 from service.estimator.memory.memory import Moment, StepName
-from service.features.checks.requests import FormatName
+from service.features.checks.schemas import FormatName
 
 RENAMED: Mapping[str, str] = {
     "Answer": "EstimateAnswer",

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from service.answers.plans import PlanCounts
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
-from service.features.batch.batch import ANSWERED, BatchAnswer, answer_all
+from service.features.batch.batch import ANSWERERS, BatchAnswer, answer_all
 
 Question = dict[str, Any]
 
@@ -75,7 +75,7 @@ def repeated(questions: list[Question], _catalogue: object) -> list[BatchAnswer]
 
 def divided(questions: list[Question], catalogue: Catalogue) -> list[BatchAnswer]:
     """Each question of a batch is divided, one of them by 0."""
-    ANSWERED["flops"] = lambda body, *_: 1 / body["divisor"]  # type: ignore[index]  # of this process alone
+    ANSWERERS["flops"] = lambda body, *_: 1 / body["divisor"]  # type: ignore[index]  # of this process alone
     return answer_all(questions, catalogue)
 
 

@@ -26,15 +26,15 @@ from service.errors import Problem, Refused, TraincostError
 from service.evaluation.totals import totals_accuracy_json
 from service.features.cells.tables import table_csv
 from service.features.checks import check
-from service.features.compare.tables import comparison_sent, flat_comparison_sent
-from service.features.diagnose.diagnose import diagnosis_sent
+from service.features.compare.tables import comparison_bytes, flat_comparison_bytes
+from service.features.diagnose.diagnose import diagnosis_json
 from service.features.diagnose.messages import EXAMPLE
-from service.features.estimates.timeline import timeline_sent
+from service.features.estimates.timeline import timeline_json
 from service.features.plans import routes
 from service.features.plans.openapi import PLANS
-from service.features.plans.search_plans import plans_on_the_wire
-from service.features.sensitivity.tables import sensitivity_sent
-from service.features.solve.solve import solution_sent
+from service.features.plans.search_plans import plans_json
+from service.features.sensitivity.tables import sensitivity_bytes
+from service.features.solve.solve import solution_json
 from service.settings import Settings
 from service.store import Scope
 from service.validation.serialization import to_bytes
@@ -132,17 +132,17 @@ SMALL = next(iter(PLANS.values()))["value"]
 @pytest.mark.parametrize(
     ("method", "path", "sent", "expected"),
     [
-        ("POST", "/v1/plans", SMALL, lambda facts: outcome(plans_on_the_wire(SMALL, facts))),
-        ("POST", "/v1/solve", SOLVED, lambda facts: outcome(solution_sent(SOLVED, facts))),
-        ("POST", "/v1/compare", COMPARED, lambda facts: outcome(comparison_sent(COMPARED, facts, "json"))),
-        ("POST", "/v1/compare.csv", COMPARED, lambda facts: outcome(comparison_sent(COMPARED, facts, "csv"))),
-        ("POST", "/v1/compare.xlsx", COMPARED, lambda facts: outcome(comparison_sent(COMPARED, facts, "xlsx"))),
-        ("GET", "/v1/compare", FLAT, lambda facts: outcome(flat_comparison_sent(FLAT, facts, "json"))),
-        ("POST", "/v1/sensitivity", VARIED, lambda facts: outcome(sensitivity_sent(VARIED, facts, "json"))),
-        ("POST", "/v1/sensitivity.xlsx", VARIED, lambda facts: outcome(sensitivity_sent(VARIED, facts, "xlsx"))),
+        ("POST", "/v1/plans", SMALL, lambda facts: outcome(plans_json(SMALL, facts))),
+        ("POST", "/v1/solve", SOLVED, lambda facts: outcome(solution_json(SOLVED, facts))),
+        ("POST", "/v1/compare", COMPARED, lambda facts: outcome(comparison_bytes(COMPARED, facts, "json"))),
+        ("POST", "/v1/compare.csv", COMPARED, lambda facts: outcome(comparison_bytes(COMPARED, facts, "csv"))),
+        ("POST", "/v1/compare.xlsx", COMPARED, lambda facts: outcome(comparison_bytes(COMPARED, facts, "xlsx"))),
+        ("GET", "/v1/compare", FLAT, lambda facts: outcome(flat_comparison_bytes(FLAT, facts, "json"))),
+        ("POST", "/v1/sensitivity", VARIED, lambda facts: outcome(sensitivity_bytes(VARIED, facts, "json"))),
+        ("POST", "/v1/sensitivity.xlsx", VARIED, lambda facts: outcome(sensitivity_bytes(VARIED, facts, "xlsx"))),
         ("GET", "/v1/cell/table.csv", SWEPT, lambda facts: outcome(table_csv(SWEPT, facts)).encode()),
-        ("POST", "/v1/diagnose", DIAGNOSED, lambda facts: diagnosis_sent(DIAGNOSED, facts)),
-        ("POST", "/v1/memory/timeline", QUESTION, lambda facts: timeline_sent(QUESTION, facts)),
+        ("POST", "/v1/diagnose", DIAGNOSED, lambda facts: diagnosis_json(DIAGNOSED, facts)),
+        ("POST", "/v1/memory/timeline", QUESTION, lambda facts: timeline_json(QUESTION, facts)),
     ],
 )
 def test_answers_are_those_of_this_process(ask: Ask, method: str, path: str, sent: Any, expected: Any) -> None:
@@ -153,7 +153,7 @@ def test_answers_are_those_of_this_process(ask: Ask, method: str, path: str, sen
 
 
 def test_a_hang_up_ends_the_work(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_json", computations.endless)
     before = served.figure('traincost_computations_total{outcome="cancelled"}')
     with searching(served):
         waiting = served.send("b", "/v1/solve", SOLVED)
@@ -165,7 +165,7 @@ def test_a_hang_up_ends_the_work(served: Served, monkeypatch: pytest.MonkeyPatch
 
 
 def test_who_hangs_up_while_waiting_leaves_the_queue(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_json", computations.endless)
     with searching(served):
         with closing(served.send("b", "/v1/solve", SOLVED)):
             wait_until(lambda: served.figure("traincost_compute_waiting") == 1.0)
@@ -175,8 +175,8 @@ def test_who_hangs_up_while_waiting_leaves_the_queue(served: Served, monkeypatch
 def test_a_caller_with_too_many_is_refused_and_another_is_served(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
-    monkeypatch.setattr(compute, "MOST_PER_CALLER", 1)
+    monkeypatch.setattr(routes, "plans_json", computations.endless)
+    monkeypatch.setattr(compute, "MOST_OF_A_CALLER", 1)
     monkeypatch.setattr(served.app.state.compute, "processes", 2)
     with searching(served):
         answer, content = served.asked("a", "/v1/solve", SOLVED)
@@ -187,7 +187,7 @@ def test_a_caller_with_too_many_is_refused_and_another_is_served(
 
 
 def test_a_full_service_says_when_to_ask_again(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_json", computations.endless)
     monkeypatch.setattr(compute, "MOST_WAITING", 0)
     with searching(served):
         answer, content = served.asked("b", "/v1/solve", SOLVED)
@@ -196,7 +196,7 @@ def test_a_full_service_says_when_to_ask_again(served: Served, monkeypatch: pyte
 
 
 def test_callers_take_turns(served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(routes, "plans_on_the_wire", computations.noted)
+    monkeypatch.setattr(routes, "plans_json", computations.noted)
     asked = []
     for number, (caller, name) in enumerate((("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"))):
         until = {"until": "go"} if name == "a1" else {}
@@ -232,7 +232,7 @@ def _done(served: Served) -> float:
 def test_a_process_that_dies_is_replaced_and_its_work_done_again(
     served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(routes, "plans_on_the_wire", computations.dying_once)
+    monkeypatch.setattr(routes, "plans_json", computations.dying_once)
     before = served.figure('traincost_compute_restarts_total{reason="lost"}')
     answer, content = served.asked("a", "/v1/plans", {"folder": str(tmp_path)})
     assert (answer.status, content) == (200, b"{}")
@@ -243,7 +243,7 @@ def test_a_process_that_dies_is_replaced_and_its_work_done_again(
 def test_work_that_kills_its_process_is_answered_and_the_next_is_done(
     served: Served, monkeypatch: pytest.MonkeyPatch, function: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr(routes, "plans_on_the_wire", function)
+    monkeypatch.setattr(routes, "plans_json", function)
     answer, content = served.asked("a", "/v1/plans", QUESTION)
     assert (answer.status, json.loads(content)["code"]) == (503, "computation_lost")
     assert int(answer.headers["retry-after"]) >= 1
@@ -251,7 +251,7 @@ def test_work_that_kills_its_process_is_answered_and_the_next_is_done(
 
 
 def test_work_that_takes_too_long_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_json", computations.endless)
     monkeypatch.setattr(compute, "DEADLINE_SECONDS", 0.2)
     answer, content = served.asked("a", "/v1/plans", QUESTION)
     assert (answer.status, json.loads(content)["errors"][0]["code"]) == (422, "took_too_long")
@@ -278,8 +278,8 @@ def test_a_check_whose_caller_has_no_computation_left_is_answered(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(check, "INLINE_SECONDS", 0.0)
-    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
-    monkeypatch.setattr(compute, "MOST_PER_CALLER", 1)
+    monkeypatch.setattr(routes, "plans_json", computations.endless)
+    monkeypatch.setattr(compute, "MOST_OF_A_CALLER", 1)
     with searching(served):
         _answered_without_a_process(served, "a", 60)
 
@@ -288,7 +288,7 @@ def test_a_check_whose_deadline_passes_in_the_queue_is_answered(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(check, "INLINE_SECONDS", 0.0)
-    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_json", computations.endless)
     with searching(served):
         _answered_without_a_process(served, "b", 0.2)
         assert served.figure("traincost_compute_waiting") == 0.0
@@ -303,7 +303,7 @@ def _answered_without_a_process(served: Served, caller: str, deadline_seconds: f
 
 def test_a_check_that_is_left_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "INLINE_SECONDS", 0.0)
-    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_json", computations.endless)
     with searching(served):
         with closing(served.send("b", "/v1/check", PATIENT)):
             wait_until(lambda: served.figure("traincost_compute_waiting") == 1.0)

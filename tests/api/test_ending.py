@@ -75,7 +75,7 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ending]:
 def test_a_search_that_takes_longer_than_the_end_is_answered_that_it_may_be_asked_again(
     ending: Ending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_json", computations.endless)
     connection = ending.connect()
     connection.request("POST", "/v1/plans", json.dumps(QUESTION), {"Content-Type": "application/json"})
     wait_until(lambda: "traincost_compute_running 1.0" in ending.app.state.metrics.exposed("", None).decode())
@@ -91,7 +91,7 @@ def test_a_search_that_takes_longer_than_the_end_is_answered_that_it_may_be_aske
 
 
 def test_a_stream_of_plans_ends_with_an_event_that_says_why(ending: Ending, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "plans_on_the_wire", computations.endless)
+    monkeypatch.setattr(routes, "plans_json", computations.endless)
     connection = ending.connect()
     headers = {"Content-Type": "application/json", "Accept": EVENTS}
     connection.request("POST", "/v1/plans", json.dumps(QUESTION), headers)

@@ -74,7 +74,7 @@ def test_a_failure_is_told_with_its_stack_in_one_field(
     def broken(*_given: object) -> None:
         raise ZeroDivisionError("two\nlines")
 
-    monkeypatch.setattr("service.features.checks.routes.begun_check", broken)
+    monkeypatch.setattr("service.features.checks.routes.quick_check", broken)
     with asking(app) as together:
         answer = one_by_one(together)("POST", "/v1/check", json={}, headers={"X-Request-Id": "broken-1"})
     assert (answer.status_code, answer.json()["request_id"]) == (500, "broken-1")

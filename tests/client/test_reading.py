@@ -14,8 +14,8 @@ from service.client import Layout, Price, Recipe, Recompute, Unreadable
 from service.client.reading import from_json, to_json
 from service.estimator import complete
 from service.features.checks.check import check
-from service.features.checks.requests import read_launch
 from service.features.checks.routes import LAUNCHED
+from service.features.checks.schemas import read_launch
 from service.features.compare.compare import compare
 from service.features.compare.openapi import COMPARISONS
 from service.features.compare.tables import whole_comparison
@@ -24,7 +24,7 @@ from service.features.estimates.openapi import EXAMPLES
 from service.features.estimates.timeline import timeline_answer
 from service.features.exports.exports import export, listed_targets
 from service.features.plans.openapi import PLANS
-from service.features.plans.search_plans import planning
+from service.features.plans.search_plans import search
 from service.features.sensitivity.openapi import VARIATIONS
 from service.features.sensitivity.tables import whole_table
 from service.features.sensitivity.vary import vary
@@ -57,8 +57,8 @@ def answered(catalogue: Catalogue) -> Iterator[Any]:
     yield answer_by("nanotron-predict-memory", read_question(ALONE, catalogue), catalogue)
     yield check({**TOO_LARGE, "deadline_seconds": 5}, catalogue)
     yield check(LAUNCH, catalogue)
-    yield from (list(planning(example["value"], catalogue))[-1] for example in islice(PLANS.values(), 1, 2))
-    yield next(iter(planning(QUESTION, catalogue)))
+    yield from (list(search(example["value"], catalogue))[-1] for example in islice(PLANS.values(), 1, 2))
+    yield next(iter(search(QUESTION, catalogue)))
     yield from (solve(example["value"], catalogue) for example in SOLUTIONS.values())
     yield from (whole_comparison(compare(example["value"], catalogue)) for example in COMPARISONS.values())
     yield whole_table(vary(VARIATIONS["one-at-a-time"]["value"], catalogue))

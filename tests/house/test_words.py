@@ -34,7 +34,7 @@ WIRE_NAMES = frozenset({"Drawback", "Said", "SaidNumber", "Supposition", "said",
 NOT_CLEAN_YET = frozenset({
     "api", "calibration", "catalogue", "cli", "estimator", "evaluation", "features/accounts",
     "features/calibrations", "features/catalogue", "features/cells", "features/checks", "features/compare",
-    "features/diagnose", "features/estimates", "features/exports", "features/launch_checks", "features/measurements",
+    "features/diagnose", "features/estimates", "features/launch_checks", "features/measurements",
     "features/plans", "features/reconcile", "features/scenarios", "features/sensitivity", "features/solve",
     "features/sweeps", "features/workers", "jobs", "planner", "store", "worker",
 })  # fmt: skip

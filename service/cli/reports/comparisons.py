@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from service.cli.console import table
-from service.features.compare.compare import ANSWERED, Compared
+from service.features.compare.compare import ANSWERED, Comparison
 from service.units import readable
 from service.validation.serialization import to_wire
 
@@ -12,7 +12,7 @@ SHOWN = ("cluster", "gpu", "gpus", "usd_per_gpu_hour", "provider", "region", "pr
 """What a person reads of a row before its numbers; columns that hold nothing are left out."""
 
 
-def comparison_report(compared: Compared) -> str:
+def comparison_report(compared: Comparison) -> str:
     """A comparison as a person reads it in a terminal."""
     records = to_wire(compared.rows)
     names = [name for name in (*SHOWN, *compared.metrics) if any(_text(record.get(name)) for record in records)]

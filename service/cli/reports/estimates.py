@@ -89,7 +89,7 @@ def report(found: Answer) -> str:
         "Warnings": found.warnings,
     }
     blocks = [
-        f"{_headline(found)}\n{_asked(found.resolved)}",
+        f"{_headline(found)}\n{_question_line(found.resolved)}",
         *_aligned(tables),
         *(_listed(title, items) for title, items in lists.items() if items),
     ]
@@ -104,7 +104,7 @@ def _headline(found: Answer) -> str:
     return f"{VERDICTS[found.verdict]}: {amount}, out of memory with a probability of {risk}"
 
 
-def _asked(question: Question) -> str:
+def _question_line(question: Question) -> str:
     """What the answer is about: GPUs, how they are divided, the batch, the recipe's names."""
     layout, recipe = question.layout, question.recipe
     batch = f"{recipe.global_batch} sequences of {recipe.sequence_length:,} tokens a step"

@@ -16,18 +16,18 @@ HEADS = ("probe", "operation", "shape", "quantity", "measured", "predicted", "ra
 """Columns of the table."""
 
 MOST_SHOWN = 12
-"""Measurements of one probe in the report. Source: a choice; --csv and --json tell all."""
+"""Measurements of one probe in the report. Source: a choice; --csv and --json list all."""
 
 
-def launch_check_shown(found: LaunchCheck, form: Literal["json", "csv", "report"]) -> str | bytes:
-    """A launch check in one of the forms that a terminal shows."""
+def format_launch_check(found: LaunchCheck, form: Literal["json", "csv", "report"]) -> str | bytes:
+    """Format a launch check for a terminal."""
     if form == "json":
         return to_bytes(found)
     return _csv(found) if form == "csv" else _report(found)
 
 
-def event_said(name: str, data: str) -> Iterator[str]:
-    """What an event says to whoever waits."""
+def describe_event(name: str, data: str) -> Iterator[str]:
+    """Lines that describe an event."""
     if name != "progress":
         yield name
         return
@@ -99,13 +99,13 @@ def _amount(quantity: str, value: float) -> str:
 
 def _outlook(found: LaunchCheck) -> str:
     before, after = found.estimate.before, found.estimate.after
-    lines = [f"  before: {_outlook_said(before)}"]
+    lines = [f"  before: {_describe_outlook(before)}"]
     if after is not None:
-        lines.append(f"  after:  {_outlook_said(after)}")
+        lines.append(f"  after:  {_describe_outlook(after)}")
     return "\n".join(["Estimate", *lines])
 
 
-def _outlook_said(outlook: Outlook) -> str:
+def _describe_outlook(outlook: Outlook) -> str:
     peak, usable = in_units(outlook.device_peak_bytes.value, BYTES), in_units(outlook.usable_bytes, BYTES)
     step = in_units(outlook.step_seconds.value, SECONDS)
     return f"{outlook.verdict}, {peak} of {usable}, {step} a step, MFU {outlook.mfu_fraction.value:.1%}"

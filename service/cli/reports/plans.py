@@ -16,65 +16,67 @@ from service.units import BYTES, in_units, readable
 from service.validation.serialization import to_bytes
 
 OBJECTIVES = {"time": "the fastest", "cost": "the cheapest", "gpus": "the fewest GPUs", "energy": "the least energy"}
-"""What stands first, in words."""
+"""Ranking criteria in words."""
 
 INTERVALS = ("step_seconds", "mfu_fraction", "device_peak_bytes", "days", "gpu_hours", "cost_usd", "energy_kwh")
-"""Numbers of a plan that have a lower and an upper end."""
+"""Numbers of a plan that are intervals."""
 
 FIRST = ("rank", "gpu", "gpus")
 LAYOUT = tuple(field.name for field in fields(Layout))
 
 
-def plans_shown(found: PlanAnswer, form: Literal["json", "csv", "report"]) -> str | bytes:
-    """Plans in one of the forms that a terminal shows."""
+def format_plans(answer: PlanAnswer, form: Literal["json", "csv", "report"]) -> str | bytes:
+    """Format plans for a terminal."""
     if form == "json":
-        return to_bytes(found)
-    return plans_csv(found) if form == "csv" else plans_report(found)
+        return to_bytes(answer)
+    return plans_csv(answer) if form == "csv" else plans_report(answer)
 
 
-def plans_csv(found: PlanAnswer) -> str:
-    """Plans as CSV, no cell of which a spreadsheet runs as a formula."""
+def plans_csv(answer: PlanAnswer) -> str:
+    """Plans as CSV without cells that a spreadsheet runs as formulas."""
     text = io.StringIO()
     writer = csv.writer(text)
     ends = [name for number in INTERVALS for name in (f"{number}.low", number, f"{number}.high")]
     writer.writerow(
         [*FIRST, *LAYOUT, "micro_batch", "global_batch", "recompute", "verdict", *ends, "headroom_bytes", "reason"]
     )
-    writer.writerows([cell_text(cell) for cell in _cells(row)] for row in found.plans)
+    writer.writerows([cell_text(cell) for cell in _cells(row)] for row in answer.plans)
     return text.getvalue()
 
 
-def plans_report(found: PlanAnswer) -> str:
-    """Plans as a person reads them in a terminal."""
-    if found.plans:
-        blocks = [_table(found.plans), f"{OBJECTIVES[found.objective]} first"]
-    elif found.nearest is not None:
-        blocks = [f"no layout fits; the nearest one {_lack(found.nearest)}", _table([found.nearest])]
+def plans_report(answer: PlanAnswer) -> str:
+    """Plans as text."""
+    if answer.plans:
+        blocks = [_table(answer.plans), f"{OBJECTIVES[answer.objective]} first"]
+    elif answer.nearest is not None:
+        blocks = [f"no layout fits; the nearest one {_describe_nearest(answer.nearest)}", _table([answer.nearest])]
     else:
-        blocks = ["layouts fit, but none keeps to the limits" if found.counts.fitting else "every layout breaks a rule"]
-    if found.why_not is not None:
-        blocks.append(f"the layout that was asked after: {found.why_not.reason}")
-    blocks.append(counted(found.counts))
+        blocks = [
+            "layouts fit, but none keeps to the limits" if answer.counts.fitting else "every layout breaks a rule"
+        ]
+    if answer.why_not is not None:
+        blocks.append(f"the layout that was asked after: {answer.why_not.reason}")
+    blocks.append(describe_counts(answer.counts))
     lists = {
-        "Refused, by the first rule that is broken": [f"{n:,} {rule}" for rule, n in found.counts.refused.items()],
-        "Assumptions": found.assumptions,
-        "Warnings": found.warnings,
+        "Refused, by the first rule that is broken": [f"{n:,} {rule}" for rule, n in answer.counts.refused.items()],
+        "Assumptions": answer.assumptions,
+        "Warnings": answer.warnings,
     }
     blocks += ["\n".join([title, *(f"  {line}" for line in lines)]) for title, lines in lists.items() if lines]
-    blocks.append(f"formulas {found.versions.formulas}, catalogue {found.versions.catalogue}")
+    blocks.append(f"formulas {answer.versions.formulas}, catalogue {answer.versions.catalogue}")
     return "\n\n".join(blocks)
 
 
-def counted(counts: PlanCounts) -> str:
-    """How many layouts were looked at, in a line."""
+def describe_counts(counts: PlanCounts) -> str:
+    """Layout counts in one line."""
     refused = sum(counts.refused.values())
     return (
         f"{counts.generated:,} layouts: {refused:,} break a rule, {counts.scored:,} worked out, {counts.fitting:,} fit"
     )
 
 
-def _lack(nearest: PlanRow) -> str:
-    """What keeps the nearest layout from fitting, or from leaving as much memory as it should."""
+def _describe_nearest(nearest: PlanRow) -> str:
+    """Missing memory of the nearest layout."""
     amount = f"{in_units(abs(nearest.headroom_bytes), BYTES)} on its fullest GPU"
     if nearest.headroom_bytes < 0:
         return f"lacks {amount}"
@@ -124,5 +126,5 @@ def _cells(row: PlanRow) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as one cell holds it: a list as its JSON."""
+    """A value as one cell; a list as its JSON."""
     return to_bytes(value).decode() if isinstance(value, tuple) else value

@@ -18,11 +18,11 @@ COLUMNS = tuple(
     for field in fields(ReconciledJob)
     for name in ((f"{INTERVAL}.low", INTERVAL, f"{INTERVAL}.high") if field.name == INTERVAL else (field.name,))
 )
-"""Columns of the CSV; an interval is three."""
+"""Columns of the CSV; an interval has three."""
 
 
-def reconciliation_shown(found: Reconciliation, form: Literal["json", "csv", "report"]) -> str | bytes:
-    """Reconciled jobs in one of the forms that a terminal shows."""
+def format_reconciliation(found: Reconciliation, form: Literal["json", "csv", "report"]) -> str | bytes:
+    """Format reconciled jobs for a terminal."""
     if form == "json":
         return to_bytes(found)
     return _csv(found) if form == "csv" else _report(found)
@@ -46,9 +46,9 @@ def _csv(found: Reconciliation) -> str:
 
 
 def _report(found: Reconciliation) -> str:
-    """Aligned lines; then what they amount to, and what is not among them and why."""
+    """A table, totals, and left out jobs with reasons."""
     blocks = [_table(found.jobs)] if found.jobs else []
-    blocks.append(_summed(found))
+    blocks.append(_summary(found))
     notes = dict.fromkeys(job.note for job in found.jobs if job.note)
     lists = {
         "Not compared, or to be known": [f"{_jobs_of(found, note)}: {note}" for note in notes],
@@ -61,7 +61,7 @@ def _report(found: Reconciliation) -> str:
     return "\n\n".join(blocks)
 
 
-def _summed(found: Reconciliation) -> str:
+def _summary(found: Reconciliation) -> str:
     ratio = found.median_used_over_predicted_fraction
     if ratio is None:
         return "no job's hours can be compared with a prediction"

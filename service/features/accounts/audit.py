@@ -18,16 +18,16 @@ NEWEST_FIRST = "-number"
 
 NUMBER = "number"
 LARGEST_NUMBER = 2**31 - 1
-"""Of an entry; no other is asked for, whatever a cursor says."""
+"""Largest number of an entry, whatever a cursor says."""
 
 IN_ASCII = frozenset(("operation", "object", "outcome", "request_id"))
-"""Columns whose texts both databases compare without regard to capitals as a list does."""
+"""Columns with ASCII texts, which both databases compare case-insensitively like a list does."""
 
 AT_ONCE = 1000
-"""Entries that are read at once where not all of them may be shown. Source: a choice; some milliseconds."""
+"""Entries of one query where a filter may drop some. Source: a choice; some milliseconds."""
 
 COMMAND_LINE = "command line"
-"""Who made a change where the database itself was reached, without a key."""
+"""Caller of changes by commands, which need no key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,40 +64,40 @@ def listed_audit(engine: Engine) -> Listed:
 
 
 def by_command(operation: str) -> AbstractContextManager[None]:
-    """Say that whoever typed a command answers for what is written inside."""
+    """Attribute the changes inside to a command."""
     return acting_as(Deed(caller=COMMAND_LINE, owner=TEAM, operation=operation))
 
 
 def _found(engine: Engine, query: ListQuery, most: int | None) -> list[AuditRecord]:
-    """The entries that a query asks for: in the order of their numbers no more are read than it takes to find them."""
+    """Find the entries of a query; in the order of numbers read no more than needed."""
     by = [(column.name, descends) for column, descends in query.order.by[:1]]
     if by and by[0][0] != NUMBER:
         return query.select(_entries(engine, query, AuditPart(most=AT_ONCE)), most)
     after = query.after[-1] if query.after else None
-    behind = after if type(after) is int and abs(after) <= LARGEST_NUMBER else None
-    part = AuditPart(behind=behind, newest_first=by == [(NUMBER, True)], most=_at_once(query, most))
+    before_number = after if type(after) is int and abs(after) <= LARGEST_NUMBER else None
+    part = AuditPart(behind=before_number, newest_first=by == [(NUMBER, True)], most=_at_once(query, most))
     return [*islice(query.admitted(_entries(engine, query, part)), most)]
 
 
 def _entries(engine: Engine, query: ListQuery, part: AuditPart) -> Iterator[AuditRecord]:
-    """Entries among which are all that a query admits, read some at a time."""
-    among = {column.name: _texts(wanted) for column, wanted in query.filters if column.name in IN_ASCII}
+    """Read candidate entries of a query in parts."""
+    among = {column.name: _texts(values) for column, values in query.filters if column.name in IN_ASCII}
     part = replace(part, among=among)
-    while found := read_audit(engine, part):
-        yield from map(_record, found)
-        if len(found) < part.most:
+    while entries := read_audit(engine, part):
+        yield from map(_record, entries)
+        if len(entries) < part.most:
             return
-        part = replace(part, behind=found[-1].number)
+        part = replace(part, behind=entries[-1].number)
 
 
 def _at_once(query: ListQuery, most: int | None) -> int:
-    """A page where each entry that is read stands on it, and many where some may not."""
-    is_told = all(column.name in IN_ASCII for column, _ in query.filters)
-    return most if is_told and most is not None else AT_ONCE
+    """Entries of one query: a page if no filter can drop any, else AT_ONCE."""
+    is_exact = all(column.name in IN_ASCII for column, _ in query.filters)
+    return most if is_exact and most is not None else AT_ONCE
 
 
-def _texts(wanted: Iterable[Form]) -> frozenset[str | None]:
-    return frozenset(form for form in wanted if form is None or isinstance(form, str))
+def _texts(values: Iterable[Form]) -> frozenset[str | None]:
+    return frozenset(form for form in values if form is None or isinstance(form, str))
 
 
 def _record(entry: KeptEntry) -> AuditRecord:

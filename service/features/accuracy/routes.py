@@ -29,7 +29,7 @@ router = APIRouter(tags=["accuracy"], dependencies=[takes_only()])
     },
 )
 async def get_accuracy(request: Request) -> Response:
-    """The figures of what ships are computed once a process, those of own measurements for each request."""
+    """Return the figures: of shipped data computed once a process, of own measurements for each request."""
     shipped = await computed_once(request, shipped_accuracy_json)
     engine, caller = request.app.state.engine, caller_of(request)
     found = await on_compute_threads(
@@ -49,5 +49,5 @@ async def get_accuracy(request: Request) -> Response:
     },
 )
 async def get_totals_accuracy(request: Request) -> Response:
-    """The figures, computed once a process."""
+    """Return the figures, computed once a process."""
     return Response(await computed_once(request, totals_accuracy_json), media_type=JSON)

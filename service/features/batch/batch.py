@@ -1,4 +1,4 @@
-"""Batches of questions, each answered as its own route answers it."""
+"""Batches of questions, each answered like its own route."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Ground
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError
 from service.estimator.names import STRICT
-from service.features.checks.check import Keep, check
+from service.features.checks.check import StoreQuestion, check
 from service.features.estimates.answers import answer_of
 from service.store import CheckedQuestion
 from service.validation.json_text import as_object, refuse_faults
@@ -23,32 +23,32 @@ from service.validation.specs import read_spec
 QUESTIONS, KIND, BODY = "questions", "kind", "body"
 
 
-def _estimated(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue, _: Keep) -> Grounds:
+def _estimated(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue, _: StoreQuestion) -> Grounds:
     return answer_of(kind, body, catalogue)
 
 
-ANSWERED: Mapping[BatchKind, Callable[[Mapping[str, Any], Catalogue, Keep], Any]] = {
+ANSWERERS: Mapping[BatchKind, Callable[[Mapping[str, Any], Catalogue, StoreQuestion], Any]] = {
     "estimate": partial(_estimated, Answer),
     "memory": partial(_estimated, MemoryAnswer),
     "flops": partial(_estimated, FlopAnswer),
     "gpu-hours": partial(_estimated, GpuHoursAnswer),
     "check": check,
 }
-"""What answers the body of a question, by its kind; the question of a check is kept."""
+"""Answerer of each kind; the question of a check is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """What stands beside the body of a question."""
+    """Fields beside the body of a question."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     kind: BatchKind
-    """Which answer it wants."""
+    """Requested answer."""
 
 
 def read_batch(body: Mapping[str, Any]) -> Sequence[object]:
-    """The questions of a request; none of them is judged yet."""
+    """Parse the list of questions, not the questions."""
     unknown = [name for name in body if name != QUESTIONS][:MOST_PROBLEMS]
     if unknown:
         raise Refused(*(unknown_field("", name, {QUESTIONS}, "the body") for name in unknown))
@@ -64,7 +64,7 @@ def read_batch(body: Mapping[str, Any]) -> Sequence[object]:
 
 
 def read_one(question: object) -> tuple[BatchKind, object]:
-    """Which answer a question wants, and its body, which is not judged yet."""
+    """Parse the kind of a question, not its body."""
     if not isinstance(question, Mapping):
         raise Refused(not_an_object("", [KIND, BODY]))
     if BODY not in question:
@@ -76,37 +76,37 @@ def read_one(question: object) -> tuple[BatchKind, object]:
 
 @dataclass(frozen=True, slots=True)
 class BatchAnswer:
-    """The answer to one question, or why there is none."""
+    """Answer to one question, or the error."""
 
     content: bytes
-    """JSON of the answer; empty where there is none."""
+    """JSON of the answer; empty for an error."""
     error: Exception | None
-    """Why there is none."""
+    """Error of the question."""
     verdict: str | None
     """Verdict of a check."""
-    kept: tuple[CheckedQuestion, ...]
+    checked_questions: tuple[CheckedQuestion, ...]
     """Question of a check, so that its estimate can be read again."""
 
 
 def answer_all(questions: Sequence[object], catalogue: Catalogue) -> list[BatchAnswer]:
-    """Answers to some of the questions of a batch, each on its own."""
+    """Answer some questions of a batch, each on its own."""
     return [answer_one(question, catalogue) for question in questions]
 
 
 def answer_one(question: object, catalogue: Catalogue) -> BatchAnswer:
-    """The answer to one question of a batch."""
-    kept: list[CheckedQuestion] = []
+    """Answer one question of a batch."""
+    checked_questions: list[CheckedQuestion] = []
     try:
         if isinstance(question, dict):
             refuse_faults({**question, BODY: None})
         kind, body = read_one(question)
         refuse_faults(body)
-        found = ANSWERED[kind](as_object(body), catalogue, kept.append)
+        found = ANSWERERS[kind](as_object(body), catalogue, checked_questions.append)
         content = to_bytes(found)
     except TraincostError as error:
-        return BatchAnswer(b"", error, None, tuple(kept))
+        return BatchAnswer(b"", error, None, tuple(checked_questions))
     except Exception as error:  # a defect; the other questions have their answers
-        unforeseen = RuntimeError(repr(error))
-        unforeseen.add_note("".join(format_exception(error)))
-        return BatchAnswer(b"", unforeseen, None, tuple(kept))
-    return BatchAnswer(content, None, found.verdict if isinstance(found, Check) else None, tuple(kept))
+        defect = RuntimeError(repr(error))
+        defect.add_note("".join(format_exception(error)))
+        return BatchAnswer(b"", defect, None, tuple(checked_questions))
+    return BatchAnswer(content, None, found.verdict if isinstance(found, Check) else None, tuple(checked_questions))

@@ -3,11 +3,11 @@
 from service.answers.batch import MOST_QUESTIONS
 from service.api.openapi import Schema, described, json_response, object_schema, parameter_ref, ref, request_body
 from service.api.queries import REV
-from service.features.batch.batch import ANSWERED, BODY, KIND, QUESTIONS
+from service.features.batch.batch import ANSWERERS, BODY, KIND, QUESTIONS
 from service.features.estimates.openapi import EXAMPLES
 
 CHECKED = "check"
-"""The kind whose body holds more than a question."""
+"""Kind whose body holds more than a question."""
 
 ANSWERS = ("Answer", "MemoryAnswer", "FlopAnswer", "GpuHoursAnswer", "Check")
 
@@ -18,7 +18,7 @@ BATCHES: dict[str, Schema] = {
         "summary": "The same job asked five ways",
         "value": {
             QUESTIONS: [
-                *({KIND: kind, BODY: _ONE_NODE} for kind in ANSWERED if kind != CHECKED),
+                *({KIND: kind, BODY: _ONE_NODE} for kind in ANSWERERS if kind != CHECKED),
                 {KIND: CHECKED, BODY: {**_ONE_NODE, "limits": {"days": 2_000}}},
             ]
         },
@@ -37,8 +37,8 @@ BATCHES: dict[str, Schema] = {
 
 
 def batch_schemas() -> dict[str, Schema]:
-    """The schemas that the route refers to."""
-    kinds = [kind for kind in ANSWERED if kind != CHECKED]
+    """Schemas of batches."""
+    kinds = [kind for kind in ANSWERERS if kind != CHECKED]
     return {
         "BatchRequest": object_schema(
             "Questions that are asked together.", [QUESTIONS], {QUESTIONS: _list("The questions.", _question_forms())}
@@ -70,7 +70,7 @@ def batch_schemas() -> dict[str, Schema]:
 
 
 def batch_operation() -> Schema:
-    """What the contract adds to the route."""
+    """OpenAPI of the operation."""
     return {
         "description": "Each question is answered, or refused, as the route of its kind would answer it; pointers of a "
         "refusal begin at its body. What is wrong with one leaves the others as they are; what is wrong with the "

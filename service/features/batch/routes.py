@@ -1,7 +1,7 @@
-"""POST /v1/batch: up to a thousand questions, each answered or refused as its own route does it.
+"""POST /v1/batch: up to a thousand questions, each answered or refused like its own route.
 
-Some questions at a time are worked out in a process of their own, the next ones once the answers before are sent: a
-caller who reads slowly keeps no process from others, and one who hangs up ends the rest.
+A compute process answers some questions at a time, the next ones once the answers before are sent: a slow reader keeps
+no process from others, and a hang-up ends the rest.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -27,9 +27,9 @@ from service.validation.json_text import refuse_faults
 router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
 
 FEW_QUESTIONS = 2
-"""Questions that are worked out between those of others; more are in a process of their own."""
+"""Questions answered in the API process; more need a compute process."""
 AT_A_TIME = 16
-"""Questions that a process works out before the next caller's turn. Source: a choice; some 50 ms."""
+"""Questions per turn of a compute process. Source: a choice; some 50 ms."""
 
 
 @router.post(
@@ -38,8 +38,8 @@ AT_A_TIME = 16
     summary="Many questions, each with its own status",
     openapi_extra=batch_operation(),
 )
-async def ask_many(request: Request) -> Response:
-    """The answers stand in the order of the questions; one that is refused leaves the others as they are."""
+async def create_batch(request: Request) -> Response:
+    """Answer questions in order; a refused one does not affect the others."""
     catalogue, body = await catalogue_of(request), await read_large_body(request)
     refuse_faults({**body, QUESTIONS: None})
     questions = read_batch(body)
@@ -66,7 +66,7 @@ async def _sent(
 
 
 async def _answers(request: Request, catalogue: Catalogue, part: Sequence[object], *, is_admitted: bool) -> bytes:
-    """The answers to some questions, each with its status, its body byte for byte that of the route of its kind."""
+    """Answers with their status, each body byte for byte that of its own route."""
     if len(part) <= FEW_QUESTIONS and not any(map(_is_long, part)):
         found = []
         for question in part:
@@ -79,7 +79,7 @@ async def _answers(request: Request, catalogue: Catalogue, part: Sequence[object
 
 
 def _is_long(question: object) -> bool:
-    """Whether a question is a check with a launcher's words that take long to read."""
+    """Whether a question is a check whose launch text takes long to parse."""
     body = question.get(BODY) if isinstance(question, Mapping) else None
     launch = body.get("launch") if isinstance(body, Mapping) else None
     content = launch.get("content") if isinstance(launch, Mapping) else None
@@ -88,7 +88,7 @@ def _is_long(question: object) -> bool:
 
 def _response(request: Request, answer: BatchAnswer) -> Response:
     state = request.app.state
-    for question in answer.kept:
+    for question in answer.checked_questions:
         state.checked_questions.keep(question, caller_of(request).owner)
     if answer.verdict is not None:
         state.metrics.verdicts.labels(answer.verdict).inc()

@@ -1,4 +1,4 @@
-"""Drift of a calibration: its predictions beside newer measurements."""
+"""Drift of a calibration: its predictions compared with newer measurements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from service.store.keys import Caller
 from service.validation.devices import is_possible, observed_of
 
 DRIFTING = 2.0
-"""Times the held-out error at which newer measurements show that a device has changed. Source: a choice."""
+"""Multiple of the held-out error at which a device has changed. Source: a choice."""
 
 LEAST_ERROR_FRACTION = 0.03
-"""Errors below this are those of any run. Source: a choice; runs of one machine differ by 1 to 3 %."""
+"""Errors below this are noise. Source: a choice; runs of one machine differ by 1 to 3 %."""
 
 LEAST_MEASUREMENTS = 3
-"""Newer measurements of a probe from which it can drift. Source: a choice."""
+"""Newer measurements of a probe required for a drift. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +69,12 @@ class Drift:
 
 
 def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_id: str) -> Drift:
-    """What a calibration says of measurements that came after it."""
+    """Compare a calibration with newer measurements."""
     calibration = find_calibration(engine, caller, calibration_id)
-    whose = calibration.owner if caller.sees_all else caller.owner
+    owner = calibration.owner if caller.sees_all else caller.owner
     seen = set(calibration.fitted_on)
     since = datetime.fromisoformat(calibration.created_at)
-    newer = [row for row in store.counting_measurements(engine, whose, calibration.device, since) if row.id not in seen]
+    newer = [row for row in store.counting_measurements(engine, owner, calibration.device, since) if row.id not in seen]
     newer = [row for row in newer if is_possible(row, device_of(row, catalogue))]
     steps = steps_of(engine, newer)
     parts = tuple(
@@ -95,7 +95,7 @@ def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_i
 def _part(
     probe: str, newer: Sequence[Measured], calibration: Calibration, known: tuple[Catalogue, Steps]
 ) -> DriftPart | None:
-    """How far predictions of one probe are off, given the facts and what trained; None where it says nothing of it."""
+    """Errors of one probe; None if the calibration has no constants for it."""
     catalogue, steps = known
     plain = device_of(newer[0], catalogue)
     gpu = calibrated(plain, constants_of(calibration))

@@ -18,7 +18,7 @@ from service.estimator.question import Cluster, Gpu, Layout, MeasuredStep, Model
 from service.estimator.resolve import ResolvedQuestion, configuration_of
 from service.estimator.run.run import compute_configuration
 from service.estimator.software.stacks import software_of
-from service.features.calibrations.requests import chosen_of, read_chosen, values_of
+from service.features.calibrations.schemas import chosen_of, read_chosen, values_of
 from service.features.measurements.measurements import now_text
 from service.jobs.jobs import read_job
 from service.store import Calibration, Engine, Measured
@@ -30,31 +30,31 @@ from service.validation.specs import read_spec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """What a step probe trained."""
+    """Model and recipe of a step probe."""
 
     model: Model
-    """The model; each measurement tells how many of its layers."""
+    """The model; each measurement has its number of layers."""
     recipe: Recipe
-    """The recipe, in the probe's own stack."""
+    """The recipe, with the probe's own stack."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What step probes trained, by run."""
+    """Models and recipes of step probes, by run."""
 
     trained: Mapping[str, Trained]
     """Runs whose steps can be predicted."""
 
     def predict(self, observed: Observed, gpu: Gpu) -> float | None:
-        """What formulas say of a measurement, whole steps among them."""
+        """Prediction for a measurement, steps included."""
         if observed.probe != STEP:
             return predicted_value(observed, gpu)
-        found = self._resolved(observed, gpu)
-        return None if found is None else compute_configuration(found).step.step_seconds.value
+        resolved = self._resolved(observed, gpu)
+        return None if resolved is None else compute_configuration(resolved).step.step_seconds.value
 
     def on(self, observed: Iterable[Observed], gpu: Gpu) -> tuple[StepCalibration, ...]:
-        """Measured steps, each beside what is predicted of it on a GPU."""
-        told = ((one, self._resolved(one, gpu)) for one in observed)
+        """Measured steps with their predictions on a GPU."""
+        predictions = ((one, self._resolved(one, gpu)) for one in observed)
         return tuple(
             StepCalibration(
                 stack=found.workload.software.name,
@@ -64,12 +64,12 @@ class Steps:
                     measured_seconds=one.measurement.value,
                 ),
             )
-            for one, found in told
+            for one, found in predictions
             if found is not None
         )
 
     def _resolved(self, observed: Observed, gpu: Gpu) -> ResolvedQuestion | None:
-        """The configuration of a timed step on a GPU; None for anything else, and for what formulas refuse."""
+        """Configuration of a timed step on a GPU; None for other measurements and refused configurations."""
         trained = self.trained.get(observed.run)
         depth = observed.measurement.shape.get("depth")
         is_timed = observed.probe == observed.measurement.operation == STEP and observed.environment.kind != "cpu"
@@ -89,20 +89,23 @@ class Steps:
 
 
 def trained_by(payload: Mapping[str, Any]) -> Trained | None:
-    """What the step probe of a launch check trained."""
-    told = next((task.get("parameters", {}) for task in payload.get("tasks", ()) if task.get("probe") == STEP), None)
-    if told is None:
+    """Model and recipe of the step probe of a launch check."""
+    parameters = next(
+        (task.get("parameters", {}) for task in payload.get("tasks", ()) if task.get("probe") == STEP), None
+    )
+    if parameters is None:
         return None
     try:
         return Trained(
-            model=read_spec(Model, told.get("model"), "model"), recipe=read_spec(Recipe, told.get("recipe"), "recipe")
+            model=read_spec(Model, parameters.get("model"), "model"),
+            recipe=read_spec(Recipe, parameters.get("recipe"), "recipe"),
         )
     except Refused:
         return None
 
 
 def steps_of(engine: Engine, rows: Sequence[Measured]) -> Steps:
-    """What the step probes of some measurements trained."""
+    """Models and recipes of the step probes of some measurements."""
     checks = {row.run: row.launch_check_id for row in rows if row.probe == STEP and row.launch_check_id is not None}
     jobs = {run: read_job(engine, check) for run, check in checks.items()}
     found = {run: trained_by(job.payload) for run, job in jobs.items() if job is not None}
@@ -110,44 +113,44 @@ def steps_of(engine: Engine, rows: Sequence[Measured]) -> Steps:
 
 
 def steps_on(payload: Mapping[str, Any], run: str) -> Callable[[Iterable[Observed], Gpu], tuple[StepCalibration, ...]]:
-    """What predicts the steps of one launch check."""
+    """Step predictor of one launch check."""
     trained = trained_by(payload)
     return Steps({} if trained is None else {run: trained}).on
 
 
 OWN = "own"
-"""What measurements of the question's own device are called, as a run."""
+"""Run name of measurements on the device of the question."""
 
 
 def with_measured(question: Question, records: Sequence[ProbeRecord], steps_on: StepsOn | None = None) -> Question:
-    """A question with what was measured of its GPU in the place of published rates, and of a calibration's.
+    """A question with measured rates of its GPU in place of published or calibrated ones.
 
-    What a processor did says nothing of a GPU, and what a slice of one, a throttled or a shared one did too little:
-    such records change nothing, and neither do steps of other training software.
+    Measurements of a processor, or of a GPU that is a slice, throttled or shared, change nothing; neither do steps of
+    other training software.
     """
     observed = [one for one in observed_in(records, OWN) if _counts(one) and impossible(one, question.gpu) is None]
     known = calibration_of(question.gpu)
     before = known.id if known is not None else None
     name = f"own_{digest_of(to_bytes([before, [asdict(record) for record in records]]))}"
     fitted = fitted_device(observed, calibrated(question.gpu, None), name)
-    told = fitted if known is None else _beside(fitted, known)
+    constants = fitted if known is None else _with_known(fitted, known)
     if steps_on is not None:
         software = software_of(question.recipe)
-        timed = steps_on(observed, calibrated(question.gpu, replace(told, steps=())))
+        timed = steps_on(observed, calibrated(question.gpu, replace(constants, steps=())))
         steps = tuple(
             one for one in timed if (one.stack, one.implementation) == (software.name, software.implementation)
         )
-        told = replace(told, steps=steps or told.steps)
+        constants = replace(constants, steps=steps or constants.steps)
         fitted = replace(fitted, steps=steps)
-    return question if fitted.is_empty else replace(question, gpu=calibrated(question.gpu, told))
+    return question if fitted.is_empty else replace(question, gpu=calibrated(question.gpu, constants))
 
 
 def _counts(one: Observed) -> bool:
     return one.environment.kind != "cpu" and quality_flag_of(one.environment) is None
 
 
-def _beside(fitted: DeviceCalibration, known: DeviceCalibration) -> DeviceCalibration:
-    """What was measured now, and of what was not, what was known before."""
+def _with_known(fitted: DeviceCalibration, known: DeviceCalibration) -> DeviceCalibration:
+    """New constants, completed by the known ones."""
     formats, kernels = {one.format for one in fitted.matrix}, {one.kernel for one in fitted.attention}
     collectives = {one.collective for one in fitted.links}
     return DeviceCalibration(
@@ -164,12 +167,12 @@ def _beside(fitted: DeviceCalibration, known: DeviceCalibration) -> DeviceCalibr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitData:
-    """What a calibration is fitted on."""
+    """Data of a fit."""
 
     rows: Sequence[Measured]
-    """The measurements that are chosen."""
+    """The selected measurements."""
     steps: Steps
-    """What their step probes trained."""
+    """Models and recipes of their step probes."""
     seen: frozenset[str]
     """Ids of the measurements that the calibration in effect was fitted on."""
     note: str
@@ -177,25 +180,25 @@ class FitData:
 
 
 def read_fit_data(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> FitData:
-    """The measurements that a request body chooses, and what the database holds of them."""
+    """Read the measurements that a request body selects."""
     chosen = read_chosen(body)
     whose = caller.whose if chosen.measurements else caller.own
-    held = store.read_measurements(engine, chosen.measurements or None, whose, values_of(chosen))
-    rows = chosen_of(held, chosen)
-    before = _held_by(rows[0], catalogue)
+    stored = store.read_measurements(engine, chosen.measurements or None, whose, values_of(chosen))
+    rows = chosen_of(stored, chosen)
+    before = _id_in_effect(rows[0], catalogue)
     known = None if before is None else store.read_calibration(engine, before)
     seen = frozenset[str]() if known is None else frozenset(known.fitted_on)
     return FitData(rows=rows, steps=steps_of(engine, rows), seen=seen, note=chosen.note, owner=caller.owner)
 
 
 def fit_calibration(data: FitData, catalogue: Catalogue) -> Calibration:
-    """The calibration that fits the possible ones of some measurements; a thousand of them take seconds."""
+    """Fit a calibration to the possible measurements; a thousand of them take seconds."""
     fitted = calibration_on(_possible(data.rows, catalogue), catalogue, data.seen, data.steps)
     return replace(fitted, note=data.note, owner=data.owner)
 
 
 def _possible(rows: Sequence[Measured], catalogue: Catalogue) -> list[Measured]:
-    """The measurements that a device can have made: others are fitted on by nobody, even if they were released."""
+    """Measurements that the device can have made; impossible ones are never fitted, even if released."""
     gpu = device_of(rows[0], catalogue)
     found = [row for row in rows if is_possible(row, gpu)]
     if not found:
@@ -206,7 +209,7 @@ def _possible(rows: Sequence[Measured], catalogue: Catalogue) -> list[Measured]:
 
 
 def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozenset[str], steps: Steps) -> Calibration:
-    """The calibration that fits some measurements of one device, beside the one that was fitted on `seen`."""
+    """Fit a calibration to measurements of one device, compared with the one that was fitted on `seen`."""
     gpu = device_of(rows[0], catalogue)
     observed = [observed_of(row) for row in rows]
     constants = fitted_device(observed, gpu, "", steps.on)
@@ -214,12 +217,12 @@ def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozens
         message = "formulas speak of none of these measurements alone, so nothing can be fitted on them"
         fix = "choose measurements of gemm, attention, bandwidth, collective, context, or a launch check's step"
         raise Refused(Problem(field="probes", code="nothing_to_fit", message=message, fix=fix))
-    before = before_with(rows[0], catalogue, seen, steps)
+    before = predictor_before(rows[0], catalogue, seen, steps)
     judgement = score_calibration(observed, gpu, before, ScoringOptions(predict=steps.predict, steps_on=steps.on))
-    told = {name: value for name, value in asdict(constants).items() if name != "id"}
+    values = {name: value for name, value in asdict(constants).items() if name != "id"}
     ids = tuple(sorted(row.id for row in rows))
     return Calibration(
-        id=f"cal_{digest_of(to_bytes([told, ids, FORMULAS_VERSION]))}",
+        id=f"cal_{digest_of(to_bytes([values, ids, FORMULAS_VERSION]))}",
         status="draft",
         gpu=slug_of(rows[0], catalogue),
         device=rows[0].device,
@@ -228,10 +231,10 @@ def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozens
         before_fraction=judgement.before_fraction,
         in_sample_fraction=judgement.in_sample_fraction,
         parts=tuple(to_wire(part) for part in judgement.parts),
-        constants=to_wire(told),
+        constants=to_wire(values),
         fitted_on=ids,
         formulas=FORMULAS_VERSION,
-        replaces=_held_by(rows[0], catalogue),
+        replaces=_id_in_effect(rows[0], catalogue),
         created_at=now_text(),
         promoted_at=None,
         retired_at=None,
@@ -239,15 +242,15 @@ def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozens
     )
 
 
-def _held_by(row: Measured, catalogue: Catalogue) -> str | None:
-    """The calibration that holds for a device now."""
+def _id_in_effect(row: Measured, catalogue: Catalogue) -> str | None:
+    """Id of the calibration in effect for a device."""
     slug = slug_of(row, catalogue)
     known = None if slug is None else calibration_of(calibrated_gpu(slug, catalogue))
     return None if known is None else known.id
 
 
 def device_of(row: Measured, catalogue: Catalogue) -> Gpu:
-    """The device of a measurement, as its data sheet has it."""
+    """Device of a measurement, with the values of its data sheet."""
     slug = slug_of(row, catalogue)
     if slug is not None:
         return catalogue.gpus[slug].gpu
@@ -258,17 +261,17 @@ def device_of(row: Measured, catalogue: Catalogue) -> Gpu:
     raise Refused(Problem(field="device", code="unknown_device", message=message, fix=fix))
 
 
-def before_with(
+def predictor_before(
     row: Measured, catalogue: Catalogue, seen: frozenset[str], steps: Steps
 ) -> Callable[[Observed], float | None]:
-    """What is predicted of a device's measurements now, by constants that never saw them."""
+    """Current prediction for a device's measurements, by constants that were not fitted on them."""
     plain, slug = device_of(row, catalogue), slug_of(row, catalogue)
     now = plain if slug is None else calibrated_gpu(slug, catalogue)
     return lambda observed: steps.predict(observed, plain if observed.id in seen else now)
 
 
 def constants_of(calibration: Calibration) -> DeviceCalibration:
-    """What stands in the place of published rates."""
-    told = {**calibration.constants, "id": calibration.id}
-    found: DeviceCalibration = adapter_of(DeviceCalibration).validate_python(told)
+    """Constants of a calibration, in place of published rates."""
+    values = {**calibration.constants, "id": calibration.id}
+    found: DeviceCalibration = adapter_of(DeviceCalibration).validate_python(values)
     return found

@@ -64,12 +64,12 @@ COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
 
 
 def listed_calibrations(engine: Engine, caller: Caller) -> Listed:
-    """The list of calibrations: the caller's, and all that held for everyone."""
+    """List of calibrations: of the caller, and all that were in effect for everyone."""
     return Listed(COLUMNS, map(summary_of, store.read_calibrations(engine, caller.whose)), sort=NEWEST_FIRST)
 
 
 def find_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
-    """One calibration: the caller's, or one that held for everyone, for answers name it."""
+    """One calibration of the caller, or one that was in effect for everyone, because answers name it."""
     found = store.read_calibration(engine, calibration_id)
     if found is None or not (is_for_everyone(found) or caller.reaches(found.owner)):
         raise NotFound(f"there is no calibration of this id; GET {PATH} lists the ids")
@@ -77,7 +77,7 @@ def find_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Cal
 
 
 def is_for_everyone(calibration: Calibration) -> bool:
-    """Whether a calibration holds or held for everyone, so that every caller may read what answers rested on."""
+    """Whether a calibration is or was in effect for everyone, so that every caller may read it."""
     return calibration.scope == "everyone" and calibration.promoted_at is not None
 
 
@@ -89,8 +89,8 @@ def find_own(engine: Engine, caller: Caller, calibration_id: str) -> Calibration
     return found
 
 
-def shown(calibration: Calibration) -> Record:
-    """A calibration as the resource that callers read."""
+def calibration_record(calibration: Calibration) -> Record:
+    """A calibration as a resource."""
     return {
         **as_record(COLUMNS, summary_of(calibration)),
         "parts": calibration.parts,
@@ -106,4 +106,4 @@ def summary_of(calibration: Calibration) -> CalibrationSummary:
 
 
 _SAME = {one.name for one in fields(CalibrationSummary)} & {one.name for one in fields(Calibration)}
-"""Fields that both have."""
+"""Fields of both."""

@@ -1,8 +1,8 @@
 """Promotion of calibrations: a calibration takes effect once its held-out errors are below those of the one before.
 
-It holds for its owner alone, or for everyone where an admin says so. Which one holds for a GPU is a row of the
-catalogue: promoting, rolling back and retiring are changes of the catalogue like any other, so every replica takes them
-over, `rev` asks for what held before, and the same rows have the same digest again.
+It takes effect for its owner, or for everyone if an admin says so. The calibration in effect for a GPU is a row of the
+catalogue: promoting, rolling back and retiring change the catalogue like any other change, so every replica sees them,
+`rev` reads the state before, and equal rows have equal digests.
 """
 
 from collections.abc import Callable
@@ -20,64 +20,64 @@ from service.store import Calibration, Connection, Engine, History, Rows
 from service.store.keys import Caller
 
 MOST_HELD_OUT_FRACTION = 0.5
-"""Mean error on what had no part in the fit above which nothing is promoted, of all probes and of each. Source: a
+"""Held-out mean error above which nothing is promoted, of all probes and of each. Source: a
 choice; on a device that is as its data sheet says, published rates alone are off by less, and the worst published GPU
 of a fitted kind is 1.3 times as slow as they have it."""
 
 Write = Callable[[Connection], None]
-"""What is written beside a change of the catalogue."""
+"""Write that accompanies a change of the catalogue."""
 
 
 def promote(
     engine: Engine, history: History, caller: Caller, calibration_id: str, scope: Scope = "owner"
 ) -> Calibration:
-    """Let a calibration hold for its GPU, for its owner or for everyone."""
-    wanted = find_own(engine, caller, calibration_id)
+    """Promote a calibration for its owner or for everyone."""
+    calibration = find_own(engine, caller, calibration_id)
     if scope == "everyone" and not caller.sees_all:
         raise ForAdmins(FOR_EVERYONE)
-    refusals = reasons_against(wanted)
+    refusals = reasons_against(calibration)
     if refusals:
         raise Conflict(*refusals)
-    row = replace(row_of(wanted), scope=scope)
+    row = replace(row_of(calibration), scope=scope)
 
     def decide(holdings: Holdings) -> Rows:
-        held = _held(wanted, scope, holdings)
-        if held is not None and held.calibration.id == wanted.id and scope == held.holds_for:
-            raise Conflict(_problem("is_promoted", f"{wanted.id} holds already", "nothing is to be done"))
-        outdated = _outdated(wanted, None if held is None else held.calibration.id)
+        current = _in_effect(calibration, scope, holdings)
+        if current is not None and current.calibration.id == calibration.id and scope == current.holds_for:
+            raise Conflict(_problem("is_promoted", f"{calibration.id} holds already", "nothing is to be done"))
+        outdated = _outdated(calibration, None if current is None else current.calibration.id)
         if outdated is not None:
             raise Conflict(outdated)
-        return Rows(put=(row,), drop=_elsewhere(wanted, scope, holdings))
+        return Rows(put=(row,), drop=_row_of_other_scope(calibration, scope, holdings))
 
     def also(connection: Connection, before: Holdings) -> None:
-        held = holdings_row(wanted, scope, before)
-        replaced = None if held is None else held.calibration.id
-        store.promoted_in(connection, wanted, datetime.now(UTC), scope, retires=replaced)
+        current = holdings_row(calibration, scope, before)
+        replaced = None if current is None else current.calibration.id
+        store.promoted_in(connection, calibration, datetime.now(UTC), scope, retires=replaced)
 
     history.change(caller.owner, decide, also)
     return find_calibration(engine, caller, calibration_id)
 
 
 def roll_back(engine: Engine, history: History, caller: Caller, calibration_id: str) -> Calibration:
-    """Let what held before a calibration hold again: another one, or published rates."""
-    wanted = find_own(engine, caller, calibration_id)
-    before = None if wanted.replaces is None else store.read_calibration(engine, wanted.replaces)
-    _let_go(history, caller, wanted, before if before is not None and _may_hold_again(before, wanted) else None)
+    """Restore what was in effect before a calibration: another one, or published rates."""
+    calibration = find_own(engine, caller, calibration_id)
+    before = None if calibration.replaces is None else store.read_calibration(engine, calibration.replaces)
+    _withdraw(history, caller, calibration, before if before is not None and _can_return(before, calibration) else None)
     return find_calibration(engine, caller, calibration_id)
 
 
 def retire(engine: Engine, history: History, caller: Caller, calibration_id: str) -> Calibration:
-    """Give a calibration up: a draft, or the one that holds, in whose place what everyone sees comes."""
-    wanted = find_own(engine, caller, calibration_id)
-    if wanted.status == "promoted":
-        _let_go(history, caller, wanted, None)
-    elif wanted.status == "draft":
-        store.retire_calibration(engine, wanted.id, datetime.now(UTC))
+    """Retire a calibration: a draft, or the one in effect, which the one for everyone then replaces."""
+    calibration = find_own(engine, caller, calibration_id)
+    if calibration.status == "promoted":
+        _withdraw(history, caller, calibration, None)
+    elif calibration.status == "draft":
+        store.retire_calibration(engine, calibration.id, datetime.now(UTC))
     return find_calibration(engine, caller, calibration_id)
 
 
 def reasons_against(calibration: Calibration) -> tuple[Problem, ...]:
-    """Why a calibration must not hold."""
+    """Reasons against promoting a calibration."""
     if calibration.gpu is None:
         message = f"no GPU of the catalogue is called {calibration.device}, so no answer could rest on it"
         fix = "create the GPU at POST /v1/gpus with a slug of the words of this name, and fit again"
@@ -132,7 +132,7 @@ def _too_far(what: str, held_out: float) -> str:
 
 
 def row_of(calibration: Calibration) -> CalibrationRow:
-    """What the catalogue holds of a calibration that is promoted: the same each time."""
+    """Catalogue row of a promoted calibration, always the same."""
     if calibration.gpu is None:
         raise NotFound("this calibration is of no GPU of the catalogue")
     return CalibrationRow(
@@ -145,64 +145,64 @@ def row_of(calibration: Calibration) -> CalibrationRow:
     )
 
 
-def _let_go(history: History, caller: Caller, wanted: Calibration, before: Calibration | None) -> None:
-    """Take a calibration out of the catalogue, and put another one there, or none."""
-    if wanted.scope == "everyone" and wanted.status == "promoted" and not caller.sees_all:
+def _withdraw(history: History, caller: Caller, calibration: Calibration, before: Calibration | None) -> None:
+    """Remove a calibration from the catalogue, with a replacement or none."""
+    if calibration.scope == "everyone" and calibration.status == "promoted" and not caller.sees_all:
         raise ForAdmins(FOR_EVERYONE)
 
     def decide(holdings: Holdings) -> Rows:
-        held = holdings_row(wanted, wanted.scope, holdings)
-        if held is None or held.calibration.id != wanted.id:
-            message = f"{wanted.id} does not hold, so there is nothing to take back"
+        current = holdings_row(calibration, calibration.scope, holdings)
+        if current is None or current.calibration.id != calibration.id:
+            message = f"{calibration.id} does not hold, so there is nothing to take back"
             raise Conflict(_problem("not_promoted", message, "GET /v1/calibrations?status=promoted lists what holds"))
         if before is None:
-            return Rows(drop=(held,))
-        again = replace(row_of(before), scope=wanted.scope)
-        return Rows(put=(again,), drop=_elsewhere(before, wanted.scope, holdings))
+            return Rows(drop=(current,))
+        again = replace(row_of(before), scope=calibration.scope)
+        return Rows(put=(again,), drop=_row_of_other_scope(before, calibration.scope, holdings))
 
     def also(connection: Connection, _: Holdings) -> None:
         moment = datetime.now(UTC)
-        store.retired_in(connection, wanted.id, moment)
+        store.retired_in(connection, calibration.id, moment)
         if before is not None:
-            store.promoted_in(connection, before, moment, wanted.scope, retires=None)
+            store.promoted_in(connection, before, moment, calibration.scope, retires=None)
 
     history.change(caller.owner, decide, also)
 
 
-def _may_hold_again(before: Calibration, wanted: Calibration) -> bool:
-    """Whether a calibration that another one replaced comes back with it gone: not where everyone's holds meanwhile."""
-    if wanted.scope == "everyone":
+def _can_return(before: Calibration, calibration: Calibration) -> bool:
+    """Whether a replaced calibration returns: not if one for everyone is in effect meanwhile."""
+    if calibration.scope == "everyone":
         return True
     is_everyones = before.status == "promoted" and before.scope == "everyone"
-    return before.owner == wanted.owner and not is_everyones
+    return before.owner == calibration.owner and not is_everyones
 
 
 def holdings_row(calibration: Calibration, scope: Scope, holdings: Holdings) -> CalibrationRow | None:
-    """The calibration that holds for the GPU of another, for everyone or for the other's owner alone."""
+    """Calibration in effect for the GPU of another, for everyone or for its owner."""
     part = EVERYONE if scope == "everyone" else calibration.owner
-    found = None if calibration.gpu is None else holdings.at((part, (CalibrationRow, calibration.gpu)))
-    return found if isinstance(found, CalibrationRow) else None
+    row = None if calibration.gpu is None else holdings.at((part, (CalibrationRow, calibration.gpu)))
+    return row if isinstance(row, CalibrationRow) else None
 
 
-def _held(wanted: Calibration, scope: Scope, holdings: Holdings) -> CalibrationRow | None:
-    """The calibration that answers rest on until a calibration is promoted for everyone or for its owner."""
-    view = holdings.everyone if scope == "everyone" else holdings.view(wanted.owner)
-    return None if wanted.gpu is None else view.calibrations.get(wanted.gpu)
+def _in_effect(calibration: Calibration, scope: Scope, holdings: Holdings) -> CalibrationRow | None:
+    """Calibration that answers use until a calibration is promoted for everyone or for its owner."""
+    view = holdings.everyone if scope == "everyone" else holdings.view(calibration.owner)
+    return None if calibration.gpu is None else view.calibrations.get(calibration.gpu)
 
 
-def _elsewhere(wanted: Calibration, scope: Scope, holdings: Holdings) -> tuple[Row, ...]:
-    """The row of a calibration that holds in the other scope until it is promoted: it holds in one at a time."""
-    held = holdings_row(wanted, "owner" if scope == "everyone" else "everyone", holdings)
-    return () if held is None or held.calibration.id != wanted.id else (held,)
+def _row_of_other_scope(calibration: Calibration, scope: Scope, holdings: Holdings) -> tuple[Row, ...]:
+    """Row of a calibration in effect in the other scope until promotion: only one scope at a time has it."""
+    other = holdings_row(calibration, "owner" if scope == "everyone" else "everyone", holdings)
+    return () if other is None or other.calibration.id != calibration.id else (other,)
 
 
-def _outdated(wanted: Calibration, held: str | None) -> Problem | None:
-    """Why what a calibration was judged by is not what holds now."""
-    if wanted.formulas != FORMULAS_VERSION:
-        message = f"it was fitted with formulas {wanted.formulas}, and {FORMULAS_VERSION} answer now"
+def _outdated(calibration: Calibration, current_id: str | None) -> Problem | None:
+    """Reason why the comparison of a calibration is out of date."""
+    if calibration.formulas != FORMULAS_VERSION:
+        message = f"it was fitted with formulas {calibration.formulas}, and {FORMULAS_VERSION} answer now"
         return _problem("other_formulas", message, FIT_AGAIN)
-    if wanted.replaces != held:
-        message = f"it was compared with {wanted.replaces or PUBLISHED}, and {held or PUBLISHED} holds now"
+    if calibration.replaces != current_id:
+        message = f"it was compared with {calibration.replaces or PUBLISHED}, and {current_id or PUBLISHED} holds now"
         return _problem("other_before", message, FIT_AGAIN)
     return None
 

@@ -18,7 +18,7 @@ from service.features.calibrations import lists
 from service.features.calibrations.drift import drift_of
 from service.features.calibrations.fitting import fit_calibration, read_fit_data
 from service.features.calibrations.promotion import promote, retire, roll_back
-from service.features.calibrations.requests import read_promotion
+from service.features.calibrations.schemas import read_promotion
 from service.features.measurements.openapi import (
     calibration_operation,
     drift_operation,
@@ -46,7 +46,7 @@ add_list(
 
 
 async def _fit(request: Request, database: Database, body: JsonObject) -> Calibration:
-    """A calibration is fitted before its turn to be written comes: a thousand measurements take a second."""
+    """Fit a calibration before it enters the write queue: a thousand measurements take a second."""
     catalogue = await catalogue_of(request)
     data = await on_compute_threads(request, read_fit_data, database, catalogue, caller_of(request), body)
     fitted: Calibration = await compute(request, fit_calibration, Large(data), catalogue)
@@ -54,7 +54,7 @@ async def _fit(request: Request, database: Database, body: JsonObject) -> Calibr
 
 
 Fitted = Annotated[Calibration, Depends(_fit)]
-"""Argument of a route: the calibration that fits the measurements chosen in the body."""
+"""Route argument: the calibration fitted to the selected measurements."""
 
 
 @router.post(
@@ -68,10 +68,10 @@ Fitted = Annotated[Calibration, Depends(_fit)]
 @queued
 @idempotent
 def create(request: Request, database: Database, body: JsonObject, fitted: Fitted) -> Response:  # noqa: ARG001 - the body names the request
-    """It changes no answer until somebody promotes it."""
+    """Store a draft; it changes no answer until it is promoted."""
     found = create_calibration(database, fitted)
     location = {"Location": f"{lists.PATH}/{found.id}"}
-    return Response(to_bytes(lists.shown(found)), status_code=201, headers=location, media_type=JSON)
+    return Response(to_bytes(lists.calibration_record(found)), status_code=201, headers=location, media_type=JSON)
 
 
 @router.get(
@@ -82,8 +82,8 @@ def create(request: Request, database: Database, body: JsonObject, fitted: Fitte
     openapi_extra=calibration_operation("Its errors by probe, its constants, and what it was fitted on."),
 )
 def read(database: Database, caller: CallerDep, calibration_id: str) -> Response:
-    """As it is now."""
-    return json_answer(lists.shown(lists.find_calibration(database, caller, calibration_id)))
+    """Return its current state."""
+    return json_answer(lists.calibration_record(lists.find_calibration(database, caller, calibration_id)))
 
 
 @router.get(
@@ -94,7 +94,7 @@ def read(database: Database, caller: CallerDep, calibration_id: str) -> Response
     openapi_extra=drift_operation(),
 )
 def drift(request: Request, database: Database, calibration_id: str) -> Response:
-    """By what was measured since it was fitted."""
+    """Compare it with newer measurements."""
     return json_answer(drift_of(database, view_of(request), caller_of(request), calibration_id))
 
 
@@ -107,9 +107,11 @@ def drift(request: Request, database: Database, calibration_id: str) -> Response
 )
 @queued
 def promote_one(request: Request, database: Database, calibration_id: str, body: OptionalObject) -> Response:
-    """A change of the catalogue: `rev` asks for what held before."""
+    """Promote it; `rev` reads the catalogue before."""
     history, caller = request.app.state.history, caller_of(request)
-    return json_answer(lists.shown(promote(database, history, caller, calibration_id, read_promotion(body).scope)))
+    return json_answer(
+        lists.calibration_record(promote(database, history, caller, calibration_id, read_promotion(body).scope))
+    )
 
 
 @router.post(
@@ -121,9 +123,9 @@ def promote_one(request: Request, database: Database, calibration_id: str, body:
 )
 @queued
 def roll_back_one(request: Request, database: Database, calibration_id: str) -> Response:
-    """Only the calibration that holds can be rolled back."""
+    """Roll it back, if it is in effect."""
     history, caller = request.app.state.history, caller_of(request)
-    return json_answer(lists.shown(roll_back(database, history, caller, calibration_id)))
+    return json_answer(lists.calibration_record(roll_back(database, history, caller, calibration_id)))
 
 
 @router.post(
@@ -135,6 +137,6 @@ def roll_back_one(request: Request, database: Database, calibration_id: str) -> 
 )
 @queued
 def retire_one(request: Request, database: Database, calibration_id: str) -> Response:
-    """It stays readable, for answers name it."""
+    """Retire it; it stays readable, because answers name it."""
     history, caller = request.app.state.history, caller_of(request)
-    return json_answer(lists.shown(retire(database, history, caller, calibration_id)))
+    return json_answer(lists.calibration_record(retire(database, history, caller, calibration_id)))

@@ -1,7 +1,7 @@
 """Custom rows: each owner creates, changes and deletes its own, and an admin may promote one to everyone.
 
-A row is seen by its owner alone until an admin sets its scope to everyone; from then on only admins change it. Shipped
-rows stay as they are. Every function decides inside one transaction, on the rows that the database holds then: of
+Only the owner sees a row until an admin sets its scope to everyone; from then on only admins change it. Shipped
+rows never change. Every function decides inside one transaction, on the rows in the database at that time: of
 several writers that start from one version of a row, the first succeeds and the others are refused as stale.
 """
 
@@ -14,15 +14,21 @@ from service.errors import Conflict, ForAdmins, NotFound, Problem, Refused, Stal
 from service.estimator.model.parameters import ParameterCounts, count_parameters
 from service.features.catalogue.lists import LISTINGS, Listing, record_of
 from service.features.catalogue.models import columns_of_config, patched, slug_of_config, with_model
-from service.features.catalogue.row_bodies import FOLLOWING, filled, judged_once, read_row, underived
-from service.features.catalogue.row_rules import refuse_taken, refuse_used, sound
+from service.features.catalogue.row_bodies import (
+    NOT_SETTABLE,
+    read_row,
+    with_defaults,
+    without_consequences,
+    without_derived,
+)
+from service.features.catalogue.row_rules import refuse_taken, refuse_used, validated
 from service.store import History, Rows, Written
 from service.store.keys import Caller
 from service.tabular.lists import IsCurrent, Record
 from service.validation.models import read_config
 
 UNVERIFIED = "no"
-"""What a row says of its verification until an admin has looked at it."""
+"""Verification of a row before an admin has checked it."""
 
 Body = Mapping[str, Any]
 
@@ -32,32 +38,32 @@ class RowChange:
     """A change of one row: which, and from which version."""
 
     listing: Listing
-    """The list that the row stands in."""
+    """List of the row."""
     key: str
-    """Its slug; for a price its id."""
+    """Slug of the row; for a price its id."""
     is_current: IsCurrent
-    """Whether the caller's version is the one that holds."""
+    """Whether the caller's version is the current one."""
     caller: Caller
-    """Who changes it."""
+    """Caller who changes it."""
     owner: str | None = None
-    """Whose row is meant, where an admin names one of several owners with a row of this key."""
+    """Owner of the row, where an admin names one of several owners with a row of this key."""
 
 
 def create_row(history: History, listing: Listing, caller: Caller, body: Body) -> Record:
     """Create a custom row."""
-    row = own_row(listing, body, caller)
-    written = history.change(caller.owner, lambda holdings: Rows(put=(addable(row, body, holdings),)))
-    return _shown(listing, written)
+    row = custom_row(listing, body, caller)
+    written = history.change(caller.owner, lambda holdings: Rows(put=(new_row(row, body, holdings),)))
+    return _stored_record(listing, written)
 
 
-def own_row(listing: Listing, body: Body, caller: Caller, owner: str | None = None) -> Row:
-    """The row that a body spells."""
+def custom_row(listing: Listing, body: Body, caller: Caller, owner: str | None = None) -> Row:
+    """Parse a body into a row."""
     given = with_model(body) if listing.row is ModelRow else body
-    flat = {name: value for name, value in filled(listing.row, given).items() if name not in FOLLOWING}
+    flat = {name: value for name, value in with_defaults(listing.row, given).items() if name not in NOT_SETTABLE}
     try:
         row: Row = replace(read_row(listing.row, flat), owner=caller.owner if owner is None else owner)
     except Refused as refused:
-        raise Refused(*judged_once(listing.row, given, refused.problems)) from None
+        raise Refused(*without_consequences(listing.row, given, refused.problems)) from None
     problems = [] if caller.sees_all else admin_problems(row)
     if problems:
         raise ForAdmins(*problems)
@@ -65,7 +71,7 @@ def own_row(listing: Listing, body: Body, caller: Caller, owner: str | None = No
 
 
 def admin_problems(row: Row) -> list[Problem]:
-    """What a row says of itself that only an admin may set."""
+    """Problems of values that only an admin may set."""
     problems = []
     if row.scope != "owner":
         message = "a row for everyone changes every caller's answers, so only an admin may make it one"
@@ -78,36 +84,36 @@ def admin_problems(row: Row) -> list[Problem]:
     return problems
 
 
-def addable(row: Row, body: Body, holdings: Holdings) -> Row:
-    """A new row as it may be added to the catalogue."""
-    found = sound(row, beside_which(row, holdings))
-    for view in (beside_which(row, holdings), holdings.view(row.owner)):
-        held = view.held(type(found), key_of(found))
-        if held is not None:
-            raise Conflict(_exists(held))
-    refuse_untrue(body, {"id": key_of(found), "owner": found.owner})
-    refuse_taken(found, beside_which(row, holdings))
-    return found
+def new_row(row: Row, body: Body, holdings: Holdings) -> Row:
+    """Validate a new row against the catalogue."""
+    validated_row = validated(row, catalogue_of(row, holdings))
+    for view in (catalogue_of(row, holdings), holdings.view(row.owner)):
+        taken = view.held(type(validated_row), key_of(validated_row))
+        if taken is not None:
+            raise Conflict(_exists(taken))
+    refuse_wrong_derived(body, {"id": key_of(validated_row), "owner": validated_row.owner})
+    refuse_taken(validated_row, catalogue_of(row, holdings))
+    return validated_row
 
 
-def beside_which(row: Row, holdings: Holdings) -> Catalogue:
-    """The rows that a row stands beside: those for everyone, or what its owner sees."""
+def catalogue_of(row: Row, holdings: Holdings) -> Catalogue:
+    """Catalogue that a row belongs to: that of everyone, or that of its owner."""
     return holdings.everyone if row.is_for_everyone else holdings.view(row.owner)
 
 
 def replace_row(history: History, change: RowChange, body: Body) -> Record:
-    """Put a whole row in the place of an own one."""
+    """Replace a custom row."""
     given = {name: value for name, value in body.items() if value is not None}
     return _edit(history, change, lambda record: {"as_of": record["as_of"], "scope": record["scope"], **given})
 
 
 def patch_row(history: History, change: RowChange, patch: Body) -> Record:
-    """Change some columns of an own row."""
+    """Change some columns of a custom row."""
     return _edit(history, change, lambda record: patched(record, patch))
 
 
 def delete_row(history: History, change: RowChange) -> None:
-    """Delete an own row; its versions stay for answers under an earlier catalogue."""
+    """Delete a custom row; its versions remain for answers under an earlier catalogue."""
 
     def decide(holdings: Holdings) -> Rows:
         row, _ = _changeable(change, holdings)
@@ -119,50 +125,50 @@ def delete_row(history: History, change: RowChange) -> None:
 
 def _edit(history: History, change: RowChange, edited: Callable[[Record], Body]) -> Record:
     def decide(holdings: Holdings) -> Rows:
-        held, record = _changeable(change, holdings)
+        before, record = _changeable(change, holdings)
         if not change.caller.sees_all:
-            record = {**record, "verified": UNVERIFIED}  # an admin read the source of what the row said before
-        body = underived(change.listing.row, record, edited(record))
-        row = own_row(change.listing, body, change.caller, held.owner)
-        row = sound(row, beside_which(row, holdings))
-        refuse_untrue(body, {"id": key_of(held), "owner": held.owner, "revision": held.revision})
-        _refuse_moved(change.listing, row, held)
-        _refuse_rescoped(row, held, holdings)
-        refuse_taken(row, beside_which(row, holdings))
+            record = {**record, "verified": UNVERIFIED}  # an admin verified the earlier values
+        body = without_derived(change.listing.row, record, edited(record))
+        row = custom_row(change.listing, body, change.caller, before.owner)
+        row = validated(row, catalogue_of(row, holdings))
+        refuse_wrong_derived(body, {"id": key_of(before), "owner": before.owner, "revision": before.revision})
+        _refuse_moved(change.listing, row, before)
+        _refuse_rescoped(row, before, holdings)
+        refuse_taken(row, catalogue_of(row, holdings))
         return Rows(put=(row,))
 
-    return _shown(change.listing, history.change(change.caller.owner, decide))
+    return _stored_record(change.listing, history.change(change.caller.owner, decide))
 
 
-def _refuse_rescoped(row: Row, held: Row, holdings: Holdings) -> None:
-    """Refuse to promote a row whose key another one has, or to take one back that rows of others speak of."""
-    if row.is_for_everyone and not held.is_for_everyone:
+def _refuse_rescoped(row: Row, before: Row, holdings: Holdings) -> None:
+    """Refuse to promote a row whose key is taken, or to withdraw one that rows of other owners reference."""
+    if row.is_for_everyone and not before.is_for_everyone:
         taken = holdings.everyone.held(type(row), key_of(row))
         if taken is not None:
             raise Conflict(_exists(taken))
-    if held.is_for_everyone and not row.is_for_everyone:
-        _refuse_used(held, holdings)
+    if before.is_for_everyone and not row.is_for_everyone:
+        _refuse_used(before, holdings)
 
 
 def _refuse_used(row: Row, holdings: Holdings) -> None:
-    """Refuse to take a GPU away that rows speak of; a private one only its owner's rows can speak of."""
+    """Refuse to remove a GPU that rows reference; only rows of its owner can reference a private one."""
     if not isinstance(row, GpuRow):
         return
     if row.is_for_everyone:
-        owners = [owner for owner, held in holdings.private.items() if (GpuRow, row.slug) not in held.rows]
+        owners = [owner for owner, rows in holdings.private.items() if (GpuRow, row.slug) not in rows.rows]
         refuse_used(row, (holdings.everyone, *map(holdings.view, owners)))
     elif row.slug not in holdings.everyone.gpus:
         refuse_used(row, (holdings.view(row.owner),))
 
 
-def _shown(listing: Listing, written: Written) -> Record:
+def _stored_record(listing: Listing, written: Written) -> Record:
     (row,) = written.rows
     return record_of(listing, row)
 
 
 def _changeable(change: RowChange, holdings: Holdings) -> tuple[Row, Record]:
-    """The row that is to be changed, and how its list shows it."""
-    row = _named(change, holdings)
+    """Row to change, and its record in the list."""
+    row = _find_row(change, holdings)
     if row is None:
         name = change.listing.key.name
         raise NotFound(
@@ -178,8 +184,8 @@ def _changeable(change: RowChange, holdings: Holdings) -> tuple[Row, Record]:
     return row, record
 
 
-def _named(change: RowChange, holdings: Holdings) -> Row | None:
-    """The row that a change names: the caller's or one for everyone, else one that another owner alone has."""
+def _find_row(change: RowChange, holdings: Holdings) -> Row | None:
+    """Row that a change names: of the caller or for everyone, else of the only other owner that has one."""
     kind, caller = change.listing.row, change.caller
     if change.owner is not None:
         return owned_row(holdings, caller, (kind, change.key), change.owner)
@@ -195,46 +201,46 @@ def _named(change: RowChange, holdings: Holdings) -> Row | None:
 
 
 def owned_row(holdings: Holdings, caller: Caller, key: tuple[type, str], owner: str) -> Row | None:
-    """The row of a key that an owner has, if the caller may see it."""
-    found = [holdings.at((owner, key)) if caller.reaches(owner) else None, holdings.at((EVERYONE, key))]
-    return next((row for row in found if row is not None and row.owner == owner), None)
+    """Row of an owner by key, if the caller may see it."""
+    candidates = [holdings.at((owner, key)) if caller.reaches(owner) else None, holdings.at((EVERYONE, key))]
+    return next((row for row in candidates if row is not None and row.owner == owner), None)
 
 
-def refuse_untrue(body: Body, truth: Record) -> None:
-    """Refuse what a body sets although it follows from the rest, unless it says what is true anyway."""
-    wrong = [name for name in FOLLOWING if body.get(name) is not None and not _is(body[name], truth.get(name))]
+def refuse_wrong_derived(body: Body, truth: Record) -> None:
+    """Refuse values of columns that are not settable, unless they equal the true ones."""
+    wrong = [name for name in NOT_SETTABLE if body.get(name) is not None and not _is(body[name], truth.get(name))]
     if wrong:
-        raise Refused(*(_follows(name) for name in wrong))
+        raise Refused(*(_not_settable(name) for name in wrong))
 
 
 def _is(value: object, truth: object) -> bool:
     return type(value) is type(truth) and value == truth
 
 
-def _follows(name: str) -> Problem:
+def _not_settable(name: str) -> Problem:
     message = f"{name} is not what the row has; it follows from the row and its history, and no change sets it"
     return Problem(field=name, code="not_settable", message=message, fix="leave it out")
 
 
-def _refuse_moved(listing: Listing, row: Row, held: Row) -> None:
-    if key_of(row) != key_of(held):
+def _refuse_moved(listing: Listing, row: Row, before: Row) -> None:
+    if key_of(row) != key_of(before):
         name = listing.key.name
         message = f"with these values the {name} would be another, and a row keeps the {name} that it was created under"
         fix = "create another row by POST, and delete this one"
         raise Refused(Problem(field="" if name == "id" else name, code="not_settable", message=message, fix=fix))
 
 
-def _exists(held: Row) -> Problem:
-    field = "slug" if hasattr(held, "slug") else ""
-    if held.owner == SHIPPED:
+def _exists(existing: Row) -> Problem:
+    field = "slug" if hasattr(existing, "slug") else ""
+    if existing.owner == SHIPPED:
         message, fix = (
             "a row of the shipped catalogue has this name; an own row cannot take its place",
             "choose another",
         )
-    elif held.is_for_everyone:
-        message, fix = f"a row of {held.owner} for everyone has this name already", "choose another"
+    elif existing.is_for_everyone:
+        message, fix = f"a row of {existing.owner} for everyone has this name already", "choose another"
     else:
-        message = f"an own row has this name already, at revision {held.revision}"
+        message = f"an own row has this name already, at revision {existing.revision}"
         fix = "choose another, or change that row by PUT or PATCH"
     return Problem(field=field, code="name_taken", message=message, fix=fix)
 
@@ -255,16 +261,16 @@ SHIPPED_STAYS = Problem(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportedModel:
-    """A model preset that was made of a config."""
+    """A model preset made from a config."""
 
     row: Record
-    """The row, as the list of models shows it."""
+    """The row, as in the list of models."""
     parameters: ParameterCounts
-    """Its parameters, exact."""
+    """Its exact parameter counts."""
     assumptions: tuple[str, ...]
-    """What was assumed to read the config."""
+    """Assumptions made to read the config."""
     warnings: tuple[str, ...]
-    """What of the config changes nothing here, or may belong to another model."""
+    """Parts of the config that have no effect, or that may belong to another model."""
 
 
 def import_model(

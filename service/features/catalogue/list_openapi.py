@@ -33,7 +33,7 @@ ROWS: Mapping[str, Schema] = {
     "rate-cards": {"slug": "example-rates", "rates": [{"gpu": "h100-sxm5-80gb", "usd_per_gpu_hour": 2.4}]},
     "regions": {"slug": "example-hall", "country": "DEU", "grid_kg_co2e_per_kwh": 0.31, "pue": 1.25},
 }  # fmt: skip
-"""A body for each list; a whole row is put in the place of another by the same."""
+"""Example body for each list, also for replacing a row."""
 
 PRICE_ID = "example-cloud-any-h100-sxm5-80gb-frankfurt-reserved-1y-point-2025-06-01-e0b45c36"
 """Id of that price."""
@@ -57,12 +57,12 @@ CONFIG_JSON: Schema = {
 
 
 def one_example(summary: str, value: Any) -> Schema:
-    """The examples of a body that has one."""
+    """Examples of a body with one example."""
     return {"example": {"summary": summary, "value": value}}
 
 
 OWNER = "owner"
-"""Parameter by which an admin says whose row is meant."""
+"""Parameter for the owner of the row."""
 OWNED = query_parameter(
     OWNER,
     "Whose row is meant, where an admin asks and several owners have one of this name; your own where absent.",
@@ -76,7 +76,7 @@ VERSION = query_parameter(
 
 
 def catalogue_schemas() -> dict[str, Schema]:
-    """The schemas that the lists refer to."""
+    """Schemas of the lists."""
     schemas: dict[str, Schema] = {}
     for plural, listing in LISTINGS.items():
         schemas |= list_schemas(SINGULAR[plural], f"One of the {plural} of the catalogue", listing.columns)
@@ -84,7 +84,7 @@ def catalogue_schemas() -> dict[str, Schema]:
 
 
 def catalogue_parameters() -> dict[str, Schema]:
-    """The parameters that the lists refer to."""
+    """Parameters of the lists."""
     parameters = paging_parameters() | list_parameters("Revision", COLUMNS, NEWEST_FIRST)
     for plural, listing in LISTINGS.items():
         parameters |= list_parameters(SINGULAR[plural], listing.columns)
@@ -92,7 +92,7 @@ def catalogue_parameters() -> dict[str, Schema]:
 
 
 def row_operation(plural: str) -> Schema:
-    """What the contract adds to the reading of one row."""
+    """OpenAPI of reading one row."""
     meaning = "Its id." if plural == "prices" else "Its slug or any other name, in any spelling."
     return {
         "parameters": [named_row(plural, meaning), VERSION, OWNED],
@@ -101,6 +101,6 @@ def row_operation(plural: str) -> Schema:
 
 
 def named_row(plural: str, meaning: str) -> Schema:
-    """The part of a path that names one row."""
+    """Path parameter of one row."""
     row = ROWS[plural]
     return path_parameter("name", meaning, row.get("slug", PRICE_ID))

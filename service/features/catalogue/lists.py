@@ -64,7 +64,7 @@ def _find_price(catalogue: Catalogue, name: str) -> PriceRow:
 
 
 def _gpus_meant(catalogue: Catalogue, name: str) -> tuple[str, ...]:
-    """Every GPU that goes by a name: a filter need not choose between them."""
+    """GPUs with this name; a filter need not choose one."""
     return catalogue.gpu_index.slugs.get(normal(name)) or (catalogue.find_gpu(name, "gpu").row.slug,)
 
 
@@ -72,20 +72,20 @@ _SLUG = Column("slug", attrgetter("slug"), {"type": "string", "description": "Ca
 _ID = Column("id", attrgetter("id"), {"type": "string", "description": "What this price is read by."})
 
 LISTINGS: Mapping[str, Listing] = {
-    "models": Listing(ModelRow, _SLUG, lambda held: held.models.values(), lambda held, name: held.find_model(name).row),
-    "gpus": Listing(GpuRow, _SLUG, lambda held: held.gpus.values(), lambda held, name: held.find_gpu(name).row),
+    "models": Listing(ModelRow, _SLUG, lambda view: view.models.values(), lambda view, name: view.find_model(name).row),
+    "gpus": Listing(GpuRow, _SLUG, lambda view: view.gpus.values(), lambda view, name: view.find_gpu(name).row),
     "clusters": Listing(
-        ClusterRow, _SLUG, lambda held: held.clusters.values(), lambda held, name: held.find_cluster(name).row
+        ClusterRow, _SLUG, lambda view: view.clusters.values(), lambda view, name: view.find_cluster(name).row
     ),
-    "prices": Listing(PriceRow, _ID, lambda held: held.prices, _find_price, is_in_order=True),
+    "prices": Listing(PriceRow, _ID, lambda view: view.prices, _find_price, is_in_order=True),
     "rate-cards": Listing(
-        RateCardRow, _SLUG, lambda held: held.rate_cards.values(), lambda held, name: held.find_rate_card(name).row
+        RateCardRow, _SLUG, lambda view: view.rate_cards.values(), lambda view, name: view.find_rate_card(name).row
     ),
     "regions": Listing(
-        RegionRow, _SLUG, lambda held: held.regions.values(), lambda held, name: held.find_region(name).row
+        RegionRow, _SLUG, lambda view: view.regions.values(), lambda view, name: view.find_region(name).row
     ),
 }
-"""The lists by the name that stands in their path."""
+"""Lists by the name in their path."""
 
 
 NEWEST_FIRST = "-number"
@@ -112,7 +112,7 @@ COLUMNS = columns_of(Revision)
 
 
 def listed_revisions(history: History, caller: Caller) -> Listed:
-    """The changes of what a caller sees of the catalogue."""
+    """Changes of the catalogue that a caller sees."""
     return Listed(COLUMNS, map(_revision, history.changes(caller.owner, of_all=caller.sees_all)), sort=NEWEST_FIRST)
 
 

@@ -9,25 +9,25 @@ from service.errors import Problem, Refused
 from service.estimator.model.parameters import count_parameters
 from service.estimator.question import Model
 from service.features.catalogue.row_bodies import columns_below
-from service.features.catalogue.row_rules import may_be_slug
+from service.features.catalogue.row_rules import is_free_slug
 from service.validation.merge_patch import merged
 from service.validation.models import read_config
 from service.validation.reading import Read
 from service.validation.specs import spelled
 
 CONFIG = "hf_config"
-"""Column of a body that stands for all of the model's own."""
+"""Column of a body in place of all columns of the model."""
 
 READ_FROM = "read from a Hugging Face config"
-"""How a note begins that tells what was assumed to read a config."""
+"""Start of the note with the assumptions made to read a config."""
 
 NOT_IN_SLUGS = re.compile(r"[^a-z0-9.]+")
-MOST_TOLD = 3500
-"""Characters of a note that assumptions may take."""
+LONGEST_ASSUMPTIONS = 3500
+"""Most characters of assumptions in a note."""
 
 
 def with_model(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A body whose config, if it holds one, has become columns."""
+    """A body with the columns of its config."""
     if body.get(CONFIG) is None:
         return {name: value for name, value in body.items() if name != CONFIG}
     beside = [name for name in columns_below(ModelRow, "model") if body.get(name) is not None]
@@ -40,30 +40,30 @@ def with_model(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def patched(record: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """A row under a merge patch, in which a config takes the place of whatever the row says of the model."""
+    """A row after a merge patch; a config replaces all columns of the model."""
     config = patch.get(CONFIG)
     if config is None:
         return dict(merged(record, patch))
-    told = {*columns_below(ModelRow, "model")}
+    replaced = {*columns_below(ModelRow, "model")}
     if str(record.get("note", "")).startswith(READ_FROM):
-        told.add("note")
-    return {**merged({name: value for name, value in record.items() if name not in told}, patch), CONFIG: config}
+        replaced.add("note")
+    return {**merged({name: value for name, value in record.items() if name not in replaced}, patch), CONFIG: config}
 
 
 def columns_of_config(read: Read[Model]) -> dict[str, Any]:
-    """A model that was read from a config as columns of a row."""
-    assumed = "; ".join(read.assumptions)[:MOST_TOLD]
+    """Columns of a model that was read from a config."""
+    assumed = "; ".join(read.assumptions)[:LONGEST_ASSUMPTIONS]
     note = f"{READ_FROM}; {assumed}" if assumed else READ_FROM
     return {**spelled(read.spec), "note": note}
 
 
 def slug_of_config(config: Mapping[str, Any], model: Model) -> str:
-    """What a model is called whose config came without a name: as its repository, else by type and size."""
+    """Slug of a model without a name: from its repository, else from type and size."""
     named = config.get("_name_or_path")
     last = named.rstrip("/").rpartition("/")[2] if isinstance(named, str) else ""
     size = _size(count_parameters(model).total)
     spelled = (_slug(name) for name in (last, f"{config.get('model_type')}-{size}"))
-    return next(filter(may_be_slug, spelled), _slug(f"model-{size}"))
+    return next(filter(is_free_slug, spelled), _slug(f"model-{size}"))
 
 
 def _slug(text: str) -> str:
@@ -71,7 +71,7 @@ def _slug(text: str) -> str:
 
 
 def _size(parameters: int) -> str:
-    """A count as it stands in names of models.
+    """Parameter count as in model names.
 
     >>> _size(494_032_768), _size(8_030_261_248), _size(1_234)
     ('494m', '8.03b', '1234')

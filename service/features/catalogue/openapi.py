@@ -17,9 +17,9 @@ from service.api.openapi import (
 )
 from service.features.catalogue.list_openapi import CONFIG_JSON, OWNED, PATCHES, ROWS, named_row, one_example
 from service.features.catalogue.lists import LISTINGS, Listing
-from service.features.catalogue.row_bodies import FOLLOWING
+from service.features.catalogue.row_bodies import NOT_SETTABLE
 
-NEEDED: Mapping[str, tuple[str, ...]] = {
+REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "models": ("slug",),
     "gpus": ("slug", "memory_bytes", "memory_bytes_per_s", "board_watts"),
     "clusters": ("slug", "gpu", "gpus"),
@@ -27,7 +27,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "rate-cards": ("slug", "rates"),
     "regions": ("slug", "grid_kg_co2e_per_kwh"),
 }
-"""Columns without which no own row can be made; every other has a default, is derived, or may be unknown."""
+"""Columns that a custom row requires; every other has a default, is derived, or may be unknown."""
 
 LOCATION: Schema = {"description": "Where the row is read.", "schema": {"type": "string"}}
 
@@ -41,8 +41,8 @@ IF_MATCH: Schema = {
 }
 
 
-def own_row_schemas() -> dict[str, Schema]:
-    """The schemas that changes of the catalogue refer to."""
+def custom_row_schemas() -> dict[str, Schema]:
+    """Schemas of changes of the catalogue."""
     whole = {plural: _whole(plural, listing) for plural, listing in LISTINGS.items()}
     changed = {"description": "Columns to change; null for derived or unknown."}
     patches = {
@@ -54,32 +54,32 @@ def own_row_schemas() -> dict[str, Schema]:
 
 
 def create_operation(plural: str) -> Schema:
-    """What the contract adds to the creation of a row."""
+    """OpenAPI of creating a row."""
     return {
         "requestBody": _whole_row(plural),
-        "responses": {"201": _answered(plural, {"ETag": ETAG, "Location": LOCATION})},
+        "responses": {"201": _row_response(plural, {"ETag": ETAG, "Location": LOCATION})},
     }
 
 
 def replace_operation(plural: str) -> Schema:
-    """What the contract adds to the replacement of a row."""
+    """OpenAPI of replacing a row."""
     return _change(plural, _whole_row(plural))
 
 
 def patch_operation(plural: str) -> Schema:
-    """What the contract adds to the change of some columns."""
+    """OpenAPI of changing some columns."""
     examples = one_example("Some columns of the row", PATCHES[plural])
     body = request_body(ref(f"{SINGULAR[plural]}RowPatch"), examples, MERGE_PATCH, JSON_BODY)
     return {"description": "An RFC 7396 merge patch of the row as GET shows it."} | _change(plural, body)
 
 
 def delete_operation(plural: str) -> Schema:
-    """What the contract adds to the deletion of a row."""
+    """OpenAPI of deleting a row."""
     return {"parameters": [_key(plural), OWNED, IF_MATCH], "responses": {"204": {"description": "The row is gone."}}}
 
 
 def import_operation() -> Schema:
-    """What the contract adds to the import of a config.json."""
+    """OpenAPI of importing a config.json."""
     described = {
         "slug": "What the model is to be called; as its repository, else by type and size, where absent.",
         "name": "Its name in print; its slug where absent.",
@@ -103,12 +103,12 @@ def _whole_row(plural: str) -> Schema:
 
 
 def _change(plural: str, body: Schema) -> Schema:
-    """What every change of a row has in common."""
-    answered = {"200": _answered(plural, {"ETag": ETAG})}
+    """Common parts of all changes of a row."""
+    answered = {"200": _row_response(plural, {"ETag": ETAG})}
     return {"parameters": [_key(plural), OWNED, IF_MATCH], "requestBody": body, "responses": answered}
 
 
-def _answered(plural: str, headers: Schema) -> Schema:
+def _row_response(plural: str, headers: Schema) -> Schema:
     content = json_content(ref(f"{SINGULAR[plural]}Row"))
     return {"description": "The row as it is now.", "headers": headers, "content": content}
 
@@ -118,10 +118,10 @@ def _key(plural: str) -> Schema:
 
 
 def _whole(plural: str, listing: Listing) -> Schema:
-    needed = NEEDED[plural]
+    needed = REQUIRED_COLUMNS[plural]
     schemas = {column.name: dict(column.schema) for column in listing.columns}
     properties = {name: schema if name in needed else nullable(schema) for name, schema in schemas.items()}
-    for name in FOLLOWING:
+    for name in NOT_SETTABLE:
         if name in properties:
             properties[name] = {**properties[name], "description": "Follows from the row; leave it out."}
     if plural == "models":

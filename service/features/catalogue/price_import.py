@@ -1,10 +1,10 @@
-"""Import of an owner's prices from a spreadsheet, row by row; one change stores all of them or none.
+"""Import of an owner's prices from a spreadsheet, row by row, in one transaction.
 
-What `GET /v1/prices.csv?owner=team` gives can be imported back: a row that says what the catalogue holds is unchanged,
-another one of its id takes its place, and one that gives a revision is refused where that is no longer the newest.
+The output of `GET /v1/prices.csv?owner=team` can be imported back: a row equal to a stored one is unchanged, another
+one with its id replaces it, and a row with a revision is refused if that is no longer the newest.
 
-A table is read and judged before its turn to be written comes, and judged again only if the catalogue has changed
-meanwhile: a trial or a table that is refused delays no other change.
+A table is parsed and classified before it enters the write queue, and classified again only if the catalogue has
+changed meanwhile: a dry run or a refused table delays no other change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 from service.catalogue import SHIPPED, Catalogue, Holdings, PriceRow
 from service.errors import Problem, Refused, Stale
 from service.estimator.names import SPOKEN
-from service.features.catalogue.custom_rows import own_row, refuse_untrue
+from service.features.catalogue.custom_rows import custom_row, refuse_wrong_derived
 from service.features.catalogue.lists import LISTINGS, record_of
-from service.features.catalogue.row_bodies import DERIVED, underived
-from service.features.catalogue.row_rules import sound
+from service.features.catalogue.row_bodies import DERIVED, without_derived
+from service.features.catalogue.row_rules import validated
 from service.store import History, Rows
 from service.store.keys import Caller
 from service.tabular.columns import Column
@@ -27,24 +27,24 @@ from service.validation.flat_values import DecimalMark, Form, read_value
 PRICES = LISTINGS["prices"]
 COLUMNS: Mapping[str, Column] = {column.name: column for column in PRICES.columns}
 REQUIRED = ("provider", "gpu", "usd_per_gpu_hour")
-"""Columns without which no price is one; any other may be absent."""
+"""Required columns."""
 REVISION = "revision"
 MOST_FINDINGS = 1_000
-"""Findings that one report holds."""
+"""Most findings in one report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """How a table is to be imported."""
+    """Options of an import."""
 
     mark: DecimalMark = "."
-    """What stands before the decimals of its numbers."""
+    """Decimal mark of its numbers."""
     skips: bool = False
-    """Import the good rows where others are wrong."""
+    """Import the valid rows if others are wrong."""
     is_trial: bool = False
-    """Only tell what would be done."""
+    """Dry run."""
     caller: Caller
-    """Whose the prices are."""
+    """Owner of the prices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class ImportRefused(Refused):
 
 @dataclass(frozen=True, slots=True)
 class _Price:
-    """A price that a row of the table spells."""
+    """A price parsed from a row of the table."""
 
     row: int
     body: Mapping[str, Any]
@@ -91,8 +91,8 @@ class _Price:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
-    """What the rows of a table are to a catalogue."""
+class _Classified:
+    """Rows of a table classified against a catalogue."""
 
     created: tuple[PriceRow, ...]
     updated: tuple[PriceRow, ...]
@@ -101,44 +101,44 @@ class _Judged:
 
     @property
     def put(self) -> tuple[PriceRow, ...]:
-        """The rows that an import writes."""
+        """Rows to write."""
         return (*self.created, *self.updated)
 
 
 @dataclass(frozen=True, slots=True)
 class ImportDraft:
-    """A table of which something is to be written, as its reader judged it."""
+    """A parsed table with rows to write."""
 
     prices: Sequence[_Price]
     wrong: Sequence[Finding]
-    judged: _Judged
+    classified: _Classified
 
 
 def draft_import(content: bytes, options: ImportOptions, catalogue: Catalogue) -> ImportDraft | ImportReport:
-    """Read a table beside what its owner sees of the catalogue; a report where nothing of it is to be written."""
+    """Parse a table and classify its rows against the owner's view; a report if there is nothing to write."""
     prices, wrong = _read(content, options)
-    judged = _judge(prices, wrong, catalogue, options.caller)
-    if options.is_trial or not judged.put or (judged.findings and not options.skips):
-        return _report(judged, catalogue, is_written=False)
-    return ImportDraft(prices, wrong, judged)
+    classified = _classify(prices, wrong, catalogue, options.caller)
+    if options.is_trial or not classified.put or (classified.findings and not options.skips):
+        return _report(classified, catalogue, is_written=False)
+    return ImportDraft(prices, wrong, classified)
 
 
 def write_import(history: History, before: Holdings, draft: ImportDraft, options: ImportOptions) -> ImportReport:
-    """Write the prices of a table as a team's own rows, judged again unless the catalogue is still the one before."""
-    found = [draft.judged]
+    """Write the prices of a table as custom rows, classified again if the catalogue has changed."""
+    results = [draft.classified]
 
     def decide(holdings: Holdings) -> Rows:
         if holdings is not before:
-            found.append(_judge_again(draft, holdings, options))
-        if not found[-1].put:
+            results.append(_classify_again(draft, holdings, options))
+        if not results[-1].put:
             raise Stale("somebody else has just written the same prices")
-        return Rows(put=found[-1].put)
+        return Rows(put=results[-1].put)
 
     try:
         after = history.change(options.caller.owner, decide).catalogue
     except Stale:
-        return _report(found[-1], history.view(options.caller.owner), is_written=False)
-    return _report(found[-1], after, is_written=True)
+        return _report(results[-1], history.view(options.caller.owner), is_written=False)
+    return _report(results[-1], after, is_written=True)
 
 
 def refuse_wrong(report: ImportReport, options: ImportOptions) -> None:
@@ -147,22 +147,22 @@ def refuse_wrong(report: ImportReport, options: ImportOptions) -> None:
         raise ImportRefused(report)
 
 
-def _judge_again(draft: ImportDraft, holdings: Holdings, options: ImportOptions) -> _Judged:
+def _classify_again(draft: ImportDraft, holdings: Holdings, options: ImportOptions) -> _Classified:
     catalogue = holdings.view(options.caller.owner)
-    judged = _judge(draft.prices, draft.wrong, catalogue, options.caller)
-    refuse_wrong(_report(judged, catalogue, is_written=False), options)
-    return judged
+    classified = _classify(draft.prices, draft.wrong, catalogue, options.caller)
+    refuse_wrong(_report(classified, catalogue, is_written=False), options)
+    return classified
 
 
 def _read(content: bytes, options: ImportOptions) -> tuple[list[_Price], list[Finding]]:
-    """The prices that a table spells, and what is wrong with its other rows."""
+    """Prices of a table, and the findings of its other rows."""
     table = read_table(content, tuple(COLUMNS), REQUIRED)
     prices: list[_Price] = []
     findings = list(table.findings)
     for line in table.lines:
         try:
             body = _body(line, options.mark)
-            price = own_row(PRICES, body, options.caller)
+            price = custom_row(PRICES, body, options.caller)
         except Refused as refused:
             findings += [finding_of(line.row, problem) for problem in refused.problems]
         else:
@@ -171,14 +171,14 @@ def _read(content: bytes, options: ImportOptions) -> tuple[list[_Price], list[Fi
 
 
 def _body(line: Line, mark: DecimalMark) -> dict[str, Any]:
-    """A row as the body that would create it."""
+    """Body that would create a row."""
     body: dict[str, Any] = {}
     problems: list[Problem] = []
     for name, text in line.cells.items():
         try:
             body[name] = read_value(name, _form(COLUMNS[name]), text, mark)
         except Refused as refused:
-            problems += map(_reworded, refused.problems)
+            problems += map(_with_parameter_fix, refused.problems)
     if problems:
         raise Refused(*problems)
     return body
@@ -190,27 +190,27 @@ def _form(column: Column) -> Form:
     return "number" if "number" in column.types else "text"
 
 
-def _reworded(problem: Problem) -> Problem:
+def _with_parameter_fix(problem: Problem) -> Problem:
     if problem.code != "decimal_comma":
         return problem
     return replace(problem, fix="write decimals with a point, or say dec=, if commas stand before them in every number")
 
 
-def _judge(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalogue, caller: Caller) -> _Judged:
-    held = catalogue.price_index.rows
+def _classify(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalogue, caller: Caller) -> _Classified:
+    stored = catalogue.price_index.rows
     sorted_prices: dict[str, list[PriceRow]] = {"created": [], "updated": [], "unchanged": []}
     findings = list(wrong)
     seen: set[str] = set()
     for one in prices:
         try:
-            price = sound(_derived_anew(one, catalogue, caller), catalogue)
-            kind = _kind(one, price, held.get(price.id), seen)
+            price = validated(_rederived(one, catalogue, caller), catalogue)
+            kind = _kind(one, price, stored.get(price.id), seen)
         except Refused as refused:
             findings += [finding_of(one.row, problem) for problem in refused.problems]
         else:
             seen.add(price.id)
             sorted_prices[kind].append(price)
-    return _Judged(
+    return _Classified(
         tuple(sorted_prices["created"]),
         tuple(sorted_prices["updated"]),
         len(sorted_prices["unchanged"]),
@@ -218,52 +218,52 @@ def _judge(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalo
     )
 
 
-def _derived_anew(one: _Price, catalogue: Catalogue, caller: Caller) -> PriceRow:
-    """The price of a row; what was derived from an earlier version and left as it was follows the new one.
+def _rederived(one: _Price, catalogue: Catalogue, caller: Caller) -> PriceRow:
+    """Price of a row, with unchanged derived values derived again.
 
-    In an export of another version than the one that holds, nobody can tell what was left as it was.
+    In an export of another revision than the current one, derived and stated values cannot be told apart.
     """
     named = replace(one.price, gpu=catalogue.find_gpu(one.price.gpu, "gpu").row.slug)
     before = catalogue.price_index.rows.get(named.id)
     if before is None:
         return named
-    body = underived(PriceRow, record_of(PRICES, before), one.body)
+    body = without_derived(PriceRow, record_of(PRICES, before), one.body)
     if one.body.get(REVISION, before.revision) != before.revision:
         body = {name: value for name, value in body.items() if name not in DERIVED[PriceRow]}
-    again = own_row(PRICES, body, caller)
+    again = custom_row(PRICES, body, caller)
     return again if isinstance(again, PriceRow) else named
 
 
-def _kind(one: _Price, price: PriceRow, held: PriceRow | None, seen: set[str]) -> str:
-    """What a price is to the own row of its id, where no earlier row of the table has that."""
+def _kind(one: _Price, price: PriceRow, stored: PriceRow | None, seen: set[str]) -> str:
+    """Whether a price is created, updated or unchanged; refused if an earlier row of the table has its id."""
     if price.id in seen:
         raise Refused(TWICE)
-    if price.is_for_everyone and held is None:
+    if price.is_for_everyone and stored is None:
         raise Refused(FOR_EVERYONE)
-    if held is not None and held.owner == SHIPPED:
+    if stored is not None and stored.owner == SHIPPED:
         raise Refused(SHIPPED_HAS_IT)
-    if held is not None and held.is_for_everyone:
+    if stored is not None and stored.is_for_everyone:
         raise Refused(EVERYONE_HAS_IT)
     stated = {name: value for name, value in one.body.items() if name != REVISION}
-    refuse_untrue(stated, {"id": price.id, "owner": price.owner})
-    if held is not None and replace(price, revision=held.revision) == held:
+    refuse_wrong_derived(stated, {"id": price.id, "owner": price.owner})
+    if stored is not None and replace(price, revision=stored.revision) == stored:
         return "unchanged"
-    if one.body.get(REVISION, held and held.revision) != (held and held.revision):
+    if one.body.get(REVISION, stored and stored.revision) != (stored and stored.revision):
         raise Refused(STALE)
-    return "updated" if held else "created"
+    return "updated" if stored else "created"
 
 
-def _report(judged: _Judged, after: Catalogue, *, is_written: bool) -> ImportReport:
-    failed = len({finding.row for finding in judged.findings})
-    counts = {"created": len(judged.created), "updated": len(judged.updated), "unchanged": judged.unchanged}
+def _report(classified: _Classified, after: Catalogue, *, is_written: bool) -> ImportReport:
+    failed = len({finding.row for finding in classified.findings})
+    counts = {"created": len(classified.created), "updated": len(classified.updated), "unchanged": classified.unchanged}
     return ImportReport(
         is_written=is_written,
         rows=sum(counts.values()) + failed,
         **counts,
         failed=failed,
         catalogue=after.revision,
-        findings=judged.findings[:MOST_FINDINGS],
-        findings_left_off=max(len(judged.findings) - MOST_FINDINGS, 0),
+        findings=classified.findings[:MOST_FINDINGS],
+        findings_left_off=max(len(classified.findings) - MOST_FINDINGS, 0),
     )
 
 

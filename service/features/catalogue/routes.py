@@ -21,8 +21,8 @@ from service.tabular.lists import Record
 router = APIRouter(tags=["catalogue"])
 
 
-def shown_to(request: Request) -> Catalogue:
-    """What the caller of a list or a row sees; to an admin who names one owner, what that one sees."""
+def visible_catalogue(request: Request) -> Catalogue:
+    """Catalogue that the caller sees; for an admin who names one owner, that owner's."""
     owners, caller = request.query_params.getlist(OWNER), caller_of(request)
     history: History = request.app.state.history
     if caller.sees_all and len(owners) == 1 and owners[0] in history.holdings.private:
@@ -31,9 +31,9 @@ def shown_to(request: Request) -> Catalogue:
 
 
 def _row(request: Request, listing: Listing, name: str) -> Record:
-    """One row that the caller sees; to an admin also one that a single other owner has under this key."""
+    """A row that the caller sees; for an admin also the row of the only other owner with this key."""
     history: History = request.app.state.history
-    view, key = shown_to(request), (listing.row, name)
+    view, key = visible_catalogue(request), (listing.row, name)
     if caller_of(request).sees_all and OWNER not in request.query_params and view.held(*key) is None:
         owners = [owner for owner, held in history.holdings.private.items() if key in held.rows]
         view = history.view(owners[0]) if len(owners) == 1 else view
@@ -48,7 +48,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
             singular=SINGULAR[plural],
             meaning=f"The {plural} of the catalogue",
             columns=listing.columns,
-            held=lambda request: listed(listing, shown_to(request)),
+            held=lambda request: listed(listing, visible_catalogue(request)),
         ),
     )
 

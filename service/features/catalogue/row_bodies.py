@@ -1,7 +1,7 @@
-"""Bodies of custom rows: the columns of a list, gathered into the dataclasses that they describe.
+"""Bodies of custom rows: the columns of a list, nested into the dataclasses that they describe.
 
-A body has the columns that GET of a row shows, so that a row can be read, edited and sent back. Null means not known,
-as everywhere; `owner`, `revision` and the `id` of a price follow from the rest and are never set by it.
+A body has the columns that GET of a row shows, so that a row can be read, edited and sent back. Null means unknown,
+as everywhere; `owner`, `revision` and the `id` of a price are never settable.
 """
 
 import re
@@ -23,12 +23,12 @@ from service.validation.text import composed, text_problems
 
 Flat = Mapping[str, Any]
 
-FOLLOWING = ("id", "owner", "revision")
+NOT_SETTABLE = ("id", "owner", "revision")
 """Columns that follow from the rest of the row."""
 
 
 def read_row(kind: type, flat: Flat) -> Row:
-    """The row that a flat body spells, judged by the bounds of its nouns."""
+    """Read a row from a flat body."""
     names = body_columns(kind)
     unknown = [name for name in flat if name not in names]
     problems = [unknown_field("", name, set(names), "the row") for name in unknown[:MOST_PROBLEMS]]
@@ -48,18 +48,18 @@ def read_row(kind: type, flat: Flat) -> Row:
 
 @cache
 def body_columns(kind: type) -> tuple[str, ...]:
-    """The columns that a body may give."""
-    return tuple(column.name for column in columns_of(kind) if column.name not in FOLLOWING)
+    """Columns that a body may give."""
+    return tuple(column.name for column in columns_of(kind) if column.name not in NOT_SETTABLE)
 
 
 @cache
 def columns_below(kind: type, field: str) -> tuple[str, ...]:
-    """The columns that together are one noun of a row."""
+    """Columns that make up one field of a row."""
     return tuple(column.name for column in columns_of(kind) if column.path[0] == field)
 
 
 def _nested(kind: type, given: Flat) -> dict[str, Any]:
-    """The body with the columns of each noun inside it; a noun that may be absent is, where no column is given."""
+    """The body with nested columns; an optional field without any column is None."""
     nested: dict[str, Any] = {}
     for column in columns_of(kind):
         *outer, last = column.path
@@ -76,7 +76,7 @@ def _may_be_absent(kind: type, field: str) -> bool:
 
 
 def _column_at(kind: type, field: str) -> str:
-    """The column that a problem of the nested row is about, with the place inside its value."""
+    """Column of a problem in the nested row, with the path inside its value."""
     steps = tuple(field.split("."))
     for column in columns_of(kind):
         if steps[: len(column.path)] == column.path:
@@ -85,7 +85,7 @@ def _column_at(kind: type, field: str) -> str:
 
 
 DATES = ("as_of", "purchase_as_of")
-"""Columns that hold a date."""
+"""Date columns."""
 
 
 def _not_a_date(name: str) -> Problem:
@@ -94,7 +94,7 @@ def _not_a_date(name: str) -> Problem:
 
 
 def _origin_problems(given: Flat) -> list[Problem]:
-    """What is wrong with where the numbers come from, before a row refuses to be made of it."""
+    """Problems of the source and the dates of the numbers."""
     problems: list[Problem] = []
     source, as_of = given.get("source"), given.get("as_of")
     if isinstance(source, str) and not source.strip():
@@ -109,7 +109,7 @@ def _origin_problems(given: Flat) -> list[Problem]:
 
 
 def _absence_problems(given: Flat) -> list[Problem]:
-    """What is wrong with a model that is neither there nor excused, or both."""
+    """Problems of a row with neither a model nor a reason for its absence, or with both."""
     is_there = any(name in given for name in columns_below(ModelRow, "model"))
     if is_there and "not_estimated" in given:
         message = "not_estimated says why there is no model, and the columns of one are given"
@@ -127,11 +127,11 @@ SOURCE = "stated by the owner"
 """Source of a row whose body names none."""
 
 LABEL_SHARE = 0.985
-"""Usable share of a device's stated memory, where nobody has looked. Source: the rule of the shipped catalogue, label x
+"""Usable share of a device's stated memory, if not measured. Source: the rule of the shipped catalogue, label x
 0.985 (usable_basis in gpus.csv)."""
 
 LABEL_BASIS = "estimate: label x 0.985"
-"""How the usable memory is known then."""
+"""Basis of the usable memory in that case."""
 
 HOST_BYTES_PER_S = 16e9
 """Host link where none is stated. Source: PCIe 4 x8, as the shipped catalogue assumes it (note in gpus.csv)."""
@@ -140,22 +140,22 @@ NETWORK_BYTES_PER_S = 12.5e9 / 8
 """Network of one GPU where none is stated. Source: 100 Gbit/s shared by 8 GPUs as in AWS g5.48xlarge, as the shipped
 catalogue assumes it (note in gpus.csv)."""
 
-DERIVED_SAID = "derived, not stated: "
-"""What a note says before the values that nobody stated."""
-DERIVED_NOTE = re.compile(rf"(?:; )?{DERIVED_SAID}[^;]*$")
+DERIVED_PREFIX = "derived, not stated: "
+"""Start of the note on derived values."""
+DERIVED_NOTE = re.compile(rf"(?:; )?{DERIVED_PREFIX}[^;]*$")
 
 NODE_GPUS = 8
 """GPUs on one fast link where a link is stated and their number is not. Source: the usual node."""
 
 
-def filled(kind: type, body: Mapping[str, Any]) -> Record:
-    """The columns of an own row, with what its body leaves open."""
+def with_defaults(kind: type, body: Mapping[str, Any]) -> Record:
+    """Columns of a custom row with defaults for what its body omits."""
     given = {name: value for name, value in body.items() if value is not None}
     today = datetime.now(UTC).date().isoformat()
     common = {"source": SOURCE, "as_of": today, "verified": "no"}
     if "slug" in given and kind is not PriceRow:
         common["name"] = given["slug"]
-    return FILLING[kind]({**common, **given})
+    return DEFAULTS[kind]({**common, **given})
 
 
 DERIVED: Mapping[type, Mapping[str, tuple[str, ...]]] = {
@@ -171,30 +171,30 @@ DERIVED: Mapping[type, Mapping[str, tuple[str, ...]]] = {
     },
     PriceRow: {"usd_per_instance_hour": ("usd_per_gpu_hour", "gpu_count")},
 }
-"""Columns that follow from others where nobody states them: from which ones, which stand before them."""
+"""Columns that are derived when not stated, with the columns that they follow from."""
 
 
-def underived(kind: type, held: Mapping[str, Any], edited: Mapping[str, Any]) -> Record:
-    """An edited row without what was derived before the edit and left as it was, so that it follows the edit."""
-    derived = _derived(kind, held)
-    kept = {name: value for name, value in edited.items() if name not in derived or value != held[name]}
-    if isinstance(kept.get("note"), str):
-        kept["note"] = DERIVED_NOTE.sub("", kept["note"])
-    return kept
+def without_derived(kind: type, stored: Mapping[str, Any], edited: Mapping[str, Any]) -> Record:
+    """An edited row without the derived values that the edit left unchanged, so that they are derived again."""
+    derived = _derived(kind, stored)
+    stated = {name: value for name, value in edited.items() if name not in derived or value != stored[name]}
+    if isinstance(stated.get("note"), str):
+        stated["note"] = DERIVED_NOTE.sub("", stated["note"])
+    return stated
 
 
-def _derived(kind: type, held: Mapping[str, Any]) -> set[str]:
-    """The columns of a row that hold what they would hold if nobody had stated them."""
-    names, found = tuple(DERIVED.get(kind, ())), set[str]()
+def _derived(kind: type, stored: Mapping[str, Any]) -> set[str]:
+    """Columns of a row that have their derived values."""
+    names, derived_names = tuple(DERIVED.get(kind, ())), set[str]()
     for place, name in enumerate(names):
-        absent = {*found, *names[place:]}
-        again = filled(kind, {other: value for other, value in held.items() if other not in absent})
-        found |= {name} if again.get(name) == held[name] else set()
-    return found
+        absent = {*derived_names, *names[place:]}
+        again = with_defaults(kind, {other: value for other, value in stored.items() if other not in absent})
+        derived_names |= {name} if again.get(name) == stored[name] else set()
+    return derived_names
 
 
-def judged_once(kind: type, given: Mapping[str, Any], problems: Sequence[Problem]) -> list[Problem]:
-    """The problems of a row without those of columns that nobody stated and that follow from a column with one."""
+def without_consequences(kind: type, given: Mapping[str, Any], problems: Sequence[Problem]) -> list[Problem]:
+    """Problems of a row, except those of derived columns that follow from another wrong column."""
     follows = {"name": ("slug",), **DERIVED.get(kind, {})}
     wrong = {problem.field for problem in problems}
     return [
@@ -226,7 +226,7 @@ def _gpu(given: Record) -> Record:
         "usable_basis": "stated by the owner" if "usable_bytes" in given else LABEL_BASIS,
         "link_name": "not stated" if has_link else "host link",
     }
-    return _noted({**words, **absent, **given}, absent)
+    return _with_note({**words, **absent, **given}, absent)
 
 
 def _price(given: Record) -> Record:
@@ -251,7 +251,7 @@ def _as_given(given: Record) -> Record:
     return given
 
 
-FILLING: Mapping[type, Callable[[Record], Record]] = {
+DEFAULTS: Mapping[type, Callable[[Record], Record]] = {
     ModelRow: _model,
     GpuRow: _gpu,
     ClusterRow: _as_given,
@@ -259,20 +259,20 @@ FILLING: Mapping[type, Callable[[Record], Record]] = {
     RateCardRow: _as_given,
     RegionRow: _region,
 }
-"""How the rows of each kind are filled."""
+"""Defaults by kind of row."""
 
 
-def _noted(row: Record, derived: Record) -> Record:
-    """The row, its note saying which values nobody stated."""
+def _with_note(row: Record, derived: Record) -> Record:
+    """The row with a note on derived values."""
     note = row.get("note", "")
     if not derived or not isinstance(note, str):
         return row
-    said = DERIVED_SAID + ", ".join(f"{name} {value:g}" for name, value in derived.items())
-    return {**row, "note": f"{note}; {said}" if note else said}
+    text = DERIVED_PREFIX + ", ".join(f"{name} {value:g}" for name, value in derived.items())
+    return {**row, "note": f"{note}; {text}" if note else text}
 
 
 def _number(value: object) -> float | None:
-    """A number to derive others from; anything else is judged where the row is read."""
+    """A finite number to derive others from; None for anything else, which the reader of the row refuses."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         return None
     return float(value)

@@ -1,7 +1,7 @@
 """POST, PUT, PATCH and DELETE under /v1/models, /v1/gpus and the other lists of the catalogue: custom rows.
 
-These routes write to the database, so they wait for their turn and then run on threads; the catalogue in memory is the
-new one before they answer. A shipped row is 409 and not 403: nobody may change it, whoever asks.
+These routes write to the database: they pass the write queue, then run on threads, and update the catalogue in memory
+before they answer. A change of a shipped row is 409, not 403: no caller may change it.
 """
 
 from dataclasses import asdict
@@ -54,7 +54,7 @@ from service.validation.serialization import to_bytes
 router = APIRouter(tags=["catalogue"])
 
 NAMES = ("slug", "name")
-"""What the query of an import may give beside the config."""
+"""Query parameters of an import beside the config."""
 
 
 def _created(plural: str, key: str, record: Record, answer: Any) -> Response:
@@ -132,11 +132,11 @@ def import_config_json(request: Request, body: JsonObject) -> Response:
 
 
 class _TakenParameter(WrongParameter, Conflict):
-    """A query parameter holds a name that is taken."""
+    """A query parameter has a name that is taken."""
 
 
 def _of_query(refused: Refused) -> Refused:
-    """What is wrong with the names that the query gives, as a problem of the query; all else is one of the config."""
+    """Report problems of names in the query as query problems, all others as problems of the config."""
     if any(problem.field not in NAMES for problem in refused.problems):
         return refused
     kind = _TakenParameter if isinstance(refused, Conflict) else WrongParameter
@@ -144,7 +144,7 @@ def _of_query(refused: Refused) -> Refused:
 
 
 CHOICES: dict[str, tuple[str, ...]] = {"dry_run": ("false", "true"), "on_error": ("refuse", "skip"), "dec": (".", ",")}
-"""Parameters and what they may be; the first one where absent."""
+"""Parameters with their choices; the first is the default."""
 MEANINGS = {
     "dry_run": "Whether to tell only what would be done.",
     "on_error": "What is done about wrong rows: refuse the whole table, or skip them and import the others.",
@@ -172,7 +172,7 @@ OPERATION: dict[str, Any] = {
 async def _read_import(
     request: Request, content: Annotated[bytes, Depends(read_table_text)]
 ) -> tuple[ImportOptions, Holdings, ImportDraft | ImportReport]:
-    """A table is read before its turn to be written comes: ten thousand rows take a second."""
+    """Parse a table before it enters the write queue: ten thousand rows take a second."""
     given = {name: choice_of(request, name, choices) for name, choices in CHOICES.items()}
     options = ImportOptions(
         mark="," if given["dec"] == "," else ".",
@@ -190,7 +190,7 @@ async def _read_import(
 
 
 ReadImport = Annotated[tuple[ImportOptions, Holdings, ImportDraft | ImportReport], Depends(_read_import)]
-"""Argument of a route: how to import the table in the body, the rows beside which it was read, and what was read."""
+"""Route argument: the import options, the rows at the time of parsing, and the parsed table."""
 
 
 @router.post(
@@ -202,7 +202,7 @@ ReadImport = Annotated[tuple[ImportOptions, Holdings, ImportDraft | ImportReport
 )
 @queued
 def import_table(request: Request, read: ReadImport) -> Response:
-    """All rows or none, unless wrong ones are to be skipped; what the list gives as CSV can be imported back."""
+    """Import all rows or none, unless wrong ones are to be skipped; the CSV of the list can be imported back."""
     options, before, draft = read
     try:
         if isinstance(draft, ImportReport):
@@ -214,7 +214,7 @@ def import_table(request: Request, read: ReadImport) -> Response:
 
 
 def _refusal(request: Request, report: ImportReport) -> Response:
-    """The problem document of a table with wrong rows: the first ones as errors, all of them in its report."""
+    """Problem document of a table with wrong rows: the first as errors, all of them in its report."""
     detail = f"{report.failed} of {report.rows} rows are wrong, so none was imported; mend them, or say on_error=skip"
     errors = [asdict(finding) for finding in report.findings]
     return problem_response(request.scope, "refused", detail, errors=errors, report=report)

@@ -1,4 +1,4 @@
-"""Rules for custom rows: consistent in themselves, and under no name that already means another row."""
+"""Rules for custom rows: consistent values, and no name that already means another row."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -29,23 +29,23 @@ from service.estimator.time.matrix_products import MATRIX_RATES
 AnyRow = TypeVar("AnyRow", bound=Row)
 
 SLUG = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
-"""Slugs of own rows: they stand in URLs and cells as they are."""
+"""Slugs of custom rows, which appear in URLs and cells unquoted."""
 LONGEST_SLUG = 100
 RESERVED = frozenset({"import"})
-"""Slugs that are paths of their own."""
-SLIP_OF_THE_PEN = 0.75
-"""Likeness above which an unknown architecture is taken for a misspelt one."""
+"""Slugs that are paths."""
+TYPO_LIKENESS = 0.75
+"""Likeness above which an unknown architecture counts as misspelt."""
 MOST_DIFFERENCE_FRACTION = 0.01
-"""Most by which the price of a machine may differ from that of its GPUs together."""
+"""Largest relative difference between the price of a machine and that of its GPUs together."""
 
 
-def sound(row: AnyRow, catalogue: Catalogue) -> AnyRow:
-    """A row that is right by itself, with the GPUs that it speaks of under their catalogue names."""
-    found = cast(AnyRow, _resolved(row, catalogue))
-    problems = [*_slug_problems(found), *_problems_of_kind(found)]
+def validated(row: AnyRow, catalogue: Catalogue) -> AnyRow:
+    """Validate a row and replace the names of its GPUs by their slugs."""
+    resolved = cast(AnyRow, _resolved(row, catalogue))
+    problems = [*_slug_problems(resolved), *_problems_of_kind(resolved)]
     if problems:
         raise Refused(*problems)
-    return found
+    return resolved
 
 
 def _resolved(row: Row, catalogue: Catalogue) -> Row:
@@ -62,7 +62,7 @@ def _resolved(row: Row, catalogue: Catalogue) -> Row:
 
 
 def refuse_taken(row: Row, catalogue: Catalogue) -> None:
-    """Refuse a row one of whose names already means another row."""
+    """Refuse a row with a name that already means another row."""
     if isinstance(row, PriceRow | CalibrationRow):
         return
     if isinstance(row, RegionRow):
@@ -83,16 +83,16 @@ def refuse_taken(row: Row, catalogue: Catalogue) -> None:
 
 
 def _refuse_taken_place(row: RegionRow, catalogue: Catalogue) -> None:
-    """Refuse a region that is told by a name of another one."""
-    held = {name: other.slug for other in catalogue.regions.values() for name in names_of_region(other)}
+    """Refuse a region with a name of another one."""
+    slugs = {name: other.slug for other in catalogue.regions.values() for name in names_of_region(other)}
     for field, names in (("slug", (row.slug,)), ("aliases", row.aliases), ("name", (row.name,))):
-        others = {held.get(name.casefold(), row.slug) for name in names} - {row.slug}
+        others = {slugs.get(name.casefold(), row.slug) for name in names} - {row.slug}
         if others:
             raise Conflict(_taken(field, min(others)))
 
 
 def _holder(names: tuple[str, ...], index: NameIndex[Any], own: str) -> str | None:
-    """The other row that one of the names means already."""
+    """Slug of another row with one of the names."""
     return next((slug for name in names for slug in index.answers_to(name) if slug != own), None)
 
 
@@ -111,23 +111,23 @@ def _taken(field: str, other: str) -> Problem:
     return Problem(field=field, code="name_taken", message=message, fix="choose a name that no other row has")
 
 
-def may_be_slug(text: str) -> bool:
-    """Whether an own row may be called so.
+def is_free_slug(text: str) -> bool:
+    """Whether a custom row may have this slug.
 
-    >>> [may_be_slug(text) for text in ("our-gpu", "b-..-c", "import", "")]
+    >>> [is_free_slug(text) for text in ("our-gpu", "b-..-c", "import", "")]
     [True, False, False, False]
     """
-    return _is_plain(text) and text not in RESERVED
+    return _is_slug(text) and text not in RESERVED
 
 
-def _is_plain(text: str) -> bool:
+def _is_slug(text: str) -> bool:
     return SLUG.fullmatch(text) is not None and len(text) <= LONGEST_SLUG
 
 
 def _slug_problems(row: Row) -> Iterator[Problem]:
     if isinstance(row, PriceRow | CalibrationRow):
         return
-    if not _is_plain(row.slug):
+    if not _is_slug(row.slug):
         message = "slug is no plain name; it stands in URLs and cells, where other characters would have to be quoted"
         fix = f"use lower-case letters and digits with single . _ - between them, at most {LONGEST_SLUG} characters"
         yield Problem(field="slug", code="not_a_slug", message=message, fix=fix)
@@ -178,7 +178,7 @@ def _gpu_problems(row: GpuRow) -> Iterator[Problem]:
         message = "no rate of FLOP is given, so no time could be estimated"
         yield Problem(field="bf16_flop_per_s", code="required", message=message, fix="give at least one _flop_per_s")
     known = MATRIX_RATES.keys() | UNMEASURED_ARCHITECTURES
-    near = nearest(row.gpu.architecture, known, likeness=SLIP_OF_THE_PEN)
+    near = nearest(row.gpu.architecture, known, likeness=TYPO_LIKENESS)
     if row.gpu.architecture not in known and near:
         message = (
             "architecture resembles a known one; misspelt, it would silently lose that one's measured efficiencies"
@@ -196,22 +196,22 @@ def _price_problems(row: PriceRow) -> Iterator[Problem]:
 
 
 def users_of(gpu: GpuRow, catalogues: Iterable[Catalogue]) -> dict[str, int]:
-    """How many rows speak of a GPU, each counted once, by kind; kinds without any are left out."""
+    """Number of rows that reference a GPU, by kind; kinds without any are left out."""
     users: dict[str, set[int]] = {"cluster": set(), "price": set(), "calibration": set(), "rate card": set()}
-    for held in catalogues:
-        users["cluster"] |= {id(row) for row in held.clusters.values() if row.cluster.gpu == gpu.slug}
-        users["price"] |= {id(row) for row in held.price_index.of_gpu(gpu.slug)}
-        users["calibration"] |= {id(row) for row in held.calibrations.values() if row.gpu == gpu.slug}
+    for catalogue in catalogues:
+        users["cluster"] |= {id(row) for row in catalogue.clusters.values() if row.cluster.gpu == gpu.slug}
+        users["price"] |= {id(row) for row in catalogue.price_index.of_gpu(gpu.slug)}
+        users["calibration"] |= {id(row) for row in catalogue.calibrations.values() if row.gpu == gpu.slug}
         users["rate card"] |= {
-            id(row) for row in held.rate_cards.values() if any(rate.gpu == gpu.slug for rate in row.rates)
+            id(row) for row in catalogue.rate_cards.values() if any(rate.gpu == gpu.slug for rate in row.rates)
         }
     return {kind: len(rows) for kind, rows in users.items() if rows}
 
 
 def refuse_used(row: GpuRow, catalogues: Iterable[Catalogue]) -> None:
-    """Refuse to take a GPU away that other rows speak of."""
+    """Refuse to remove a GPU that other rows reference."""
     used = users_of(row, catalogues)
     if used:
-        told = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in used.items())
-        message = f"{key_of(row)} is used by {told}, which would speak of a GPU that is not there"
+        users = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in used.items())
+        message = f"{key_of(row)} is used by {users}, which would speak of a GPU that is not there"
         raise Conflict(Problem(field="", code="in_use", message=message, fix="delete or change those first"))

@@ -1,4 +1,4 @@
-"""Older versions of a row, by their revision."""
+"""Versions of a row by revision."""
 
 from service.catalogue import key_of
 from service.errors import NotFound, Problem, Refused, UnknownName
@@ -9,26 +9,26 @@ from service.tabular.lists import Record
 from service.validation.flat_values import read_value
 
 REVISION = "revision"
-"""Parameter that asks for a version."""
+"""Query parameter of a version."""
 LARGEST_REVISION = (1 << 31) - 1
-"""What the database can number."""
+"""Largest revision in the database."""
 
 
 def read_version(listing: Listing, history: History, caller: Caller, name: str, revision: str) -> Record:
-    """One version of a row, whether it still holds or not."""
-    wanted = read_revision(revision)
+    """A version of a row, current or not."""
+    number = read_revision(revision)
     try:
         key = key_of(listing.find(history.view(caller.owner), name))
     except (UnknownName, NotFound):
         key = name
-    found = history.version(listing.row, key, wanted, lambda row: row.is_for_everyone or caller.reaches(row.owner))
+    found = history.version(listing.row, key, number, lambda row: row.is_for_everyone or caller.reaches(row.owner))
     if found is None:
         raise NotFound("no row of this name has or had a version of this revision")
     return record_of(listing, found)
 
 
 def read_revision(text: str) -> int:
-    """Which version is asked for."""
+    """Parse the revision parameter."""
     number = read_value(REVISION, "integer", text, ".")
     if not isinstance(number, int) or not 1 <= number <= LARGEST_REVISION:
         message = f"{REVISION} is not from 1 to {LARGEST_REVISION}"

@@ -1,4 +1,4 @@
-"""Text answers for spreadsheets: an ETag that is known before the answer, and errors that a cell can show."""
+"""Text answers for spreadsheets: an ETag that is known before the answer, and errors for cells."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,24 +24,24 @@ from service.validation.serialization import digest_of
 TEXT = "text/plain"
 
 NO_CATALOGUE = (UnknownRevision, Unreachable, WrongParameter)
-"""Why there may be no catalogue to answer under."""
+"""Reasons for a missing catalogue."""
 
 XML = "application/xml"
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorForm:
-    """How an operation that sheets ask shows an error where they want no problem document."""
+    """Form of errors of an operation for sheets that want no problem document."""
 
     media_type: str
-    told: Callable[[str], str]
-    """The body that holds a text."""
+    render: Callable[[str], str]
+    """Function from a text to the body."""
     blank: str
-    """The body where the sheet wants none of it."""
+    """Body without a text."""
 
     def shown(self, text: str, on_error: cells.OnError) -> str:
-        """The body that a sheet asks for."""
-        return self.told(text) if on_error == "text" else self.blank
+        """Body of an error as requested."""
+        return self.render(text) if on_error == "text" else self.blank
 
 
 ERROR_FORMS = {
@@ -49,7 +49,7 @@ ERROR_FORMS = {
     "getCellTable": ErrorForm(CSV_BODY, tables.error_csv, ""),
     "getCellXml": ErrorForm(XML, tables.error_xml, "<estimate/>"),
 }
-"""By operation id; getCellReason always answers text."""
+"""Forms by operation id; getCellReason always answers text."""
 
 OPTIONS = {
     "num": "How what is not a whole number is written: mantissa and exponent, decimal point, or decimal comma.",
@@ -60,7 +60,7 @@ OPTIONS = {
 
 
 def sheet_parameters(*own: dict[str, Any], without: str = "") -> list[dict[str, Any]]:
-    """The parameters of a path that sheets ask: the flat question, and how the sheet wants its numbers."""
+    """Parameters for sheets: the flat question and the options of a cell."""
     options = {name: meaning for name, meaning in OPTIONS.items() if name != without}
     return [
         *own,
@@ -71,40 +71,40 @@ def sheet_parameters(*own: dict[str, Any], without: str = "") -> list[dict[str, 
 
 
 def sheet_text(
-    request: Request, text: str, revision: str, said: Mapping[str, str] | None = None, media_type: str = TEXT
+    request: Request, text: str, revision: str, extra_headers: Mapping[str, str] | None = None, media_type: str = TEXT
 ) -> Response:
-    """What a sheet reads, under a catalogue.
+    """Text answer under a catalogue.
 
-    What decides the text decides its ETag: the path, the query, and the versions of what computes it. So that is known
-    before the answer, and HEAD tells the same one for nothing.
+    The path, the query and the versions of the computation determine the text, and so its ETag. It is known before the
+    answer, and HEAD returns the same one without computing anything.
     """
     inputs = [request.url.path, request.query_params.multi_items(), revision, FORMULAS_VERSION, __version__]
     headers = {"Cache-Control": "private, max-age=300", "ETag": f'"{digest_of(to_json(inputs))}"'}
-    response = PlainTextResponse(text, headers=headers | dict(said or {}), media_type=media_type)
+    response = PlainTextResponse(text, headers=headers | dict(extra_headers or {}), media_type=media_type)
     if is_head(request):
         del response.headers["content-length"]
     return response
 
 
-def passing_text(text: str, media_type: str = TEXT) -> Response:
-    """Why there is no catalogue to answer under: it may be there in a moment, so nobody keeps the text."""
+def uncached_text(text: str, media_type: str = TEXT) -> Response:
+    """Text for a missing catalogue, not cached because it may be available soon."""
     return PlainTextResponse(text, headers={"Cache-Control": "no-store"}, media_type=media_type)
 
 
 def head_answer(request: Request, media_type: str = TEXT) -> Response:
-    """What GET would say, without its body and without computing it."""
+    """Headers of GET, without computing its body."""
     return sheet_text(request, "", request.query_params.get(REV) or view_of(request).revision, media_type=media_type)
 
 
 def on_not_allowed(request: Request, error: AccessDenied) -> Response:
-    """Problem document of a refusal, or its text where a cell asks for that."""
+    """Problem document of a refusal, or its text if a cell asks for that."""
     operation_id, text = request.scope["route"].operation_id, f"{error.code}: {error.detail}"
     if operation_id == "getCellReason":
-        return passing_text(text)
+        return uncached_text(text)
     form = ERROR_FORMS.get(operation_id)
-    wanted = (
+    on_error = (
         "problem" if form is None else cells.on_error_of(cells.split_options(request.query_params.multi_items())[0])
     )
-    if form is None or wanted == "problem":
+    if form is None or on_error == "problem":
         return on_api_error(request, error)
-    return passing_text(form.shown(f"#ERR {text}", wanted), form.media_type)
+    return uncached_text(form.shown(f"#ERR {text}", on_error), form.media_type)

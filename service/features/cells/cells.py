@@ -1,8 +1,8 @@
-"""One spreadsheet cell: one number of an answer, in the unit and spelling that the sheet asks for.
+"""One spreadsheet cell: one number of an answer, in the requested unit and notation.
 
-The question comes in its flat form; beside its fields stand the options of the cell: `num` (e, . or ,),
-`unit`, `dec` (the decimal mark of the inputs), `on_error` (problem, text or blank) and `r`, which
-changes nothing but the URL, so that a sheet can ask anew.
+The question comes in its flat form, beside the options of the cell: `num` (e, . or ,), `unit`, `dec` (the decimal mark
+of the inputs), `on_error` (problem, text or blank) and `r`, which changes nothing but the URL, so that a sheet can
+refresh.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from service.validation.text import one_line
 OnError = Literal["problem", "text", "blank"]
 Pairs = Sequence[tuple[str, str]]
 NoNumber = Refused | NotFound | Unreachable
-"""Why a cell may have no number to show."""
+"""Reasons for a cell without a number."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "num": get_args(NumberStyle),
@@ -34,19 +34,19 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "on_error": get_args(OnError),
     "unit": tuple(sorted(UNITS)),
 }
-"""Values that each option of a cell takes; of the units, each metric takes those that measure it."""
+"""Values of each option of a cell; each metric takes only units of its dimension."""
 
 REFRESH = "r"
 """Option that changes nothing but the URL."""
 
 REV = "rev"
-"""Which catalogue the cell rests on; whoever asks has looked it up."""
+"""Catalogue of the cell, already looked up by the caller."""
 
 BESIDE = (*CHOICES, REFRESH, REV)
-"""What a cell takes beside its question."""
+"""Fields beside the question."""
 
 METRIC = "metric"
-"""Which cell `why` speaks of; a cell has it in its path."""
+"""Metric of the cell to explain; a cell has it in its path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +54,17 @@ class CellOptions:
     """How a sheet wants its number."""
 
     num: NumberStyle = "e"
-    """How what is not a whole number is written."""
+    """Notation of numbers that are not whole."""
     dec: DecimalMark = "."
     """Decimal mark of the inputs."""
     on_error: OnError = "problem"
-    """What becomes of an error: an HTTP problem, a text in the cell, or an empty cell."""
+    """Form of an error: an HTTP problem, a text in the cell, or an empty cell."""
     unit: str | None = None
     """Unit of the number; the metric's own where absent."""
 
 
 def split_options(parameters: Pairs) -> tuple[Pairs, Pairs]:
-    """The options of a cell, and the flat question beside them."""
+    """Split parameters into options of a cell and the flat question."""
     options = [pair for pair in parameters if pair[0] in CHOICES]
     return options, [pair for pair in parameters if pair[0] not in BESIDE]
 
@@ -81,50 +81,50 @@ def read_options(given: Pairs) -> CellOptions:
 
 
 def on_error_of(given: Pairs) -> OnError:
-    """What becomes of an error, even where another option is the error."""
-    wanted = dict(given).get("on_error")
-    return next((choice for choice in get_args(OnError) if choice == wanted), "problem")
+    """Form of an error, even where another option is wrong."""
+    given_value = dict(given).get("on_error")
+    return next((choice for choice in get_args(OnError) if choice == given_value), "problem")
 
 
 def cell(metric: str, question: Pairs, options: CellOptions, catalogue: Catalogue) -> Cell:
-    """One number of an answer as a cell shows it."""
-    wanted = metric_named(metric)
-    dimension = dimension_of(wanted.path)
+    """Compute one number of an answer for a cell."""
+    selected = metric_named(metric)
+    dimension = dimension_of(selected.path)
     unit = dimension.base if options.unit is None else options.unit
     if unit not in dimension.scales:
         raise Refused(_other_unit(unit, dimension))
-    found = answered(question, options, catalogue)
-    value = wanted.value_in(found)
+    found = cell_answer(question, options, catalogue)
+    value = selected.value_in(found)
     scaled = value if options.unit is None else value / dimension.scales[unit]
     return Cell(number_text(scaled, options.num), unit, found.verdict)
 
 
-def answered(question: Pairs, options: CellOptions, catalogue: Catalogue) -> Answer:
-    """The answer from which a cell takes its number."""
+def cell_answer(question: Pairs, options: CellOptions, catalogue: Catalogue) -> Answer:
+    """Answer for a cell."""
     body = body_of_flat(question, decimal_mark=options.dec, beside=BESIDE)
     return answer(read_question(body, catalogue), catalogue)
 
 
 def why(parameters: Pairs, catalogue: Catalogue) -> str:
-    """Why a cell with this query shows an error."""
+    """Explain the error of a cell with this query."""
     metrics = [value for name, value in parameters if name == METRIC]
     given, question = split_options([pair for pair in parameters if pair[0] != METRIC])
     try:
-        _judge(metrics, question, read_options(given), catalogue)
+        _check_cell(metrics, question, read_options(given), catalogue)
     except (Refused, NotFound) as error:
         return reason(error)
     return "ok"
 
 
 def reason(error: NoNumber) -> str:
-    """Why a cell shows an error, in full."""
+    """Full text of an error."""
     if isinstance(error, Refused):
         return "\n".join(_line(problem) for problem in error.problems[:MOST_PROBLEMS])
     return _missing(error)
 
 
-def _judge(metrics: Sequence[str], question: Pairs, options: CellOptions, catalogue: Catalogue) -> None:
-    """Refuse what the cell of a metric refuses, or where none is named, what every cell does."""
+def _check_cell(metrics: Sequence[str], question: Pairs, options: CellOptions, catalogue: Catalogue) -> None:
+    """Refuse what the cell of a metric refuses, or without a metric, what every cell does."""
     if len(metrics) > 1:
         raise Refused(_repeated(METRIC))
     if metrics:
@@ -132,11 +132,11 @@ def _judge(metrics: Sequence[str], question: Pairs, options: CellOptions, catalo
         return
     if options.unit is not None and options.unit not in UNITS:
         raise Refused(_no_such_value("unit"))
-    answered(question, options, catalogue)
+    cell_answer(question, options, catalogue)
 
 
 def error_text(error: NoNumber) -> str:
-    """An error as a cell shows it."""
+    """An error as the text of a cell."""
     line = _line(error.problems[0]) if isinstance(error, Refused) else _missing(error)
     return one_line(f"#ERR {line}")
 
@@ -147,9 +147,13 @@ def _missing(error: NotFound | Unreachable) -> str:
 
 
 def _line(problem: Problem) -> str:
-    told = rephrased(problem, QUERY)
-    place = f"{told.field}: " if told.field and told.field not in told.message else ""
-    return f"{told.code}: {place}{told.message}; {told.fix}"
+    rephrased_problem = rephrased(problem, QUERY)
+    place = (
+        f"{rephrased_problem.field}: "
+        if rephrased_problem.field and rephrased_problem.field not in rephrased_problem.message
+        else ""
+    )
+    return f"{rephrased_problem.code}: {place}{rephrased_problem.message}; {rephrased_problem.fix}"
 
 
 def _no_such_value(name: str) -> Problem:
@@ -165,8 +169,8 @@ def _repeated(name: str) -> Problem:
 def _other_unit(unit: str, dimension: Dimension) -> Problem:
     is_plain = dimension.base == COUNT.base
     message = f"this metric is in {dimension.base}, which no unit of this spelling measures"
-    meant = [known for known in dimension.scales if known.casefold() == unit.casefold()]
-    asked = f"did you mean {' or '.join(meant)}? capitals count; " if meant else ""
-    fix = f"{asked}{'leave unit out, or ' if is_plain else ''}use one of {' '.join(dimension.scales)}"
+    similar = [known for known in dimension.scales if known.casefold() == unit.casefold()]
+    hint = f"did you mean {' or '.join(similar)}? capitals count; " if similar else ""
+    fix = f"{hint}{'leave unit out, or ' if is_plain else ''}use one of {' '.join(dimension.scales)}"
     message = "this metric is a plain number" if is_plain else message
     return Problem(field="unit", code="unknown_unit", message=message, fix=fix)

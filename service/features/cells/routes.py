@@ -26,9 +26,9 @@ from service.features.cells.answers import (
     ERROR_FORMS,
     NO_CATALOGUE,
     head_answer,
-    passing_text,
     sheet_parameters,
     sheet_text,
+    uncached_text,
 )
 from service.features.cells.cells import Pairs
 
@@ -43,7 +43,7 @@ VERDICT = {
 
 
 def _operation(description: str, headers: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """What the contract adds to a route that answers one text."""
+    """OpenAPI of an operation that answers one text."""
     text = {"schema": {"type": "string"}}
     return {
         "parameters": sheet_parameters(own),
@@ -51,25 +51,25 @@ def _operation(description: str, headers: dict[str, Any], own: dict[str, Any]) -
     }
 
 
-ASKED = query_parameter(
+METRIC_PARAMETER = query_parameter(
     cells.METRIC,
     "The metric of the cell, whose error is then explained too; where absent, ok speaks of the question alone.",
     {"type": "string"},
 )
-WHY = _operation("ok, or one line for each thing to mend.", {}, ASKED)
+WHY = _operation("ok, or one line for each thing to mend.", {}, METRIC_PARAMETER)
 NUMBER = path_parameter("metric", "Name of the number, or as much of its path as tells it apart.", "step_seconds")
 CELL = _operation("The number alone.", {"X-Unit": UNIT, "X-Verdict": VERDICT}, NUMBER)
 
 
 @router.get("/v1/cell/why", operation_id="getCellReason", summary="Why a cell shows an error", openapi_extra=WHY)
 async def why(request: Request) -> Response:
-    """Takes the query of the cell as it is, and its metric; always text."""
+    """Explain a cell, given its query and metric; always text."""
     if is_head(request):
         return head_answer(request)
     try:
         catalogue = await catalogue_of(request)
     except NO_CATALOGUE as error:
-        return passing_text(cells.reason(error))
+        return uncached_text(cells.reason(error))
     return sheet_text(request, cells.why(request.query_params.multi_items(), catalogue), catalogue.revision)
 
 
@@ -85,7 +85,7 @@ async def cell(request: Request, metric: str) -> Response:
     except NO_CATALOGUE as error:
         if on_error == "problem":
             raise
-        return passing_text(ERRORS.shown(cells.error_text(error), on_error))
+        return uncached_text(ERRORS.shown(cells.error_text(error), on_error))
     try:
         found = cells.cell(metric, question, cells.read_options(given), catalogue)
     except (Refused, NotFound) as error:
@@ -98,7 +98,7 @@ async def cell(request: Request, metric: str) -> Response:
 
 table_router = APIRouter(tags=["cells"], default_response_class=Response)
 
-NAMED = query_parameter(
+METRICS_PARAMETER = query_parameter(
     tables.METRICS,
     "Names of the numbers, as cells take them, with ; between them; the main ones where absent.",
     {"type": "string"},
@@ -106,12 +106,12 @@ NAMED = query_parameter(
 
 
 FEW_ROWS = 2
-"""Answers that are worked out between those to others; more are in a process of their own."""
+"""Answers computed in the API process; more need a compute process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way to tell many numbers."""
+    """One format of many numbers."""
 
     path: str
     operation_id: str
@@ -149,7 +149,7 @@ FORMS = (
 def _table_operation(form: Form) -> dict[str, Any]:
     content = {ERROR_FORMS[form.operation_id].media_type: {"schema": {"type": "string"}}}
     return {
-        "parameters": sheet_parameters(NAMED, without="unit"),
+        "parameters": sheet_parameters(METRICS_PARAMETER, without="unit"),
         "responses": {"200": {"description": "The numbers.", "content": content}},
     }
 
@@ -167,7 +167,7 @@ def _route(form: Form) -> Callable[[Request], Awaitable[Response]]:
         except NO_CATALOGUE as error:
             if on_error == "problem":
                 raise
-            return passing_text(errors.shown(cells.error_text(error), on_error), errors.media_type)
+            return uncached_text(errors.shown(cells.error_text(error), on_error), errors.media_type)
         try:
             text = await form.made(request, parameters, catalogue)
         except (Refused, NotFound) as error:

@@ -1,7 +1,7 @@
 """Many numbers in one request: a CSV table, or XML for FILTERXML.
 
-The question comes in its flat form, with the options of a cell but `unit`; `metrics` names the numbers. A field of the
-question that is given several values (`tp=1;2;4`) is swept: one row a value, of two fields one row a pair.
+The question comes in its flat form, with the options of a cell except `unit`; `metrics` names the numbers. A field with
+several values (`tp=1;2;4`) is swept: one row a value, of two fields one row a pair.
 """
 
 import csv
@@ -19,7 +19,7 @@ from service.errors import NotFound, Problem, Refused
 from service.features.cells.cells import (
     CellOptions,
     Pairs,
-    answered,
+    cell_answer,
     read_options,
     reason,
     split_options,
@@ -35,40 +35,40 @@ from service.validation.flat_values import LIST_MARK
 from service.validation.text import one_line
 
 METRICS = "metrics"
-"""Parameter that names the numbers of a table."""
+"""Parameter with the names of the numbers."""
 
 MAIN = (FITS, "parameters.total", *COLUMNS)
-"""Numbers of a table where the caller names none."""
+"""Default numbers of a table."""
 
 NAME = re.compile(r"[a-z0-9_.-]+")
-"""A name that may be the head of a column and the name of an element."""
+"""Pattern of names for columns and elements."""
 
 MOST_METRICS = 100
 MOST_SWEPT = 2
 MOST_ROWS = 200
-"""Rows of one sweep, each an answer of its own."""
+"""Most rows of a sweep, each with its own answer."""
 
 ROOT = "estimate"
-"""Element that holds all others."""
+"""Root element."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of an answer as a table tells it."""
+    """One number of a table."""
 
     value: str
-    """The number; empty where it is not known."""
+    """The number; empty if unknown."""
     low: str
-    """Its lower end; empty where it is exact or not known."""
+    """Its lower end; empty if exact or unknown."""
     high: str
-    """Its upper end; empty where it is exact or not known."""
+    """Its upper end; empty if exact or unknown."""
     why: str
-    """Why it is not known; empty where it is."""
+    """Reason if unknown; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A table as it was asked for."""
+class _TableRequest:
+    """Parsed request for a table."""
 
     metrics: Mapping[str, Metric]
     question: Pairs
@@ -76,16 +76,16 @@ class _Wanted:
 
 
 def table_csv(parameters: Pairs, catalogue: Catalogue) -> Steps[str]:
-    """Numbers of an answer, one row each; or of several answers, one row each, where fields are swept."""
-    wanted = _read(parameters)
-    swept = _swept(wanted.question)
+    """Numbers of an answer, one row each; or of swept answers, one row each."""
+    request = _read(parameters)
+    swept = _swept(request.question)
     if swept:
-        return (yield from _sweep(wanted, swept, catalogue))
-    found = answered(wanted.question, wanted.options, catalogue)
+        return (yield from _sweep(request, swept, catalogue))
+    found = cell_answer(request.question, request.options, catalogue)
     whole = whole_of(found)
     rows = []
-    for name, metric in wanted.metrics.items():
-        figure = _figure(metric, found, whole, wanted.options)
+    for name, metric in request.metrics.items():
+        figure = _figure(metric, found, whole, request.options)
         unit = dimension_of(metric.path).base
         rows.append([name, figure.value, figure.low, figure.high, unit, cell_text(figure.why)])
     yield None
@@ -93,32 +93,33 @@ def table_csv(parameters: Pairs, catalogue: Catalogue) -> Steps[str]:
 
 
 def rows_of(parameters: Pairs) -> int:
-    """How many answers a table needs."""
+    """Number of answers in a table."""
     return prod(map(len, _swept(_read(parameters).question).values()))
 
 
 def estimate_xml(parameters: Pairs, catalogue: Catalogue) -> str:
-    """Numbers of an answer as XML without a namespace, an element each; of a prediction the ends are attributes."""
-    wanted = _read(parameters)
-    found = answered(wanted.question, wanted.options, catalogue)
+    """Numbers of an answer as XML without a namespace, an element each; interval ends are attributes."""
+    request = _read(parameters)
+    found = cell_answer(request.question, request.options, catalogue)
     whole = whole_of(found)
     elements = [
-        _element(name, metric, _figure(metric, found, whole, wanted.options)) for name, metric in wanted.metrics.items()
+        _element(name, metric, _figure(metric, found, whole, request.options))
+        for name, metric in request.metrics.items()
     ]
     return f'<{ROOT} id="{found.id}" verdict="{found.verdict}">{"".join(elements)}</{ROOT}>'
 
 
 def error_csv(text: str) -> str:
-    """Why there is no table, as a table of one cell."""
+    """An error as a table of one cell."""
     return _csv([cell_text(text)], [])
 
 
 def error_xml(text: str) -> str:
-    """Why there is no answer, as the only element."""
+    """An error as the only element."""
     return f"<{ROOT}><error>{xml_text(text)}</error></{ROOT}>"
 
 
-def _read(parameters: Pairs) -> _Wanted:
+def _read(parameters: Pairs) -> _TableRequest:
     given, question = split_options([pair for pair in parameters if pair[0] != METRICS])
     if any(name == "unit" for name, _ in given):
         message = "unit is for one number, and a table tells each number in the unit that stands beside it"
@@ -131,11 +132,11 @@ def _read(parameters: Pairs) -> _Wanted:
         message = "the name of a number holds a character that no number has in its name"
         raise Refused(Problem(field=METRICS, code="unknown_metric", message=message, fix="separate names with ;"))
     metrics = {name: number_named(METRICS, name) for name in named or MAIN}
-    return _Wanted(metrics, question, read_options(given))
+    return _TableRequest(metrics, question, read_options(given))
 
 
 def _swept(question: Pairs) -> dict[str, list[str]]:
-    """The fields that take one value and are given several, by the names they are given by."""
+    """Fields with several values that take one, by given name."""
     given: dict[str, list[str]] = {}
     for name, text in question:
         field = flat_fields().get(ALIASES.get(name, name))
@@ -155,38 +156,38 @@ def _too_much(message: str, fix: str) -> Problem:
     return Problem(field="", code="too_many_rows", message=message, fix=fix)
 
 
-def _sweep(wanted: _Wanted, swept: Mapping[str, list[str]], catalogue: Catalogue) -> Steps[str]:
-    kept = [pair for pair in wanted.question if pair[0] not in swept]
+def _sweep(request: _TableRequest, swept: Mapping[str, list[str]], catalogue: Catalogue) -> Steps[str]:
+    fixed = [pair for pair in request.question if pair[0] not in swept]
     rows: list[list[str]] = []
     refusals: list[Refused] = []
     combinations = [*product(*swept.values())]
     yield len(combinations)
     for texts in combinations:
-        question = [*kept, *zip(swept, texts, strict=True)]
+        question = [*fixed, *zip(swept, texts, strict=True)]
         try:
-            told = _told(wanted, question, catalogue)
+            cells = _swept_row(request, question, catalogue)
         except Refused as refused:
             refusals.append(refused)
-            told = ["", *("" for _ in wanted.metrics), cell_text(one_line(reason(refused)))]
-        rows.append([*map(cell_text, texts), *told])
+            cells = ["", *("" for _ in request.metrics), cell_text(one_line(reason(refused)))]
+        rows.append([*map(cell_text, texts), *cells])
         yield None
     if len(refusals) == len(rows):
         raise refusals[0]
-    return _csv([*swept, "verdict", *wanted.metrics, "reason"], rows)
+    return _csv([*swept, "verdict", *request.metrics, "reason"], rows)
 
 
-def _told(wanted: _Wanted, question: Pairs, catalogue: Catalogue) -> list[str]:
-    """The row of one answer behind the swept values."""
-    found = answered(question, wanted.options, catalogue)
+def _swept_row(request: _TableRequest, question: Pairs, catalogue: Catalogue) -> list[str]:
+    """Row of one answer after the swept values."""
+    found = cell_answer(question, request.options, catalogue)
     whole = whole_of(found)
-    figures = [_figure(metric, found, whole, wanted.options) for metric in wanted.metrics.values()]
+    figures = [_figure(metric, found, whole, request.options) for metric in request.metrics.values()]
     unknown = dict.fromkeys(figure.why for figure in figures if figure.why)
     return [found.verdict, *(figure.value for figure in figures), cell_text(one_line("; ".join(unknown)))]
 
 
 def _figure(metric: Metric, found: Answer, whole: Mapping[str, Any], options: CellOptions) -> Figure:
     try:
-        value = metric.found_in(whole)
+        value = metric.read(whole)
         if value is None:
             metric.value_in(found)  # says what the number needs
     except (Refused, NotFound) as error:
@@ -197,10 +198,15 @@ def _figure(metric: Metric, found: Answer, whole: Mapping[str, Any], options: Ce
 
 
 def _element(name: str, metric: Metric, figure: Figure) -> str:
-    """A number as an element; where its name may not begin one, as `6n`, the whole path does."""
+    """A number as an element; a name that cannot begin one, as `6n`, becomes the whole path."""
     called = name if name[0].isalpha() else ".".join(metric.path)
-    said = {"unit": dimension_of(metric.path).base, "low": figure.low, "high": figure.high, "reason": figure.why}
-    attributes = "".join(f' {key}="{xml_text(text)}"' for key, text in said.items() if text)
+    attribute_texts = {
+        "unit": dimension_of(metric.path).base,
+        "low": figure.low,
+        "high": figure.high,
+        "reason": figure.why,
+    }
+    attributes = "".join(f' {key}="{xml_text(text)}"' for key, text in attribute_texts.items() if text)
     return f"<{called}{attributes}>{figure.value}</{called}>"
 
 

@@ -21,15 +21,15 @@ from service.api.requests import is_long_launcher_text, read_in_process, refuse_
 from service.catalogue import Catalogue
 from service.errors import NotFound
 from service.features.checks.bodies import manifest_check_of, review_of, slurm_check_of
-from service.features.checks.check import Keep
+from service.features.checks.check import StoreQuestion
 from service.features.checks.schedulers import (
     KIND,
     VERSION,
     JudgedJob,
+    answer_review,
     as_lines,
-    judge_manifest,
-    judge_slurm_job,
-    reviewed,
+    check_manifest,
+    check_slurm_job,
 )
 from service.formats.launchers.kubernetes import ANNOTATION
 from service.validation.flat import body_of_flat
@@ -52,7 +52,7 @@ FILES = {
         )
     },
 }
-"""Files that are served, and those of which each is made."""
+"""Served files with their parts."""
 
 TEXT: Schema = {"text/plain": {"schema": {"type": "string"}}}
 
@@ -105,7 +105,7 @@ SCHEDULERS = ("kubernetes", "kueue", "ray", "skypilot")
     },
 )
 async def slurm_hook(request: Request, name: str) -> Response:
-    """The hook, with the address of this service and what the query says of the site."""
+    """Return the hook, with the address of this service and the settings of the query."""
     text = _file(request, f"slurm/{name}")
     said = body_of_flat(request.query_params.multi_items())
     if "gpu" in (cluster := said.get("cluster", {})):
@@ -131,7 +131,7 @@ async def slurm_hook(request: Request, name: str) -> Response:
     },
 )
 async def adapter(request: Request, scheduler: str, name: str) -> Response:
-    """The file, with the address of this service."""
+    """Return the file, with the address of this service."""
     return Response(_file(request, f"{scheduler}/{name}"), media_type="text/plain")
 
 
@@ -150,8 +150,8 @@ async def adapter(request: Request, scheduler: str, name: str) -> Response:
     },
 )
 async def slurm_check(request: Request) -> Response:
-    """The question of both hooks."""
-    judged = await _judged(request, judge_slurm_job, slurm_check_of)
+    """Check a job for a Slurm hook."""
+    judged = await _check_job(request, check_slurm_job, slurm_check_of)
     return Response(as_lines(judged), media_type="text/plain")
 
 
@@ -167,8 +167,8 @@ async def slurm_check(request: Request) -> Response:
     },
 )
 async def kubernetes_check(request: Request) -> Response:
-    """The question of a controller."""
-    return json_answer(await _judged(request, judge_manifest, manifest_check_of))
+    """Check an object for a Kubernetes controller."""
+    return json_answer(await _check_job(request, check_manifest, manifest_check_of))
 
 
 @router.post(
@@ -187,14 +187,14 @@ async def kubernetes_check(request: Request) -> Response:
     },
 )
 async def kubernetes_admission(request: Request, token: str) -> Response:
-    """Only what runs out of memory is not admitted; a warning goes to whoever created the object."""
+    """Deny objects that run out of memory; warn their creator of others."""
     wanted = request.app.state.settings.admission_token
     if wanted is None or not compare_digest(wanted.encode(), token.encode()):
         raise NotFound("there is no webhook at this address; TRAINCOST_ADMISSION_TOKEN says at which")
     content, catalogue = await _content_of(request), await catalogue_of(request)
     if not is_long_launcher_text(content):
         count = partial(_count, request)
-        return json_answer(reviewed(parse_object(content), catalogue, _keep(request), count))
+        return json_answer(answer_review(parse_object(content), catalogue, _keep(request), count))
     answer, kept, verdicts = await read_in_process(request, review_of, content, catalogue)
     request.app.state.checked_questions.keep_all(kept, caller_of(request).owner)
     for verdict in verdicts:
@@ -202,18 +202,20 @@ async def kubernetes_admission(request: Request, token: str) -> Response:
     return Response(answer, media_type=JSON_BODY)
 
 
-async def _judged(
-    request: Request, judge: Callable[[Mapping[str, Any], Catalogue, Keep], JudgedJob], apart: Callable[..., Any]
+async def _check_job(
+    request: Request,
+    evaluate: Callable[[Mapping[str, Any], Catalogue, StoreQuestion], JudgedJob],
+    apart: Callable[..., Any],
 ) -> JudgedJob:
-    """The verdict on a scheduler's job; a body that takes long to read is judged in another process."""
+    """Check a scheduler's job; a body that takes long to parse goes to another process."""
     content, catalogue = await _content_of(request), await catalogue_of(request)
     if is_long_launcher_text(content):
-        judged, kept = await read_in_process(request, apart, content, catalogue)
-        request.app.state.checked_questions.keep_all(kept, caller_of(request).owner)
+        job_check, questions = await read_in_process(request, apart, content, catalogue)
+        request.app.state.checked_questions.keep_all(questions, caller_of(request).owner)
     else:
-        judged = judge(parse_object(content), catalogue, _keep(request))
-    _count(request, judged.verdict)
-    found: JudgedJob = judged
+        job_check = evaluate(parse_object(content), catalogue, _keep(request))
+    _count(request, job_check.verdict)
+    found: JudgedJob = job_check
     return found
 
 
@@ -226,7 +228,7 @@ def _count(request: Request, verdict: str) -> None:
     request.app.state.metrics.verdicts.labels(verdict).inc()
 
 
-def _keep(request: Request) -> Keep:
+def _keep(request: Request) -> StoreQuestion:
     return partial(request.app.state.checked_questions.keep, owner=caller_of(request).owner)
 
 

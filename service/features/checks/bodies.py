@@ -1,37 +1,41 @@
-"""Checks of whole bodies from their bytes; compute processes read what takes long."""
+"""Checks from the bytes of a body, for compute processes when parsing takes long."""
 
 from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.features.checks.check import check
-from service.features.checks.schedulers import JudgedJob, judge_manifest, judge_slurm_job, reviewed
+from service.features.checks.schedulers import JudgedJob, answer_review, check_manifest, check_slurm_job
 from service.store import CheckedQuestion
 from service.validation.json_text import parse_object
 from service.validation.serialization import to_bytes
 
-Kept = list[CheckedQuestion]
-"""Questions of checks, which the process that answers keeps."""
+CheckedQuestions = list[CheckedQuestion]
+"""Questions of checks, which the API process stores."""
 
 
-def check_of(content: bytes, catalogue: Catalogue) -> tuple[Check, Kept]:
-    """The check that a body asks for."""
-    kept: Kept = []
-    return check(parse_object(content), catalogue, kept.append), kept
+def check_of(content: bytes, catalogue: Catalogue) -> tuple[Check, CheckedQuestions]:
+    """Check the job of a body."""
+    questions: CheckedQuestions = []
+    return check(parse_object(content), catalogue, questions.append), questions
 
 
-def slurm_check_of(content: bytes, catalogue: Catalogue) -> tuple[JudgedJob, Kept]:
-    """The verdict on a job of Slurm."""
-    kept: Kept = []
-    return judge_slurm_job(parse_object(content), catalogue, kept.append), kept
+def slurm_check_of(content: bytes, catalogue: Catalogue) -> tuple[JudgedJob, CheckedQuestions]:
+    """Check a job of Slurm."""
+    questions: CheckedQuestions = []
+    return check_slurm_job(parse_object(content), catalogue, questions.append), questions
 
 
-def manifest_check_of(content: bytes, catalogue: Catalogue) -> tuple[JudgedJob, Kept]:
-    """The verdict on an object of Kubernetes."""
-    kept: Kept = []
-    return judge_manifest(parse_object(content), catalogue, kept.append), kept
+def manifest_check_of(content: bytes, catalogue: Catalogue) -> tuple[JudgedJob, CheckedQuestions]:
+    """Check an object of Kubernetes."""
+    questions: CheckedQuestions = []
+    return check_manifest(parse_object(content), catalogue, questions.append), questions
 
 
-def review_of(content: bytes, catalogue: Catalogue) -> tuple[bytes, Kept, list[str]]:
-    """The answer to an AdmissionReview, and its verdict where there is one."""
-    kept: Kept = []
+def review_of(content: bytes, catalogue: Catalogue) -> tuple[bytes, CheckedQuestions, list[str]]:
+    """Answer an AdmissionReview, with its verdict if there is one."""
+    questions: CheckedQuestions = []
     verdicts: list[str] = []
-    return to_bytes(reviewed(parse_object(content), catalogue, kept.append, verdicts.append)), kept, verdicts
+    return (
+        to_bytes(answer_review(parse_object(content), catalogue, questions.append, verdicts.append)),
+        questions,
+        verdicts,
+    )

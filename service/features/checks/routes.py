@@ -19,13 +19,13 @@ from service.api.requests import is_long_launcher_text, read_in_process, refuse_
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.features.checks.bodies import check_of
-from service.features.checks.check import begun_check, check_until, without_turn
+from service.features.checks.check import check_until, quick_check, without_alternatives
 from service.features.estimates.openapi import EXAMPLES
 from service.validation.json_text import parse_object
 
 GRACE_SECONDS = 1.0
 """Time beyond its deadline after which a process that tries alternatives is ended. Source: a choice; one alternative
-takes at most some 0.2 s, and a process that begins loads the catalogue first."""
+takes at most some 0.2 s, and a new process loads the catalogue first."""
 
 router = APIRouter(tags=["checks"], dependencies=[takes_only(REV)])
 
@@ -59,14 +59,14 @@ OPERATION: dict[str, Any] = {
 
 
 @router.post("/v1/check", operation_id="createCheck", summary="May this job start?", openapi_extra=OPERATION)
-async def may_start(request: Request) -> Response:
-    """A job that does not fit is an answer too: deny, with the reason."""
+async def create_check(request: Request) -> Response:
+    """Check a job; one that does not fit is answered with deny and the reason."""
     state, catalogue = request.app.state, await catalogue_of(request)
     refuse_media_type(request, (JSON_BODY,))
     content = await request.body()
     if is_long_launcher_text(content):
-        found, kept = await read_in_process(request, check_of, content, catalogue)
-        state.checked_questions.keep_all(kept, caller_of(request).owner)
+        found, questions = await read_in_process(request, check_of, content, catalogue)
+        state.checked_questions.keep_all(questions, caller_of(request).owner)
     else:
         found = await _checked(request, parse_object(content), catalogue)
     state.metrics.verdicts.labels(found.verdict).inc()
@@ -74,16 +74,16 @@ async def may_start(request: Request) -> Response:
 
 
 async def _checked(request: Request, body: Mapping[str, Any], catalogue: Catalogue) -> Check:
-    """The verdict at once; what alternatives its caller waits for longer are tried in another process."""
+    """Check a job; if the deadline allows, try further alternatives in another process."""
     keep = partial(request.app.state.checked_questions.keep, owner=caller_of(request).owner)
-    begun, end = begun_check(body, catalogue, keep)
+    quick, end = quick_check(body, catalogue, keep)
     if end is None:
-        return begun
+        return quick
     left = max(0.0, end - monotonic())
     try:
         found: Check = await compute(
             request, check_until, body, catalogue, end, deadline_seconds=left + GRACE_SECONDS, queue_seconds=left
         )
     except (AccessDenied, Refused):  # no process in time, or one that was lost: the verdict stands
-        return without_turn(begun)
+        return without_alternatives(quick)
     return found

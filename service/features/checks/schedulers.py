@@ -8,8 +8,8 @@ from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.names import SPOKEN
-from service.features.checks.check import Keep, check
-from service.features.checks.requests import read_launch, with_launch
+from service.features.checks.check import StoreQuestion, check
+from service.features.checks.schemas import read_launch, with_launch
 from service.formats.launchers.common import Scheduled
 from service.formats.launchers.kubernetes import scheduled_by_kubernetes
 from service.formats.launchers.slurm import SECONDS_PER_MINUTE, SlurmJob, scheduled_by_slurm
@@ -29,7 +29,7 @@ NAME_A_GPU = (
 NO_JOB = "not checked: no kind of object that is read, or no container asks for GPUs"
 
 HOOK_DEADLINE_SECONDS = 0.01
-"""Seconds in which alternatives for a scheduler's user are sought, whom a hook keeps waiting. Source: a choice."""
+"""Time for alternatives in a hook, which delays a user. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,8 @@ class JudgedJob:
     """The check behind it; null where there is none."""
 
 
-def judge_scheduled(job: Scheduled, catalogue: Catalogue, keep: Keep = lambda _: None) -> JudgedJob:
-    """Whether a scheduler's job may start; what cannot be judged never stands in its way."""
+def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion = lambda _: None) -> JudgedJob:
+    """Check a scheduler's job; one that cannot be checked is let through."""
     try:
         imported = read_launch({"format": SCRIPT, "content": job.script})
         question = with_launch({name: job.overrides[name] for name in PARTS if name in job.overrides}, imported)
@@ -62,37 +62,39 @@ def judge_scheduled(job: Scheduled, catalogue: Catalogue, keep: Keep = lambda _:
     return JudgedJob(verdict=found.verdict, reason=found.reason, check=found)
 
 
-def judge_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: None) -> JudgedJob:
-    """Whether a job of Slurm may start."""
+def check_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion = lambda _: None) -> JudgedJob:
+    """Check a job of Slurm."""
     job = read_spec(SlurmJob, {name: value for name, value in body.items() if name != "question"}, "")
-    said = body.get("question", {})
-    if not isinstance(said, dict):
+    question_fields = body.get("question", {})
+    if not isinstance(question_fields, dict):
         raise Refused(not_an_object("question", PARTS))
     try:
-        return judge_scheduled(scheduled_by_slurm(job, said), catalogue, keep)
+        return check_scheduled(scheduled_by_slurm(job, question_fields), catalogue, keep)
     except Refused as refused:
         return _let_through("unknown", _not_checked(refused))
 
 
-def judge_manifest(manifest: Mapping[str, Any], catalogue: Catalogue, keep: Keep = lambda _: None) -> JudgedJob:
-    """Whether an object of Kubernetes may be admitted."""
+def check_manifest(
+    manifest: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion = lambda _: None
+) -> JudgedJob:
+    """Check an object of Kubernetes."""
     try:
         job = scheduled_by_kubernetes(manifest)
     except Refused as refused:
         return _let_through("unknown", _not_checked(refused))
-    return _let_through("unknown", NO_JOB) if job is None else judge_scheduled(job, catalogue, keep)
+    return _let_through("unknown", NO_JOB) if job is None else check_scheduled(job, catalogue, keep)
 
 
 def _let_through(verdict: Literal["warn", "unknown"], reason: str) -> JudgedJob:
     return JudgedJob(verdict=verdict, reason=reason, check=None)
 
 
-def as_lines(judged: JudgedJob) -> str:
-    """A verdict as a script without a JSON parser reads it."""
-    found = judged.check
+def as_lines(job_check: JudgedJob) -> str:
+    """A verdict for scripts without a JSON parser."""
+    found = job_check.check
     seconds = None if found is None else found.time_limit_seconds
     minutes = "" if seconds is None else str(round(seconds / SECONDS_PER_MINUTE))
-    return f"{judged.verdict}\n{judged.reason}\n{'' if found is None else found.id}\n{minutes}\n"
+    return f"{job_check.verdict}\n{job_check.reason}\n{'' if found is None else found.id}\n{minutes}\n"
 
 
 def _not_checked(refused: Refused) -> str:
@@ -118,7 +120,7 @@ def _cluster(job: Scheduled, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _limits(job: Scheduled, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Limits that the site says, and the wall time that the job has where the length of the run is known."""
+    """Limits of the site, and the wall time of the job if the length of the run is known."""
     recipe = question.get("recipe")
     if not isinstance(recipe, Mapping) or recipe.get("training_tokens") is None:
         return {}
@@ -132,16 +134,16 @@ VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
 LONGEST_UID = 128
 
 FORBIDDEN = 403
-"""Code of the status that kubectl shows of what is not admitted."""
+"""Status code that kubectl shows for a denied object."""
 
 
-def reviewed(
+def answer_review(
     review: Mapping[str, Any],
     catalogue: Catalogue,
-    keep: Keep = lambda _: None,
-    tell: Callable[[str], None] = lambda _: None,
+    keep: StoreQuestion = lambda _: None,
+    report_verdict: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """The answer to a review."""
+    """Answer an admission review."""
     request = review.get("request")
     is_review = review.get("apiVersion") == VERSION and review.get("kind") == KIND
     uid = request.get("uid") if isinstance(request, Mapping) else None
@@ -150,17 +152,17 @@ def reviewed(
         fix = "let a ValidatingWebhookConfiguration with admissionReviewVersions [v1] send it"
         raise Refused(Problem(field="", code="not_a_review", message=message, fix=fix))
     manifest = request.get("object")
-    judged = judge_manifest(manifest, catalogue, keep) if isinstance(manifest, Mapping) else None
-    if judged is not None:
-        tell(judged.verdict)
-    return {"apiVersion": VERSION, "kind": KIND, "response": {"uid": uid, **_response(judged)}}
+    job_check = check_manifest(manifest, catalogue, keep) if isinstance(manifest, Mapping) else None
+    if job_check is not None:
+        report_verdict(job_check.verdict)
+    return {"apiVersion": VERSION, "kind": KIND, "response": {"uid": uid, **_response(job_check)}}
 
 
-def _response(judged: JudgedJob | None) -> dict[str, Any]:
-    if judged is None or judged.verdict == "unknown":
+def _response(job_check: JudgedJob | None) -> dict[str, Any]:
+    if job_check is None or job_check.verdict == "unknown":
         return {"allowed": True}
-    noted = {} if judged.check is None else {"auditAnnotations": {"estimate": judged.check.id}}
-    said = f"traincost: {judged.reason}"
-    if judged.verdict == "deny":
-        return {"allowed": False, "status": {"code": FORBIDDEN, "message": said}, **noted}
-    return {"allowed": True, **({"warnings": [said]} if judged.verdict == "warn" else {}), **noted}
+    noted = {} if job_check.check is None else {"auditAnnotations": {"estimate": job_check.check.id}}
+    text = f"traincost: {job_check.reason}"
+    if job_check.verdict == "deny":
+        return {"allowed": False, "status": {"code": FORBIDDEN, "message": text}, **noted}
+    return {"allowed": True, **({"warnings": [text]} if job_check.verdict == "warn" else {}), **noted}

@@ -23,7 +23,7 @@ from service.api.openapi import (
     untitled,
 )
 from service.api.queries import REV
-from service.features.compare.requests import (
+from service.features.compare.schemas import (
     ANY,
     CLUSTERS,
     LISTS,
@@ -31,7 +31,7 @@ from service.features.compare.requests import (
     PRICES,
     QUESTION,
     SPREAD,
-    Called,
+    ClusterName,
     ComparisonOptions,
 )
 from service.features.estimates.openapi import EXAMPLES
@@ -82,11 +82,11 @@ COMPARISONS: dict[str, Schema] = {
 MEANING = "What POST /v1/estimates takes; its cluster and price may stand in the lists instead."
 
 NUMBER: list[Schema] = [ref("Interval"), {"type": "number"}, {"type": "boolean"}, NULL]
-"""What a number of a row may be."""
+"""Schema of a number in a row."""
 
 
 def comparison_schemas(row: Schema, versions: Schema) -> dict[str, Schema]:
-    """The schemas that the routes of comparisons refer to."""
+    """Schemas of comparisons."""
     manner = {name: untitled(schema) for name, schema in schema_of(ComparisonOptions)["properties"].items()}
     return {
         "ComparedCluster": object_schema("A cluster of a comparison, with what is its own.", ["cluster"], _own()),
@@ -104,7 +104,7 @@ def comparison_schemas(row: Schema, versions: Schema) -> dict[str, Schema]:
 
 
 def compare_operation(form: str) -> Schema:
-    """What the contract adds to a POST route of a comparison."""
+    """OpenAPI of a POST operation."""
     return {
         "description": "What is wrong with the request is refused as a whole. What one cluster or price cannot do is a "
         "row with status 422 and its reason; not fitting is an answer like any other.",
@@ -115,7 +115,7 @@ def compare_operation(form: str) -> Schema:
 
 
 def flat_compare_operation(form: str) -> Schema:
-    """What the contract adds to a GET route of a comparison."""
+    """OpenAPI of a GET operation."""
     manner = {name: untitled(schema) for name, schema in schema_of(ComparisonOptions)["properties"].items()}
     beside = [query_parameter(name, schema.pop("description"), schema) for name, schema in manner.items()]
     return {
@@ -164,7 +164,7 @@ def _lists() -> Schema:
 
 
 def _own() -> Schema:
-    named = untitled(schema_of(Called)["properties"]["name"])
+    named = untitled(schema_of(ClusterName)["properties"]["name"])
     return {
         "cluster": {"description": "What it is.", "anyOf": [NAME, *map(ref, CLUSTER_FORMS)]},
         "name": named,

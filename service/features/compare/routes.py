@@ -13,7 +13,7 @@ from service.api.openapi import CSV_BODY, XLSX
 from service.api.queries import REV, takes_only
 from service.api.requests import read_body
 from service.features.compare.openapi import compare_operation, flat_compare_operation
-from service.features.compare.tables import TableForm, comparison_sent, flat_comparison_sent
+from service.features.compare.tables import TableForm, comparison_bytes, flat_comparison_bytes
 
 router = APIRouter(tags=["estimates"])
 
@@ -22,13 +22,13 @@ FORMS = {"": "", ".csv": CSV_BODY, ".xlsx": XLSX}
 
 
 async def _compared(request: Request, form: TableForm) -> bytes:
-    found: bytes = await compute(request, comparison_sent, await read_body(request), await catalogue_of(request), form)
+    found: bytes = await compute(request, comparison_bytes, await read_body(request), await catalogue_of(request), form)
     return found
 
 
 async def _compared_flat(request: Request, form: TableForm) -> bytes:
     given = [(name, text) for name, text in request.query_params.multi_items() if name != REV]
-    found: bytes = await compute(request, flat_comparison_sent, given, await catalogue_of(request), form)
+    found: bytes = await compute(request, flat_comparison_bytes, given, await catalogue_of(request), form)
     return found
 
 

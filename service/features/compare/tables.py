@@ -8,35 +8,35 @@ from typing import Any, Literal
 from service.answers.rows import ComparisonAnswer
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.features.compare.compare import Compared, cells_of, columns_of, comparing
-from service.features.compare.requests import Parameters, body_of_flat_comparison, told_flat
+from service.features.compare.compare import Comparison, cells_of, columns_of, compare_steps
+from service.features.compare.schemas import Parameters, body_of_flat_comparison, flat_problem
 from service.planner.steps import Steps
 from service.tabular.lists import cell_text, typed_cell
 from service.tabular.workbooks import workbook
 from service.validation.serialization import to_bytes
 
 TableForm = Literal["json", "csv", "xlsx"]
-"""How a table is sent."""
+"""Format of a table."""
 
 
-def comparison_sent(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
-    """The same job on many clusters, at many prices, as it is sent."""
-    compared = yield from comparing(body, catalogue)
+def comparison_bytes(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
+    """Compare one job on many clusters at many prices and serialize the table."""
+    compared = yield from compare_steps(body, catalogue)
     if form == "json":
         return to_bytes(whole_comparison(compared))
     return comparison_csv(compared).encode() if form == "csv" else comparison_workbook(compared)
 
 
-def flat_comparison_sent(parameters: Parameters, catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
-    """The same of a flat question."""
+def flat_comparison_bytes(parameters: Parameters, catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
+    """The same for a flat question."""
     try:
-        return (yield from comparison_sent(body_of_flat_comparison(parameters), catalogue, form))
+        return (yield from comparison_bytes(body_of_flat_comparison(parameters), catalogue, form))
     except Refused as refused:
-        raise Refused(*map(told_flat, refused.problems)) from None
+        raise Refused(*map(flat_problem, refused.problems)) from None
 
 
-def whole_comparison(compared: Compared) -> ComparisonAnswer:
-    """A comparison as it stands on the wire."""
+def whole_comparison(compared: Comparison) -> ComparisonAnswer:
+    """A comparison as its JSON answer."""
     return ComparisonAnswer(
         rows=tuple(compared.rows),
         sort_by=compared.sort_by,
@@ -45,8 +45,8 @@ def whole_comparison(compared: Compared) -> ComparisonAnswer:
     )
 
 
-def comparison_csv(compared: Compared) -> str:
-    """A comparison as CSV, no cell of which a spreadsheet runs as a formula."""
+def comparison_csv(compared: Comparison) -> str:
+    """A comparison as CSV without cells that a spreadsheet runs as formulas."""
     intervals = _intervals(compared)
     text = io.StringIO()
     writer = csv.writer(text)
@@ -55,12 +55,12 @@ def comparison_csv(compared: Compared) -> str:
     return text.getvalue()
 
 
-def comparison_workbook(compared: Compared) -> bytes:
+def comparison_workbook(compared: Comparison) -> bytes:
     """A comparison as a workbook of one sheet: the same rows as its CSV."""
     intervals = _intervals(compared)
     rows = [[typed_cell(cell) for cell in cells_of(row, intervals)] for row in compared.rows]
     return workbook(columns_of(intervals), rows)
 
 
-def _intervals(compared: Compared) -> Mapping[str, bool]:
+def _intervals(compared: Comparison) -> Mapping[str, bool]:
     return {name: metric.is_interval for name, metric in compared.metrics.items()}

@@ -18,8 +18,8 @@ MIDDLE_SEGMENT_BYTES = 20 * 2.0**20
 """Requests up to 1 MiB open a segment of 2 MiB, up to 10 MiB one of 20 MiB, larger ones multiples of 2 MiB.
 Source: c10/cuda/CUDACachingAllocator.cpp, get_allocation_size."""
 
-LEAST_TELLING_BYTES = 2 * MIDDLE_SEGMENT_BYTES
-"""Sizes below which too many tensors are alike. Source: a choice; segments of 20 MiB hold anything small."""
+LEAST_MATCHED_BYTES = 2 * MIDDLE_SEGMENT_BYTES
+"""Sizes below which too many tensors match. Source: a choice; segments of 20 MiB hold any small tensor."""
 
 SCORES = "scores of all pairs of tokens in one layer's attention"
 
@@ -28,7 +28,7 @@ FLOATS = 4.0
 
 
 def segment_bytes(tensor_bytes: float) -> float:
-    """What the allocator asks the device for to hold a tensor.
+    """Size of the segment that the allocator requests for a tensor.
 
     >>> segment_bytes(3.0 * 2**20) / 2**20, segment_bytes(21.5 * 2**20) / 2**20
     (20.0, 22.0)
@@ -43,18 +43,18 @@ def segment_bytes(tensor_bytes: float) -> float:
 def matched_tensors(
     resolved: ResolvedQuestion, stages: list[LoadedStage], requested_bytes: float, precision_bytes: float
 ) -> tuple[MatchedTensor, ...]:
-    """Tensors whose segment has the size that was asked for."""
-    if requested_bytes < LEAST_TELLING_BYTES:
+    """Tensors whose segment has the requested size."""
+    if requested_bytes < LEAST_MATCHED_BYTES:
         return ()
-    found = {
+    matches = {
         tensor.tensor: tensor
-        for tensor in known_tensors(resolved, stages)
+        for tensor in large_tensors(resolved, stages)
         if abs(segment_bytes(tensor.bytes) - requested_bytes) <= precision_bytes
     }
-    return tuple(found.values())
+    return tuple(matches.values())
 
 
-def known_tensors(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Iterator[MatchedTensor]:
+def large_tensors(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Iterator[MatchedTensor]:
     """Large tensors of one rank, in the formats in which they occur."""
     job, degrees = resolved.workload, resolved.degrees
     element = job.precision.element_bytes
@@ -77,20 +77,20 @@ def known_tensors(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Iter
 
 
 def _weights(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Iterator[tuple[str, str, float]]:
-    """Parameters as they stand together: a matrix, what ZeRO gathers, a buffer of all."""
+    """Parameters in common groups: a matrix, an all-gathered layer, a buffer of all."""
     model, degrees = resolved.workload.model, resolved.degrees
     matrix = model.hidden_size * (model.intermediate_size or 0) / float(degrees.tensor)
     yield "one matrix of an MLP, its gradient or a moment of it", "weights", matrix
     yield "weights and first matrix of a gated MLP together", "weights", 2 * matrix
     for loaded in stages:
         load = loaded.load
-        held = float(load.held.dense + load.held.expert)
+        parameters = float(load.held.dense + load.held.expert)
         shards = float(degrees.shard_group) if resolved.question.layout.zero_stage else 1.0
         yield "the embedding's matrix, its gradient or a moment of it", "weights", float(load.largest_table)
         yield "one layer, gathered from its shards", "gathered_weights", float(load.largest_layer)
         yield "embedding and head, gathered from their shards", "gathered_weights", float(load.gathered_ends)
-        yield "all parameters of a rank in one buffer", "gradients", held
-        yield "a rank's shard of all parameters in one buffer", "optimizer_states", held / shards
+        yield "all parameters of a rank in one buffer", "gradients", parameters
+        yield "a rank's shard of all parameters in one buffer", "optimizer_states", parameters / shards
 
 
 NEAR_FRACTION = 0.03
@@ -100,101 +100,101 @@ some per cent."""
 ZERO_STAGES: tuple[Literal[0, 1, 2], ...] = (0, 1, 2)
 
 MOST_TIMES = 8
-"""Most times as many sequences that are supposed. Source: a choice."""
+"""Largest factor on batch and sequence that is tried. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True)
-class Supposed:
+class Hypothesis:
     """A question that may have run, and its memory over a step."""
 
     supposition: Supposition | None
-    """How it differs from what is asked; None where it does not."""
+    """Difference from the question; None for the question itself."""
     question: Question
-    """It."""
+    """The question that may have run."""
     stages: tuple[StageTimeline, ...]
     """Its memory over the first step and over a later one."""
     tensors: tuple[MatchedTensor, ...]
-    """Its tensors of the size that was asked for."""
+    """Its tensors of the requested size."""
 
     @property
-    def fullest(self) -> StageTimeline:
-        """Its fullest stage."""
+    def peak_stage(self) -> StageTimeline:
+        """Its peak stage."""
         return max(self.stages, key=lambda stage: stage.peak.allocated_bytes)
 
     @property
     def peak_bytes(self) -> float:
-        """Live bytes of the fullest stage at its peak."""
-        return self.fullest.peak.allocated_bytes
+        """Live bytes of the peak stage at its peak."""
+        return self.peak_stage.peak.allocated_bytes
 
 
-def supposed(asked: Question, said: Said, supposition: Supposition | None = None) -> Supposed:
-    """The memory of a question."""
-    resolved = peak_stage_in(resolve(asked)).resolved
+def evaluate_hypothesis(question: Question, oom: Said, supposition: Supposition | None = None) -> Hypothesis:
+    """Compute the memory of a question and match its tensors."""
+    resolved = peak_stage_in(resolve(question)).resolved
     loaded = stages_of(resolved.workload, resolved.degrees, resolved.question.layout)
-    return Supposed(supposition, asked, timeline(resolved), _tensors(resolved, loaded, said))
+    return Hypothesis(supposition, question, timeline(resolved), _tensors(resolved, loaded, oom))
 
 
-def likeliest(asked: Question, said: Said, needed_bytes: float, own: Supposed) -> Supposed:
-    """The difference that explains best why more was needed than is predicted."""
-    found = []
+def likeliest_hypothesis(asked: Question, oom: Said, needed_bytes: float, own: Hypothesis) -> Hypothesis:
+    """The difference that best explains why more was needed than predicted."""
+    candidates = []
     for supposition, question in differences(asked):
         try:
-            one = supposed(question, said, supposition)
+            one = evaluate_hypothesis(question, oom, supposition)
         except Refused:
             continue
         if one.peak_bytes * (1 + NEAR_FRACTION) >= needed_bytes:
-            found.append(one)
-    return min(found, key=lambda one: (not one.tensors, one.peak_bytes), default=own)
+            candidates.append(one)
+    return min(candidates, key=lambda one: (not one.tensors, one.peak_bytes), default=own)
 
 
-def differences(asked: Question) -> Iterator[tuple[Supposition, Question]]:
-    """Questions that somebody may have run who meant to run this one."""
-    recipe, resolved = asked.recipe, resolve(asked)
+def differences(question: Question) -> Iterator[tuple[Supposition, Question]]:
+    """Questions that differ in one common mistake."""
+    recipe, resolved = question.recipe, resolve(question)
     if resolved.workload.kernel != "eager":
-        yield eager_attention(asked)
+        yield eager_attention(question)
     if resolved.workload.recompute.granularity != "none":
-        yield _recipe(asked, {"recompute": "none"}, "activations were kept, not computed again")
+        yield _recipe(question, {"recompute": "none"}, "activations were kept, not computed again")
     times = 2
     while times <= MOST_TIMES:
         count = (recipe.micro_batch or 1) * times
         fields = {"micro_batch": count, "global_batch": None, "global_batch_tokens": None}
-        yield _recipe(asked, fields, f"a micro-batch had {count} sequences, {times} times as many")
+        yield _recipe(question, fields, f"a micro-batch had {count} sequences, {times} times as many")
         fields = {"sequence_length": recipe.sequence_length * times}
-        yield _recipe(asked, fields, f"sequences were {times} times as long")
+        yield _recipe(question, fields, f"sequences were {times} times as long")
         times *= 2
     for stage in ZERO_STAGES[: resolved.question.layout.zero_stage]:
         supposition = Supposition(
             patch={"layout": {"zero_stage": stage}}, message=f"states were sharded as by ZeRO stage {stage} only"
         )
-        yield supposition, replace(asked, layout=replace(asked.layout, zero_stage=stage))
+        yield supposition, replace(question, layout=replace(question.layout, zero_stage=stage))
     if recipe.precision != "fp32":
-        yield _recipe(asked, {"precision": "fp32"}, "everything was kept in fp32")
+        yield _recipe(question, {"precision": "fp32"}, "everything was kept in fp32")
     if recipe.method != "full":
-        yield _recipe(asked, {"method": "full"}, "every parameter was trained, not adapters alone")
+        yield _recipe(question, {"method": "full"}, "every parameter was trained, not adapters alone")
 
 
-def eager_attention(asked: Question) -> tuple[Supposition, Question]:
-    """The question with attention that keeps the scores of all pairs of tokens."""
-    return _recipe(asked, {"attention": "eager"}, "attention was computed eagerly, not by a fused kernel")
+def eager_attention(question: Question) -> tuple[Supposition, Question]:
+    """The question with attention that stores the scores of all token pairs."""
+    return _recipe(question, {"attention": "eager"}, "attention was computed eagerly, not by a fused kernel")
 
 
-def given_away(asked: Question, said: Said, own: Supposed) -> Supposed:
-    """What the size that was asked for gives away: scores of all pairs of tokens, which only eager attention makes."""
+def eager_hypothesis(asked: Question, oom: Said, own: Hypothesis) -> Hypothesis:
+    """The eager attention hypothesis if the requested size is that of its scores, else `own`."""
     if own.tensors or asked.recipe.attention == "eager":
         return own
     supposition, question = eager_attention(asked)
     try:
-        eager = supposed(question, said, supposition)
+        eager = evaluate_hypothesis(question, oom, supposition)
     except Refused:
         return own
     return eager if any(one.tensor.startswith(SCORES) for one in eager.tensors) else own
 
 
-def _recipe(asked: Question, fields: dict[str, Any], message: str) -> tuple[Supposition, Question]:
+def _recipe(question: Question, fields: dict[str, Any], message: str) -> tuple[Supposition, Question]:
     supposition = Supposition(patch={"recipe": fields}, message=message)
-    return supposition, replace(asked, recipe=replace(asked.recipe, **fields))
+    return supposition, replace(question, recipe=replace(question.recipe, **fields))
 
 
-def _tensors(resolved: ResolvedQuestion, stages: list[LoadedStage], said: Said) -> tuple[MatchedTensor, ...]:
-    number = next((one for one in said.numbers if one.name == "requested_bytes"), None)
+def _tensors(resolved: ResolvedQuestion, stages: list[LoadedStage], oom: Said) -> tuple[MatchedTensor, ...]:
+    number = next((one for one in oom.numbers if one.name == "requested_bytes"), None)
     return () if number is None else matched_tensors(resolved, stages, number.bytes, number.precision_bytes)

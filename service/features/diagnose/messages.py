@@ -1,4 +1,4 @@
-"""Out-of-memory messages, read in one pass and never repeated."""
+"""Parsing of out-of-memory messages; no text of a message is repeated."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,13 +9,13 @@ from service.errors import Problem, Refused
 from service.estimator.memory.memory import Moment
 
 AMOUNT = r"(\d{1,15}(?:\.\d{1,6})?) ?([KMGT]iB|[kKMGT]B|bytes|B)\b"
-"""A number with its unit, bounded so that no text takes longer than its length."""
+"""Pattern of a number with its unit; bounded, so that matching is linear in the text."""
 
 SCALES = {"b": 1.0, "k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40}
 """Bytes of a unit by its first letter: GB too means 2^30 here. Source: torch memory_summary, the kernel's kB."""
 
 MOST_BYTES = 2.0**50
-"""An amount from which on no device has it. Source: a message of a virtual GPU that told 2^64 bytes."""
+"""Amount that no device has. Source: a message of a virtual GPU with 2^64 bytes."""
 
 PHRASES: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
     (name, re.compile(pattern.replace("@", AMOUNT)), words)
@@ -39,33 +39,33 @@ PHRASES: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
         ("process_bytes", r"anon-rss:@", "anon-rss:#"),
     )
 )
-"""Where numbers stand. Source: c10/cuda/CUDACachingAllocator.cpp of torch 1.0 to 2.9 (the same for HIP and XPU), XLA,
+"""Patterns of numbers. Source: c10/cuda/CUDACachingAllocator.cpp of torch 1.0 to 2.9 (the same for HIP and XPU), XLA,
 NCCL's alloc.h, torch's CPU allocator, Linux mm/oom_kill.c."""
 
 OTHERS = re.compile(rf"Process \d{{1,10}} has {AMOUNT} memory in use")
-OTHERS_SAY = "Process # has # memory in use"
+OTHERS_WORDS = "Process # has # memory in use"
 
 
 def amounts_in(text: str) -> Iterator[SaidNumber]:
-    """The amounts of a message, each once."""
+    """Amounts of a message, each once."""
     seen: set[str] = set()
     for name, pattern, words in PHRASES:
-        found = None if name in seen else pattern.search(text)
-        number = None if found is None else said_number(name, found[1], found[2], words)
+        match = None if name in seen else pattern.search(text)
+        number = None if match is None else parse_number(name, match[1], match[2], words)
         if number is not None:
             seen.add(name)
             yield number
-    others = [said_number("", one[1], one[2], "") for one in OTHERS.finditer(text)]
+    others = [parse_number("", one[1], one[2], "") for one in OTHERS.finditer(text)]
     known = [one for one in others if one is not None]
     if known:
         total, precision = sum(one.bytes for one in known), sum(one.precision_bytes for one in known)
-        yield SaidNumber(name="other_processes_bytes", bytes=total, precision_bytes=precision, words=OTHERS_SAY)
+        yield SaidNumber(name="other_processes_bytes", bytes=total, precision_bytes=precision, words=OTHERS_WORDS)
 
 
-def said_number(name: str, digits: str, unit: str, words: str) -> SaidNumber | None:
-    """A number of a message.
+def parse_number(name: str, digits: str, unit: str, words: str) -> SaidNumber | None:
+    """Parse a number of a message.
 
-    >>> said_number("requested_bytes", "1.50", "GiB", "Tried to allocate #").bytes / 2**30
+    >>> parse_number("requested_bytes", "1.50", "GiB", "Tried to allocate #").bytes / 2**30
     1.5
     """
     scale = SCALES[unit[0].lower()]
@@ -77,7 +77,7 @@ def said_number(name: str, digits: str, unit: str, words: str) -> SaidNumber | N
 
 
 ROWS = {"Allocated memory": "allocated_bytes", "GPU reserved memory": "reserved_bytes"}
-"""Rows of the summary that are read, by their names. Source: torch/cuda/memory.py, memory_summary."""
+"""Rows of the summary to read, by name. Source: torch/cuda/memory.py, memory_summary."""
 
 PEAKS = {"allocated_bytes": "peak_allocated_bytes"}
 
@@ -90,19 +90,19 @@ STATS = {
     "allocated_bytes.all.peak": "peak_allocated_bytes",
     "reserved_bytes.all.current": "reserved_bytes",
 }
-"""Keys of memory_stats that are read. Source: torch/cuda/memory.py, memory_stats."""
+"""Keys of memory_stats to read. Source: torch/cuda/memory.py, memory_stats."""
 
 
 def numbers_of_summary(text: str) -> Iterator[SaidNumber]:
-    """Numbers of torch.cuda.memory_summary(), as it is now and at its peak."""
+    """Numbers of torch.cuda.memory_summary(), current and peak."""
     for line in text.split("\n"):
         cells = line[:LONGEST_ROW].split("|")
         name = ROWS.get(cells[1].strip()) if len(cells) >= 4 else None
         if name is not None:
             columns = ((name, cells[2], "Cur Usage"), (PEAKS.get(name), cells[3], "Peak Usage"))
             for quantity, cell, column in columns:
-                found = None if quantity is None else CELL.fullmatch(cell)
-                number = found and said_number(quantity or "", found[1], found[2], f"{cells[1].strip()} {column} #")
+                match = None if quantity is None else CELL.fullmatch(cell)
+                number = match and parse_number(quantity or "", match[1], match[2], f"{cells[1].strip()} {column} #")
                 if number:
                     yield number
 
@@ -116,7 +116,7 @@ def numbers_of_stats(stats: Mapping[str, Any]) -> Iterator[SaidNumber]:
 
 
 LONGEST_PHRASE = 4_000
-"""Characters after the words that tell it in which its numbers stand. Source: a choice; a message has some 700."""
+"""Characters after a marker in which its numbers occur. Source: a choice; a message has some 700."""
 
 MARKS: tuple[tuple[MessageKind, re.Pattern[str]], ...] = (
     ("torch_allocator", re.compile(r"(?:CUDA|HIP|XPU) out of memory\. ?Tried to allocate|\(GPU \d{1,3}; \d")),
@@ -130,18 +130,18 @@ MARKS: tuple[tuple[MessageKind, re.Pattern[str]], ...] = (
         r"|(?:cudaErrorMemoryAllocation|hipErrorOutOfMemory)")),
     ("torch_memory_summary", re.compile(r"CUDA memory summary, device ID")),
 )  # fmt: skip
-"""Words by which each kind is known, the ones that tell most first."""
+"""Marker of each kind of message, the most specific first."""
 
 KILLED = re.compile(r"exitcode: ?-9\b|Signal 9 \(SIGKILL\)|(?:^|\n) ?Killed\b")
-"""What a shell or torchrun says of a process that was killed, by whomever."""
+"""Text of a shell or torchrun for a killed process."""
 
-PLACES: tuple[tuple[Moment, re.Pattern[str]], ...] = (
+TRACEBACK_PATTERNS: tuple[tuple[Moment, re.Pattern[str]], ...] = (
     ("optimizer", re.compile(r"optimizer\.step\(|_multi_tensor_adam|torch/optim/|initialize_optimizer_states|exp_avg")),
     ("backward", re.compile(r"\.backward\(|run_backward|_engine_run_backward")),
     ("loss", re.compile(r"cross_entropy|loss_function\(|lm_head\(|logits\.float\(|log_softmax")),
     ("forward", re.compile(r"in forward\b|\.forward\(|_call_impl")),
 )  # fmt: skip
-"""Lines of a traceback by the moment of a step that they belong to; the first kind that is found counts."""
+"""Lines of a traceback by moment of a step; the first match counts."""
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]|\[rank\d{1,6}\]:|[^\S\n]+")
 
@@ -151,55 +151,55 @@ EXAMPLE = (
     "allocated memory 75.02 GiB is allocated by PyTorch, and 1.90 GiB is reserved by PyTorch but unallocated."
 )
 
-UNDERSTOOD = (
+SUPPORTED_MESSAGES = (
     "messages of torch (CUDA, HIP, XPU), torch.cuda.memory_summary(), cuBLAS, NCCL, XLA, torch on CPUs, Linux's and "
     "Slurm's OOM killer"
 )
 
 
 def read_message(text: str, stats: Mapping[str, Any] | None) -> Said:
-    """What a message says, and the statistics of the allocator beside it."""
+    """Parse a message and the statistics of the allocator."""
     if len(text) > LONGEST_MESSAGE:
         message = f"the message has {len(text)} characters; {LONGEST_MESSAGE} are read"
         raise Refused(_problem("too_long", message, "send what begins with the traceback"))
     plain = ESCAPES.sub(" ", text)
     flat = " ".join(plain.split())
-    found = next(((kind, mark.start()) for kind, pattern in MARKS if (mark := pattern.search(flat))), None)
-    if found is None and KILLED.search(plain):
-        found = "killed", 0
-    window = flat[max(found[1] - 200, 0) : found[1] + LONGEST_PHRASE] if found else ""
+    match = next(((kind, mark.start()) for kind, pattern in MARKS if (mark := pattern.search(flat))), None)
+    if match is None and KILLED.search(plain):
+        match = "killed", 0
+    window = flat[max(match[1] - 200, 0) : match[1] + LONGEST_PHRASE] if match else ""
     numbers = dict(_merged(plain, window, stats or {}))
-    if found is None and not numbers:
+    if match is None and not numbers:
         message = "it does not tell that memory ran out in words that are known here"
-        raise Refused(_problem("not_understood", message, f"send one of {UNDERSTOOD}, e.g. {EXAMPLE}"))
-    return _said("torch_memory_summary" if found is None else found[0], numbers, _moment(plain))
+        raise Refused(_problem("not_understood", message, f"send one of {SUPPORTED_MESSAGES}, e.g. {EXAMPLE}"))
+    return _amounts("torch_memory_summary" if match is None else match[0], numbers, _moment(plain))
 
 
 def _merged(text: str, window: str, stats: Mapping[str, Any]) -> Iterator[tuple[str, SaidNumber]]:
-    """Numbers by name: those of the statistics, over them those of a table, over them those of the message itself."""
+    """Numbers by name; the message overrides the table, the table overrides the statistics."""
     sources: tuple[Iterable[SaidNumber], ...] = (numbers_of_stats(stats), numbers_of_summary(text), amounts_in(window))
     for numbers in sources:
         yield from ((one.name, one) for one in numbers)
 
 
-def _said(kind: MessageKind, numbers: Mapping[str, SaidNumber], moment: Moment | None) -> Said:
-    told: dict[str, float | None] = {name: numbers[name].bytes if name in numbers else None for name in _AMOUNTS}
-    allocated, reserved, spare = told["allocated_bytes"], told["reserved_bytes"], told["unallocated_bytes"]
+def _amounts(kind: MessageKind, numbers: Mapping[str, SaidNumber], moment: Moment | None) -> Said:
+    amounts: dict[str, float | None] = {name: numbers[name].bytes if name in numbers else None for name in _AMOUNTS}
+    allocated, reserved, spare = amounts["allocated_bytes"], amounts["reserved_bytes"], amounts["unallocated_bytes"]
     if reserved is None and allocated is not None and spare is not None:
-        told["reserved_bytes"] = allocated + spare
+        amounts["reserved_bytes"] = allocated + spare
     if spare is None and allocated is not None and reserved is not None:
-        told["unallocated_bytes"] = max(reserved - allocated, 0.0)
-    return Said(kind=kind, moment=moment, numbers=tuple(numbers.values()), **told)
+        amounts["unallocated_bytes"] = max(reserved - allocated, 0.0)
+    return Said(kind=kind, moment=moment, numbers=tuple(numbers.values()), **amounts)
 
 
 _AMOUNTS = tuple(
     name for name, kind in Said.__annotations__.items() if name.endswith("_bytes") and type(None) in get_args(kind)
 )
-"""Amounts that a message may tell."""
+"""Amounts that a message may state."""
 
 
 def _moment(text: str) -> Moment | None:
-    return next((moment for moment, pattern in PLACES if pattern.search(text)), None)
+    return next((moment for moment, pattern in TRACEBACK_PATTERNS if pattern.search(text)), None)
 
 
 def _problem(code: str, message: str, fix: str) -> Problem:

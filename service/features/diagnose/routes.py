@@ -11,7 +11,7 @@ from service.api.computing.compute import compute
 from service.api.openapi import json_response, parameter_ref, ref, request_body
 from service.api.queries import REV, takes_only
 from service.api.requests import read_body
-from service.features.diagnose.diagnose import diagnosis_sent
+from service.features.diagnose.diagnose import diagnosis_json
 from service.features.diagnose.messages import EXAMPLE
 from service.features.estimates.openapi import EXAMPLES
 
@@ -34,7 +34,7 @@ OPERATION: dict[str, Any] = {
 @router.post(
     "/v1/diagnose", operation_id="createDiagnosis", summary="Why did it run out of memory?", openapi_extra=OPERATION
 )
-async def why_it_ran_out(request: Request) -> Response:
-    """Differences between what is asked and what ran are tried one by one."""
+async def create_diagnosis(request: Request) -> Response:
+    """Diagnose an out-of-memory error."""
     body, catalogue = await read_body(request), await catalogue_of(request)
-    return Response(await compute(request, diagnosis_sent, body, catalogue), media_type=JSON)
+    return Response(await compute(request, diagnosis_json, body, catalogue), media_type=JSON)

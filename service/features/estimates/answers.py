@@ -20,61 +20,61 @@ from service.validation.questions import ReadQuestion, read_question
 from service.validation.serialization import digest_of, refuse_infinite, to_bytes
 
 STEP = re.compile(r"(\w+)|\[(\d+)\]")
-"""One step of an explanation's path: a field, or a place in a list."""
+"""Step of an explanation path: a field or a list position."""
 
 Part = TypeVar("Part", bound=Grounds)
 
 
 def answer_of(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue, *, explain: bool = False) -> Grounds:
-    """What a request body asks, whole or in part; of what the part leaves out nothing is tried."""
-    asked = read_question(body, catalogue)
+    """Answer a request body in whole or in part, without advice that the part leaves out."""
+    parsed = read_question(body, catalogue)
     if kind is MemoryAnswer:
-        return memory_answer(asked, catalogue, explain=explain)
-    return part(kind, answer(asked, catalogue, explain=explain, advise=kind is Answer))
+        return memory_answer(parsed, catalogue, explain=explain)
+    return part(kind, answer(parsed, catalogue, explain=explain, advise=kind is Answer))
 
 
 def answer_explained(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
-    """What a request body asks, with the equation, the inputs and the source of each number, as it is sent."""
+    """Answer a request body with the equation, inputs and source of each number, as JSON."""
     return to_bytes(answer_of(kind, body, catalogue, explain=True))
 
 
-def answer(asked: ReadQuestion, catalogue: Catalogue, *, explain: bool = False, advise: bool = True) -> Answer:
-    """Everything about one configuration."""
-    found = estimate(asked.question)
+def answer(parsed: ReadQuestion, catalogue: Catalogue, *, explain: bool = False, advise: bool = True) -> Answer:
+    """Answer one question in whole."""
+    found = estimate(parsed.question)
     refuse_infinite(found.step, found.totals)  # they divide by rates
     return Answer(
-        **grounds_of(found, asked, catalogue),
+        **grounds_of(found, parsed, catalogue),
         verdict=found.verdict,
         parameters=found.parameters,
-        memory=advised(found.memory, asked.question) if advise else found.memory,
+        memory=advised(found.memory, parsed.question) if advise else found.memory,
         flop=found.flop,
         step=found.step,
         totals=found.totals,
-        explain=_explained(asked.question, found) if explain else None,
+        explain=_explained(parsed.question, found) if explain else None,
     )
 
 
-def memory_answer(asked: ReadQuestion, catalogue: Catalogue, *, explain: bool = False) -> MemoryAnswer:
-    """Whether one configuration fits, and what its bytes are."""
-    found = estimate_memory(asked.question)
+def memory_answer(parsed: ReadQuestion, catalogue: Catalogue, *, explain: bool = False) -> MemoryAnswer:
+    """Answer whether one configuration fits, with its memory."""
+    found = estimate_memory(parsed.question)
     refuse_infinite(found.memory)
     return MemoryAnswer(
-        **grounds_of(found, asked, catalogue),
+        **grounds_of(found, parsed, catalogue),
         verdict=found.verdict,
-        memory=advised(found.memory, asked.question),
-        explain=part(MemoryAnswer, answer(asked, catalogue, explain=True)).explain if explain else None,
+        memory=advised(found.memory, parsed.question),
+        explain=part(MemoryAnswer, answer(parsed, catalogue, explain=True)).explain if explain else None,
     )
 
 
-def grounds_of(found: Estimate | MemoryEstimate, asked: ReadQuestion, catalogue: Catalogue) -> dict[str, Any]:
-    """What an answer says beside its numbers, but for explanations."""
-    versions = versions_of(catalogue, [calibration_id(asked.question.gpu)])
+def grounds_of(found: Estimate | MemoryEstimate, parsed: ReadQuestion, catalogue: Catalogue) -> dict[str, Any]:
+    """Fields of an answer beside its numbers and explanations."""
+    versions = versions_of(catalogue, [calibration_id(parsed.question.gpu)])
     return {
         "id": f"est_{digest_of(to_bytes([found.resolved, versions]))}",
         "resolved": found.resolved,
-        "assumptions": (*asked.assumptions, *found.assumptions),
-        "warnings": (*asked.warnings, *found.warnings),
-        "sources": asked.sources,
+        "assumptions": (*parsed.assumptions, *found.assumptions),
+        "warnings": (*parsed.warnings, *found.warnings),
+        "sources": parsed.sources,
         "versions": versions,
     }
 
@@ -83,13 +83,13 @@ RUN_WARNINGS = (NO_TOTALS, NO_COST, NO_ELECTRICITY)
 
 
 def versions_of(catalogue: Catalogue, calibrations: Iterable[str | None]) -> Versions:
-    """What answers rest on."""
+    """Versions of answers."""
     named = ",".join(sorted({one for one in calibrations if one is not None}))
     return Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=named or None)
 
 
 def _without_run(warnings: tuple[str, ...]) -> tuple[str, ...]:
-    """Warnings without those that only an answer with totals needs."""
+    """Warnings without those of totals."""
     return tuple(warning for warning in warnings if warning not in RUN_WARNINGS)
 
 
@@ -101,7 +101,7 @@ def _explained(question: Question, found: Estimate) -> dict[str, Explanation]:
 
 
 def _metric_at(path: str, found: Estimate) -> str:
-    """The name that cells give a number: items of a list by their kind, or else by their place."""
+    """Metric name of an explained number: list items by kind, else by position."""
     steps: list[str] = []
     value: Any = found
     for field, place in STEP.findall(path):
@@ -111,23 +111,23 @@ def _metric_at(path: str, found: Estimate) -> str:
 
 
 def part(kind: type[Part], whole: Answer) -> Part:
-    """The part of an answer that was asked for: all of it, memory, FLOP, or time and totals."""
-    held = {f.name: getattr(whole, f.name) for f in fields(kind)}
-    if "totals" not in held:
-        held["warnings"] = _without_run(whole.warnings)
+    """Part of an answer: all of it, memory, FLOP, or time and totals."""
+    values = {f.name: getattr(whole, f.name) for f in fields(kind)}
+    if "totals" not in values:
+        values["warnings"] = _without_run(whole.warnings)
     if whole.explain is not None:
-        held["explain"] = {path: e for path, e in whole.explain.items() if path.partition(".")[0] in held}
-    return kind(**held)
+        values["explain"] = {path: e for path, e in whole.explain.items() if path.partition(".")[0] in values}
+    return kind(**values)
 
 
-def answer_by(method: ToolName, asked: ReadQuestion, catalogue: Catalogue) -> MethodAnswer:
-    """What another tool says of one configuration, beside our own estimate of it."""
+def answer_by(method: ToolName, parsed: ReadQuestion, catalogue: Catalogue) -> MethodAnswer:
+    """Estimate of another tool for one configuration, compared with our own."""
     from service.estimator.other_tools.comparison import compare
 
-    ours = estimate_memory(asked.question)
+    ours = estimate_memory(parsed.question)
     refuse_infinite(ours.memory)
     found = compare(method, ours.resolved, ours.memory)
     return MethodAnswer(
         **{field.name: getattr(found, field.name) for field in fields(found)},
-        **grounds_of(ours, asked, catalogue),
+        **grounds_of(ours, parsed, catalogue),
     )

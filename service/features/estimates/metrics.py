@@ -1,4 +1,4 @@
-"""Numbers of an answer by name: their own, or as much of their path as is unambiguous."""
+"""Metrics: numbers of an answer by name or by an unambiguous end of their path."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -15,12 +15,12 @@ from service.validation.serialization import to_wire
 Path = tuple[str, ...]
 
 ITEM = "*"
-"""Step into a list: a position from 0, or the item's kind."""
+"""Path step into a list: a position from 0, or the kind of an item."""
 
 FITS = "fits"
 """1 unless the verdict is out_of_memory, then 0: the one metric that is no leaf of the answer."""
 
-NEEDED = {
+REQUIRED_FIELDS = {
     "totals": "training_tokens",
     "total_flop": "training_tokens",
     "total_pflop_days": "training_tokens",
@@ -30,11 +30,11 @@ NEEDED = {
 }
 """Field without which a part of the answer is null."""
 
-MOST_BEGUN = 3
-"""Metrics that are shown to those who give the beginning of their name, such as mfu."""
+MOST_COMPLETIONS = 3
+"""Most completions suggested for the beginning of a name."""
 
 MAIN = "fits, device_peak_bytes, parameters.total, total_flop, step_seconds, mfu_fraction, gpu_hours, days, cost_usd"
-"""What most callers ask for, to show those whose name resembles nothing."""
+"""Common metrics, suggested when no name is similar."""
 
 
 def fits(verdict: Verdict) -> bool:
@@ -44,21 +44,21 @@ def fits(verdict: Verdict) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One number of every answer: where it stands."""
+    """One number of every answer."""
 
     path: Path
-    """Steps from the answer to the number, list positions as the caller gave them."""
+    """Path from the answer to the number, list items as given."""
 
     def value_in(self, answer: Answer) -> float:
-        """The number, as the JSON of the answer holds it."""
-        value = self.found_in(whole_of(answer))
+        """The number as in the JSON of the answer."""
+        value = self.read(whole_of(answer))
         if value is None:
             raise Refused(*_needs(self.path, answer))
         number: float = value["value"] if isinstance(value, dict) else value
         return int(number) if isinstance(number, bool) else number
 
-    def found_in(self, whole: Mapping[str, Any]) -> Any:
-        """What the JSON of an answer holds there."""
+    def read(self, whole: Mapping[str, Any]) -> Any:
+        """Value in the JSON of an answer."""
         value: Any = whole
         for step in self.path:
             if value is None:
@@ -74,39 +74,39 @@ class Metric:
 
     @property
     def has_items(self) -> bool:
-        """Whether it stands in a list."""
+        """Whether it is in a list."""
         return any(ITEM in path and len(path) == len(self.path) and _is_same(self.path, path) for path in _paths())
 
 
 def whole_of(answer: Answer) -> dict[str, Any]:
-    """The JSON of an answer, with the number that is no leaf of it."""
+    """The answer as JSON values, with the metric that is no leaf of it."""
     return {**to_wire(answer), FITS: fits(answer.verdict)}
 
 
 @lru_cache(maxsize=1024)
 def metric_named(name: str) -> Metric:
-    """The number that a name means."""
+    """Find a metric by name."""
     steps = tuple(name.lower().split("."))
     found = [path for path in _paths() if _is_tail(steps, path)]
     nearest = [path for path in found if len(path) == min(map(len, found))]
     if not nearest:
         raise UnknownMetric(f"no number of the answer has this name; {_near(name)}")
     if len(nearest) > 1:
-        said = ", ".join(".".join(_with_steps(path, steps)) for path in nearest[:8])
+        names = ", ".join(".".join(_with_steps(path, steps)) for path in nearest[:8])
         message = f"{len(found)} numbers of the answer have this name"
-        raise Refused(Problem(field="metric", code="ambiguous_metric", message=message, fix=f"use one of {said}"))
+        raise Refused(Problem(field="metric", code="ambiguous_metric", message=message, fix=f"use one of {names}"))
     (path,) = nearest
     return Metric(_with_steps(path, steps))
 
 
 def _with_steps(path: Path, steps: Path) -> Path:
-    """The path with its last steps as the caller gave them."""
+    """The path with its last steps as given."""
     return (*path[: len(path) - len(steps)], *steps)
 
 
 @cache
 def _paths() -> Sequence[Path]:
-    """The path of every number of an answer, the less deep ones first."""
+    """Paths of all numbers of an answer, the shortest first."""
     return sorted(dict.fromkeys([(FITS,), *_leaves(Answer, ())]), key=len)
 
 
@@ -126,25 +126,25 @@ def _leaves(hint: Any, path: Path) -> Iterator[Path]:
 
 
 def _is_tail(steps: Path, path: Path) -> bool:
-    """Whether the steps are the last ones of the path, and name every list that it passes."""
-    unsaid = len(path) - len(steps)
-    if unsaid < 0 or ITEM in path[: unsaid + 1]:
+    """Whether the steps are the end of the path and name an item of each list."""
+    missing = len(path) - len(steps)
+    if missing < 0 or ITEM in path[: missing + 1]:
         return False
-    return _is_same(steps, path[unsaid:])
+    return _is_same(steps, path[missing:])
 
 
 def _is_same(steps: Path, path: Path) -> bool:
-    """Whether the steps are those of the path, with an item named for each list."""
+    """Whether the steps match the path, with an item for each list."""
     return all(known in {step, ITEM} for step, known in zip(steps, path, strict=True))
 
 
 def _field(value: Any, step: str) -> Any:
-    """A field of an object; null where a name alone stands instead of the object."""
+    """Field of an object; None if a name replaces the object."""
     return value.get(step) if isinstance(value, dict) else None
 
 
 def _item(items: list[Any], step: str) -> Any:
-    """An item of a list, by its position or by its kind."""
+    """Item of a list by position or kind."""
     kinds = [item["kind"] for item in items if isinstance(item, dict) and "kind" in item]
     places = [*map(str, range(len(items))), *kinds]
     if step in places:
@@ -156,15 +156,15 @@ def _item(items: list[Any], step: str) -> Any:
 
 
 def _needs(path: Path, answer: Answer) -> list[Problem]:
-    """What the question must say before the number at the path is known."""
+    """Missing inputs for the number at a path."""
     resolved = answer.resolved
     absent = {
         "training_tokens": resolved.recipe.training_tokens is None,
         "usd_per_gpu_hour": resolved.price is None,
         "grid_region": resolved.cluster.grid_kg_co2e_per_kwh is None,
     }
-    wanted = [NEEDED[step] for step in path if step in NEEDED and absent[NEEDED[step]]]
-    if not wanted:
+    missing = [REQUIRED_FIELDS[step] for step in path if step in REQUIRED_FIELDS and absent[REQUIRED_FIELDS[step]]]
+    if not missing:
         message = f"{'.'.join(path)} does not apply to this question: its answer is null"
         return [Problem(field="metric", code="not_known", message=message, fix="ask for another metric")]
     return [
@@ -174,13 +174,13 @@ def _needs(path: Path, answer: Answer) -> list[Problem]:
             message=f"{path[-1]} is not known without {name}",
             fix=f"give {name}",
         )
-        for name in dict.fromkeys(wanted)
+        for name in dict.fromkeys(missing)
     ]
 
 
 @cache
 def _names() -> Mapping[str, str]:
-    """Names that resemble what callers type, each with a name that works: items of a list by their first."""
+    """Names similar to those that callers type, with valid names: of lists the first item."""
     names: dict[str, str] = {}
     for path in _paths():
         whole = ".".join("0" if step == ITEM else step for step in path)
@@ -193,7 +193,7 @@ def _names() -> Mapping[str, str]:
 def _near(name: str) -> str:
     names = _names()
     begun = sorted((known for known in names if known.startswith(f"{name.lower()}_")), key=len)
-    near = [names[known] for known in begun[:MOST_BEGUN] or nearest(name, sorted(names))]
+    near = [names[known] for known in begun[:MOST_COMPLETIONS] or nearest(name, sorted(names))]
     return did_you_mean(list(dict.fromkeys(near))) or f"most callers ask for {MAIN}"
 
 
@@ -210,11 +210,11 @@ COLUMNS: Mapping[str, str] = {
     "energy_kwh": "totals.energy_kwh",
     "carbon_kg_co2e": "totals.carbon_kg_co2e",
 }
-"""Numbers of a row where the caller names none, each with its path."""
+"""Default numbers of a row, with their paths."""
 
 
 def number_named(field: str, name: str) -> Metric:
-    """The number that a name in a request means."""
+    """Find a metric for a field of a request."""
     try:
         return metric_named(COLUMNS.get(name.lower(), name))
     except UnknownMetric as unknown:
@@ -224,10 +224,10 @@ def number_named(field: str, name: str) -> Metric:
         raise Refused(*(replace(problem, field=field) for problem in refused.problems)) from None
 
 
-def named_metrics(field: str, names: Sequence[str] | None, taken: Sequence[str]) -> Mapping[str, Metric]:
-    """The numbers of each row."""
+def named_metrics(field: str, names: Sequence[str] | None, reserved: Sequence[str]) -> Mapping[str, Metric]:
+    """Metrics of the columns of a row."""
     given = [name.lower() for name in names or COLUMNS]
-    repeated = [place for place, name in enumerate(given) if name in given[:place] or name in taken]
+    repeated = [place for place, name in enumerate(given) if name in given[:place] or name in reserved]
     if repeated:
         message = "the column stands in each row already, and nothing can stand there twice"
         fix = "name each number once, and no column that every row has"
@@ -236,8 +236,8 @@ def named_metrics(field: str, names: Sequence[str] | None, taken: Sequence[str])
 
 
 def number_in(metric: Metric, whole: Mapping[str, Any]) -> Any:
-    """A number of an answer, with its ends where it has any."""
+    """Value of a metric, with its ends if it is an interval."""
     try:
-        return metric.found_in(whole)
+        return metric.read(whole)
     except UnknownMetric:
         return None

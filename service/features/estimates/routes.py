@@ -34,7 +34,7 @@ from service.features.estimates.openapi import (
     question_operation,
 )
 from service.features.estimates.store import stored_answer
-from service.features.estimates.timeline import timeline_sent
+from service.features.estimates.timeline import timeline_json
 from service.validation.flat import body_of_flat
 from service.validation.questions import read_question
 
@@ -152,7 +152,7 @@ OPERATION: dict[str, Any] = {
 async def memory_over_a_step(request: Request) -> Response:
     """Live bytes by kind from the start of a step to its end, for the first step and for any later one."""
     catalogue, body = await catalogue_of(request), await read_body(request)
-    return Response(await compute(request, timeline_sent, body, catalogue), media_type=JSON)
+    return Response(await compute(request, timeline_json, body, catalogue), media_type=JSON)
 
 
 choices_router = APIRouter(tags=["choices"], dependencies=[takes_only()])

@@ -1,4 +1,4 @@
-"""Stored answers by id: a scenario's answer byte for byte, a check's answer computed again."""
+"""Stored answers by id: of scenarios byte for byte, of checks recomputed."""
 
 import re
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from service.validation.questions import read_question
 from service.validation.serialization import to_bytes
 
 ESTIMATE_ID = re.compile(r"est_[0-9a-f]{32}")
-"""What ids look like; for anything else no database is asked."""
+"""Pattern of ids; any other id is not found without a query."""
 
 NOT_STORED = (
     "no stored answer has this id; asking alone stores nothing, so only answers of scenarios and of checks can be read "
@@ -23,25 +23,25 @@ NOT_STORED = (
 
 def stored_answer(
     engine: Engine,
-    whose: str | None,
+    owner: str | None,
     estimate_id: str,
     catalogue_at: Callable[[str], Catalogue],
     waiting: Callable[[str], CheckedQuestion | None] = lambda _: None,
     look_again: Callable[[], bool] = nobody_writes,
 ) -> bytes:
-    """An answer that a scenario or a check was given."""
+    """Answer of a scenario or a check."""
     known = ESTIMATE_ID.fullmatch(estimate_id) is not None
-    if known and (found := store.read_answer(engine, estimate_id, whose)) is not None:
+    if known and (found := store.read_answer(engine, estimate_id, owner)) is not None:
         return found
     checked = waiting(estimate_id) or (
-        store.read_checked_question(engine, estimate_id, whose, look_again) if known else None
+        store.read_checked_question(engine, estimate_id, owner, look_again) if known else None
     )
     if checked is None:
         raise NotFound(NOT_STORED)
-    return _answered_again(checked, catalogue_at)
+    return _recomputed(checked, catalogue_at)
 
 
-def _answered_again(checked: CheckedQuestion, catalogue_at: Callable[[str], Catalogue]) -> bytes:
+def _recomputed(checked: CheckedQuestion, catalogue_at: Callable[[str], Catalogue]) -> bytes:
     if checked.formulas != FORMULAS_VERSION:
         raise NotFound(
             f"this check was answered under the formulas {checked.formulas}, and this release holds "

@@ -1,4 +1,4 @@
-"""The memory of every stage over a step, and the tensors that hold its peak."""
+"""Memory of every stage over a step, and the tensors at its peak."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,22 +14,22 @@ from service.validation.questions import ReadQuestion, read_question
 from service.validation.serialization import refuse_infinite, to_bytes
 
 
-def timeline_sent(body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
-    """The timeline of one configuration, as it is sent."""
+def timeline_json(body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
+    """Answer the timeline of one configuration as JSON."""
     return to_bytes(timeline_answer(read_question(body, catalogue), catalogue))
 
 
-def timeline_answer(asked: ReadQuestion, catalogue: Catalogue) -> TimelineAnswer:
+def timeline_answer(parsed: ReadQuestion, catalogue: Catalogue) -> TimelineAnswer:
     """The timeline of one configuration."""
-    found = estimate_memory(asked.question)
+    found = estimate_memory(parsed.question)
     refuse_infinite(found.memory)
-    stages = timeline(peak_stage_in(resolve(asked.question)).resolved)
-    fullest = max(stages, key=lambda stage: stage.peak.allocated_bytes)
+    stages = timeline(peak_stage_in(resolve(parsed.question)).resolved)
+    peak = max(stages, key=lambda stage: stage.peak.allocated_bytes)
     return TimelineAnswer(
-        **grounds_of(found, asked, catalogue),
+        **grounds_of(found, parsed, catalogue),
         usable_bytes=found.memory.usable_bytes,
-        allocated_peak_bytes=fullest.peak.allocated_bytes,
-        peak_stage=fullest.stage,
+        allocated_peak_bytes=peak.peak.allocated_bytes,
+        peak_stage=peak.stage,
         stages=stages,
         explain=None,
     )

@@ -20,7 +20,7 @@ from service.validation.specs import read_spec
 
 
 def listed_targets() -> tuple[ExportTarget, ...]:
-    """Every tool that a question can be written for."""
+    """Tools that a question can be exported to."""
     return tuple(
         ExportTarget(
             target=target.name,
@@ -37,7 +37,7 @@ def listed_targets() -> tuple[ExportTarget, ...]:
 
 
 def target_named(name: str) -> Target:
-    """The tool of a name."""
+    """Find a tool by name."""
     if name not in TARGETS:
         raise NotFound(f"nothing is written for that; a question can be written for {', '.join(TARGETS)}")
     return TARGETS[name]
@@ -46,12 +46,12 @@ def target_named(name: str) -> Target:
 def export(
     body: Mapping[str, Any], catalogue: Catalogue, target: Target, version: str, command: str | None = None
 ) -> Export:
-    """A question as the file of one tool."""
+    """Write a question as the file of one tool."""
     if command is not None and target.kind != "launcher":
         message = f"{target.tool} starts no command: its file says how to train"
         raise Refused(Problem(field=COMMAND, code="no_launcher", message=message, fix="leave command out"))
-    asked = read_question(body, catalogue)
-    question = resolve(asked.question).question
+    parsed = read_question(body, catalogue)
+    question = resolve(parsed.question).question
     written = target.write(ExportRequest(question=question, version=version, command=command))
     form = target.versions[version]
     return Export(
@@ -61,14 +61,14 @@ def export(
         media_type=form.media_type,
         content=written.content,
         not_expressible=written.not_expressible,
-        assumptions=(*asked.assumptions, *written.assumptions),
-        warnings=asked.warnings,
+        assumptions=(*parsed.assumptions, *written.assumptions),
+        warnings=parsed.warnings,
         source=target.source,
     )
 
 
 COMMAND = "command"
-"""Field of what is wrong with a caller's own command."""
+"""Field of problems of a given command."""
 
 
 MOST_UNKNOWN = 200
@@ -91,7 +91,7 @@ def import_file(kind: Format, text: str) -> Imported:
         message = f"the file has more than {LONGEST_FILE_BYTES // 1024} KiB, and none that says how to train is so long"
         raise Refused(Problem(field=FIELD, code="too_long", message=message, fix="send that file alone"))
     draft = kind.read(kind.entries(text))
-    _judge(draft)
+    _refuse_wrong_values(draft)
     unknown = tuple(
         UnknownSetting(name=entry.name[:LONGEST_NAME], line=entry.place.line, column=entry.place.column)
         for entry in draft.unknown[:MOST_UNKNOWN]
@@ -107,31 +107,31 @@ def import_file(kind: Format, text: str) -> Imported:
     )
 
 
-def _judge(draft: Draft) -> None:
-    """Refuse values that no field takes; what the file leaves open is not asked for."""
+def _refuse_wrong_values(draft: Draft) -> None:
+    """Refuse invalid values of a file; missing fields are fine."""
     problems: list[Problem] = []
-    for noun, path, values in ((Recipe, "recipe", draft.recipe), (Layout, "layout", draft.layout)):
-        problems += _problems(noun, path, values)
+    for spec, path, values in ((Recipe, "recipe", draft.recipe), (Layout, "layout", draft.layout)):
+        problems += _problems(spec, path, values)
     if isinstance(draft.model, Mapping):
         problems += _problems(Model, "model", draft.model)
     if problems:
-        raise Refused(*(_retold(problem) for problem in problems))
+        raise Refused(*(_of_file(problem) for problem in problems))
 
 
-def _problems(noun: type, path: str, values: Mapping[str, Any]) -> tuple[Problem, ...]:
-    needed = {f.name for f in fields(noun) if f.default is MISSING and f.default_factory is MISSING}
+def _problems(spec: type, path: str, values: Mapping[str, Any]) -> tuple[Problem, ...]:
+    needed = {f.name for f in fields(spec) if f.default is MISSING and f.default_factory is MISSING}
     try:
-        read_spec(noun, {**dict.fromkeys(needed, 1), **values}, path)
+        read_spec(spec, {**dict.fromkeys(needed, 1), **values}, path)
     except Refused as refused:
         return refused.problems
     return ()
 
 
-def _retold(problem: Problem) -> Problem:
+def _of_file(problem: Problem) -> Problem:
     message = f"the file gives {problem.field} a value that it cannot have: {problem.message}"
     return Problem(field=FIELD, code=problem.code, message=message, fix=problem.fix)
 
 
 def imported(name: str, text: str) -> bytes:
-    """The file of a training framework as the parts of a question, as JSON."""
+    """Read the file of a training framework as parts of a question, as JSON."""
     return to_bytes(import_file(format_named(name), text))

@@ -47,7 +47,7 @@ router = APIRouter(tags=["exports"])
 VERSION = "version"
 TEXT = "text/plain"
 NOT_EXPRESSIBLE = "X-Not-Expressible"
-"""Header that names the fields which the file does not hold, for those who read the file alone."""
+"""Header with the fields that the file lacks, for callers that read only the file."""
 
 TARGET = path_parameter(
     "target", "The tool; GET /v1/exports lists them with their versions.", "torchtitan", tuple(TARGETS)
@@ -91,7 +91,7 @@ def _operation() -> dict[str, Any]:
     openapi_extra={"responses": json_response(ref("ExportTargets"))},
 )
 async def list_targets() -> Response:
-    """Each with its versions, its file names and where its fields were read."""
+    """List tools with versions, file names and sources."""
     return json_answer({"items": listed_targets()})
 
 
@@ -103,7 +103,7 @@ async def list_targets() -> Response:
     openapi_extra=_operation(),
 )
 async def write_export(request: Request, target: str) -> Response:
-    """The launcher's or the framework's file for the question."""
+    """Return the file of the launcher or framework."""
     tool = target_named(target)
     version = choice_of(request, VERSION, list(tool.versions))
     command = one_of(request, COMMAND)
@@ -166,7 +166,7 @@ OPERATION: dict[str, Any] = {
     openapi_extra=OPERATION,
 )
 async def read_file(request: Request, format: str) -> Response:
-    """The way back from a file to a question."""
+    """Read a file as parts of a question."""
     kind = format_named(format)
     is_json = request.headers.get("content-type", "").startswith(JSON_BODY)
     text = _held_in(await read_body(request)) if is_json else await read_plain_text(request)

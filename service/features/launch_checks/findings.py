@@ -17,8 +17,8 @@ from service.estimator.estimate import estimate
 from service.estimator.question import Cluster, Gpu, Question
 from service.features.calibrations.fitting import OWN, steps_on, with_measured
 from service.features.launch_checks.items import Expected
-from service.features.launch_checks.store import keep_found_in, launch_check_in
-from service.features.launch_checks.verdict import Findings, compared_probe, judged, prediction_of
+from service.features.launch_checks.store import launch_check_in, store_findings_in
+from service.features.launch_checks.verdict import Findings, compared_probe, launch_verdict, prediction_of
 from service.features.measurements.importing import predictor
 from service.features.measurements.measurements import Origin, measurements_in, now_text
 from service.jobs.jobs import Job
@@ -30,17 +30,17 @@ QUANTITIES = ("live_bytes_peak", "allocated_peak", "step")
 """Measurements of a step that grow with the depth."""
 
 
-def deepened(measured: Sequence[Compared], whole: Sequence[Expected]) -> tuple[Deepened, ...]:
-    """What the measured depths come to at the model's full depth, beside what is predicted of it.
+def at_full_depth(measured: Sequence[Compared], whole: Sequence[Expected]) -> tuple[Deepened, ...]:
+    """Quantities of the measured depths extrapolated to full depth, with the prediction for each.
 
-    The fullest moment of a step may be another one in a deeper model, so where predictions exist they say how a
-    quantity grows, and what they miss at both depths is carried on; else the quantity itself is.
+    A deeper model may peak at another moment of the step. Where predictions exist, they give the growth, and the
+    residual at both depths is extrapolated; else the measured quantity is.
     """
-    found = (_deepened(name, measured, whole) for name in QUANTITIES)
-    return tuple(one for one in found if one is not None)
+    rows = (_at_full_depth(name, measured, whole) for name in QUANTITIES)
+    return tuple(one for one in rows if one is not None)
 
 
-def _deepened(operation: str, measured: Sequence[Compared], whole: Sequence[Expected]) -> Deepened | None:
+def _at_full_depth(operation: str, measured: Sequence[Compared], whole: Sequence[Expected]) -> Deepened | None:
     full = next((one for one in whole if one.operation == operation), None)
     last: dict[int, Compared] = {}
     for one in measured:
@@ -56,7 +56,7 @@ def _deepened(operation: str, measured: Sequence[Compared], whole: Sequence[Expe
     if each <= 0:  # a smaller model cannot take more: what was measured is noise
         return None
     predicted = None if full.predicted is None else full.predicted.value
-    value = _whole((smaller, larger), both, layers, predicted)
+    value = _full_depth_value((smaller, larger), both, layers, predicted)
     return Deepened(
         quantity=operation,
         depths=(smaller, larger),
@@ -72,19 +72,21 @@ def _step(one: Compared) -> int:
     return int(one.shape.get("step", 0))
 
 
-def _whole(depths: tuple[int, int], both: tuple[Compared, Compared], layers: int, predicted: float | None) -> float:
+def _full_depth_value(
+    depths: tuple[int, int], both: tuple[Compared, Compared], layers: int, predicted: float | None
+) -> float:
     """The quantity at full depth."""
     less, more = both
     if predicted is None or less.predicted is None or more.predicted is None:
-        return _carried_on(depths, (less.measured.value, more.measured.value), layers)
+        return _extrapolated(depths, (less.measured.value, more.measured.value), layers)
     missed = (less.measured.value - less.predicted.value, more.measured.value - more.predicted.value)
-    return predicted + _carried_on(depths, missed, layers)
+    return predicted + _extrapolated(depths, missed, layers)
 
 
-def _carried_on(depths: tuple[int, int], values: tuple[float, float], layers: int) -> float:
-    """What grows evenly from one depth to another, at a third one.
+def _extrapolated(depths: tuple[int, int], values: tuple[float, float], layers: int) -> float:
+    """Linear extrapolation of two values to a third depth.
 
-    >>> _carried_on((1, 2), (10.0, 14.0), 32)
+    >>> _extrapolated((1, 2), (10.0, 14.0), 32)
     134.0
     """
     (smaller, larger), (less, more) = depths, values
@@ -96,61 +98,61 @@ _EXPECTED = tuple[Expected, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """What was known before a launch check ran."""
+class LaunchPlan:
+    """Question and predictions of a launch check, stored before it runs."""
 
     question: Question
-    """Its question, every name looked up and every default filled."""
+    """Its question, with names looked up and defaults filled."""
     before: Outlook
-    """What the job was expected to take."""
+    """Estimate of the job before the check."""
     expected: tuple[Expected, ...]
-    """What was predicted of each measurement to come."""
+    """Planned measurements with their predictions."""
     whole: tuple[Expected, ...]
-    """What was predicted of a step of the whole model."""
+    """Predictions for a step of the whole model."""
     assumptions: tuple[str, ...]
-    """What differs from the job."""
+    """Differences from the job."""
     planned: tuple[str, ...]
     """Probes that have something to measure."""
     is_matching: bool
-    """Whether it was planned for the cluster's own GPU, of which its predictions are then."""
+    """Whether it was planned for the cluster's own GPU, which its predictions then apply to."""
     device_names: tuple[str, ...] = ()
-    """What drivers call the cluster's GPU."""
+    """Names of the cluster's GPU in drivers."""
     judges_memory: bool = False
-    """Whether the step probe's memory says something of the job's."""
+    """Whether the step probe's memory can be compared with the job's."""
 
     def is_of_cluster(self, environment: Environment | None) -> bool:
-        """Whether something was measured on the cluster's own GPU, whatever it was planned for."""
+        """Whether a measurement ran on the cluster's own GPU, whatever it was planned for."""
         if environment is None or environment.kind == "cpu" or not self.is_matching:
             return False
         memory_bytes = environment.memory_bytes or None
         return is_device_of(environment.device, memory_bytes, self.device_names, self.question.gpu)
 
     def expected_on(self, environment: Environment | None) -> tuple[Expected, ...]:
-        """What was predicted of measurements on some device."""
+        """Planned measurements whose predictions apply to a device."""
         return () if self.is_matching and not self.is_of_cluster(environment) else self.expected
 
 
-def plan_as_json(kept: Kept) -> dict[str, Any]:
-    """What was known before, as plain JSON values."""
+def plan_as_json(plan: LaunchPlan) -> dict[str, Any]:
+    """A launch plan as plain JSON values."""
     return {
-        "question": adapter_of(Question).dump_python(_bare(kept.question), mode="json"),
-        "calibration": adapter_of(_CALIBRATION).dump_python(calibration_of(kept.question.gpu), mode="json"),
-        "before": adapter_of(Outlook).dump_python(kept.before, mode="json"),
-        "expected": adapter_of(_EXPECTED).dump_python(kept.expected, mode="json"),
-        "whole": adapter_of(_EXPECTED).dump_python(kept.whole, mode="json"),
-        "assumptions": list(kept.assumptions),
-        "planned": list(kept.planned),
-        "is_matching": kept.is_matching,
-        "device_names": list(kept.device_names),
-        "judges_memory": kept.judges_memory,
+        "question": adapter_of(Question).dump_python(_bare(plan.question), mode="json"),
+        "calibration": adapter_of(_CALIBRATION).dump_python(calibration_of(plan.question.gpu), mode="json"),
+        "before": adapter_of(Outlook).dump_python(plan.before, mode="json"),
+        "expected": adapter_of(_EXPECTED).dump_python(plan.expected, mode="json"),
+        "whole": adapter_of(_EXPECTED).dump_python(plan.whole, mode="json"),
+        "assumptions": list(plan.assumptions),
+        "planned": list(plan.planned),
+        "is_matching": plan.is_matching,
+        "device_names": list(plan.device_names),
+        "judges_memory": plan.judges_memory,
     }
 
 
-def plan_from_json(plan: Mapping[str, Any]) -> Kept:
-    """What was known before, read back."""
+def plan_from_json(plan: Mapping[str, Any]) -> LaunchPlan:
+    """Read a launch plan back."""
     question = adapter_of(Question).validate_python(plan["question"])
     calibration = adapter_of(_CALIBRATION).validate_python(plan["calibration"])
-    return Kept(
+    return LaunchPlan(
         question=_with_calibration(question, calibration),
         before=adapter_of(Outlook).validate_python(plan["before"]),
         expected=adapter_of(_EXPECTED).validate_python(plan["expected"]),
@@ -172,20 +174,20 @@ def _with_calibration(question: Question, calibration: DeviceCalibration | None)
 
 
 CARRIED_OVER = ("rates measured alone on this device stand for every GPU of the cluster, inside steps too",)
-"""What a new estimate takes for granted."""
+"""Assumptions of a new estimate."""
 
 
 def outlook_of(question: Question) -> Outlook:
-    """What a job is expected to take, in short."""
-    found = estimate(question)
-    memory, totals = found.memory, found.totals
+    """Short estimate of a job."""
+    answer = estimate(question)
+    memory, totals = answer.memory, answer.totals
     return Outlook(
-        verdict=found.verdict,
+        verdict=answer.verdict,
         oom_probability_fraction=memory.oom_probability_fraction,
         device_peak_bytes=memory.device_peak_bytes,
         usable_bytes=memory.usable_bytes,
-        step_seconds=found.step.step_seconds,
-        mfu_fraction=found.step.mfu_fraction,
+        step_seconds=answer.step.step_seconds,
+        mfu_fraction=answer.step.mfu_fraction,
         gpu_hours=None if totals is None else totals.gpu_hours,
         cost_usd=None if totals is None else totals.cost_usd,
     )
@@ -207,40 +209,42 @@ LAUNCH_CHECK = "launch-check"
 _RECORDS = tuple[ProbeRecord, ...]
 
 
-def keep_findings(connection: Connection, job: Job) -> None:
-    """Keep what a launch check found, in the transaction that ends its job."""
+def store_findings(connection: Connection, job: Job) -> None:
+    """Store the findings of a launch check in the transaction that ends its job."""
     check = launch_check_in(connection, job.id)
     if check is None:
         return
-    told = records_of(job.result)
-    kept = plan_from_json(check.plan)
-    records, impossible = without_impossible(told, kept.question.gpu if kept.is_matching else None)
-    of_this_gpu = [record for record in records if kept.is_of_cluster(record.environment)]
-    estimate = reestimated(kept.question, kept.before, of_this_gpu, steps_on(job.payload, OWN))
-    found = found_of(kept, check.probes, records, estimate, impossible=impossible, is_whole=job.status == "succeeded")
+    reported = records_of(job.result)
+    plan = plan_from_json(check.plan)
+    records, impossible = without_impossible(reported, plan.question.gpu if plan.is_matching else None)
+    of_this_gpu = [record for record in records if plan.is_of_cluster(record.environment)]
+    estimate = reestimated(plan.question, plan.before, of_this_gpu, steps_on(job.payload, OWN))
+    findings = findings_of(
+        plan, check.probes, records, estimate, impossible=impossible, is_whole=job.status == "succeeded"
+    )
     environments = _environments(records)
-    keep_found_in(
+    store_findings_in(
         connection,
         job.id,
-        to_wire(found),
-        comparable=found["comparable"],
+        to_wire(findings),
+        comparable=findings["comparable"],
         device=environments[0].device if environments else None,
     )
-    _keep_measurements(connection, job, kept, told)
+    _store_measurements(connection, job, plan, reported)
 
 
-def _keep_measurements(connection: Connection, job: Job, kept: Kept, records: Sequence[ProbeRecord]) -> None:
-    """Keep what was measured beside what was predicted, for calibrations to be fitted on: each device's by itself."""
-    for is_own, gpu in ((True, kept.question.gpu), (False, None)):
-        own = [record for record in records if kept.is_of_cluster(record.environment) is is_own]
-        expected = () if kept.is_matching and not is_own else kept.expected
-        _keep_of_one_kind(connection, job, own, gpu, expected)
+def _store_measurements(connection: Connection, job: Job, plan: LaunchPlan, records: Sequence[ProbeRecord]) -> None:
+    """Store measurements with their predictions for fitting calibrations, each device by itself."""
+    for is_own, gpu in ((True, plan.question.gpu), (False, None)):
+        own = [record for record in records if plan.is_of_cluster(record.environment) is is_own]
+        expected = () if plan.is_matching and not is_own else plan.expected
+        _store_measurements_of(connection, job, own, gpu, expected)
 
 
-def _keep_of_one_kind(
+def _store_measurements_of(
     connection: Connection, job: Job, records: Sequence[ProbeRecord], gpu: Gpu | None, expected: Sequence[Expected]
 ) -> None:
-    """Keep what was measured on one GPU of the catalogue, or on what is none."""
+    """Store measurements of one catalogue GPU, or of a device outside the catalogue."""
     predict = predictor(gpu)
     origin = Origin(
         source="launch check",
@@ -253,18 +257,18 @@ def _keep_of_one_kind(
     )
 
     def predicted(observed: Observed) -> float | None:
-        said = prediction_of(observed.probe, observed.measurement, expected)
-        return predict(observed) if said is None else said
+        value = prediction_of(observed.probe, observed.measurement, expected)
+        return predict(observed) if value is None else value
 
     measurements_in(connection, records, origin, predicted, gpu)
 
 
 def records_of(result: Any) -> tuple[ProbeRecord, ...]:
-    """What came of each probe, as a worker told."""
+    """Probe records in the result of a worker."""
     if result is None:
         return ()
     try:
-        found: tuple[ProbeRecord, ...] = adapter_of(_RECORDS).validate_python(result["records"])
+        records: tuple[ProbeRecord, ...] = adapter_of(_RECORDS).validate_python(result["records"])
     except (KeyError, TypeError, ValidationError):
         raise Refused(
             Problem(
@@ -272,32 +276,32 @@ def records_of(result: Any) -> tuple[ProbeRecord, ...]:
                 fix="run the worker of the release that the service runs",
             )
         ) from None  # fmt: skip
-    return found
+    return records
 
 
-def found_of(
-    kept: Kept,
-    asked: Sequence[str],
+def findings_of(
+    plan: LaunchPlan,
+    requested: Sequence[str],
     records: Sequence[ProbeRecord],
     estimate: Reestimate,
     *,
     impossible: Sequence[str] = (),
     is_whole: bool,
 ) -> Mapping[str, Any]:
-    """What a launch check found."""
+    """Findings of a launch check."""
     probes = (
-        *(compared_probe(record, kept.expected_on(record.environment)) for record in records),
-        *(_untold(name, kept) for name in asked if name not in {record.probe for record in records}),
+        *(compared_probe(record, plan.expected_on(record.environment)) for record in records),
+        *(_without_record(name, plan) for name in requested if name not in {record.probe for record in records}),
     )
     environments = _environments(records)
     steps = [one for probe in probes if probe.probe == "step" for one in probe.measurements]
-    depths = deepened(steps, kept.whole)
-    comparable = all(map(kept.is_of_cluster, environments)) if environments else None
-    cluster, gpu = kept.question.cluster, kept.question.gpu
+    depths = at_full_depth(steps, plan.whole)
+    comparable = all(map(plan.is_of_cluster, environments)) if environments else None
+    cluster, gpu = plan.question.cluster, plan.question.gpu
     verdict: LaunchVerdict | None = None
     reasons: tuple[Reason, ...] = ()
     if is_whole:
-        verdict, reasons = judged(
+        verdict, reasons = launch_verdict(
             Findings(
                 probes=probes,
                 environments=environments,
@@ -307,7 +311,7 @@ def found_of(
                 outlook=estimate.after or estimate.before,
                 depths=depths,
                 nodes=ceil(cluster.gpus / cluster.gpus_per_node),
-                judges_memory=kept.judges_memory,
+                judges_memory=plan.judges_memory,
                 impossible=impossible,
             )
         )
@@ -323,16 +327,16 @@ def found_of(
 
 
 NOT_PLANNED = "nothing of it can be measured here; the assumptions say why"
-NOT_TOLD = "the check ended before it told anything"
+NO_RECORD = "the check ended before it told anything"
 
 
-def _untold(name: Any, kept: Kept) -> ProbeAnswer:
-    """A probe of which no record came: it had nothing to measure, or it was never reached."""
-    is_planned = name in kept.planned
+def _without_record(name: Any, plan: LaunchPlan) -> ProbeAnswer:
+    """Answer for a probe without a record: it had nothing to measure, or it was not reached."""
+    is_planned = name in plan.planned
     return ProbeAnswer(
         probe=name,
         status="cancelled" if is_planned else "skipped",
-        reason=NOT_TOLD if is_planned else NOT_PLANNED,
+        reason=NO_RECORD if is_planned else NOT_PLANNED,
         done_fraction=0.0,
         seconds=None,
         measurements=(),

@@ -1,22 +1,22 @@
-"""Effects of a finished job, by its kind, in the transaction that ends it."""
+"""Writes at the end of a job, by job kind, in the same transaction."""
 
 from collections.abc import Mapping
 
 from service.errors import Problem, Refused
-from service.features.launch_checks.findings import LAUNCH_CHECK, keep_findings
+from service.features.launch_checks.findings import LAUNCH_CHECK, store_findings
 from service.jobs.files import has_file_in
 from service.jobs.jobs import Also, Job
 from service.store import Connection
 
 KIND = "sweep-shard"
-"""Kind of the jobs that work out pieces of sweeps."""
+"""Kind of jobs that compute shards of sweeps."""
 
 ROWS_FILE = "rows.parquet"
-"""File that such a job leaves."""
+"""Result file of such a job."""
 
 
 def refuse_unfinished(connection: Connection, job: Job) -> None:
-    """Refuse to take a piece for done whose rows are not there."""
+    """Refuse to finish a shard without its rows."""
     if job.status != "succeeded":
         return
     counted = job.result.get("rows") if isinstance(job.result, dict) else None
@@ -28,12 +28,12 @@ def refuse_unfinished(connection: Connection, job: Job) -> None:
         raise Refused(Problem(field="result", code="file_missing", message=message, fix=f"send {ROWS_FILE} first"))
 
 
-FINISHED: Mapping[str, Also] = {KIND: refuse_unfinished, LAUNCH_CHECK: keep_findings}
-"""What to write by kind of job; what a function raises undoes the transaction, and the job stays as it was."""
+FINISHED: Mapping[str, Also] = {KIND: refuse_unfinished, LAUNCH_CHECK: store_findings}
+"""Function by job kind; an exception rolls the transaction back."""
 
 
 def on_end(connection: Connection, job: Job) -> None:
-    """Write what belongs to the end of a job."""
+    """Run the writes of a finished job."""
     write = FINISHED.get(job.kind)
     if write is not None:
         write(connection, job)

@@ -29,7 +29,7 @@ from service.features.launch_checks.targets import Target
 
 @dataclass(frozen=True, slots=True)
 class _Key:
-    """What tells one product from another."""
+    """Identity of a product."""
 
     operation: str
     rows: int
@@ -40,7 +40,7 @@ class _Key:
 
 
 def product_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
-    """The products of one step, equal ones together."""
+    """Matrix products of one step, equal ones merged."""
     groups: dict[_Key, list[RankProduct]] = {}
     left_out: set[str] = set()
     for product in rank_products(resolved.workload, resolved.degrees):
@@ -85,11 +85,11 @@ def _item(key: _Key, products: list[RankProduct], target: Target) -> Item:
 
 
 def _format(dtype: str) -> Format:
-    return next(name for name, told in DTYPES.items() if told == dtype)
+    return next(name for name, probe_name in DTYPES.items() if probe_name == dtype)
 
 
 def attention_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
-    """The attention kernels of one step, equal ones together."""
+    """Attention kernels of one step, equal ones merged."""
     ledger = resolved.workload.ledger
     refusals = [_unmeasured(resolved.workload, shape) for shape in ledger.shapes]
     layers = sum(
@@ -118,7 +118,7 @@ def _unmeasured(job: Workload, shape: LayerShape) -> str | None:
 
 
 def _entries(resolved: ResolvedQuestion, target: Target) -> list[dict[str, Any]]:
-    """The kernels that a probe is told, the job's own first."""
+    """Kernels of the attention task, the kernel of the job first."""
     job, layout = resolved.workload, resolved.question.layout
     ranks = layout.tensor * (layout.context if layout.context_method == "ulysses" else 1)
     heads, key_heads = (max(1, heads // ranks) for heads in (job.model.num_attention_heads, job.model.key_value_heads))
@@ -170,7 +170,7 @@ def forward_flop(entry: Mapping[str, Any]) -> float:
 NORMS: Mapping[str, str] = {
     "rmsnorm": "rms_norm", "layernorm": "layer_norm", "layernorm_no_bias": "layer_norm", "nonparametric": "layer_norm",
 }  # fmt: skip
-"""What a probe calls a norm."""
+"""Names of norms in probes."""
 
 PASSES: Mapping[str, tuple[float, float]] = {
     "rms_norm": (2, 4), "layer_norm": (2, 4), "silu_mul": (3, 5), "gelu": (2, 3), "cross_entropy": (2, 2),
@@ -196,7 +196,7 @@ WIDTHS: Mapping[str, float] = {"fp32": 4, "fp16": 2, "bf16": 2}
 
 
 def elementwise_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
-    """The element-wise kernels of one step, equal ones together."""
+    """Elementwise kernels of one step, equal ones merged."""
     counts: dict[tuple[str, int, int, str], float] = {}
     for operation, rows, width, dtype, times in (*_of_ledger(resolved, target), *_ends(resolved, target)):
         key = (operation, rows, width, dtype)
@@ -212,7 +212,7 @@ def elementwise_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple
 
 
 Kernel = tuple[str, int, int, str, float]
-"""Operation, rows, width, number format, and how often one step has it."""
+"""Operation, rows, width, number format, and runs in one step."""
 
 
 def _of_ledger(resolved: ResolvedQuestion, target: Target) -> Iterator[Kernel]:

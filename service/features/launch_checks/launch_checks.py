@@ -1,4 +1,4 @@
-"""Launch checks: created, read, listed and cancelled, with predictions and findings."""
+"""Create, read, list and cancel launch checks."""
 
 import json
 import re
@@ -16,22 +16,22 @@ from service.calibration.records import ProbeName, ProbeStatus, ProbeTask
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused
 from service.estimator.names import STRICT, Name
-from service.features.checks.requests import Problems
+from service.features.checks.schemas import Problems
 from service.features.estimates.answers import answer
 from service.features.estimates.store import stored_answer
 from service.features.launch_checks import store
 from service.features.launch_checks.findings import (
     LAUNCH_CHECK,
     NOT_PLANNED,
-    Kept,
+    LaunchPlan,
     outlook_of,
     plan_as_json,
     plan_from_json,
 )
-from service.features.launch_checks.sizing import sized_question
-from service.features.launch_checks.store import KeptCheck
+from service.features.launch_checks.sizing import size_question
+from service.features.launch_checks.store import StoredCheck
 from service.features.launch_checks.targets import target_of
-from service.features.launch_checks.tasks import planned
+from service.features.launch_checks.tasks import plan_probes
 from service.jobs.ends import cancel_job
 from service.jobs.files import read_file, read_file_names
 from service.jobs.jobs import Also, Job, NewJob, read_job
@@ -49,11 +49,11 @@ from service.validation.specs import read_spec
 QUESTION, ESTIMATE = "question", "estimate_id"
 ALL_PROBES: tuple[ProbeName, ...] = get_args(ProbeName)
 PROBES_OF_ONE: tuple[ProbeName, ...] = tuple(probe for probe in ALL_PROBES if probe != "collective")
-"""What is measured for a job of one GPU, unless its asker names probes."""
+"""Default probes of a job with one GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checking:
+class LaunchCheckOptions:
     """How a launch check is carried out."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
@@ -70,40 +70,42 @@ class Checking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A launch check as it was asked for."""
+class LaunchCheckRequest:
+    """Parsed request for a launch check."""
 
     question: Mapping[str, Any]
-    """The question as it was sent, or as the stored estimate has it."""
-    asked: ReadQuestion
-    """The same, understood."""
+    """Question as sent, or from the stored estimate."""
+    parsed: ReadQuestion
+    """The parsed question."""
     estimate: Answer
-    """What it is answered."""
-    checking: Checking
-    """How it is carried out."""
+    """Its estimate."""
+    options: LaunchCheckOptions
+    """Options of the check."""
 
     @property
     def probes(self) -> tuple[ProbeName, ...]:
-        """Probes in the order in which they run."""
-        named = self.checking.probes or (ALL_PROBES if self.asked.question.cluster.gpus > 1 else PROBES_OF_ONE)
+        """Probes in execution order."""
+        named = self.options.probes or (ALL_PROBES if self.parsed.question.cluster.gpus > 1 else PROBES_OF_ONE)
         return tuple(probe for probe in ALL_PROBES if probe in named)
 
 
-def read_launch_check(body: Mapping[str, Any], catalogue: Catalogue, stored: Callable[[str], bytes]) -> Wanted:
-    """The launch check that a request body asks for."""
+def read_launch_check(
+    body: Mapping[str, Any], catalogue: Catalogue, stored: Callable[[str], bytes]
+) -> LaunchCheckRequest:
+    """Parse a request body."""
     problems = Problems()
-    said = {name: value for name, value in body.items() if name != QUESTION}
-    checking = problems.read(lambda: read_spec(Checking, said, "", beside=(QUESTION,)))
+    values = {name: value for name, value in body.items() if name != QUESTION}
+    options = problems.read(lambda: read_spec(LaunchCheckOptions, values, "", beside=(QUESTION,)))
     question = problems.read(lambda: _question(body.get(QUESTION), body.get(ESTIMATE), stored))
-    understood = None if question is None else problems.read(lambda: _answered(question, catalogue))
-    if checking is None or question is None or understood is None or problems.found:
+    answered = None if question is None else problems.read(lambda: _answered(question, catalogue))
+    if options is None or question is None or answered is None or problems.found:
         raise Refused(*problems.found[:MOST_PROBLEMS])
-    asked, estimate = understood
-    return Wanted(question=question, asked=asked, estimate=estimate, checking=checking)
+    parsed, estimate = answered
+    return LaunchCheckRequest(question=question, parsed=parsed, estimate=estimate, options=options)
 
 
 def _question(question: object, estimate_id: object, stored: Callable[[str], bytes]) -> Mapping[str, Any]:
-    """The question as it was sent, or the one that a stored estimate answers, every default filled."""
+    """Question as sent, or of the stored estimate with every default filled."""
     if (question is None) == (estimate_id is None):
         message = "a launch check is about one question: the question itself, or the estimate_id of a stored one"
         raise Refused(
@@ -124,28 +126,28 @@ def _question(question: object, estimate_id: object, stored: Callable[[str], byt
 
 def _answered(question: Mapping[str, Any], catalogue: Catalogue) -> tuple[ReadQuestion, Answer]:
     try:
-        asked = read_question(question, catalogue)
-        return asked, answer(asked, catalogue)
+        parsed = read_question(question, catalogue)
+        return parsed, answer(parsed, catalogue)
     except Refused as refused:
-        raise Refused(*(_placed(problem) for problem in refused.problems)) from None
+        raise Refused(*(_in_question(problem) for problem in refused.problems)) from None
 
 
-def _placed(problem: Problem) -> Problem:
+def _in_question(problem: Problem) -> Problem:
     return replace(problem, field=f"{QUESTION}.{problem.field}".rstrip("."))
 
 
 PATH = "/v1/launch-checks"
 CHECK_ID = re.compile(r"lch_[0-9a-f]{32}")
-"""What ids look like; for anything else no database is asked."""
+"""Pattern of ids; any other id is not found without a query."""
 
 BETWEEN_SECONDS = 60.0
-"""Time that a worker may take beside its probes: to start, to upload. Source: a choice."""
+"""Time that a worker may take beside its probes, to start and to upload. Source: a choice."""
 
 BEFORE_SWEEPS = 1
-"""Priority of launch checks: somebody waits for one, and it takes minutes; a sweep may take a night."""
+"""Priority of launch checks: a caller waits for minutes; a sweep may take a night."""
 
 ALIVE_SECONDS = 120.0
-"""A worker that was heard of so lately is taken to be there. Source: a choice; two leases."""
+"""Age of the last heartbeat up to which a worker counts as live. Source: a choice; two leases."""
 
 NONE_SUCH = f"there is no launch check of this id; GET {PATH} lists the ids"
 
@@ -157,7 +159,7 @@ COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
 """Columns of the list, the key first."""
 
 _WITHOUT = {"succeeded": "none was made, or it was removed after TRAINCOST_KEEP_JOB_FILES_DAYS"}
-"""Why a launch check of a status has no trace, where the status itself does not say that."""
+"""Reasons for a missing trace by status, where the status alone does not explain it."""
 
 NEWEST_FIRST = "-created_at"
 
@@ -170,26 +172,28 @@ def create_launch_check(
     caller: Caller,
     look_again: Callable[[], bool],
 ) -> Record:
-    """Have a launch check made."""
+    """Create a launch check."""
 
     def stored(estimate_id: str) -> bytes:
         return stored_answer(engine, caller.whose, estimate_id, catalogue_at, look_again=look_again)
 
-    wanted = read_launch_check(body, catalogue, stored)
-    check, job, estimate = _made(engine, catalogue, wanted, caller.owner)
+    request = read_launch_check(body, catalogue, stored)
+    check, job, estimate = _prepare(engine, catalogue, request, caller.owner)
     store.create_launch_check(engine, check, estimate, job)
     return find_launch_check(engine, caller, check.id)
 
 
-def _made(engine: Engine, catalogue: Catalogue, wanted: Wanted, owner: str) -> tuple[KeptCheck, NewJob, bytes]:
-    found, question, checking = wanted.estimate, wanted.asked.question, wanted.checking
+def _prepare(
+    engine: Engine, catalogue: Catalogue, request: LaunchCheckRequest, owner: str
+) -> tuple[StoredCheck, NewJob, bytes]:
+    answer, question, options = request.estimate, request.parsed.question, request.options
     workers = read_workers(engine, ALIVE_SECONDS, owner)
-    target = target_of(checking.on, question.gpu, workers, catalogue)
-    sized = sized_question(found.resolved, target, checking.time_budget_seconds)
-    plan = planned(sized, target, wanted.probes, checking.time_budget_seconds)
-    kept = Kept(
-        question=found.resolved,
-        before=outlook_of(found.resolved),
+    target = target_of(options.on, question.gpu, workers, catalogue)
+    sized = size_question(answer.resolved, target, options.time_budget_seconds)
+    plan = plan_probes(sized, target, request.probes, options.time_budget_seconds)
+    launch_plan = LaunchPlan(
+        question=answer.resolved,
+        before=outlook_of(answer.resolved),
         expected=plan.expected,
         whole=plan.whole,
         assumptions=plan.assumptions,
@@ -199,16 +203,16 @@ def _made(engine: Engine, catalogue: Catalogue, wanted: Wanted, owner: str) -> t
         judges_memory=sized.judges_memory,
     )
     check_id = f"lch_{uuid4().hex}"
-    check = KeptCheck(
+    check = StoredCheck(
         id=check_id,
-        question=wanted.question,
-        estimate_id=found.id,
+        question=request.question,
+        estimate_id=answer.id,
         gpu=question.gpu.slug,
         gpus=question.cluster.gpus,
-        probes=wanted.probes,
-        time_budget_seconds=checking.time_budget_seconds,
+        probes=request.probes,
+        time_budget_seconds=options.time_budget_seconds,
         on_workers=target.on,
-        plan=plan_as_json(kept),
+        plan=plan_as_json(launch_plan),
     )
     job = NewJob(
         id=check_id,
@@ -219,7 +223,7 @@ def _made(engine: Engine, catalogue: Catalogue, wanted: Wanted, owner: str) -> t
         priority=BEFORE_SWEEPS,
         owner=owner,
     )
-    return check, job, to_bytes(found)
+    return check, job, to_bytes(answer)
 
 
 def _most_ranks(tasks: Sequence[ProbeTask]) -> int:
@@ -227,10 +231,10 @@ def _most_ranks(tasks: Sequence[ProbeTask]) -> int:
 
 
 def find_launch_check(engine: Engine, caller: Caller, check_id: str) -> Record:
-    """One launch check as it is now."""
-    check, job = _found(engine, caller, check_id)
-    kept = plan_from_json(check.plan)
-    found = check.found or _unfinished(check, job, kept)
+    """Current state of a launch check."""
+    check, job = _stored_check(engine, caller, check_id)
+    plan = plan_from_json(check.plan)
+    findings = check.found or _unfinished(check, job, plan)
     files = read_file_names(engine, check_id)
     return {
         "id": check.id,
@@ -238,17 +242,17 @@ def find_launch_check(engine: Engine, caller: Caller, check_id: str) -> Record:
         "error": None if job.error is None else job.error.get("message"),
         "question": check.question,
         "estimate_id": check.estimate_id,
-        "probes": found["probes"],
+        "probes": findings["probes"],
         "time_budget_seconds": check.time_budget_seconds,
         "on": check.on_workers,
-        "comparable": found["comparable"],
+        "comparable": findings["comparable"],
         "worker": job.worker,
-        "environment": found["environment"],
-        "verdict": found["verdict"],
-        "reasons": found["reasons"],
-        "estimate": found["estimate"],
-        "depths": found["depths"],
-        "assumptions": kept.assumptions,
+        "environment": findings["environment"],
+        "verdict": findings["verdict"],
+        "reasons": findings["reasons"],
+        "estimate": findings["estimate"],
+        "depths": findings["depths"],
+        "assumptions": plan.assumptions,
         "files": tuple(files),
         "created_at": utc_text(job.created_at),
         "started_at": None if job.started_at is None else utc_text(job.started_at),
@@ -256,7 +260,7 @@ def find_launch_check(engine: Engine, caller: Caller, check_id: str) -> Record:
     }
 
 
-def _found(engine: Engine, caller: Caller, check_id: str) -> tuple[KeptCheck, Job]:
+def _stored_check(engine: Engine, caller: Caller, check_id: str) -> tuple[StoredCheck, Job]:
     known = CHECK_ID.fullmatch(check_id) is not None
     check = store.read_launch_check(engine, check_id) if known else None
     job = None if check is None else read_job(engine, check_id)
@@ -265,30 +269,30 @@ def _found(engine: Engine, caller: Caller, check_id: str) -> tuple[KeptCheck, Jo
     return check, job
 
 
-def _unfinished(check: KeptCheck, job: Job, kept: Kept) -> Mapping[str, Any]:
-    """What is known of a launch check before it ended: how far each probe is."""
+def _unfinished(check: StoredCheck, job: Job, plan: LaunchPlan) -> Mapping[str, Any]:
+    """State of an unfinished launch check: progress of each probe."""
     progress = job.progress if isinstance(job.progress, Mapping) else {}
-    told = {one.get("probe"): one for one in progress.get("probes", ()) if isinstance(one, Mapping)}
+    reported = {one.get("probe"): one for one in progress.get("probes", ()) if isinstance(one, Mapping)}
     return {
-        "probes": [_waiting(name, told.get(name, {}), kept) for name in check.probes],
+        "probes": [_unfinished_probe(name, reported.get(name, {}), plan) for name in check.probes],
         "comparable": None,
         "environment": None,
         "verdict": None,
         "reasons": (),
-        "estimate": Reestimate(before=kept.before, after=None, assumptions=()),
+        "estimate": Reestimate(before=plan.before, after=None, assumptions=()),
         "depths": (),
     }
 
 
-def _waiting(name: Any, told: Mapping[str, Any], kept: Kept) -> ProbeAnswer:
-    """A probe that has told nothing final yet."""
-    is_planned = name in kept.planned
-    said: Any = told.get("status") if told.get("status") in get_args(ProbeStatus) else "queued"
+def _unfinished_probe(name: Any, reported: Mapping[str, Any], plan: LaunchPlan) -> ProbeAnswer:
+    """Answer for a probe without a final result."""
+    is_planned = name in plan.planned
+    status: Any = reported.get("status") if reported.get("status") in get_args(ProbeStatus) else "queued"
     return ProbeAnswer(
         probe=name,
-        status=said if is_planned else "skipped",
-        reason=told.get("reason") if is_planned else NOT_PLANNED,
-        done_fraction=float(told.get("done_fraction") or 0.0),
+        status=status if is_planned else "skipped",
+        reason=reported.get("reason") if is_planned else NOT_PLANNED,
+        done_fraction=float(reported.get("done_fraction") or 0.0),
         seconds=None,
         measurements=(),
         summary=None,
@@ -297,14 +301,14 @@ def _waiting(name: Any, told: Mapping[str, Any], kept: Kept) -> ProbeAnswer:
 
 def cancel_launch_check(engine: Engine, caller: Caller, check_id: str, on_end: Also) -> Record:
     """Stop a launch check; one that has ended stays as it is."""
-    _found(engine, caller, check_id)
+    _stored_check(engine, caller, check_id)
     cancel_job(engine, check_id, on_end)
     return find_launch_check(engine, caller, check_id)
 
 
 def launch_check_trace(engine: Engine, caller: Caller, check_id: str) -> bytes:
-    """The trace of a launch check's profile, compressed."""
-    check, job = _found(engine, caller, check_id)
+    """Compressed trace of the profile probe."""
+    check, job = _stored_check(engine, caller, check_id)
     file = read_file(engine, check_id, TRACE)
     if file is None:
         why = _WITHOUT.get(job.status, f"it is {job.status}")

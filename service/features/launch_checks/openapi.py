@@ -19,16 +19,16 @@ from service.api.openapi import (
     untitled,
 )
 from service.features.estimates.openapi import EXAMPLES
-from service.features.launch_checks.launch_checks import COLUMNS, Checking
+from service.features.launch_checks.launch_checks import COLUMNS, LaunchCheckOptions
 
 GZIP = "application/gzip"
 LAST_EVENT_ID = "Last-Event-ID"
 EVENT_NUMBER = "[0-9]{1,9}"
-"""What the number of an event looks like: each of these is one that a database's integer holds, and no job has more."""
+"""Pattern of event numbers: every match fits a database integer, and no job has more events."""
 
 ID = path_parameter("check_id", "Id of the launch check.", "lch_1f7c0a5e4b6d49d2a8e3c5b7d9f01234")
 
-ASKED: dict[str, Schema] = {
+REQUEST_EXAMPLES: dict[str, Schema] = {
     "everything": {
         "summary": "Everything that can be measured of SmolLM2 135M on what there is, in two minutes",
         "value": {
@@ -49,13 +49,13 @@ ASKED: dict[str, Schema] = {
 
 _LOCATION: Schema = {"description": "Where the launch check is read.", "schema": {"type": "string"}}
 
-_TOLD = (
+_EVENTS_TEXT = (
     "Events: queued, running, progress with what each probe told, and one of succeeded, failed and cancelled, numbered "
     "by their ids; then launch_check, with the whole answer, and the stream ends. A stream may end before that, with "
     "the event again, or be cut off: ask anew with the id of the last event that came, to be told what came after it."
 )
 
-_HEARD = """id: 2
+_EVENTS_EXAMPLE = """id: 2
 event: running
 data: {"at":"2026-11-23T08:00:01Z","data":{"worker":"gpu-node-7"}}
 
@@ -67,39 +67,42 @@ data: {"at":"2026-11-23T08:00:02Z","data":{"probes":[{"probe":"gemm","status":"r
 
 
 def launch_check_schemas() -> dict[str, Schema]:
-    """The schemas that the routes of launch checks refer to."""
-    modes: tuple[tuple[type, JsonSchemaMode], ...] = ((Checking, "validation"), (LaunchCheck, "serialization"))
+    """Component schemas of launch checks."""
+    modes: tuple[tuple[type, JsonSchemaMode], ...] = (
+        (LaunchCheckOptions, "validation"),
+        (LaunchCheck, "serialization"),
+    )
     _, document = TypeAdapter.json_schemas(
         [(kind, mode, TypeAdapter(kind)) for kind, mode in modes],
         schema_generator=_EveryField,
         ref_template="#/components/schemas/{model}",
     )
-    spelled: dict[str, Schema] = {name: untitled(schema) for name, schema in document["$defs"].items()}
-    asked = spelled.pop("Checking")["properties"]
-    spelled["LaunchCheck"]["properties"]["question"] = _question()
+    schemas: dict[str, Schema] = {name: untitled(schema) for name, schema in document["$defs"].items()}
+    options = schemas.pop("LaunchCheckOptions")["properties"]
+    schemas["LaunchCheck"]["properties"]["question"] = _question()
     return {
-        **{name: _bare(schema) for name, schema in spelled.items() if name not in _TOLD_ELSEWHERE},
+        **{name: _bare(schema) for name, schema in schemas.items() if name not in _DEFINED_ELSEWHERE},
         **list_schemas("LaunchCheck", "One of the launch checks", COLUMNS),
         "LaunchCheckRequest": object_schema(
             "What to measure of which job: a question, or the id of a stored estimate of it.",
             [],
-            {"question": _question(), **{name: undefaulted(untitled(schema)) for name, schema in asked.items()}},
+            {"question": _question(), **{name: undefaulted(untitled(schema)) for name, schema in options.items()}},
         ),
     }
 
 
-_TOLD_ELSEWHERE = ("Interval",)
-"""Classes whose schemas the estimates bring."""
+_DEFINED_ELSEWHERE = ("Interval",)
+"""Classes defined among the components of estimates."""
 
 
 class _EveryField(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic calls it so
-        """No titles: they would only repeat the field names."""
+        """Leave out titles, which repeat the field names."""
         return False
 
 
 def _bare(schema: Schema) -> Schema:
-    """The schema of a part of an answer: every field is there."""
+    """Schema of a part of an answer: every field is required."""
     properties = {name: undefaulted(untitled(field)) for name, field in schema["properties"].items()}
     return schema | {"properties": properties, "required": list(properties), "additionalProperties": False}
 
@@ -109,18 +112,18 @@ def _question() -> Schema:
 
 
 def create_operation() -> Schema:
-    """What the contract adds to the making of a launch check."""
+    """OpenAPI of creating a launch check."""
     headers = {"Location": _LOCATION}
     content = json_content(ref("LaunchCheck"))
     return {
         "description": "A worker measures the real kernels of this model under this recipe and layout.",
-        "requestBody": request_body(ref("LaunchCheckRequest"), ASKED),
+        "requestBody": request_body(ref("LaunchCheckRequest"), REQUEST_EXAMPLES),
         "responses": {"202": {"description": "The launch check, queued.", "headers": headers, "content": content}},
     }
 
 
 def read_operation(description: str) -> Schema:
-    """What the contract adds to what answers with a launch check."""
+    """OpenAPI of operations that answer with a launch check."""
     return {
         "description": description,
         "parameters": [ID],
@@ -129,23 +132,23 @@ def read_operation(description: str) -> Schema:
 
 
 def events_operation() -> Schema:
-    """What the contract adds to the events of a launch check."""
+    """OpenAPI of the event stream."""
     last = {
         "name": LAST_EVENT_ID,
         "in": "header",
         "description": "Id of the last event that came; from the first one on where absent.",
         "schema": {"type": "string", "pattern": f"^{EVENT_NUMBER}$"},
     }
-    content = {EVENTS: {"schema": {"description": _TOLD}, "example": _HEARD}}
+    content = {EVENTS: {"schema": {"description": _EVENTS_TEXT}, "example": _EVENTS_EXAMPLE}}
     return {
-        "description": _TOLD,
+        "description": _EVENTS_TEXT,
         "parameters": [ID, last],
         "responses": {"200": {"description": "What happens, as it happens.", "content": content}},
     }
 
 
 def trace_operation() -> Schema:
-    """What the contract adds to the trace of a launch check."""
+    """OpenAPI of the trace."""
     content = {GZIP: {"schema": {"type": "string", "format": "binary"}}}
     return {
         "description": "For chrome://tracing, Perfetto, and TensorBoard's profiler, which takes it under the name that "

@@ -51,9 +51,9 @@ add_list(
 @queued
 @idempotent
 def create(request: Request, database: Database, body: JsonObject) -> Response:
-    """The question is answered and kept, what will be measured is predicted, and a worker is waited for."""
+    """Answer and store the question, predict the measurements, and queue the job."""
     state = request.app.state
-    state.checked_questions.write()  # it may name a check that was answered just now
+    state.checked_questions.write()  # it may name a check that was answered a moment ago
     found = launch_checks.create_launch_check(
         database, view_of(request), catalogue_at(request), body, caller_of(request), state.checked_questions.of_others()
     )
@@ -69,7 +69,7 @@ def create(request: Request, database: Database, body: JsonObject) -> Response:
     openapi_extra=read_operation("How far it is, or what it found: computed once, when it ended."),
 )
 def read(database: Database, caller: CallerDep, check_id: str) -> Response:
-    """As it is now."""
+    """Return its current state."""
     return json_answer(launch_checks.find_launch_check(database, caller, check_id))
 
 
@@ -81,11 +81,9 @@ def read(database: Database, caller: CallerDep, check_id: str) -> Response:
     openapi_extra=events_operation(),
 )
 def events(request: Request, database: Database, check_id: str) -> Response:
-    """The stream ends with the launch check."""
+    """Stream events until the launch check ends."""
     last_event_of(request)
-    launch_checks.find_launch_check(
-        database, caller_of(request), check_id
-    )  # whether it is there is told before anything else
+    launch_checks.find_launch_check(database, caller_of(request), check_id)  # 404 before the stream starts
     return stream_of(request, check_id)
 
 
@@ -98,7 +96,7 @@ def events(request: Request, database: Database, check_id: str) -> Response:
 )
 @queued
 def cancel(request: Request, check_id: str) -> Response:
-    """A body is not needed, and not read."""
+    """Cancel it; a body is ignored."""
     return json_answer(launch_checks.cancel_launch_check(database_of(request), caller_of(request), check_id, on_end))
 
 
@@ -110,6 +108,6 @@ def cancel(request: Request, check_id: str) -> Response:
     openapi_extra=trace_operation(),
 )
 def trace(database: Database, caller: CallerDep, check_id: str) -> Response:
-    """A file for viewers of traces."""
+    """Return the trace as a file for trace viewers."""
     saved_as = {"Content-Disposition": f'attachment; filename="{check_id}.pt.trace.json.gz"'}
     return Response(launch_checks.launch_check_trace(database, caller, check_id), media_type=GZIP, headers=saved_as)

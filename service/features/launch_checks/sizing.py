@@ -15,7 +15,7 @@ from service.features.launch_checks.targets import Target
 
 
 def depths_of(model: Model) -> tuple[int, int]:
-    """Two depths that differ by one period of the model's kinds of layers, the leading ones of their own kind included.
+    """Two depths one period of layer kinds apart, with the leading layers of a kind of their own.
 
     >>> from service.estimator.samples import LLAMA_3_8B
     >>> depths_of(LLAMA_3_8B)
@@ -23,15 +23,15 @@ def depths_of(model: Model) -> tuple[int, int]:
     """
     shapes = layer_shapes(model)
     layers = len(shapes)
-    found = [
+    candidates = [
         (lead + 2 * period, lead + period)
         for period in range(1, layers // 2 + 1)
         for lead in range(layers - 2 * period + 1)
         if all(shapes[place] == shapes[place + period] for place in range(lead, layers - period))
     ]
-    if not found:
+    if not candidates:
         return layers, layers
-    larger, smaller = min(found)
+    larger, smaller = min(candidates)
     return smaller, larger
 
 
@@ -59,57 +59,61 @@ RUN_KERNELS = ("eager", "flash", "flash-2")
 service/worker/training/recipe.py, KERNELS."""
 
 MASKED_MIXERS = frozenset({"sliding_attention", "chunked_attention"})
-"""Layers that add a mask, which of torch's kernels those of `flash` alone take. Source: PyTorch 2.9,
+"""Layers with a mask, which only the `flash` kernels of torch support. Source: PyTorch 2.9,
 scaled_dot_product_attention."""
 
 ONE_REPLICA = Software(name="transformers", implementation="eager")
-"""What the step probe runs."""
+"""Software of the step probe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sized:
-    """What the probes are about."""
+class SizedQuestion:
+    """Questions that the probes measure."""
 
     resolved: ResolvedQuestion
     """The question whose shapes are measured."""
     steps: tuple[ResolvedQuestion, ...]
-    """What the step probe runs, at the smaller and the larger depth; none where it does not fit."""
+    """Questions of the step probe, at the smaller and the larger depth; empty where none fits."""
     whole: ResolvedQuestion | None
-    """The same of all layers, which is only predicted; None where no step is run."""
+    """The same with all layers, only predicted; None without a step probe."""
     judges_memory: bool
-    """Whether its attention keeps what the job's keeps, so that its memory says something of the job's."""
+    """Whether its attention stores the same tensors as the job's, so that memory can be compared."""
     assumptions: tuple[str, ...]
-    """What differs from the job."""
+    """Differences from the job."""
 
 
-def sized_question(question: Question, target: Target, budget_seconds: float) -> Sized:
-    """What the probes are about on some machine."""
-    said: list[str] = []
+def size_question(question: Question, target: Target, budget_seconds: float) -> SizedQuestion:
+    """Size the question for a machine."""
+    assumptions: list[str] = []
     resolved = configuration_of(question)
     if not target.is_gpu:
         tokens = _tokens(resolved, target, budget_seconds)
         resolved = _shorter(question, tokens) or resolved
         recipe = resolved.question.recipe
-        said.append(
+        assumptions.append(
             f"no GPU: shapes are those of {recipe.sequence_length} tokens and {recipe.micro_batch} sequence(s), in "
             f"{CPU_DTYPE}, not of {question.recipe.sequence_length} tokens and {question.recipe.micro_batch}"
         )
     steps = _steps(resolved.question, target)
     if not steps:
-        said.append("step and profile: a training step of this width does not fit on this machine, even at one layer")
+        assumptions.append(
+            "step and profile: a training step of this width does not fit on this machine, even at one layer"
+        )
     else:
-        said.extend(_steps_said(steps, resolved.question))
+        assumptions.extend(_step_assumptions(steps, resolved.question))
     whole = _whole(resolved.question, steps, target) if steps else None
     judges = bool(steps) and _writes_scores(steps[0].question) is _writes_scores(resolved.question)
-    return Sized(resolved=resolved, steps=steps, whole=whole, judges_memory=judges, assumptions=tuple(said))
+    return SizedQuestion(
+        resolved=resolved, steps=steps, whole=whole, judges_memory=judges, assumptions=tuple(assumptions)
+    )
 
 
 def _writes_scores(question: Question) -> bool:
-    """Whether attention keeps its scores; all fused kernels keep the same, which is less."""
+    """Whether attention stores its scores; all fused kernels store the same, smaller tensors."""
     return question.recipe.attention == "eager"
 
 
-def _steps_said(steps: tuple[ResolvedQuestion, ...], question: Question) -> Iterator[str]:
+def _step_assumptions(steps: tuple[ResolvedQuestion, ...], question: Question) -> Iterator[str]:
     recipe = steps[0].question.recipe
     layers = " and ".join(str(one.question.model.num_hidden_layers) for one in steps)
     yield (
@@ -125,7 +129,7 @@ def _steps_said(steps: tuple[ResolvedQuestion, ...], question: Question) -> Iter
 
 
 def _tokens(resolved: ResolvedQuestion, target: Target, budget_seconds: float) -> int:
-    """Tokens of a sequence whose training steps fit into their share of the time: a power of two."""
+    """Sequence length whose training steps fit the time share: a power of two."""
     smaller, _ = depths_of(resolved.question.model)
     ledger, tokens = resolved.workload.ledger, resolved.question.recipe.sequence_length
     groups = ((1, ledger.embedding), (smaller, ledger.kinds[-1]), (1, ledger.head))
@@ -136,7 +140,7 @@ def _tokens(resolved: ResolvedQuestion, target: Target, budget_seconds: float) -
 
 
 def _shorter(question: Question, tokens: int) -> ResolvedQuestion | None:
-    """The same question with shorter sequences, as short as its layout lets them be; None where it lets none."""
+    """The question with the shortest sequence of at least `tokens` that its layout allows; None if there is none."""
     while tokens < question.recipe.sequence_length:
         try:
             return configuration_of(replace(question, recipe=_plain(question.recipe, tokens)))
@@ -154,29 +158,31 @@ def _plain(recipe: Recipe, tokens: int) -> Recipe:
 
 
 def _steps(question: Question, target: Target) -> tuple[ResolvedQuestion, ...]:
-    """Training steps under the job's kernel, or under the one that runs everywhere."""
+    """Training steps with the job's kernel, else with the one that runs everywhere."""
     kernels: tuple[AttentionName, ...] = (_kernel(question), "eager") if target.is_gpu else ("eager",)
     return next((steps for kernel in dict.fromkeys(kernels) if (steps := _steps_of(question, target, kernel))), ())
 
 
 def _steps_of(question: Question, target: Target, kernel: AttentionName) -> tuple[ResolvedQuestion, ...]:
-    """Training steps of one replica at both depths; shorter on a GPU until they fit; none where they never do."""
-    asked = _with_attention(question, kernel)
+    """Training steps of one replica at both depths; shortened on a GPU until they fit; empty if they never do."""
+    with_kernel = _with_attention(question, kernel)
     tokens, least = question.recipe.sequence_length, GPU_LEAST_TOKENS if target.is_gpu else LEAST_TOKENS
     while True:
         try:
-            found = tuple(_step(asked, depth, tokens, target) for depth in dict.fromkeys(depths_of(question.model)))
+            steps = tuple(
+                _step(with_kernel, depth, tokens, target) for depth in dict.fromkeys(depths_of(question.model))
+            )
         except Refused:
             return ()
-        if all(_fits(one, target) for one in found):
-            return found
+        if all(_fits(one, target) for one in steps):
+            return steps
         if tokens // 2 < least:
             return ()
         tokens //= 2
 
 
 def _whole(question: Question, steps: tuple[ResolvedQuestion, ...], target: Target) -> ResolvedQuestion:
-    """The step of the whole model, as long as those that are measured."""
+    """A step of the whole model, with the measured sequence length."""
     recipe = steps[0].question.recipe
     question, tokens = _with_attention(question, recipe.attention), recipe.sequence_length
     return _step(question, question.model.num_hidden_layers, tokens, target)
@@ -200,12 +206,12 @@ def _with_attention(question: Question, kernel: AttentionName) -> Question:
 
 
 def _kernel(question: Question) -> AttentionName:
-    """The job's kernel where torch has it and it takes the model's masks, else the one that is always there."""
-    asked = question.recipe.attention
-    if asked not in RUN_KERNELS:
+    """The job's kernel if torch has it and it supports the model's masks, else one that is always available."""
+    kernel = question.recipe.attention
+    if kernel not in RUN_KERNELS:
         return "flash"
     is_masked = any(shape.mixer in MASKED_MIXERS for shape in layer_shapes(question.model))
-    return "flash" if is_masked and asked != "eager" else asked
+    return "flash" if is_masked and kernel != "eager" else kernel
 
 
 def _fits(step: ResolvedQuestion, target: Target) -> bool:

@@ -16,7 +16,7 @@ from service.store.tables import JOBS, LAUNCH_CHECKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptCheck:
+class StoredCheck:
     """A launch check beside its job."""
 
     id: str
@@ -39,7 +39,7 @@ class KeptCheck:
     """The findings; None until it has ended."""
 
 
-def create_launch_check(engine: Engine, check: KeptCheck, estimate: bytes, job: NewJob) -> None:
+def create_launch_check(engine: Engine, check: StoredCheck, estimate: bytes, job: NewJob) -> None:
     """Store a launch check, the estimate of its question, and its job."""
     row = {name: value for name, value in asdict(check).items() if name != "found"}
     with answering(), writing(engine) as connection:
@@ -49,20 +49,20 @@ def create_launch_check(engine: Engine, check: KeptCheck, estimate: bytes, job: 
         note_in(connection, check.id)
 
 
-def read_launch_check(engine: Engine, check_id: str) -> KeptCheck | None:
+def read_launch_check(engine: Engine, check_id: str) -> StoredCheck | None:
     """One launch check, without its job."""
     with answering(), reading(engine) as connection:
         return launch_check_in(connection, check_id)
 
 
-def launch_check_in(connection: Connection, check_id: str) -> KeptCheck | None:
+def launch_check_in(connection: Connection, check_id: str) -> StoredCheck | None:
     """One launch check, in the caller's transaction."""
-    columns = [LAUNCH_CHECKS.c[name] for name in KeptCheck.__dataclass_fields__]
+    columns = [LAUNCH_CHECKS.c[name] for name in StoredCheck.__dataclass_fields__]
     row = connection.execute(select(*columns).where(LAUNCH_CHECKS.c.id == check_id)).mappings().one_or_none()
-    return None if row is None else KeptCheck(**{**row, "probes": tuple(row["probes"])})
+    return None if row is None else StoredCheck(**{**row, "probes": tuple(row["probes"])})
 
 
-def keep_found_in(
+def store_findings_in(
     connection: Connection, check_id: str, found: Mapping[str, Any], *, comparable: bool | None, device: str | None
 ) -> None:
     """Store the findings of a launch check, in the transaction that ends its job."""

@@ -17,10 +17,10 @@ CPU_RANKS = 2
 """Processes of a collective on a machine without a GPU. Source: a choice; the fewest that exchange anything."""
 
 UNSEEN_THREADS = 2
-"""Threads that are expected of a worker that nobody has seen yet. Source: a choice."""
+"""Threads assumed of a worker that has not connected yet. Source: a choice."""
 
 UNSEEN_MEMORY_BYTES = 4e9
-"""Memory that probes may fill where nobody told how much there is. Source: a choice; a small machine has it."""
+"""Memory that probes may fill where the worker did not report it. Source: a choice; a small machine has it."""
 
 
 NO_WORKER_FIX = 'start `traincost worker` on a machine that has it, or say "on": "any", which leads to caution at best'
@@ -31,17 +31,17 @@ class Target:
     """The machine that tasks are sized for."""
 
     on: Where
-    """Whether it has to have the cluster's own GPU."""
+    """Whether it must have the cluster's own GPU."""
     is_matching: bool
-    """Whether it has."""
+    """Whether it has that GPU."""
     gpu: Gpu | None = None
-    """Its GPU, whose formulas predict; None where it has none, or one that the catalogue does not hold."""
+    """Its GPU, used for predictions; None without a GPU or outside the catalogue."""
     device: str | None = None
     """Name of its GPU; None for a processor."""
     devices: int = 1
-    """How many of them."""
+    """Number of devices."""
     memory_bytes: float = UNSEEN_MEMORY_BYTES
-    """Memory of one."""
+    """Memory of one device."""
     threads: int = UNSEEN_THREADS
     """Threads of its processors."""
     measures: bool = False
@@ -58,7 +58,7 @@ class Target:
         return min(self.devices, MOST_RANKS) if self.is_gpu else CPU_RANKS
 
     def requires(self, ranks: int) -> Requirements:
-        """What a worker has to have to run what is sized for this machine."""
+        """Requirements for a worker that runs the tasks of this machine."""
         slug = None if self.gpu is None else self.gpu.slug
         return Requirements(gpu=slug, gpus=ranks if self.is_gpu else 0, measures=self.measures)
 
@@ -70,9 +70,9 @@ def target_of(on: Where | None, gpu: Gpu, workers: Sequence[SeenWorker], catalog
     matching = [one for one in targets if one.is_matching]
     if on == "matching" and not matching:
         raise NoWorker(_none_matches(gpu, workers))
-    wanted: Where = on or ("matching" if matching else "any")
-    best = max(matching if wanted == "matching" else targets, key=_worth, default=Target(on="any", is_matching=False))
-    return replace(best, on=wanted)
+    chosen: Where = on or ("matching" if matching else "any")
+    best = max(matching if chosen == "matching" else targets, key=_worth, default=Target(on="any", is_matching=False))
+    return replace(best, on=chosen)
 
 
 def _devices(worker: SeenWorker) -> tuple[Device | None, ...]:
@@ -103,14 +103,16 @@ def _marked(target: Target, gpu: Gpu) -> Target:
 
 
 def _worth(target: Target) -> tuple[bool, bool, bool, int, float, int]:
-    """What makes one machine better than another: torch first, for without it nothing is measured."""
+    """Sort key of machines: torch first, because nothing is measured without it."""
     return (
         target.measures, target.is_matching, target.is_gpu, target.devices, target.memory_bytes, target.threads,
     )  # fmt: skip
 
 
 def _none_matches(gpu: Gpu, workers: Sequence[SeenWorker]) -> Problem:
-    seen = "; ".join(f"{worker.id}{'' if worker.is_alive else ' (gone)'}: {_said(worker)}" for worker in workers[:10])
+    seen = "; ".join(
+        f"{worker.id}{'' if worker.is_alive else ' (gone)'}: {_describe(worker)}" for worker in workers[:10]
+    )
     return Problem(
         field="on",
         code="no_matching_worker",
@@ -119,7 +121,7 @@ def _none_matches(gpu: Gpu, workers: Sequence[SeenWorker]) -> Problem:
     )
 
 
-def _said(worker: SeenWorker) -> str:
+def _describe(worker: SeenWorker) -> str:
     able = worker.capabilities
     devices = ", ".join(f"{one.count} x {one.gpu or one.name}" for one in able.devices)
     return devices or f"no GPU, {able.cpu_threads} threads"

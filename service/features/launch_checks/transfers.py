@@ -29,34 +29,34 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"
 
 
 def collective_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
-    """The collectives of one step."""
+    """Collectives of one step."""
     if target.ranks < 2:
         return (), (f"collectives: the worker has one {target.device}, and one rank sends nothing",)
     sent, most = _counted(resolved), MOST_BYTES if target.is_gpu else CPU_MOST_BYTES
-    told: list[str] = []
+    notes: list[str] = []
     items = []
     for operation in OPERATIONS:
         own = sorted((bytes_ * count, bytes_, count) for (name, bytes_), count in sent.items() if name == operation)
         for _, bytes_, count in own[::-1][:SIZES]:
             size = _rounded(bytes_, most)
             if size < 0.99 * bytes_:
-                told.append(f"{operation} of {bytes_:.3g} bytes: measured with {size}, which runs at the same rate")
+                notes.append(f"{operation} of {bytes_:.3g} bytes: measured with {size}, which runs at the same rate")
             items.append(_item(operation, size, count if size >= 0.99 * bytes_ else None, target))
     if not sent:
         items = [_item(operation, size, None, target) for operation in OPERATIONS for size in DEFAULT_BYTES]
-        told.append("collectives: one GPU sends nothing, so sizes of common use are measured")
-    return tuple({(item.name): item for item in items}.values()), tuple(told)
+        notes.append("collectives: one GPU sends nothing, so sizes of common use are measured")
+    return tuple({(item.name): item for item in items}.values()), tuple(notes)
 
 
 def _counted(resolved: ResolvedQuestion) -> dict[tuple[str, float], float]:
-    """How often one rank sends each message in one step, over the stages."""
-    found: dict[tuple[str, float], float] = {}
+    """Runs of each message of one rank in one step, over the stages."""
+    counts: dict[tuple[str, float], float] = {}
     for transfer, times in _sent(resolved):
         ranks, size, count = (float(number) for number in (transfer.ranks, transfer.bytes, transfer.count))
         if ranks > 1 and size > 0 and count * times > 0:
             key = (transfer.collective, size)
-            found[key] = found.get(key, 0.0) + count * times
-    return found
+            counts[key] = counts.get(key, 0.0) + count * times
+    return counts
 
 
 def _sent(resolved: ResolvedQuestion) -> Iterator[tuple[Transfer, float]]:
@@ -69,7 +69,7 @@ def _sent(resolved: ResolvedQuestion) -> Iterator[tuple[Transfer, float]]:
 
 
 def _rounded(size: float, most: int) -> int:
-    """A size that divides evenly over ranks and numbers."""
+    """A size that divides evenly over ranks and elements."""
     return int(min(max(size, LEAST_BYTES), most)) // LEAST_BYTES * LEAST_BYTES
 
 
@@ -91,7 +91,7 @@ def _item(operation: str, size: int, count: float | None, target: Target) -> Ite
 
 
 def merged(items: Sequence[Item]) -> dict[str, object]:
-    """What a probe is told of several items: their operations and sizes."""
+    """Task parameters of several items: operations and sizes."""
     return {
         "operations": list(dict.fromkeys(item.entry["operation"] for item in items)),
         "sizes_bytes": sorted({item.entry["size_bytes"] for item in items}),
@@ -105,15 +105,15 @@ CPU_SIZES_BYTES = (1 << 24, 1 << 26)
 """The same on a processor. Source: a choice."""
 
 MOVED = {"copy": 2.0, "read": 1.0, "host_to_device": 1.0, "device_to_host": 1.0}
-"""Bytes that an operation moves for each byte that it is about. Source: definition."""
+"""Bytes that an operation moves per byte of its size. Source: definition."""
 
 
 CONTEXT = Expected(probe="context", operation="context", shape={}, quantity="bytes")
-"""What a bare context and its first kernel take."""
+"""Memory of a bare context and its first kernel."""
 
 
 def bandwidth_items(target: Target) -> tuple[Item, ...]:
-    """The copies that are measured."""
+    """Copies to measure."""
     sizes = SIZES_BYTES if target.is_gpu else CPU_SIZES_BYTES
     return tuple(
         Item(

@@ -1,7 +1,7 @@
-"""Verdict of a launch check: a table of rules with the best verdict that each leaves and what to do.
+"""Verdict of a launch check: a table of rules with the best verdict that each leaves and the fix.
 
-go: everything that was measured is as predicted or better, and it fits. no-go: it will fail, or waste most of what it
-costs. caution: everything between, and whatever could not be judged.
+go: every measurement is as predicted or better, and the job fits. no-go: the job will fail, or waste most of its
+cost. caution: everything between, and everything that could not be compared.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,37 +14,37 @@ from service.features.launch_checks.items import Expected
 from service.units import BYTES, in_units
 
 MEMORY_QUANTITIES = ("allocated_peak", "live_bytes_peak")
-"""What is told of a step's memory, the better one first."""
+"""Memory quantities of a step, the preferred one first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a launch check found."""
+    """Findings of a launch check."""
 
     probes: Sequence[ProbeAnswer]
-    """Each probe."""
+    """Answer of each probe."""
     environments: Sequence[Environment]
-    """What each of them ran on."""
+    """Environment of each probe."""
     comparable: bool
-    """Whether that is the cluster's own GPU."""
+    """Whether they ran on the cluster's own GPU."""
     gpu: str
     """Catalogue name of the cluster's GPU."""
     rated_watts: float
     """Power that one GPU of the cluster may draw."""
     outlook: Outlook
-    """What the job is expected to take, with what was measured."""
+    """Estimate of the job with the measurements."""
     depths: Sequence[Deepened]
-    """What the step probe says of the whole model."""
+    """Quantities of the whole model extrapolated from the step probe."""
     nodes: int = 1
     """Nodes that the job spans."""
     judges_memory: bool = True
-    """Whether the step probe's attention keeps what the job's keeps."""
+    """Whether the step probe's attention stores the same tensors as the job's."""
     impossible: Sequence[str] = ()
-    """What was left out because no device can have measured it, and why."""
+    """Impossible values that were left out, with reasons."""
 
     @property
     def compared(self) -> list[Compared]:
-        """Every measurement beside its prediction."""
+        """Every measurement with its prediction."""
         return [one for probe in self.probes for one in probe.measurements]
 
     @property
@@ -55,25 +55,25 @@ class Findings:
 
     @property
     def measured_peak_bytes(self) -> float | None:
-        """Memory of the job's fullest GPU as the measured memory of the whole model has it; None without one."""
+        """Memory of the job's peak GPU, scaled by the measured memory of the whole model; None without one."""
         ratio = self.memory_ratio_fraction
         return None if ratio is None or not self.judges_memory else ratio * self.outlook.device_peak_bytes.value
 
 
 def left_out_of(probe: ProbeAnswer, code: LeftOutCode) -> Iterator[Mapping[str, Any]]:
-    """What a probe was asked for and tells no figure of, for one reason."""
+    """Entries that a probe left out for one reason."""
     rows = (probe.summary or {}).get("left_out")
     if isinstance(rows, Sequence):
         yield from (row for row in rows if isinstance(row, Mapping) and row.get("code") == code)
 
 
-def tells_anything(probe: ProbeAnswer) -> bool:
-    """Whether a probe brought what it is run for: figures, or the summary of a profile."""
+def has_result(probe: ProbeAnswer) -> bool:
+    """Whether a probe has results: figures, or the summary of a profile."""
     return bool(probe.summary) if probe.probe == "profile" else bool(probe.measurements)
 
 
 def compared_probe(record: ProbeRecord, expected: Sequence[Expected]) -> ProbeAnswer:
-    """What came of a probe, each measurement beside its prediction."""
+    """Answer of a probe, each measurement with its prediction."""
     own = [one for one in expected if one.probe == record.probe]
     return ProbeAnswer(
         probe=record.probe,
@@ -87,8 +87,8 @@ def compared_probe(record: ProbeRecord, expected: Sequence[Expected]) -> ProbeAn
 
 
 def _compared(measurement: Measurement, expected: Sequence[Expected]) -> Compared:
-    found = next((one for one in expected if _is_of(measurement, one)), None)
-    predicted = None if found is None else found.predicted
+    match = next((one for one in expected if _is_of(measurement, one)), None)
+    predicted = None if match is None else match.predicted
     return Compared(
         operation=measurement.operation,
         shape=measurement.shape,
@@ -98,7 +98,7 @@ def _compared(measurement: Measurement, expected: Sequence[Expected]) -> Compare
         ),
         predicted=predicted,
         ratio=None if predicted is None or not predicted.value else measurement.value / predicted.value,
-        count=None if found is None else found.count,
+        count=None if match is None else match.count,
         relative_error_fraction=measurement.relative_error_fraction,
     )
 
@@ -108,15 +108,15 @@ def _is_of(measurement: Measurement, expected: Expected) -> bool:
     return same and _holds(measurement.shape, expected.shape)
 
 
-def _holds(shape: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(name in shape and shape[name] == value for name, value in wanted.items())
+def _holds(shape: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    return all(name in shape and shape[name] == value for name, value in expected.items())
 
 
 def prediction_of(probe: ProbeName, measurement: Measurement, expected: Sequence[Expected]) -> float | None:
-    """What was predicted of a measurement."""
+    """Prediction for a measurement."""
     own = (one for one in expected if one.probe == probe and _is_of(measurement, one))
-    found = next(own, None)
-    return None if found is None or found.predicted is None else found.predicted.value
+    match = next(own, None)
+    return None if match is None or match.predicted is None else match.predicted.value
 
 
 def slowness(compared: Sequence[Compared], *, at_high: bool = False) -> float | None:
@@ -148,7 +148,7 @@ TIGHT_FRACTION = 0.95
 """Share of the usable memory above which a job has no room for a longer sequence or a fragment. Source: a choice."""
 
 BROKEN_SCALE = 2.0
-"""Times as slow as predicted that no spread of formulas explains: a link, a clock or a device is broken.
+"""Slowdown that no spread of formulas explains: a link, a clock or a device is broken.
 Source: a choice; the worst published GPU of a fitted kind is 1.3 times as slow."""
 
 SLOW_PROBES = ("gemm", "attention", "bandwidth", "collective")
@@ -163,20 +163,20 @@ CAPPED_FRACTION = 0.97
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One thing that a verdict may rest on."""
+    """One rule of the verdict."""
 
     code: str
     """Stable name."""
     verdict: LaunchVerdict
-    """The best verdict that it leaves."""
+    """Best verdict that it leaves."""
     fix: str
-    """What to do about it."""
+    """Suggested fix."""
     found: Callable[[Findings], Iterable[str]]
-    """What it finds, in words with its numbers; nothing where all is well."""
+    """Messages with numbers; empty where all is well."""
 
 
-def judged(findings: Findings) -> tuple[LaunchVerdict, tuple[Reason, ...]]:
-    """The verdict of a launch check."""
+def launch_verdict(findings: Findings) -> tuple[LaunchVerdict, tuple[Reason, ...]]:
+    """Verdict of a launch check and its reasons."""
     reasons = [
         Reason(code=rule.code, verdict=rule.verdict, message=message, fix=rule.fix)
         for rule in RULES
@@ -193,12 +193,12 @@ SEVERITY: tuple[LaunchVerdict, ...] = ("no-go", "caution", "go")
 
 
 def _as_predicted(findings: Findings) -> Reason:
-    judged_ones = [one for one in findings.compared if one.predicted is not None]
-    message = f"{len(judged_ones)} measurements are as predicted or better, and the job fits"
+    compared = [one for one in findings.compared if one.predicted is not None]
+    message = f"{len(compared)} measurements are as predicted or better, and the job fits"
     return Reason(code="as_predicted", verdict="go", message=message, fix="start the job")
 
 
-def _estimate_says(verdict: str) -> Callable[[Findings], Iterable[str]]:
+def _estimate_verdict(verdict: str) -> Callable[[Findings], Iterable[str]]:
     def found(findings: Findings) -> Iterable[str]:
         outlook = findings.outlook
         if outlook.verdict == verdict:
@@ -259,7 +259,7 @@ def _ended(status: str) -> Callable[[Findings], Iterable[str]]:
 
 def _nothing_measured(findings: Findings) -> Iterable[str]:
     for probe in findings.probes:
-        if probe.status == "cancelled" or (probe.status == "succeeded" and not tells_anything(probe)):
+        if probe.status == "cancelled" or (probe.status == "succeeded" and not has_result(probe)):
             yield f"{probe.probe}: {probe.reason or 'it told nothing'}"
 
 
@@ -308,7 +308,7 @@ def _network_unmeasured(findings: Findings) -> Iterable[str]:
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        code="out_of_memory", verdict="no-go", found=_estimate_says("out_of_memory"),
+        code="out_of_memory", verdict="no-go", found=_estimate_verdict("out_of_memory"),
         fix="ask POST /v1/memory for changes that make it fit",
     ),
     Rule(
@@ -334,7 +334,7 @@ RULES: tuple[Rule, ...] = (
         fix="look for a broken link, a wrong BIOS setting or a device in a low power state before the job starts",
     ),
     Rule(
-        code="at_risk", verdict="caution", found=_estimate_says("at_risk"),
+        code="at_risk", verdict="caution", found=_estimate_verdict("at_risk"),
         fix="ask POST /v1/memory for changes that make it fit surely",
     ),
     Rule(
@@ -386,4 +386,4 @@ RULES: tuple[Rule, ...] = (
         fix="ask for more probes or a larger time_budget_seconds",
     ),
 )  # fmt: skip
-"""Every rule, in the order in which reasons of one verdict stand."""
+"""Every rule, in the order of reasons with the same verdict."""

@@ -1,4 +1,4 @@
-"""File formats of other tools that become measurements, each with the facts that its file lacks."""
+"""File formats of other tools for measurements, each with the facts that its files lack."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from service.features.measurements.importing import (
     Words,
     import_all,
     import_records,
-    moment_of,
+    parse_moment,
     run_of,
 )
 from service.features.measurements.measurements import Origin
@@ -55,12 +55,12 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One kind of file."""
+    """One file format."""
 
     meaning: str
-    """What it is."""
+    """Description."""
     read: Callable[[str, Beside], tuple[ProbeRecord, ...]]
-    """Its measurements."""
+    """Parser of a file."""
 
 
 def _snapshot(text: str, beside: Beside) -> tuple[ProbeRecord, ...]:
@@ -85,15 +85,15 @@ FORMATS: Mapping[MeasurementFormat, Format] = {
 
 
 def import_measurements(
-    engine: Engine, catalogue: Catalogue, caller: Caller, name: str, content: bytes, told: Mapping[str, Any]
+    engine: Engine, catalogue: Catalogue, caller: Caller, name: str, content: bytes, given: Mapping[str, Any]
 ) -> KeptMeasurements:
-    """Keep the measurements of another tool's file."""
-    wanted, beside = format_named(name), read_spec(Beside, plain(told), "")
-    records = wanted.read(text_of(content), beside)
+    """Store the measurements of another tool's file."""
+    file_format, beside = format_named(name), read_spec(Beside, plain(given), "")
+    records = file_format.read(text_of(content), beside)
     origin = Origin(
         source=beside.source or name,
         run=beside.run or run_of(records),
-        measured_at=utc_text(moment_of(beside.measured_at)),
+        measured_at=utc_text(parse_moment(beside.measured_at)),
         is_dated=beside.measured_at is not None,
         owner=caller.owner,
     )
@@ -101,7 +101,7 @@ def import_measurements(
 
 
 def format_named(name: str) -> Format:
-    """The format of a name."""
+    """Find a format by name."""
     known = next((one for one in get_args(MeasurementFormat) if one == name), None)
     if known is None:
         raise NotFound(f"no such format of measurements; the formats are {', '.join(FORMATS)}")
@@ -109,7 +109,7 @@ def format_named(name: str) -> Format:
 
 
 def text_of(content: bytes) -> str:
-    """A file as text."""
+    """Decode a file."""
     refuse_pickle(content)
     try:
         text = content.decode("utf-8-sig")
@@ -122,18 +122,18 @@ def text_of(content: bytes) -> str:
 
 
 RECORDS = "records"
-"""Format of what a worker writes itself, and POST /v1/measurements takes."""
+"""Format of workers and of POST /v1/measurements."""
 
 NUMBERS = ("memory_bytes",)
-"""What is told beside a file as a number."""
+"""Numeric facts beside a file."""
 
 
 def import_file(
-    engine: Engine, catalogue: Catalogue, kind: str, content: bytes, name: str, told: Sequence[str]
+    engine: Engine, catalogue: Catalogue, kind: str, content: bytes, name: str, given: Sequence[str]
 ) -> KeptMeasurements:
-    """Keep the measurements of a file."""
+    """Store the measurements of a file."""
     refuse_pickle(content, name)
-    beside = dict(map(_pair, told))
+    beside = dict(map(_pair, given))
     if kind == RECORDS:
         return import_records(engine, catalogue, ANYBODY, {**_object(content), **beside})
     if kind not in FORMATS:
@@ -152,12 +152,12 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def _object(content: bytes) -> dict[str, Any]:
-    """The records of a file: a body of POST /v1/measurements, or one record alone."""
+    """Parse records: a body of POST /v1/measurements, or a single record."""
     try:
-        found = from_json(text_of(content))
+        document = from_json(text_of(content))
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         message = "the file is no JSON object, as the records of a worker are"
         raise Refused(Problem(field="", code="not_json", message=message, fix="give a worker's record.json"))
-    return {"records": [found]} if "probe" in found else found
+    return {"records": [document]} if "probe" in document else document

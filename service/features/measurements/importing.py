@@ -24,7 +24,7 @@ from service.validation.serialization import digest_of, to_bytes
 from service.validation.specs import field_names, read_spec
 
 MOST_RECORDS = 64
-"""Records of one request. Source: a choice; a launch check has eight."""
+"""Most records of a request. Source: a choice; a launch check has eight."""
 
 Words = Annotated[str, Len(1, 200)]
 """A name or a sentence."""
@@ -47,7 +47,7 @@ class RecordsBody:
 
 
 def read_records(body: Mapping[str, Any]) -> RecordsBody:
-    """The records that a request body brings."""
+    """Parse a request body."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", field_names(RecordsBody)))
     read = read_spec(RecordsBody, body, "")
@@ -61,34 +61,34 @@ def read_records(body: Mapping[str, Any]) -> RecordsBody:
     return read
 
 
-def moment_of(text: str | None) -> datetime:
-    """When something was measured."""
+def parse_moment(text: str | None) -> datetime:
+    """Parse a moment; now if missing."""
     if text is None:
         return datetime.now(UTC)
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+        moment = None
+    if moment is None or moment.tzinfo is None:
         message = "measured_at is no moment with a time zone"
         fix = "write it as 2026-11-23T08:00:00Z, or leave it out"
         raise Refused(Problem(field="measured_at", code="not_a_moment", message=message, fix=fix))
-    return found
+    return moment
 
 
 def _faults(record: ProbeRecord) -> list[tuple[str, str, str, str]]:
-    """What of a record nobody can read: field, code, message, fix."""
+    """Unreadable parts of a record: field, code, message, fix."""
     if record.measurements and record.environment is None:
         message = "the record does not say what was measured on, so it could be compared with nothing"
         return [("environment", "required", message, "give the environment that the worker wrote")]
-    found = []
+    faults = []
     for place, measurement in enumerate(record.measurements):
         fault = fault_of(record.probe, measurement)
         if fault is not None:
             name, message = fault
             fix = f"see what the probe {record.probe} writes, or leave this measurement out"
-            found.append((f"measurements.{place}.{name}", "unreadable", message, fix))
-    return found
+            faults.append((f"measurements.{place}.{name}", "unreadable", message, fix))
+    return faults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +108,9 @@ class KeptMeasurements:
 
 
 def import_records(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> KeptMeasurements:
-    """Keep the records that a request brings."""
+    """Store the records of a request."""
     read = read_records(body)
-    measured_at = utc_text(moment_of(read.measured_at))
+    measured_at = utc_text(parse_moment(read.measured_at))
     origin = Origin(
         source=read.source,
         run=read.run or run_of(read.records),
@@ -122,15 +122,15 @@ def import_records(engine: Engine, catalogue: Catalogue, caller: Caller, body: M
 
 
 def run_of(records: Sequence[ProbeRecord]) -> str:
-    """What is measured together where nobody calls it anything: a copy of a file is no other run."""
+    """Name of an unnamed run: equal for copies of a file."""
     return f"run_{digest_of(to_bytes([asdict(record) for record in records]))[:12]}"
 
 
 def import_all(
     engine: Engine, catalogue: Catalogue, records: Sequence[ProbeRecord], origin: Origin
 ) -> KeptMeasurements:
-    """Keep records that were read."""
-    kept: list[Measured] = []
+    """Store parsed records."""
+    stored: list[Measured] = []
     by_environment: dict[Environment, list[ProbeRecord]] = {}
     for record in records:
         if record.environment is not None:
@@ -139,26 +139,26 @@ def import_all(
         for environment, own in by_environment.items():
             gpu = known_gpu(environment, catalogue)
             known = (None, None) if gpu is None else (gpu.slug, calibration_id(gpu))
-            kept += measurements_in(
+            stored += measurements_in(
                 connection, own, replace(origin, gpu=known[0], calibration=known[1]), predictor(gpu), gpu
             )
         note_in(connection, f"measurements?run={origin.run}")
     return KeptMeasurements(
         run=origin.run,
-        measurements=len(kept),
-        quarantined=sum(row.quarantined_at is not None for row in kept),
-        ids=tuple(row.id for row in kept),
+        measurements=len(stored),
+        quarantined=sum(row.quarantined_at is not None for row in stored),
+        ids=tuple(row.id for row in stored),
     )
 
 
 def known_gpu(environment: Environment, catalogue: Catalogue) -> Gpu | None:
-    """The catalogue's GPU that something was measured on."""
+    """Catalogue GPU of an environment."""
     slug = gpu_of_device(environment.device, environment.memory_bytes or None, catalogue)
     return None if slug is None else calibrated_gpu(slug, catalogue)
 
 
 def predictor(gpu: Gpu | None) -> Callable[[Observed], float | None]:
-    """What predicts measurements of a device."""
+    """Predictor of measurements of a device."""
 
     def predict(observed: Observed) -> float | None:
         if gpu is not None:

@@ -93,12 +93,12 @@ _KEYED = {column.name: column for column in columns_of(MeasurementRow)}
 COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
 """Columns of the list, the key first."""
 
-_TOLD = ("driver", "runtime", "torch", "nccl")
-"""Columns that the environment tells."""
+_OF_ENVIRONMENT = ("driver", "runtime", "torch", "nccl")
+"""Columns from the environment."""
 
 
 def listed_measurements(engine: Engine, caller: Caller) -> Listed:
-    """The list of measurements."""
+    """List of measurements."""
 
     def rows(part: RowPart | None) -> list[MeasurementRow]:
         return [row_of(one) for one in store.read_measurements_of(engine, caller.whose, part)]
@@ -108,14 +108,14 @@ def listed_measurements(engine: Engine, caller: Caller) -> Listed:
 
 def find_measurement(engine: Engine, caller: Caller, measurement_id: str) -> Measured:
     """One measurement."""
-    found = store.read_measurements(engine, [measurement_id], caller.whose)
-    if not found:
+    rows = store.read_measurements(engine, [measurement_id], caller.whose)
+    if not rows:
         raise NotFound(NONE_SUCH)
-    return found[0]
+    return rows[0]
 
 
-def shown(measured: Measured) -> Record:
-    """A measurement as the resource that callers read."""
+def measurement_record(measured: Measured) -> Record:
+    """A measurement as a resource."""
     return {
         **as_record(COLUMNS, row_of(measured)),
         "shape": measured.shape,
@@ -127,11 +127,11 @@ def row_of(measured: Measured) -> MeasurementRow:
     """A measurement as a row of a table."""
     same: dict[str, Any] = {name: getattr(measured, name) for name in _SAME}
     predicted = measured.predicted_value
-    told: dict[str, Any] = {name: measured.environment.get(name) for name in _TOLD}
+    environment_values: dict[str, Any] = {name: measured.environment.get(name) for name in _OF_ENVIRONMENT}
     ratio = measured.value / predicted if predicted else inf
     return MeasurementRow(
         **same,
-        **told,
+        **environment_values,
         shape=shape_text(measured.shape),
         ratio=ratio if isfinite(ratio) else None,
     )
@@ -147,7 +147,7 @@ def shape_text(shape: Mapping[str, Any]) -> str:
 
 
 _SAME = tuple({one.name for one in fields(MeasurementRow)} & {one.name for one in fields(Measured)} - {"shape"})
-"""Fields that both have."""
+"""Fields of both classes."""
 
 
 MOST_IDS = 1_000
@@ -177,13 +177,13 @@ class Doubt:
 
 
 def quarantine(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
-    """Take measurements out of what calibrations are fitted on."""
+    """Quarantine measurements, so that no calibration is fitted to them."""
     doubt = read_spec(Doubt, plain(body), "")
     return _changed(engine, caller, doubt.ids, doubt.reason)
 
 
 def release(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
-    """Let measurements count again."""
+    """Release measurements from quarantine."""
     return _changed(engine, caller, read_spec(Named, body, "").ids, None)
 
 

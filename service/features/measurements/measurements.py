@@ -1,4 +1,4 @@
-"""Incoming measurements: stored beside their prediction, or in quarantine where they are doubtful."""
+"""Incoming measurements: stored with their predictions, or quarantined if doubtful."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,92 +15,95 @@ from service.validation.devices import is_possible, observed_of
 from service.validation.serialization import digest_of, to_bytes
 
 Predict = Callable[[Observed], float | None]
-"""What is predicted of a measurement, in its own unit."""
+"""Predictor of a measurement, in its own unit."""
 
 MOST_ERROR_FRACTION = 0.1
-"""Error of a result beyond which its kernel computed something else. Source: a choice; fp8 products are off by 0.05."""
+"""Error of a result above which its kernel is wrong. Source: a choice; fp8 products are off by 0.05."""
 
 MOST_LIKE = 256
-"""Measurements of the same thing that another one is compared with. Source: a choice; a median needs no more."""
+"""Most measurements to compare another one with. Source: a choice; a median needs no more."""
 
 CHANGING = frozenset({"clock_hz", "throttle_reasons", "other_processes", "devices"})
-"""Fields of an environment that differ from minute to minute, or with what else is in the machine."""
+"""Fields of an environment that change from minute to minute, or with other work on the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where some measurements come from."""
+    """Origin of measurements."""
 
     source: str
-    """Who measured, in words."""
+    """Name of the source."""
     run: str
     """What was measured together."""
     measured_at: str
     """When, in UTC."""
     owner: str
-    """Whose they are."""
+    """Owner of the measurements."""
     is_dated: bool = True
-    """Whether it was told when; a moment that was not is no part of what tells measurements apart."""
+    """Whether the moment was given; otherwise ids do not depend on it."""
     launch_check_id: str | None = None
     """The launch check; None for what was imported."""
     gpu: str | None = None
     """Catalogue name of the device; None where the catalogue does not hold it."""
     calibration: str | None = None
-    """Calibration that predicted; None where none did."""
+    """Calibration of the predictions; None without one."""
 
 
 def now_text() -> str:
-    """This moment, as measurements tell it."""
+    """The current time as text."""
     return utc_text(datetime.now(UTC))
 
 
 def measurements_in(
     connection: Connection, records: Sequence[ProbeRecord], origin: Origin, predict: Predict, gpu: Gpu | None
 ) -> list[Measured]:
-    """Keep what was measured, in the transaction of whoever brings it."""
+    """Store measurements in the transaction of the caller."""
     rows = list(_rows(records, origin, predict))
-    kept = quarantined(rows, measurements_like(connection, rows, MOST_LIKE), gpu)
-    keep_measurements_in(connection, kept)
-    return kept
+    checked = quarantined(rows, measurements_like(connection, rows, MOST_LIKE), gpu)
+    keep_measurements_in(connection, checked)
+    return checked
 
 
 def quarantined(rows: Sequence[Measured], known: Sequence[Measured], gpu: Gpu | None = None) -> list[Measured]:
-    """Measurements, those that there is reason to doubt in quarantine."""
+    """Quarantine the doubtful ones of some measurements."""
     others: dict[object, dict[str, float]] = {}
-    for row in (*(row for row in known if is_possible(row, gpu)), *(row for row in rows if _doubt(row, gpu) is None)):
-        like = others.setdefault(_thing(row), {})
+    for row in (
+        *(row for row in known if is_possible(row, gpu)),
+        *(row for row in rows if _doubt_reason(row, gpu) is None),
+    ):
+        like = others.setdefault(_identity(row), {})
         if len(like) < MOST_LIKE or row.id in like:
             like[row.id] = row.value
-    found = []
+    checked = []
     for row in rows:
-        values = [value for name, value in others.get(_thing(row), {}).items() if name != row.id]
-        reason = _doubt(row, gpu) or outlier_reason(row.value, values)
-        found.append(row if reason is None else replace(row, quarantined_at=now_text(), reason=reason))
-    return found
+        values = [value for name, value in others.get(_identity(row), {}).items() if name != row.id]
+        reason = _doubt_reason(row, gpu) or outlier_reason(row.value, values)
+        checked.append(row if reason is None else replace(row, quarantined_at=now_text(), reason=reason))
+    return checked
 
 
 def fingerprint_of(environment: Mapping[str, Any]) -> str:
-    """What measurements have in common that may be compared."""
-    told = {name: value for name, value in sorted(environment.items()) if value not in ((), [])}
-    lasting = {name: value for name, value in told.items() if name not in CHANGING}
+    """Digest of an environment; measurements with equal ones are comparable."""
+    fields = {name: value for name, value in sorted(environment.items()) if value not in ((), [])}
+    lasting = {name: value for name, value in fields.items() if name not in CHANGING}
     return digest_of(to_bytes(lasting))[:12]
 
 
-def told_apart(owner: str) -> tuple[str, ...]:
-    """What makes the ids of an owner's measurements others than those of the same measurements of somebody else."""
+def id_scope(owner: str) -> tuple[str, ...]:
+    """Parts of ids that separate equal measurements of different owners."""
     return () if owner == TEAM else (owner,)
 
 
 def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> Iterator[Measured]:
     for record in records:
         environment = record.environment
-        told = asdict(environment) if environment is not None else {}
-        fingerprint = fingerprint_of(told)
+        environment_fields = asdict(environment) if environment is not None else {}
+        fingerprint = fingerprint_of(environment_fields)
         for place, one in enumerate(record.measurements if environment is not None else ()):
             moment = origin.measured_at if origin.is_dated else None
-            said = [*told_apart(origin.owner), origin.run, moment, record.probe, place, asdict(one)]
+            id_parts = [*id_scope(origin.owner), origin.run, moment, record.probe, place, asdict(one)]
             row = Measured(
-                id=f"msr_{digest_of(to_bytes(said))}",
+                id=f"msr_{digest_of(to_bytes(id_parts))}",
                 measured_at=origin.measured_at,
                 source=origin.source,
                 run=origin.run,
@@ -115,10 +118,10 @@ def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> I
                 repeats=one.repeats,
                 relative_error_fraction=one.relative_error_fraction,
                 predicted_value=None,
-                kind=told["kind"],
-                device=told["device"],
+                kind=environment_fields["kind"],
+                device=environment_fields["device"],
                 gpu=origin.gpu,
-                environment=told,
+                environment=environment_fields,
                 fingerprint=fingerprint,
                 formulas=FORMULAS_VERSION,
                 calibration=origin.calibration,
@@ -129,13 +132,13 @@ def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> I
             yield replace(row, predicted_value=predict(observed_of(row)))
 
 
-def _thing(row: Measured) -> object:
-    """What a measurement is one of: the same of the same device."""
+def _identity(row: Measured) -> object:
+    """Identity of the measured quantity on a device."""
     return row.device, row.fingerprint, row.probe, row.operation, row.quantity, shape_key(row.shape)
 
 
-def _doubt(row: Measured, gpu: Gpu | None) -> str | None:
-    """Why a measurement is doubted whatever others say."""
+def _doubt_reason(row: Measured, gpu: Gpu | None) -> str | None:
+    """Reason to doubt a measurement, whatever others show."""
     observed = observed_of(row)
     beyond = impossible(observed, None if row.kind == "cpu" else gpu)
     if beyond is not None:

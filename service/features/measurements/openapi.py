@@ -23,7 +23,7 @@ SHAPES = (
     (4096, 6144, 4096, 0.0003624),
     (2048, 4096, 14336, 0.0003997),
 )
-"""Rows, columns, inner numbers and seconds of products of one GPU that runs slower than others of its kind."""
+"""Rows, columns, inner sizes and seconds of products of one GPU that is slower than others of its kind."""
 
 
 def _product(rows: int, columns: int, inner: int, seconds: float) -> Schema:
@@ -77,7 +77,7 @@ NCCL_TESTS = f"""# nThread 1 nGpus 8 minBytes 268435456 maxBytes 2147483648 step
 """What POST /v1/measurements/imports/nccl-tests takes."""
 
 MEASUREMENT_ID = "msr_9bec5fed2aa72e8fd124217153ba1408"
-"""Id of the first of RECORDS: what was measured decides it."""
+"""Id of the first of RECORDS, determined by its values."""
 
 DOUBTED: Schema = {"ids": [MEASUREMENT_ID], "reason": "the fan of this node was broken"}
 """What POST /v1/measurements/quarantine takes."""
@@ -99,7 +99,7 @@ _LOCATION: Schema = {"description": "Where it is read.", "schema": {"type": "str
 
 
 def import_operation() -> Schema:
-    """What the contract adds to the import of records."""
+    """OpenAPI of importing records."""
     return {
         "description": "Records of probes, as a worker's record.json holds them. Runs on shared, divided or throttled "
         "devices and outliers among others of their kind go into quarantine, where nothing is fitted on them. What is "
@@ -110,7 +110,7 @@ def import_operation() -> Schema:
 
 
 def file_operation() -> Schema:
-    """What the contract adds to the import of another tool's file."""
+    """OpenAPI of importing another tool's file."""
     fields: Schema = TypeAdapter(Beside).json_schema()["properties"]
     asked = [query_parameter(name, one["description"], _of_query(one)) for name, one in fields.items()]
     content = {TEXT_BODY: {"schema": {"type": "string"}, "examples": one_example("Two sizes", NCCL_TESTS)}}
@@ -124,7 +124,7 @@ def file_operation() -> Schema:
 
 
 def measurement_operation() -> Schema:
-    """What the contract adds to one measurement."""
+    """OpenAPI of reading a measurement."""
     return {
         "description": "One measurement, with its shape and what it was measured on.",
         "parameters": [MEASUREMENT],
@@ -133,7 +133,7 @@ def measurement_operation() -> Schema:
 
 
 def quarantine_operation() -> Schema:
-    """What the contract adds to the quarantine of measurements."""
+    """OpenAPI of quarantining measurements."""
     return {
         "description": "They stay, and nothing is fitted on them any more.",
         "requestBody": request_body(ref("QuarantineRequest"), one_example("A reason", DOUBTED)),
@@ -142,7 +142,7 @@ def quarantine_operation() -> Schema:
 
 
 def release_operation() -> Schema:
-    """What the contract adds to the release of measurements."""
+    """OpenAPI of releasing measurements."""
     return {
         "description": "What took them out was looked at, and is no reason to doubt them.",
         "requestBody": request_body(ref("ReleaseRequest"), one_example("Some of them", RELEASED)),
@@ -151,7 +151,7 @@ def release_operation() -> Schema:
 
 
 def fit_operation() -> Schema:
-    """What the contract adds to the making of a calibration."""
+    """OpenAPI of creating a calibration."""
     content = json_content(ref("Calibration"))
     answered = {"description": "The calibration, a draft.", "headers": {"Location": _LOCATION}, "content": content}
     return {
@@ -164,7 +164,7 @@ def fit_operation() -> Schema:
 
 
 def calibration_operation(description: str) -> Schema:
-    """What the contract adds to what answers with a calibration."""
+    """OpenAPI of operations that answer with a calibration."""
     return {
         "description": description,
         "parameters": [CALIBRATION],
@@ -173,7 +173,7 @@ def calibration_operation(description: str) -> Schema:
 
 
 def promote_operation() -> Schema:
-    """What the contract adds to the promotion of a calibration."""
+    """OpenAPI of promoting a calibration."""
     asked = request_body(ref("PromotionRequest"), one_example("For everyone, by an admin", PROMOTION))
     described = calibration_operation(
         "From then on its owner's answers about its GPU rest on it and name it; with scope everyone, which only an "
@@ -184,7 +184,7 @@ def promote_operation() -> Schema:
 
 
 def drift_operation() -> Schema:
-    """What the contract adds to the drift report."""
+    """OpenAPI of the drift report."""
     return {
         "description": "Its predictions beside what was measured of its device since it was fitted.",
         "parameters": [CALIBRATION],
@@ -193,6 +193,6 @@ def drift_operation() -> Schema:
 
 
 def _of_query(schema: Schema) -> Schema:
-    """The schema of a query parameter, which is absent and never null."""
+    """Schema of a query parameter, which may be absent but not null."""
     options = [one for one in schema.get("anyOf", (schema,)) if one != {"type": "null"}]
     return {key: value for key, value in options[0].items() if key not in {"title", "default", "description"}}

@@ -33,9 +33,9 @@ router = APIRouter(tags=["measurements"])
 NONE_OTHER = [takes_only()]
 BESIDE = field_names(Beside)
 NUMBERS = ("memory_bytes",)
-"""Parameters that are numbers."""
+"""Numeric parameters."""
 FILES = (TEXT_BODY, CSV_BODY, JSON_BODY, "application/octet-stream")
-"""Media types of files: which tool wrote one, the path says."""
+"""Media types of files; the path names the tool."""
 
 add_list(
     router,
@@ -56,7 +56,7 @@ async def _content_of(request: Request) -> bytes:
 
 
 Content = Annotated[bytes, Depends(_content_of)]
-"""The file in a request's body, nothing judged yet."""
+"""Unparsed file of a request."""
 
 
 @router.post(
@@ -68,7 +68,7 @@ Content = Annotated[bytes, Depends(_content_of)]
 )
 @queued
 def import_all(request: Request, database: Database, body: JsonObject) -> Response:
-    """They are predicted by what holds now, and stay beside what was predicted."""
+    """Store them with current predictions."""
     return json_answer(import_records(database, view_of(request), caller_of(request), body))
 
 
@@ -81,13 +81,13 @@ def import_all(request: Request, database: Database, body: JsonObject) -> Respon
 )
 @queued
 def import_file(request: Request, database: Database, format: str, content: Content) -> Response:
-    """What the file does not tell stands in the query."""
+    """Store the measurements of a file; facts that it lacks are in the query."""
     catalogue, caller = view_of(request), caller_of(request)
     return json_answer(import_measurements(database, catalogue, caller, format, content, _beside(request)))
 
 
 def _beside(request: Request) -> dict[str, Any]:
-    """What the query says beside the file."""
+    """Facts in the query."""
     given = {name: text for name in BESIDE if (text := one_of(request, name)) is not None}
     try:
         numbers = {name: read_value(name, "number", given[name], ".") for name in NUMBERS if name in given}
@@ -104,8 +104,8 @@ def _beside(request: Request) -> dict[str, Any]:
     openapi_extra=measurement_operation(),
 )
 def read(database: Database, caller: CallerDep, measurement_id: str) -> Response:
-    """Its shape and its environment as objects."""
-    return json_answer(lists.shown(lists.find_measurement(database, caller, measurement_id)))
+    """Return it with its shape and its environment as objects."""
+    return json_answer(lists.measurement_record(lists.find_measurement(database, caller, measurement_id)))
 
 
 @router.post(
@@ -117,7 +117,7 @@ def read(database: Database, caller: CallerDep, measurement_id: str) -> Response
 )
 @queued
 def take_out(request: Request, body: JsonObject) -> Response:
-    """Calibrations that were fitted on them stay as they are; fit again without them."""
+    """Quarantine them; existing calibrations do not change, so fit again."""
     return json_answer(quarantine(database_of(request), caller_of(request), body))
 
 
@@ -130,5 +130,5 @@ def take_out(request: Request, body: JsonObject) -> Response:
 )
 @queued
 def take_back(request: Request, body: JsonObject) -> Response:
-    """They count again in the next fit."""
+    """Release them for the next fit."""
     return json_answer(release(database_of(request), caller_of(request), body))

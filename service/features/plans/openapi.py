@@ -18,7 +18,7 @@ from service.api.openapi import (
     undefaulted,
 )
 from service.api.queries import REV
-from service.features.plans.requests import CLUSTERS, MOST_CLUSTERS, MOST_VALUES, SEARCHED, VALUE_IS_A_LIST, WHY_NOT
+from service.features.plans.schemas import CLUSTERS, MOST_CLUSTERS, MOST_VALUES, SEARCHED, VALUE_IS_A_LIST, WHY_NOT
 
 RECIPE: dict[str, Any] = {"sequence_length": 8192, "global_batch": 512, "training_tokens": 2e12}
 JOB: dict[str, Any] = {"model": "llama-3.1-70b", "recipe": RECIPE, "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 256}}
@@ -55,7 +55,7 @@ MEANING = (
 
 
 def plan_schemas(spelled: dict[str, Schema], question: Schema) -> dict[str, Schema]:
-    """The schemas that the route of plans refers to."""
+    """Schemas of plans."""
     options = spelled.pop("PlanOptions")["properties"]
     opened = {part: _opened(spelled[f"{noun.__name__}-Input"], names) for part, (noun, names) in SEARCHED.items()}
     clusters: Schema = {
@@ -81,7 +81,7 @@ def plan_schemas(spelled: dict[str, Schema], question: Schema) -> dict[str, Sche
 
 
 def plan_operation() -> Schema:
-    """What the contract adds to the route of plans."""
+    """OpenAPI of plans."""
     said = "Events: progress, with counts so far; then plans, with the answer, or problem, with the problem document."
     forms = {JSON: {"schema": ref("PlanAnswer")}, EVENTS: {"schema": {"description": said}}}
     return {
@@ -94,7 +94,7 @@ def plan_operation() -> Schema:
 
 
 def _opened(noun: Schema, names: tuple[str, ...]) -> Schema:
-    """A noun of which some fields may be lists of values to choose from."""
+    """Schema of a part with fields that may be lists of choices."""
     fields = {name: _or_list(name, one) if name in names else one for name, one in noun["properties"].items()}
     return {**noun, "description": f"{noun['description']} A list restricts a field.", "properties": fields}
 
@@ -111,7 +111,7 @@ def _or_list(name: str, schema: Schema) -> Schema:
 
 
 def _asked_after(recipe: Schema) -> Schema:
-    """A layout, and of the recipe what a search chooses."""
+    """Schema of the layout to explain, with the searched fields of the recipe."""
     _, names = SEARCHED["recipe"]
     fields = {name: undefaulted(recipe["properties"][name]) for name in names}
     chosen = object_schema("What is chosen of the recipe.", [], fields)

@@ -18,7 +18,7 @@ from service.api.openapi import EVENTS
 from service.api.queries import REV, takes_only
 from service.api.requests import read_body
 from service.features.plans.openapi import plan_operation
-from service.features.plans.search_plans import plans_on_the_wire
+from service.features.plans.search_plans import plans_json
 from service.validation.serialization import to_bytes
 
 router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
@@ -30,13 +30,13 @@ router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
     summary="The best layouts for a job",
     openapi_extra=plan_operation(),
 )
-async def best_layouts(request: Request) -> Response:
-    """The layouts that fit, keep to the limits and have least of the objective, best first."""
+async def create_plans(request: Request) -> Response:
+    """Search the layouts that fit and keep to the limits, best first."""
     body, catalogue = await read_body(request), await catalogue_of(request)
     if preferred(request.headers.get("accept", ""), (JSON, EVENTS)) != EVENTS:
-        return Response(await compute(request, plans_on_the_wire, body, catalogue), media_type=JSON)
-    items = computed_items(request, plans_on_the_wire, body, catalogue, until=request.app.state.leaving)
-    first = await anext(items)  # what is wrong with the request is told as everywhere else
+        return Response(await compute(request, plans_json, body, catalogue), media_type=JSON)
+    items = computed_items(request, plans_json, body, catalogue, until=request.app.state.leaving)
+    first = await anext(items)  # a refused request is answered before the stream starts
     events = while_authorized(request, _events(request, first, items))
     return StreamingResponse(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
@@ -44,7 +44,7 @@ async def best_layouts(request: Request) -> Response:
 async def _events(
     request: Request, first: PlanCounts | bytes, items: AsyncGenerator[Any, None]
 ) -> AsyncGenerator[bytes, None]:
-    """Progress now and then, and last the answer, or why there is none; ends with its reader."""
+    """Progress events, then the answer or a problem; stops when the client hangs up."""
     async with aclosing(items):
         try:
             yield _event(first)

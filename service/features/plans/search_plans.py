@@ -11,87 +11,89 @@ from service.errors import Refused
 from service.estimator import estimate
 from service.estimator.constants import calibration_id
 from service.estimator.question import Layout, Question
-from service.features.compare.compare import mended
+from service.features.compare.compare import row_problem
 from service.features.estimates.answers import versions_of
-from service.features.plans.requests import PlanLimits, PlanRequest, read_plan
+from service.features.plans.schemas import PlanLimits, PlanRequest, read_plan
 from service.planner.plans import Bounds, Plan, Plans, limit_missed, plans_of, slower_because
 from service.planner.search import question_of
 from service.validation.serialization import to_bytes
 
 BETWEEN_PROGRESS_SECONDS = 0.25
-"""Time between two words of progress. Source: a choice; often enough for a bar that moves."""
+"""Time between two progress reports. Source: a choice; often enough for a bar that moves."""
 
 
-def planning(body: Mapping[str, Any], catalogue: Catalogue) -> Iterator[PlanCounts | PlanAnswer]:
-    """The best layouts for a job, found piece by piece."""
-    asked = read_plan(body, catalogue)
-    machines, found = [one.question for one in asked.machines], Plans()
-    for found in plans_of(
-        machines, asked.freedom, asked.manner.objective, bounds_of(asked.manner.limits), asked.manner.top
+def search(body: Mapping[str, Any], catalogue: Catalogue) -> Iterator[PlanCounts | PlanAnswer]:
+    """Search the best layouts for a job, with progress."""
+    request = read_plan(body, catalogue)
+    machines, result = [one.question for one in request.machines], Plans()
+    for result in plans_of(
+        machines, request.constraints, request.options.objective, bounds_of(request.options.limits), request.options.top
     ):
-        yield _counts(found)
-    yield _answer(asked, found, catalogue)
+        yield _counts(result)
+    yield _answer(request, result, catalogue)
 
 
-def plans_on_the_wire(body: Mapping[str, Any], catalogue: Catalogue) -> Generator[PlanCounts, None, bytes]:
-    """The same as JSON, with progress now and then."""
-    told = None
-    for found in planning(body, catalogue):
-        if isinstance(found, PlanAnswer):
-            return to_bytes(found)
-        if told is None or monotonic() - told >= BETWEEN_PROGRESS_SECONDS:
-            told = monotonic()
-            yield found
+def plans_json(body: Mapping[str, Any], catalogue: Catalogue) -> Generator[PlanCounts, None, bytes]:
+    """Search as JSON, with progress at intervals."""
+    reported = None
+    for item in search(body, catalogue):
+        if isinstance(item, PlanAnswer):
+            return to_bytes(item)
+        if reported is None or monotonic() - reported >= BETWEEN_PROGRESS_SECONDS:
+            reported = monotonic()
+            yield item
     raise AssertionError("a search ends with its answer")
 
 
 def bounds_of(limits: PlanLimits) -> Bounds:
-    """What plans are held to."""
+    """Bounds of the search from the limits of a request."""
     return Bounds(days=limits.days, cost_usd=limits.cost_usd, headroom_fraction=limits.headroom_fraction)
 
 
-def _answer(asked: PlanRequest, found: Plans, catalogue: Catalogue) -> PlanAnswer:
-    best = found.best[0] if found.best else None
-    first = asked.machines[0]
-    said = best.answer if best else None
+def _answer(request: PlanRequest, result: Plans, catalogue: Catalogue) -> PlanAnswer:
+    best = result.best[0] if result.best else None
+    first = request.machines[0]
+    best_answer = best.answer if best else None
     return PlanAnswer(
-        objective=asked.manner.objective,
-        plans=tuple(_row(plan, rank, best) for rank, plan in enumerate(found.best, start=1)),
-        pareto=tuple(_row(plan, rank, best) for rank, plan in enumerate(found.front, start=1)),
-        nearest=_nearest(first.question, found),
-        counts=_counts(found),
-        why_not=None if asked.why_not is None else _why_not(asked.why_not, best, bounds_of(asked.manner.limits)),
-        assumptions=(*first.assumptions, *(said.assumptions if said else ())),
-        warnings=(*first.warnings, *(said.warnings if said else ()), *unmet(found)),
-        versions=versions_of(catalogue, [calibration_id(one.question.gpu) for one in asked.machines]),
+        objective=request.options.objective,
+        plans=tuple(_row(plan, rank, best) for rank, plan in enumerate(result.best, start=1)),
+        pareto=tuple(_row(plan, rank, best) for rank, plan in enumerate(result.front, start=1)),
+        nearest=_nearest(first.question, result),
+        counts=_counts(result),
+        why_not=None if request.why_not is None else _why_not(request.why_not, best, bounds_of(request.options.limits)),
+        assumptions=(*first.assumptions, *(best_answer.assumptions if best_answer else ())),
+        warnings=(*first.warnings, *(best_answer.warnings if best_answer else ()), *unmet(result)),
+        versions=versions_of(catalogue, [calibration_id(one.question.gpu) for one in request.machines]),
     )
 
 
-def unmet(found: Plans) -> list[str]:
-    """Why there is no plan."""
-    if found.best:
+def unmet(result: Plans) -> list[str]:
+    """Reasons for missing plans."""
+    if result.best:
         return []
-    if found.fitting:
+    if result.fitting:
         return ["layouts fit, but none of the fastest of them keeps to the limits"]
     return ["no layout fits: nearest is the one that takes least memory"]
 
 
-def _nearest(question: Question, found: Plans) -> PlanRow | None:
-    if found.fitting or found.smallest is None:
+def _nearest(question: Question, result: Plans) -> PlanRow | None:
+    if result.fitting or result.smallest is None:
         return None
-    asked = question_of(replace(question, cluster=replace(question.cluster, gpus=_gpus(found))), found.smallest)
-    return _row(Plan(question=asked, answer=estimate(asked)), 1, None)
+    smallest_question = question_of(
+        replace(question, cluster=replace(question.cluster, gpus=_gpus(result))), result.smallest
+    )
+    return _row(Plan(question=smallest_question, answer=estimate(smallest_question)), 1, None)
 
 
-def _gpus(found: Plans) -> int:
+def _gpus(result: Plans) -> int:
     """GPUs of the smallest layout."""
-    layout = found.smallest.layout if found.smallest else Layout()
+    layout = result.smallest.layout if result.smallest else Layout()
     return (layout.data or 1) * layout.tensor * layout.context * layout.pipeline
 
 
-def _counts(found: Plans) -> PlanCounts:
-    refused = dict(sorted(found.refused.items(), key=lambda item: (-item[1], item[0])))
-    return PlanCounts(generated=found.generated, refused=refused, scored=found.scored, fitting=found.fitting)
+def _counts(result: Plans) -> PlanCounts:
+    refused = dict(sorted(result.refused.items(), key=lambda item: (-item[1], item[0])))
+    return PlanCounts(generated=result.generated, refused=refused, scored=result.scored, fitting=result.fitting)
 
 
 def _row(plan: Plan, rank: int, best: Plan | None) -> PlanRow:
@@ -115,11 +117,11 @@ def _row(plan: Plan, rank: int, best: Plan | None) -> PlanRow:
     )
 
 
-def _why_not(asked: Question, best: Plan | None, bounds: Bounds) -> Drawback:
+def _why_not(question: Question, best: Plan | None, bounds: Bounds) -> Drawback:
     try:
-        plan = Plan(question=asked, answer=estimate(asked))
+        plan = Plan(question=question, answer=estimate(question))
     except Refused as refused:
-        problems = tuple(mended(problem) for problem in refused.problems)
+        problems = tuple(row_problem(problem) for problem in refused.problems)
         return Drawback(reason=problems[0].message, errors=problems, plan=None)
     slower = None if best is None else slower_because(plan, best)
     if plan.answer.verdict != "fits":

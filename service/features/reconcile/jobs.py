@@ -1,4 +1,4 @@
-"""Finished jobs that carry an estimate, summed over their attempts and components."""
+"""Finished jobs with an estimate, summed over their attempts and components."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from service.answers.reconciliations import LeftOut, Reason
 from service.features.reconcile.slurm import ESTIMATE_ID, UNFINISHED, SlurmRecord
 from service.units import SECONDS_PER_HOUR
 
-WAITING = frozenset({*UNFINISHED, "REQUEUED", "RESIZING"})
-"""States whose job goes on in a later record."""
+CONTINUED = frozenset({*UNFINISHED, "REQUEUED", "RESIZING"})
+"""States of jobs that continue in a later record."""
 
-WHY: dict[Reason, tuple[str, str]] = {
+REASONS: dict[Reason, tuple[str, str]] = {
     "not_ended": ("they have not ended", "reconcile again when they have"),
     "never_started": ("they were cancelled before they began", "nothing is to be done"),
     "no_estimate": (
@@ -26,12 +26,12 @@ WHY: dict[Reason, tuple[str, str]] = {
         "ask the service whose hook checked them; it keeps the questions of checks for 400 days",
     ),
 }
-"""Each reason in words, and what to do."""
+"""Message and fix of each reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedJob:
-    """A job that ended, with every record of it."""
+    """A finished job with its records."""
 
     estimate_id: str
     """Id of the estimate that its comment holds."""
@@ -55,7 +55,7 @@ class FinishedJob:
 
     @property
     def state(self) -> str:
-        """How it ended: as its components did where all ended well, or else as the first that did not."""
+        """End state: that of its components if all completed, else of the first that did not."""
         states = [record.state for record in _last(self.records)]
         return next((state for state in states if state != "COMPLETED"), "COMPLETED")
 
@@ -71,7 +71,7 @@ class FinishedJob:
 
     @property
     def attempts(self) -> int:
-        """How often it began, as far as its records show."""
+        """Number of its attempts in the records."""
         return max(len(records) for records in _components(self.records))
 
     @property
@@ -82,7 +82,7 @@ class FinishedJob:
 
     @property
     def elapsed_seconds(self) -> float:
-        """Time for which it held GPUs, over all attempts."""
+        """Time with GPUs, over all attempts."""
         return max(sum(record.elapsed_seconds for record in records) for records in _components(self.records))
 
     @property
@@ -92,7 +92,7 @@ class FinishedJob:
 
 
 def finished_jobs(records: Iterable[SlurmRecord]) -> tuple[tuple[FinishedJob, ...], tuple[LeftOut, ...]]:
-    """Jobs that ended and were estimated."""
+    """Group records into finished jobs with an estimate."""
     grouped: dict[tuple[str, str], list[SlurmRecord]] = {}
     for record in records:
         grouped.setdefault((record.cluster, _whole(record.job_id)), []).append(record)
@@ -108,12 +108,12 @@ def finished_jobs(records: Iterable[SlurmRecord]) -> tuple[tuple[FinishedJob, ..
 
 
 def left_out(reasons: Iterable[Reason]) -> tuple[LeftOut, ...]:
-    """Jobs of which nothing is said, by reason."""
+    """Jobs left out, by reason."""
     counts: dict[Reason, int] = {}
     for reason in reasons:
         counts[reason] = counts.get(reason, 0) + 1
     return tuple(
-        LeftOut(reason=reason, jobs=count, message=WHY[reason][0], fix=WHY[reason][1])
+        LeftOut(reason=reason, jobs=count, message=REASONS[reason][0], fix=REASONS[reason][1])
         for reason, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     )
 
@@ -134,7 +134,7 @@ def _whole(job_id: str) -> str:
 
 
 def _reason(group: Sequence[SlurmRecord]) -> Reason | None:
-    if any(record.state in WAITING for record in _last(group)):
+    if any(record.state in CONTINUED for record in _last(group)):
         return "not_ended"
     if not any(record.started for record in group):
         return "never_started"
@@ -144,7 +144,7 @@ def _reason(group: Sequence[SlurmRecord]) -> Reason | None:
 
 
 def _by_estimate(group: Sequence[SlurmRecord]) -> list[tuple[str, tuple[SlurmRecord, ...]]]:
-    """The records of each estimate; those without one belong to the first: a hook may judge one component alone."""
+    """Records of each estimate; those without one belong to the first, because a hook may check one component alone."""
     ids = [estimate_in(record.comment) for record in group]
     first = next(one for one in ids if one is not None)
     by_id: dict[str, list[SlurmRecord]] = {}

@@ -16,7 +16,7 @@ from service.estimator import FORMULAS_VERSION
 from service.estimator.answer import Interval, Verdict
 from service.features.estimates.answers import answer
 from service.features.estimates.store import ESTIMATE_ID
-from service.features.measurements.measurements import fingerprint_of, now_text, told_apart
+from service.features.measurements.measurements import fingerprint_of, id_scope, now_text
 from service.features.reconcile.jobs import FinishedJob, finished_jobs, left_out
 from service.features.reconcile.slurm import SlurmRecords
 from service.store import CheckedQuestion, Engine, Measured, answering, keep_measurements_in, note_in, writing
@@ -28,29 +28,29 @@ from service.validation.serialization import digest_of, to_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What an estimate said of a job."""
+    """Prediction of a job."""
 
     gpu_hours: Interval | None
-    """The whole run; None where its length was not said."""
+    """GPU-hours of the whole run; None if its length is unknown."""
     verdict: Verdict
     """Whether it fits."""
     gpus: int
-    """GPUs that it was asked for."""
+    """Requested GPUs."""
     gpu: str
     """Their model, by its slug."""
     host_bytes: float
-    """Memory of its node that a rank takes."""
+    """Host memory of a rank."""
     formulas: str
     """Version of the formulas."""
     calibration: str | None
-    """Calibration that predicted; None where none did."""
+    """Calibration of the prediction; None without one."""
     is_asked_again: bool
-    """Whether it is one of today, because formulas or facts of its time are not held any more."""
+    """Whether it was recomputed today, because formulas or facts of its time are gone."""
 
 
 def predicted(
     engine: Engine,
-    whose: str | None,
+    owner: str | None,
     estimate_id: str,
     now: Catalogue,
     catalogue_at: Callable[[str], Catalogue],
@@ -59,30 +59,30 @@ def predicted(
     """What an estimate said."""
     if ESTIMATE_ID.fullmatch(estimate_id) is None:
         return None
-    kept = store.read_answer(engine, estimate_id, whose)
-    if kept is not None:
-        return _of_document(kept)
-    checked = store.read_checked_question(engine, estimate_id, whose, look_again)
-    return None if checked is None else _worked_out(checked, now, catalogue_at)
+    stored = store.read_answer(engine, estimate_id, owner)
+    if stored is not None:
+        return _of_stored_answer(stored)
+    checked = store.read_checked_question(engine, estimate_id, owner, look_again)
+    return None if checked is None else _recomputed(checked, now, catalogue_at)
 
 
-def _of_document(kept: bytes) -> Prediction:
-    """The prediction of an answer that a scenario holds."""
-    said = json.loads(kept)
-    hours = None if said["totals"] is None else Interval(**said["totals"]["gpu_hours"])
+def _of_stored_answer(content: bytes) -> Prediction:
+    """Prediction of an answer that a scenario stored."""
+    answer = json.loads(content)
+    hours = None if answer["totals"] is None else Interval(**answer["totals"]["gpu_hours"])
     return Prediction(
         gpu_hours=hours,
-        verdict=said["verdict"],
-        gpus=said["resolved"]["cluster"]["gpus"],
-        gpu=said["resolved"]["gpu"]["slug"],
-        host_bytes=said["memory"]["host_bytes"],
-        formulas=said["versions"]["formulas"],
-        calibration=said["versions"]["calibration"],
+        verdict=answer["verdict"],
+        gpus=answer["resolved"]["cluster"]["gpus"],
+        gpu=answer["resolved"]["gpu"]["slug"],
+        host_bytes=answer["memory"]["host_bytes"],
+        formulas=answer["versions"]["formulas"],
+        calibration=answer["versions"]["calibration"],
         is_asked_again=False,
     )
 
 
-def _worked_out(
+def _recomputed(
     checked: CheckedQuestion, now: Catalogue, catalogue_at: Callable[[str], Catalogue]
 ) -> Prediction | None:
     try:
@@ -110,13 +110,13 @@ def _of_answer(found: Answer, *, is_asked_again: bool) -> Prediction:
 
 
 MOST_FAULTS = 20
-"""Records that an answer names as unreadable. Source: a choice; nobody mends more at once."""
+"""Most unreadable records in an answer. Source: a choice."""
 
 
 def reconciliation_of(
     jobs: Sequence[ReconciledJob], left_out: Sequence[LeftOut], faults: Sequence[Fault], steps: int
 ) -> Reconciliation:
-    """What jobs amount to together."""
+    """Totals of jobs."""
     ratios = [job.used_over_predicted_fraction for job in jobs if job.used_over_predicted_fraction is not None]
     merged: dict[str, LeftOut] = {}
     for one in left_out:
@@ -142,30 +142,30 @@ NO_LENGTH = "the estimate says no hours, because its question says no length of 
 NOT_COMPLETED = "it did not complete, so what it used is no whole run"
 SLICES = "it ran on slices of GPUs, of which no prediction is made"
 ATTEMPTS = "earlier attempts are not told: call sacct with --duplicates"
-GOES_ON = "jobs of the same estimate ran out of time before, so it may have gone on from a checkpoint of theirs"
+MAY_CONTINUE = "jobs of the same estimate ran out of time before, so it may have gone on from a checkpoint of theirs"
 HOST_MEMORY = (
     "OUT_OF_MEMORY is Slurm's word for memory of the node, not of a GPU, whose shortage ends as FAILED; a rank was to "
     "take {host} of it"
 )
 
 CUT_SHORT: frozenset[str] = frozenset({"DEADLINE", "NODE_FAIL", "PREEMPTED", "TIMEOUT"})
-"""Ends after which a run goes on from its checkpoint in another job."""
+"""End states after which another job continues from the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """A job, its prediction, and what comes of them."""
+class ComparedJob:
+    """A job compared with its prediction."""
 
     job: FinishedJob
     """The job."""
     prediction: Prediction
     """What its estimate said."""
     compared: ReconciledJob
-    """The one beside the other."""
+    """Result of the comparison."""
 
 
-def judged(job: FinishedJob, prediction: Prediction, cut_short: str | None) -> Judged:
-    """A job beside its prediction."""
+def compare_job(job: FinishedJob, prediction: Prediction, cut_short: str | None) -> ComparedJob:
+    """Compare a job with its prediction."""
     state = cast(EndState, job.state)
     note = _not_compared(job, prediction, cut_short)
     hours = prediction.gpu_hours
@@ -189,11 +189,11 @@ def judged(job: FinishedJob, prediction: Prediction, cut_short: str | None) -> J
         is_asked_again=prediction.is_asked_again,
         note=note,
     )
-    return Judged(job, prediction, row)
+    return ComparedJob(job, prediction, row)
 
 
 def _not_compared(job: FinishedJob, prediction: Prediction, cut_short: str | None) -> str | None:
-    """Why hours cannot be compared; None where they can."""
+    """Reason why hours cannot be compared; None if they can."""
     if job.state != "COMPLETED":
         return NOT_COMPLETED
     if prediction.gpu_hours is None:
@@ -204,51 +204,51 @@ def _not_compared(job: FinishedJob, prediction: Prediction, cut_short: str | Non
         return f"it ran on {job.gpus} GPUs, and the estimate is one of {prediction.gpus}"
     if not job.is_whole:
         return ATTEMPTS
-    return GOES_ON if cut_short is not None and cut_short < job.started else None
+    return MAY_CONTINUE if cut_short is not None and cut_short < job.started else None
 
 
 def cut_short_at(jobs: Iterable[FinishedJob]) -> str | None:
-    """When the first job began that was cut short, so that a later one may have gone on from it."""
+    """Start of the first job that was cut short, from which a later one may have continued."""
     return min((job.started for job in jobs if job.state in CUT_SHORT), default=None)
 
 
 def _is_verdict_right(state: str, verdict: Literal["fits", "at_risk", "out_of_memory"]) -> bool | None:
-    """Whether the end of a job bears its verdict out: only a job that completes tells that GPUs had memory enough."""
+    """Whether the end of a job confirms its verdict: only completion shows that GPU memory sufficed."""
     return verdict != "out_of_memory" if state == "COMPLETED" else None
 
 
 SOURCE, PROBE, OPERATION, QUANTITY = "slurm", "run", "training", "gpu_hours"
-"""How a run that a scheduler accounted for stands among measurements: nothing is fitted on it, its error is shown."""
+"""Identity of runs in measurements: nothing is fitted to them, only their error is shown."""
 
 KINDS: dict[str, DeviceKind] = {"NVIDIA": "cuda", "AMD": "rocm"}
 """Kind of device, by its vendor."""
 
 
-def keep_jobs(engine: Engine, caller: Caller, jobs: Iterable[Judged], catalogue: Catalogue) -> None:
-    """Keep jobs whose hours are compared; one that is there already stays as it is."""
-    kept_at = now_text()
-    found = [_row(one, hours, catalogue, kept_at) for one in jobs if (hours := _hours(one, catalogue)) is not None]
-    rows = [_of(caller.owner, row) for row in found]
+def store_jobs(engine: Engine, caller: Caller, jobs: Iterable[ComparedJob], catalogue: Catalogue) -> None:
+    """Store jobs with compared hours as measurements; existing ones stay unchanged."""
+    stored_at = now_text()
+    measured = [_row(one, hours, catalogue, stored_at) for one in jobs if (hours := _hours(one, catalogue)) is not None]
+    rows = [_of(caller.owner, row) for row in measured]
     if rows:
         with answering(), writing(engine) as connection:
             keep_measurements_in(connection, rows)
             note_in(connection, *(f"measurements?run={run}" for run in sorted({row.run for row in rows})))
 
 
-def _hours(one: Judged, catalogue: Catalogue) -> float | None:
-    """GPU-hours that were predicted of a job; None where they are not compared, or its GPU is not held any more."""
+def _hours(one: ComparedJob, catalogue: Catalogue) -> float | None:
+    """Predicted GPU-hours of a job; None if not compared or if its GPU left the catalogue."""
     hours, ratio = one.compared.predicted_gpu_hours, one.compared.used_over_predicted_fraction
     is_known = one.prediction.gpu in catalogue.gpus
     return hours.value if hours is not None and ratio is not None and is_known else None
 
 
 def _of(owner: str, row: Measured) -> Measured:
-    """The measurement as its owner's: whoever else reconciles the same job keeps it as another one."""
-    apart = told_apart(owner)
+    """The measurement with an id of its owner: other owners may store the same job."""
+    apart = id_scope(owner)
     return replace(row, owner=owner, id=f"msr_{digest_of(to_bytes([*apart, row.id]))}" if apart else row.id)
 
 
-def _row(one: Judged, predicted_gpu_hours: float, catalogue: Catalogue, kept_at: str) -> Measured:
+def _row(one: ComparedJob, predicted_gpu_hours: float, catalogue: Catalogue, stored_at: str) -> Measured:
     gpu, used = catalogue.gpus[one.prediction.gpu], one.compared.used_gpu_hours
     environment = Environment(
         kind=KINDS.get(gpu.vendor, "other"),
@@ -259,7 +259,7 @@ def _row(one: Judged, predicted_gpu_hours: float, catalogue: Catalogue, kept_at:
     ran = one.compared.cluster, one.compared.job_id, one.job.started, one.compared.estimate_id
     return Measured(
         id=f"msr_{digest_of(to_bytes([SOURCE, *ran]))}",
-        measured_at=kept_at,
+        measured_at=stored_at,
         source=SOURCE,
         run=f"{SOURCE}:{one.compared.cluster}",
         launch_check_id=None,
@@ -287,11 +287,11 @@ def _row(one: Judged, predicted_gpu_hours: float, catalogue: Catalogue, kept_at:
 
 
 MOST_ESTIMATES = 1_000
-"""Estimates whose jobs one request reconciles, however many jobs; the body's own limit bounds those. Source: a choice;
-each estimate is worked out again, in a millisecond."""
+"""Most estimates of a request, however many jobs; the body limit bounds those. Source: a choice;
+each estimate is recomputed in a millisecond."""
 
 Predict = Callable[[str], Prediction | None]
-"""What an estimate said, by its id."""
+"""Prediction by estimate id."""
 
 
 def reconcile(
@@ -302,19 +302,19 @@ def reconcile(
     catalogue_at: Callable[[str], Catalogue],
     look_again: Callable[[], bool],
 ) -> Reconciliation:
-    """Jobs beside what was predicted of them; those whose hours are compared are kept as measurements."""
+    """Compare jobs with their predictions and store those with compared hours."""
 
     def predict(estimate_id: str) -> Prediction | None:
         return predicted(engine, caller.whose, estimate_id, now, catalogue_at, look_again)
 
-    jobs, others = judged_jobs(found, predict)
-    keep_jobs(engine, caller, jobs, now)
+    jobs, others = compare_jobs(found, predict)
+    store_jobs(engine, caller, jobs, now)
     return reconciliation_of([one.compared for one in jobs], others, found.faults, found.steps)
 
 
-def judged_jobs(found: SlurmRecords, predict: Predict) -> tuple[list[Judged], tuple[LeftOut, ...]]:
-    """The jobs of an accounting beside what was predicted of them."""
-    jobs, others = finished_jobs(found.records)
+def compare_jobs(slurm_records: SlurmRecords, predict: Predict) -> tuple[list[ComparedJob], tuple[LeftOut, ...]]:
+    """Compare the jobs of accounting records with their predictions."""
+    jobs, others = finished_jobs(slurm_records.records)
     by_estimate: dict[str, list[FinishedJob]] = {}
     for job in jobs:
         by_estimate.setdefault(job.estimate_id, []).append(job)
@@ -322,10 +322,10 @@ def judged_jobs(found: SlurmRecords, predict: Predict) -> tuple[list[Judged], tu
         message = f"jobs of {len(by_estimate)} estimates are more than the {MOST_ESTIMATES} that one request takes"
         fix = "send fewer at once, as `traincost reconcile` does by itself"
         raise Refused(Problem(field="", code="too_many_jobs", message=message, fix=fix))
-    found_jobs: list[Judged] = []
+    compared_jobs: list[ComparedJob] = []
     unknown: list[Reason] = []
     for estimate_id, of_it in by_estimate.items():
         prediction, cut_short = predict(estimate_id), cut_short_at(of_it)
         unknown += ["unknown_estimate"] * len(of_it) if prediction is None else []
-        found_jobs += [] if prediction is None else [judged(job, prediction, cut_short) for job in of_it]
-    return found_jobs, (*others, *left_out(unknown))
+        compared_jobs += [] if prediction is None else [compare_job(job, prediction, cut_short) for job in of_it]
+    return compared_jobs, (*others, *left_out(unknown))

@@ -82,7 +82,7 @@ async def _records(request: Request) -> SlurmRecords:
 def reconcile_jobs(
     request: Request, database: Database, records: Annotated[SlurmRecords, Depends(_records)]
 ) -> Response:
-    """Each job is worked out again as its hook asked; what cannot be compared is counted with its reason."""
+    """Compare each job with its recomputed prediction; jobs without one are counted with the reason."""
     state, caller = request.app.state, caller_of(request)
     state.checked_questions.write()  # a job may end before the question of its check is written
     others = state.checked_questions.of_others()

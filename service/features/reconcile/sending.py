@@ -24,10 +24,10 @@ from service.features.reconcile.slurm import (
 from service.validation.body_files import STANDARD_INPUT
 
 A_WEEK_AGO = "now-7days"
-"""sacct's own default is today, in which few runs of training end."""
+"""Default start; sacct's own is today, when few training runs end."""
 
 LONGEST_SECONDS = 600.0
-"""Longest wait for sacct. Source: a choice; a slurmdbd of millions of jobs takes minutes."""
+"""Timeout of sacct. Source: a choice; a slurmdbd of millions of jobs takes minutes."""
 
 
 class NoAccounting(TraincostError):
@@ -35,8 +35,8 @@ class NoAccounting(TraincostError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which jobs sacct is asked for."""
+class SacctQuery:
+    """Selection of jobs."""
 
     since: str | None = None
     """Those since then."""
@@ -46,13 +46,13 @@ class Wanted:
     """Those of these clusters."""
 
 
-def sacct_output(file: str | None, wanted: Wanted) -> str:
-    """What sacct printed, or prints now."""
+def sacct_output(file: str | None, query: SacctQuery) -> str:
+    """Output of sacct from a file or from a call."""
     if file is None:
-        return _called(wanted)
-    asked = [f"--{field.name}" for field in fields(wanted) if getattr(wanted, field.name) is not None]
-    if asked:
-        raise NoAccounting(f"{' and '.join(asked)} choose what sacct is asked for, and a file holds what it answered")
+        return _run_sacct(query)
+    options = [f"--{field.name}" for field in fields(query) if getattr(query, field.name) is not None]
+    if options:
+        raise NoAccounting(f"{' and '.join(options)} choose what sacct is asked for, and a file holds what it answered")
     try:
         content = sys.stdin.buffer.read() if file == STANDARD_INPUT else Path(file).read_bytes()
     except (OSError, ValueError) as error:
@@ -68,10 +68,10 @@ def _decoded(content: bytes) -> str:
         raise NoAccounting("the file is no text in UTF-8; save what sacct prints as it is") from None
 
 
-def _called(wanted: Wanted) -> str:
-    command = [*COMMAND.split(), f"--starttime={wanted.since or A_WEEK_AGO}"]
-    command += [] if wanted.until is None else [f"--endtime={wanted.until}"]
-    command += [] if wanted.cluster is None else [f"--clusters={wanted.cluster}"]
+def _run_sacct(query: SacctQuery) -> str:
+    command = [*COMMAND.split(), f"--starttime={query.since or A_WEEK_AGO}"]
+    command += [] if query.until is None else [f"--endtime={query.until}"]
+    command += [] if query.cluster is None else [f"--clusters={query.cluster}"]
     environment = {**os.environ, "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
     try:
         done = subprocess.run(  # noqa: S603 - a list of words, none of which a shell reads
@@ -85,20 +85,20 @@ def _called(wanted: Wanted) -> str:
             f"sacct did not answer in {LONGEST_SECONDS:.0f} s; ask for a shorter time: --since"
         ) from None
     if done.returncode:
-        said = " ".join(done.stderr.decode("utf-8", "replace").split())
-        raise NoAccounting(f"sacct fails: {said}")
+        error_text = " ".join(done.stderr.decode("utf-8", "replace").split())
+        raise NoAccounting(f"sacct fails: {error_text}")
     return _decoded(done.stdout)
 
 
-HANDED_ON = ("JobID", "Cluster", "State", "ElapsedRaw", "AllocTRES", "Start", "Restarts", "Comment")
-"""Columns of what is handed on: nobody's name, no path, no command."""
+SENT_COLUMNS = ("JobID", "Cluster", "State", "ElapsedRaw", "AllocTRES", "Start", "Restarts", "Comment")
+"""Columns sent to the service: no names of people, no paths, no commands."""
 
 SLICE = "1g.1gb"
-"""Stands for the size of a slice, which nobody asks for."""
+"""Placeholder for the size of a slice."""
 
 
 def read_sacct(text: str) -> SlurmRecords:
-    """The records of an output."""
+    """Parse an output."""
     if not text.lstrip("\ufeff \r\n\t").startswith("{"):
         return read_parsable(text)
     try:
@@ -110,10 +110,10 @@ def read_sacct(text: str) -> SlurmRecords:
     return read_document(document)
 
 
-def handed_on(jobs: Sequence[FinishedJob]) -> str:
-    """Jobs as a table that `read_sacct` reads, with nothing that reconciling does not need."""
+def sent_table(jobs: Sequence[FinishedJob]) -> str:
+    """Jobs as a table for `read_sacct`, without fields that reconciliation does not need."""
     rows = [_row(job.estimate_id, record) for job in jobs for record in job.records]
-    return "".join(f"{'|'.join(row)}\n" for row in (HANDED_ON, *rows))
+    return "".join(f"{'|'.join(row)}\n" for row in (SENT_COLUMNS, *rows))
 
 
 def _row(estimate_id: str, record: SlurmRecord) -> tuple[str, ...]:
@@ -127,14 +127,14 @@ def _row(estimate_id: str, record: SlurmRecord) -> tuple[str, ...]:
 
 
 JOBS_AT_ONCE = 500
-"""Jobs of one request, but for those of one estimate. Source: a choice; some 60 kB."""
+"""Most jobs of a request, except those of one estimate. Source: a choice; some 60 kB."""
 
 
-def reconciled_by(ask: Callable[[str], Reconciliation], text: str) -> Reconciliation:
-    """Jobs of an output of sacct, as the service compares them."""
+def reconcile_output(ask: Callable[[str], Reconciliation], text: str) -> Reconciliation:
+    """Reconcile an output of sacct with the service."""
     found = read_sacct(text)
     jobs, left_out = finished_jobs(found.records)
-    answers = [ask(handed_on(part)) for part in _parts(jobs)]
+    answers = [ask(sent_table(part)) for part in _parts(jobs)]
     return reconciliation_of(
         [job for answer in answers for job in answer.jobs],
         [*left_out, *(one for answer in answers for one in answer.left_out)],
@@ -144,10 +144,7 @@ def reconciled_by(ask: Callable[[str], Reconciliation], text: str) -> Reconcilia
 
 
 def _parts(jobs: Sequence[FinishedJob]) -> Iterator[list[FinishedJob]]:
-    """Jobs in parts, those of one estimate together, however many: whether one went on from another is told by both.
-
-    The jobs of one estimate so have to stand in one body.
-    """
+    """Split jobs into parts, keeping those of one estimate together: one may continue from another."""
     by_estimate: dict[str, list[FinishedJob]] = {}
     for job in jobs:
         by_estimate.setdefault(job.estimate_id, []).append(job)

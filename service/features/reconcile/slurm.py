@@ -24,7 +24,7 @@ RecordState = Literal[
     "REVOKED",
     "TIMEOUT",
 ]
-"""How a record may end. Source: Slurm's manual, JOB STATE CODES of sacct."""
+"""End states of records. Source: Slurm's manual, JOB STATE CODES of sacct."""
 
 UNFINISHED = frozenset({
     "COMPLETING", "CONFIGURING", "EXPEDITING", "LAUNCH_FAILED", "PENDING", "POWER_UP_NODE", "RECONFIG_FAIL",
@@ -34,7 +34,7 @@ UNFINISHED = frozenset({
 """States of jobs that have not ended. Source: as RecordState."""
 
 ESTIMATE_ID = re.compile(r"est_[0-9a-f]{32}(?![0-9a-f])")
-"""What a hook writes into a job's comment."""
+"""Id that a hook writes into the comment of a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,30 +42,30 @@ class SlurmRecord:
     """One record of the accounting: a job, or one attempt at it, or one component of it."""
 
     place: str
-    """Where it stands, in words."""
+    """Its place in the output, as text."""
     cluster: str
-    """Name of its cluster; empty where it is not told."""
+    """Name of its cluster; empty if missing."""
     job_id: str
     """As sacct prints it: 12, 12_3 of an array, 12+1 of a heterogeneous job."""
     state: str
-    """How it ended, or that it did not: a RecordState or one of UNFINISHED."""
+    """State: a RecordState or one of UNFINISHED."""
     elapsed_seconds: float
-    """Time for which it held its resources."""
+    """Time with resources."""
     gpus: int | None
-    """GPUs that it held; None where the accounting tells of none."""
+    """Allocated GPUs; None if not accounted."""
     is_partition: bool
     """Whether they are slices of GPUs (MIG)."""
     started: str
-    """When it began, as it is written; empty where it never did."""
+    """Start as written; empty if it never started."""
     comment: str
-    """What stands in its comments."""
+    """Its comments."""
     restarts: int
-    """How often it had begun before, as far as it says."""
+    """Number of earlier starts, if stated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmRecords:
-    """What an output of sacct holds."""
+    """Parsed output of sacct."""
 
     records: tuple[SlurmRecord, ...]
     """Records of jobs, in order."""
@@ -83,7 +83,7 @@ class FaultFound(Exception):
         self.field, self.message, self.fix = field, message, fix
 
     def at(self, place: str) -> Fault:
-        """The same with its place."""
+        """This fault at a place."""
         return Fault(place=place, field=self.field, message=self.message, fix=self.fix)
 
 
@@ -108,13 +108,13 @@ GPU = re.compile(r"gres/gpu(?::([\w.-]{1,80}))?")
 """Name of GPUs among resources, with their model where it is counted apart."""
 
 PARTITION = re.compile(r"\d+g\.\d+gb")
-"""What NVIDIA calls slices of a GPU, e.g. a100_3g.20gb."""
+"""Slices of a GPU in NVIDIA's names, e.g. a100_3g.20gb."""
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|[+-]\d\d:?\d\d)?|\d{9,12}")
 """ISO 8601, or seconds since 1970."""
 
 NEVER = frozenset({"", "Unknown", "None", "N/A", "0"})
-"""What stands for a moment that did not come."""
+"""Values of a missing moment."""
 
 NO_TIME_FORMAT = "unset SLURM_TIME_FORMAT, or set it to standard, and call sacct again"
 LOCALE = "call sacct with LC_ALL=C, and do not let a spreadsheet save its output"
@@ -163,10 +163,10 @@ def gpus_of(written: str, field: str) -> tuple[int | None, bool]:
                 fix = "count GPUs without a unit, as sacct does: gres/gpu=8, or gres/gpu:h100=8"
                 raise FaultFound(field, "the number of GPUs is none", fix)
             counts[found[1]] = int(amount)
-    return counted(counts)
+    return total_gpus(counts)
 
 
-def counted(counts: dict[str | None, int]) -> tuple[int | None, bool]:
+def total_gpus(counts: dict[str | None, int]) -> tuple[int | None, bool]:
     """GPUs of which the models may be counted apart, beside the sum of all or without it."""
     models = [name for name in counts if name is not None]
     is_partition = any(PARTITION.search(name) for name in models)
@@ -176,7 +176,7 @@ def counted(counts: dict[str | None, int]) -> tuple[int | None, bool]:
 
 
 def moment_of(written: str, field: str) -> str:
-    """A moment as it is written; empty where it did not come."""
+    """Parse a moment; empty if missing."""
     if written in NEVER:
         return ""
     if MOMENT.fullmatch(written) is None:
@@ -185,12 +185,12 @@ def moment_of(written: str, field: str) -> str:
 
 
 COLUMNS = ("JobID", "Cluster", "State", "ElapsedRaw", "AllocTRES", "ReqTRES", "Start", "AdminComment", "Comment")
-"""Columns that are asked for where sacct is called from here; free text comes last."""
+"""Columns to request from sacct; free text comes last."""
 
 COMMAND = f"sacct --parsable2 --duplicates --allusers --format={','.join(COLUMNS)}"
-"""Prints what is read here."""
+"""Command whose output is read here."""
 
-NEEDED = (
+REQUIRED_COLUMNS = (
     ("JobID",),
     ("State",),
     ("ElapsedRaw", "Elapsed"),
@@ -198,13 +198,15 @@ NEEDED = (
     ("Start",),
     ("Comment", "AdminComment"),
 )
-"""Columns of which one each has to be there."""
+"""Groups of columns, one of each required."""
 
 FREE_TEXT = frozenset({"AdminComment", "Comment", "Extra", "JobName", "SubmitLine", "SystemComment", "WorkDir"})
-"""Columns in which people may have written the delimiter."""
+"""Columns of free text, which may contain the delimiter."""
 
-NAMES = frozenset({*COLUMNS, *FREE_TEXT, *(name for names in NEEDED for name in names), "JobIDRaw", "Restarts", "End"})
-"""Columns by which a header is known as one."""
+NAMES = frozenset(
+    {*COLUMNS, *FREE_TEXT, *(name for names in REQUIRED_COLUMNS for name in names), "JobIDRaw", "Restarts", "End"}
+)
+"""Columns that identify a header."""
 
 KNOWN = {name.lower(): name for name in NAMES}
 
@@ -250,7 +252,7 @@ class Header:
 
 
 def read_parsable(text: str) -> SlurmRecords:
-    """The records of a table."""
+    """Parse the output of sacct --parsable2."""
     lines = text.removeprefix("\ufeff").split("\n", MOST_ROWS + 1)
     if len(lines) > MOST_ROWS + 1 and lines[-1].strip():
         message = f"the table has more than {MOST_ROWS} rows, the most that one request takes"
@@ -270,12 +272,12 @@ def read_parsable(text: str) -> SlurmRecords:
             steps += record is None
             records += [] if record is None else [record]
     if faults and not records and not steps:
-        raise Refused(*(refused(fault) for fault in faults[:1]))
+        raise Refused(*(all_unreadable(fault) for fault in faults[:1]))
     return SlurmRecords(records=tuple(records), steps=steps, faults=tuple(faults))
 
 
-def refused(fault: Fault) -> Problem:
-    """A fault that is one of all records."""
+def all_unreadable(fault: Fault) -> Problem:
+    """Problem of an output without any readable record."""
     message = f"no record can be read; of {fault.place}: {fault.message}"
     return Problem(field=fault.field, code="unreadable", message=message, fix=fault.fix)
 
@@ -292,7 +294,7 @@ def _header(lines: Sequence[str]) -> Header:
     )
     if not any(name in NAMES for name in header.names) or len(header.names) == 1:
         raise Refused(_no_header(first))
-    missing = [names for names in NEEDED if not set(names) & set(header.names)]
+    missing = [names for names in REQUIRED_COLUMNS if not set(names) & set(header.names)]
     if missing:
         raise Refused(*(_missing(names, header) for names in missing))
     return header
@@ -329,7 +331,7 @@ def _problem(code: str, message: str, fix: str) -> Problem:
 def _record(header: Header, line: str, place: str) -> SlurmRecord | None:
     """The record of a row; None where it is a step."""
     cells = {name: cell.strip() for name, cell in header.cells(line).items()}
-    lost = [name for names in NEEDED[:-1] for name in names if name in header.names and name not in cells]
+    lost = [name for names in REQUIRED_COLUMNS[:-1] for name in names if name in header.names and name not in cells]
     if lost:
         fix = f"print free text last: {COMMAND}"
         raise FaultFound(lost[0], "a comment holds the delimiter, so this column cannot be told", fix)
@@ -359,9 +361,9 @@ def _record(header: Header, line: str, place: str) -> SlurmRecord | None:
 
 
 def _gpus(cells: dict[str, str]) -> tuple[int | None, bool]:
-    """GPUs that were held, or asked for where what was held is not told."""
-    told = [name for name in ("AllocTRES", "ReqTRES") if cells.get(name)]
-    return gpus_of(cells[told[0]], told[0]) if told else (None, False)
+    """Allocated GPUs, else requested ones."""
+    names = [name for name in ("AllocTRES", "ReqTRES") if cells.get(name)]
+    return gpus_of(cells[names[0]], names[0]) if names else (None, False)
 
 
 OLDEST, NEWEST = 38, 44
@@ -375,7 +377,7 @@ AS_PRINTED = "give the document of sacct --json as it is"
 
 
 def read_document(document: Mapping[str, Any]) -> SlurmRecords:
-    """The records of a document."""
+    """Parse the document of sacct --json."""
     jobs = document.get("jobs")
     if not isinstance(jobs, list):
         raise Refused(_document_problem("jobs", "no_jobs", "there is no list of jobs", AS_PRINTED))
@@ -392,14 +394,14 @@ def read_document(document: Mapping[str, Any]) -> SlurmRecords:
             records.append(record)
             steps += len(job["steps"]) if isinstance(job.get("steps"), list) else 0
     if faults and not records:
-        raise Refused(refused(faults[0]))
+        raise Refused(all_unreadable(faults[0]))
     return SlurmRecords(records=tuple(records), steps=steps, faults=tuple(faults))
 
 
 def _refuse_version(document: Mapping[str, Any]) -> None:
-    """Refuse a document of a version that nobody here has seen: its fields may mean something else."""
-    said = list(_said(document))
-    versions = [int(found[1]) for found in map(VERSION.fullmatch, said) if found is not None]
+    """Refuse a document of an unknown version: its fields may have other meanings."""
+    texts = list(_version_texts(document))
+    versions = [int(found[1]) for found in map(VERSION.fullmatch, texts) if found is not None]
     if not versions:
         message = "it does not say its version (meta.plugin.data_parser)"
         raise Refused(_document_problem("meta", "no_version", message, AS_PRINTED))
@@ -408,8 +410,8 @@ def _refuse_version(document: Mapping[str, Any]) -> None:
         raise Refused(_document_problem("meta", "unknown_version", message, OTHER_VERSION))
 
 
-def _said(document: Mapping[str, Any]) -> Iterator[str]:
-    """Where versions of the schema say themselves: data_parser since 0.0.39, type before."""
+def _version_texts(document: Mapping[str, Any]) -> Iterator[str]:
+    """Version texts of a document: data_parser since 0.0.39, type before."""
     plugin = _inside(document, "meta", "plugin")
     for name in ("data_parser", "type"):
         if isinstance(plugin, Mapping) and isinstance(plugin.get(name), str):
@@ -436,7 +438,7 @@ def _document_record(job: object, place: str) -> SlurmRecord:
 
 
 def _job_id(job: Mapping[str, Any]) -> str:
-    """As sacct prints it: a task of an array by the array, a component by its heterogeneous job."""
+    """Job id as sacct prints it: a task by its array, a component by its heterogeneous job."""
     array, task = _number(job, "array", "job_id"), _number(job, "array", "task_id")
     whole, component = _number(job, "het", "job_id"), _number(job, "het", "job_offset")
     if array:
@@ -445,7 +447,7 @@ def _job_id(job: Mapping[str, Any]) -> str:
 
 
 def _state(job: Mapping[str, Any]) -> str:
-    """A text, or since 0.0.40 a list: a state, then flags of it."""
+    """State of a job: a text, or since 0.0.40 a list of a state and its flags."""
     found = _inside(job, "state", "current")
     first = found[0] if isinstance(found, list) and found else found
     if not isinstance(first, str):
@@ -457,7 +459,7 @@ def _document_gpus(job: Mapping[str, Any]) -> tuple[int | None, bool]:
     for kind in ("allocated", "requested"):
         rows = _inside(job, "tres", kind)
         if isinstance(rows, list) and rows:
-            return counted(dict(_named(rows, f"tres.{kind}")))
+            return total_gpus(dict(_named(rows, f"tres.{kind}")))
     return None, False
 
 
@@ -482,7 +484,7 @@ def _needed(job: Mapping[str, Any], *path: str) -> int:
 
 
 def _number(job: Mapping[str, Any], *path: str) -> int | None:
-    """A whole number, plain or, since 0.0.39, as an object that says whether it is set."""
+    """A whole number, or since 0.0.39 an object with a set flag."""
     found = _inside(job, *path)
     if isinstance(found, Mapping):
         found = found.get("number") if found.get("set") is True else None

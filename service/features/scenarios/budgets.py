@@ -1,7 +1,7 @@
 """Budget workbooks: the fields of a question on one sheet, its numbers as live formulas on another.
 
-Whoever changes a field has every number asked anew. The catalogue is pinned by `rev`, so that a budget does not move by
-itself; a cell that cannot be answered shows the reason.
+A change of a field recalculates every number. `rev` pins the catalogue, so that a budget does not change by itself; a
+cell without an answer shows the reason.
 """
 
 import json
@@ -30,17 +30,17 @@ from service.validation.questions import read_question
 from service.validation.specs import spelled
 
 FlatValue = str | int | float
-"""A number or a truth as it is, anything else as the text that spells it."""
+"""A number or a boolean, or any other value as text."""
 
 
 def flat_question(body: Mapping[str, Any], catalogue: Catalogue) -> dict[str, FlatValue]:
     """A question in its flat form."""
-    told = {**body, "model": _model(body["model"], catalogue)} if "model" in body else body
-    found = {name: _value_text(field, told) for name, field in flat_fields().items()}
-    values = {name: value for name, value in found.items() if value is not None}
-    asked = read_question(body, catalogue).question
+    parts = {**body, "model": _model(body["model"], catalogue)} if "model" in body else body
+    texts_by_name = {name: _value_text(field, parts) for name, field in flat_fields().items()}
+    values = {name: value for name, value in texts_by_name.items() if value is not None}
+    question = read_question(body, catalogue).question
     texts = [(name, flat_text(value)) for name, value in values.items()]
-    if read_question(body_of_flat(texts), catalogue).question != asked:
+    if read_question(body_of_flat(texts), catalogue).question != question:
         message = "the question says something that has no parameter of its own, so no cell can ask it"
         fix = "keep the model or the cluster as a row of your own (POST /v1/models, /v1/clusters), and name it"
         raise Refused(Problem(field="question", code="not_flat", message=message, fix=fix))
@@ -48,14 +48,14 @@ def flat_question(body: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Fl
 
 
 def flat_text(value: FlatValue) -> str:
-    """A value as a query spells it."""
+    """Text of a value in a query."""
     if isinstance(value, bool):
         return str(value).lower()
     return value if isinstance(value, str) else exact_text(value)
 
 
 def _model(model: Any, catalogue: Catalogue) -> Any:
-    """A model as its own fields where it came as a config, which has no parameter."""
+    """Fields of a model that came as a config, which has no parameter."""
     if not (isinstance(model, Mapping) and "hf_config" in model):
         return model
     read = spelled(read_model(model, catalogue).spec)
@@ -71,7 +71,7 @@ def _value_text(field: FlatField, body: Mapping[str, Any]) -> FlatValue | None:
 
 
 def _at(path: Sequence[str], body: Mapping[str, Any]) -> Any:
-    """What a body holds at a path; a name may stand instead of an object that holds nothing else."""
+    """Value of a body at a path; a name may replace an object that holds nothing else."""
     value: Any = body
     for place, step in enumerate(path, start=1):
         if isinstance(value, str) and step in NAMING and place == len(path):
@@ -81,7 +81,7 @@ def _at(path: Sequence[str], body: Mapping[str, Any]) -> Any:
 
 
 def _item_text(field: FlatField, item: Any) -> str:
-    """One value of a list; a small noun is its numbers with colons between them, none where it has none."""
+    """Text of one list item; a small spec is its numbers joined by colons, empty where missing."""
     if isinstance(item, Mapping):
         numbers = [item.get(member) for member in field.members]
         return MEMBER_MARK.join("" if number is None else flat_text(number) for number in numbers)
@@ -90,42 +90,42 @@ def _item_text(field: FlatField, item: Any) -> str:
 
 INPUTS, RESULTS = "Inputs", "Results"
 SERVICE, QUERY = f"{INPUTS}!$B$4", f"{INPUTS}!$B$5"
-"""Cells that hold the address of the service, and the query that the fields make."""
+"""Cells with the address of the service and the query."""
 FIRST_FIELD = 8
 """Row of the first field."""
 KEY = "key"
-"""Field of the query that is no part of the question: the key of a sheet."""
+"""Field of the query beside the question: the key of a sheet."""
 FREE_ROWS = 6
 """Rows for further fields."""
 
-NUMBERS = (
+METRICS = (
     "fits", "memory.oom_probability_fraction", "device_peak_bytes", "memory.usable_bytes", "parameters.total",
     "total_flop", "step_seconds", "tokens_per_s_per_gpu", "mfu_fraction", "gpu_hours", "days", "cost_usd",
     "energy_kwh", "carbon_kg_co2e",
 )  # fmt: skip
-"""What a budget tells, by the names that cells take."""
+"""Metrics of a budget, named as in cells."""
 
 EXAMPLE = (
     ("model", "llama-3.1-8b"), ("sequence_length", "8192"), ("global_batch", "512"), ("training_tokens", "2e11"),
     ("tensor", "2"), ("gpu", "h100-sxm5-80gb"), ("gpus", "8"), ("grid_region", "DEU"), ("usd_per_gpu_hour", "2.5"),
 )  # fmt: skip
-"""The question of the budget in the guide."""
+"""Question of the example budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a budget is made of."""
+    """Contents of a budget."""
 
     title: str
-    """What it is called."""
+    """Its title."""
     address: str
-    """Where the service is, as `http://host:port`."""
+    """Address of the service, as `http://host:port`."""
     fields: Mapping[str, FlatValue]
     """The question, by the names of its parameters."""
     revision: str | None
-    """Of the catalogue that its numbers rest on; None for the newest."""
+    """Catalogue revision of its numbers; None for the newest."""
     whole: Mapping[str, Any]
-    """The answer as it was when the budget was made: what every metric is found in."""
+    """The answer when the budget was made, by metric path."""
 
 
 def example_budget(address: str, catalogue: Catalogue) -> Budget:
@@ -146,13 +146,14 @@ def _inputs(budget: Budget) -> Sheet:
         KEY: (None, "A sheet key, where the service asks for one; whoever has the file has the key then."),
         REFRESH: (None, "Write anything new here to have every number asked again."),
     }
-    asked = {name: (value, flat_fields()[name].meaning) for name, value in budget.fields.items()}
-    told = list({**beside, **asked}.items())
+    question_rows = {name: (value, flat_fields()[name].meaning) for name, value in budget.fields.items()}
+    rows_by_name = list({**beside, **question_rows}.items())
     fields: list[list[Cell]] = [
-        [name, value, meaning, _piece(row)] for row, (name, (value, meaning)) in enumerate(told, start=FIRST_FIELD)
+        [name, value, meaning, _query_part(row)]
+        for row, (name, (value, meaning)) in enumerate(rows_by_name, start=FIRST_FIELD)
     ]
     last = FIRST_FIELD + len(fields) + FREE_ROWS
-    fields += [[None, None, None, _piece(row)] for row in range(FIRST_FIELD + len(fields), last)]
+    fields += [[None, None, None, _query_part(row)] for row in range(FIRST_FIELD + len(fields), last)]
     pieces = "&".join(f"D{row}" for row in range(FIRST_FIELD, last))
     rows: list[list[Cell]] = [
         [Heading(budget.title)],
@@ -167,10 +168,10 @@ def _inputs(budget: Budget) -> Sheet:
     return Sheet(INPUTS, rows, (24, 28, 60, 30))
 
 
-def _piece(row: int) -> Formula:
-    """What a field adds to the query.
+def _query_part(row: int) -> Formula:
+    """Part of the query for a field.
 
-    A sheet writes truths and decimals as its user does: truths become 1 and 0, the comma of a number a point.
+    A sheet formats booleans and decimals in its locale: booleans become 1 and 0, a decimal comma a point.
     """
     number = f'IF(ISNUMBER(B{row}),SUBSTITUTE(B{row},",","."),B{row})'
     text = f'"&"&A{row}&"="&ENCODEURL(IF(ISLOGICAL(B{row}),IF(B{row},1,0),{number}))'
@@ -185,33 +186,33 @@ def _results(budget: Budget) -> Sheet:
         ["reason", Formula(f'WEBSERVICE({SERVICE}&"/v1/cell/why?"&{QUERY})', "ok"), "ok, or what is to be mended"],
         [],
         [Heading(name) for name in names],
-        *(_number(row, name, budget.whole) for row, name in enumerate(NUMBERS, start=first)),
+        *(_number(row, name, budget.whole) for row, name in enumerate(METRICS, start=first)),
     ]
     return Sheet(RESULTS, rows, (32, 22, 22, 22, 12, 22))
 
 
 def _number(row: int, name: str, whole: Mapping[str, Any]) -> list[Cell]:
     metric = metric_named(name)
-    found = metric.found_in(whole)
+    found = metric.read(whole)
     ends = found if isinstance(found, Mapping) else {"value": found}
-    value = _shown(ends.get("value"))
-    asked: list[Cell] = [_asking(row, "", value), *_ends(row, metric, ends)]
-    return [name, *asked, dimension_of(metric.path).base, value]
+    value = _cell_value(ends.get("value"))
+    formulas: list[Cell] = [_cell_formula(row, "", value), *_ends(row, metric, ends)]
+    return [name, *formulas, dimension_of(metric.path).base, value]
 
 
 def _ends(row: int, metric: Metric, ends: Mapping[str, Any]) -> list[Cell]:
     if not metric.is_interval:
         return [None, None]
-    return [_asking(row, f".{end}", _shown(ends.get(end))) for end in ("low", "high")]
+    return [_cell_formula(row, f".{end}", _cell_value(ends.get(end))) for end in ("low", "high")]
 
 
-def _asking(row: int, end: str, value: float | None) -> Formula:
-    """A number that the service is asked for, or the reason why there is none."""
+def _cell_formula(row: int, end: str, value: float | None) -> Formula:
+    """Formula of a number, which shows the reason if there is none."""
     text = f'WEBSERVICE({SERVICE}&"/v1/cell/"&$A{row}&"{end}?"&{QUERY})'
     return Formula(f'IFERROR(NUMBERVALUE({text},".",","),{text})', "" if value is None else value)
 
 
-def _shown(value: float | None) -> float | None:
+def _cell_value(value: float | None) -> float | None:
     return int(value) if isinstance(value, bool) else value
 
 

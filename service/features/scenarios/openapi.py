@@ -41,7 +41,7 @@ LINKS = {
 
 
 def scenario_schemas() -> dict[str, Schema]:
-    """The schemas that the routes of scenarios refer to."""
+    """Schemas of scenarios."""
     grouped = {*SUMMARY, *VERSIONS}
     links = LINKS.items()
     shown = {
@@ -71,7 +71,7 @@ def scenario_schemas() -> dict[str, Schema]:
 
 
 def create_operation() -> Schema:
-    """What the contract adds to the making of a scenario."""
+    """OpenAPI of creating a scenario."""
     return {
         "requestBody": _whole(),
         "responses": _answered("201", "The scenario.", {"ETag": ETAG, "Location": LOCATION}),
@@ -79,23 +79,23 @@ def create_operation() -> Schema:
 
 
 def read_operation() -> Schema:
-    """What the contract adds to the reading of a scenario."""
+    """OpenAPI of reading a scenario."""
     return {"parameters": [ID, VERSION], "responses": _answered("200", "The scenario.", {"ETag": ETAG})}
 
 
 def replace_operation() -> Schema:
-    """What the contract adds to the replacement of a scenario."""
+    """OpenAPI of replacing a scenario."""
     return _change(_whole())
 
 
 def patch_operation() -> Schema:
-    """What the contract adds to the change of some of a scenario."""
+    """OpenAPI of patching a scenario."""
     examples = one_example("Another name, and more GPUs", PATCH)
     return _change(request_body(ref("ScenarioPatch"), examples, MERGE_PATCH, JSON_BODY))
 
 
 def delete_operation() -> Schema:
-    """What the contract adds to the removal of a scenario."""
+    """OpenAPI of deleting a scenario."""
     return {"parameters": [ID, IF_MATCH], "responses": {"204": {"description": "It is gone."}}}
 
 
@@ -122,7 +122,7 @@ def _group(description: str, names: tuple[str, ...]) -> Schema:
 
 
 def _full_object(description: str, properties: Schema) -> Schema:
-    """An object all of whose fields are always there."""
+    """Object schema whose fields are all required."""
     return object_schema(description, list(properties), properties)
 
 
@@ -131,7 +131,7 @@ def _bare(schema: Schema) -> Schema:
 
 
 def share_schemas() -> dict[str, Schema]:
-    """The schemas that the sharing of scenarios refers to."""
+    """Schemas of share links."""
     wanted = {
         name: {key: value for key, value in untitled(schema).items() if key != "default"}
         for name, schema in schema_of(ShareRequest)["properties"].items()

@@ -54,7 +54,7 @@ add_list(
 
 
 def _scenario(found: Saved, *, status: int = 200, location: str | None = None) -> Response:
-    content = to_bytes(scenarios.shown(found))
+    content = to_bytes(scenarios.scenario_record(found))
     headers = {"ETag": etag_of(content), **({} if location is None else {"Location": location})}
     return Response(content, status_code=status, headers=headers, media_type=JSON)
 
@@ -64,7 +64,7 @@ async def _change(caller: CallerDep, scenario_id: str, is_current: IfMatch) -> S
 
 
 Change = Annotated[ScenarioChange, Depends(_change)]
-"""Argument of a route that changes a scenario: which one, and from which revision."""
+"""Route argument: the scenario to change and its revision."""
 
 
 @router.post(
@@ -78,7 +78,7 @@ Change = Annotated[ScenarioChange, Depends(_change)]
 @queued
 @idempotent
 def create(request: Request, database: Database, body: JsonObject) -> Response:
-    """The question is answered, and the answer kept with it."""
+    """Answer the question and store it with its answer."""
     saved = scenarios.create_scenario(database, view_of(request), caller_of(request), body)
     return _scenario(saved, status=201, location=f"{scenarios.PATH}/{saved.scenario.id}")
 
@@ -91,7 +91,7 @@ def create(request: Request, database: Database, body: JsonObject) -> Response:
     openapi_extra=read_operation(),
 )
 def read(request: Request, database: Database, scenario_id: str) -> Response:
-    """As it is now, or as it was in one of its revisions."""
+    """Return its current or a former revision."""
     asked = one_of(request, REVISION)
     revision = None if asked is None else read_revision(asked)
     return _scenario(scenarios.find_scenario(database, caller_of(request), scenario_id, revision))
@@ -106,7 +106,7 @@ def read(request: Request, database: Database, scenario_id: str) -> Response:
 )
 @queued
 def replace(request: Request, database: Database, change: Change, body: JsonObject) -> Response:
-    """The question is answered anew, under the versions of today."""
+    """Answer the question again, under the current versions."""
     return _scenario(scenarios.replace_scenario(database, request.app.state.history.view, change, body))
 
 
@@ -119,7 +119,7 @@ def replace(request: Request, database: Database, change: Change, body: JsonObje
 )
 @queued
 def update(request: Request, database: Database, change: Change, patch: MergePatch) -> Response:
-    """Only a changed question is answered anew."""
+    """Answer only a changed question again."""
     return _scenario(scenarios.patch_scenario(database, request.app.state.history.view, change, patch))
 
 
@@ -133,7 +133,7 @@ def update(request: Request, database: Database, change: Change, patch: MergePat
 )
 @queued
 def delete(request: Request, change: Change) -> Response:
-    """With all of its revisions; the stored answer can still be read."""
+    """Delete it with its revisions; the stored answer remains readable."""
     scenarios.delete_scenario(database_of(request), change)
     return Response(status_code=204)
 
@@ -144,7 +144,7 @@ FORMS: dict[str, tuple[str, Callable[[Sequence[Sheet]], bytes], str]] = {
     "xlsx": (XLSX, excel_file, "an Excel workbook"),
     "ods": (open_document.MEDIA_TYPE, open_document.open_document_file, "an OpenDocument spreadsheet"),
 }
-"""By the ending of a path: media type, what writes it, what it is called."""
+"""Media type, writer and name by suffix of the path."""
 
 
 def _operation(media_type: str) -> Schema:

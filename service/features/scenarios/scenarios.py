@@ -1,7 +1,7 @@
-"""Scenarios: questions saved under a name, with the answer that was given.
+"""Scenarios: named questions, each stored with its answer.
 
-An answer that is stored is never computed again: a scenario says under which versions it was answered, and a change of
-its name or note alone keeps it.
+A stored answer is never computed again: a scenario has the versions of its answer, and a change of its name or note
+alone keeps the answer.
 """
 
 import re
@@ -34,7 +34,7 @@ from service.validation.specs import field_names, read_spec
 from service.validation.text import composed, plain
 
 QUESTION = "question"
-"""Field that holds what POST /v1/estimates takes."""
+"""Field with the body of POST /v1/estimates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,28 +50,28 @@ class Label:
 
 
 FIELDS = (*field_names(Label), QUESTION)
-"""What a scenario is made of."""
+"""Fields of a scenario."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioRequest:
-    """What a request body says of a scenario."""
+    """Parsed request for a scenario."""
 
     label: Label
     """Name and note, in Unicode's composed form."""
     question: Mapping[str, Any]
-    """The question as it was sent."""
+    """Unparsed question."""
     found: Answer | None
-    """Its answer; None where the question is as it was, so that the answer that is stored holds."""
+    """Its answer; None if the question is unchanged, so that the stored answer applies."""
 
 
 def read_request(body: Mapping[str, Any], catalogue: Catalogue, *, answered: object = None) -> ScenarioRequest:
-    """The scenario that a request body describes."""
+    """Parse a request body."""
     problems: list[Problem] = []
-    label = _collected(lambda: _label(body), problems)
+    label = _collect(lambda: _label(body), problems)
     question = body.get(QUESTION)
     is_known = question is not None and to_json(question) == to_json(answered)
-    found = None if is_known else _collected(lambda: _answer(question, catalogue), problems)
+    found = None if is_known else _collect(lambda: _answer(question, catalogue), problems)
     if label is None or problems or not isinstance(question, Mapping):
         raise Refused(*problems)
     return ScenarioRequest(label, question, found)
@@ -105,7 +105,7 @@ def _placed(problem: Problem, field: str) -> Problem:
     return replace(problem, field=field)
 
 
-def _collected(part: Callable[[], Any], problems: list[Problem]) -> Any:
+def _collect(part: Callable[[], Any], problems: list[Problem]) -> Any:
     try:
         return part()
     except Refused as refused:
@@ -117,17 +117,17 @@ Done = TypeVar("Done")
 
 PATH = "/v1/scenarios"
 RANDOM_BYTES = 16
-"""Of an id: 128 bits, which nobody guesses."""
+"""Random bytes of an id: 128 bits cannot be guessed."""
 
 SCENARIO_ID = re.compile(r"scn_[A-Za-z0-9_-]{22}")
-"""What ids look like; for anything else no database is asked."""
+"""Pattern of ids; any other id is not found without a query."""
 
 SUMMARY = (
     "gpu", "gpus", "verdict", "device_peak_bytes", "usable_bytes", "step_seconds", "gpu_hours", "cost_usd",
 )  # fmt: skip
-"""Columns that sum the answer up."""
+"""Summary columns of the answer."""
 VERSIONS = ("formulas", "catalogue", "calibration")
-"""Columns that say what the answer rests on."""
+"""Version columns of the answer."""
 
 _KEYED = {column.name: column for column in columns_of(Scenario)}
 COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
@@ -136,14 +136,14 @@ COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
 
 @dataclass(frozen=True, slots=True)
 class ScenarioChange:
-    """A change of one scenario: what of, and from which revision."""
+    """A change of one scenario from one of its revisions."""
 
     scenario_id: str
     """Its id."""
     is_current: IsCurrent
-    """Whether the caller's revision is the one that holds."""
+    """Whether the caller's revision is the current one."""
     caller: Caller
-    """Who changes it."""
+    """Caller who changes it."""
 
 
 def listed_scenarios(engine: Engine, caller: Caller) -> Listed:
@@ -160,8 +160,8 @@ def find_scenario(engine: Engine, caller: Caller, scenario_id: str, revision: in
     return found
 
 
-def shown(saved: Saved) -> Record:
-    """A scenario as the resource that callers read."""
+def scenario_record(saved: Saved) -> Record:
+    """A scenario as a resource."""
     scenario, question = saved
     record = as_record(COLUMNS, scenario)
     grouped = {*SUMMARY, *VERSIONS}
@@ -181,33 +181,38 @@ def shown(saved: Saved) -> Record:
 
 
 def create_scenario(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> Saved:
-    """Keep a question under a name."""
-    wanted = read_request(body, catalogue)
+    """Create a scenario."""
+    request = read_request(body, catalogue)
     now = utc_text(datetime.now(UTC))
-    said = {"name": wanted.label.name, "note": wanted.label.note, **_answered(wanted)}
+    fields = {"name": request.label.name, "note": request.label.note, **_answered(request)}
     scenario = Scenario(
-        id=f"scn_{token_urlsafe(RANDOM_BYTES)}", owner=caller.owner, revision=1, created_at=now, changed_at=now, **said
+        id=f"scn_{token_urlsafe(RANDOM_BYTES)}",
+        owner=caller.owner,
+        revision=1,
+        created_at=now,
+        changed_at=now,
+        **fields,
     )
-    saved = Saved(scenario, wanted.question)
-    store.create_scenario(engine, saved, to_bytes(wanted.found))
+    saved = Saved(scenario, request.question)
+    store.create_scenario(engine, saved, to_bytes(request.found))
     return saved
 
 
 def replace_scenario(
     engine: Engine, view: Callable[[str], Catalogue], change: ScenarioChange, body: Mapping[str, Any]
 ) -> Saved:
-    """A new revision of a scenario, all of it said anew and its question answered anew."""
+    """Replace a scenario by a new revision, with a new answer."""
 
     def rewrite(saved: Saved) -> Saved:
         return _rewritten(engine, saved, read_request(body, view(saved.scenario.owner)))
 
-    return _done(engine, change, rewrite)
+    return _apply(engine, change, rewrite)
 
 
 def patch_scenario(
     engine: Engine, view: Callable[[str], Catalogue], change: ScenarioChange, patch: Mapping[str, Any]
 ) -> Saved:
-    """A new revision of a scenario, of which only some is said anew; an unchanged question keeps its answer."""
+    """Patch a scenario in a new revision; an unchanged question keeps its answer."""
     unknown = [unknown_field("", name, set(FIELDS), "the scenario") for name in patch if name not in FIELDS]
 
     def rewrite(saved: Saved) -> Saved:
@@ -217,45 +222,45 @@ def patch_scenario(
         body = merged({"name": scenario.name, "note": scenario.note, QUESTION: question}, patch)
         return _rewritten(engine, saved, read_request(body, view(scenario.owner), answered=question))
 
-    return _done(engine, change, rewrite)
+    return _apply(engine, change, rewrite)
 
 
 def delete_scenario(engine: Engine, change: ScenarioChange) -> None:
-    """Remove a scenario and its revisions; what was answered can still be read."""
-    _done(engine, change, lambda saved: store.delete_scenario(engine, saved.scenario.id, saved.scenario.revision))
+    """Delete a scenario and its revisions; its answers remain readable."""
+    _apply(engine, change, lambda saved: store.delete_scenario(engine, saved.scenario.id, saved.scenario.revision))
 
 
-def _done(engine: Engine, change: ScenarioChange, act: Callable[[Saved], Done]) -> Done:
-    """What is done to the scenario as it is; where somebody else is first, to what that one made of it.
+def _apply(engine: Engine, change: ScenarioChange, act: Callable[[Saved], Done]) -> Done:
+    """Apply a change to the current scenario; if another writer is first, apply it to their revision.
 
-    Whoever names a version has lost then, and the second look says so. Whoever takes any version has not, and tries
-    again: each time another one was written, so of many at once all are done.
+    A change from a named revision is stale then. A change from any revision is tried again: each retry means that
+    another one was written, so all concurrent changes finish.
     """
     while True:
         saved = find_scenario(engine, change.caller, change.scenario_id)
-        if not change.is_current(shown(saved)):
+        if not change.is_current(scenario_record(saved)):
             raise Stale(f"the scenario is at revision {saved.scenario.revision} now; read it again, and change that")
         with suppress(Stale):
             return act(saved)
 
 
-def _rewritten(engine: Engine, saved: Saved, wanted: ScenarioRequest) -> Saved:
+def _rewritten(engine: Engine, saved: Saved, request: ScenarioRequest) -> Saved:
     scenario = replace(
         saved.scenario,
         revision=saved.scenario.revision + 1,
         changed_at=utc_text(datetime.now(UTC)),
-        name=wanted.label.name,
-        note=wanted.label.note,
-        **_answered(wanted),
+        name=request.label.name,
+        note=request.label.note,
+        **_answered(request),
     )
-    written = Saved(scenario, wanted.question)
-    store.change_scenario(engine, written, None if wanted.found is None else to_bytes(wanted.found))
+    written = Saved(scenario, request.question)
+    store.change_scenario(engine, written, None if request.found is None else to_bytes(request.found))
     return written
 
 
-def _answered(wanted: ScenarioRequest) -> dict[str, Any]:
-    """Fields of a scenario that sum its answer up; none where it keeps the answer it has."""
-    found = wanted.found
+def _answered(request: ScenarioRequest) -> dict[str, Any]:
+    """Summary fields of a scenario; none if it keeps its answer."""
+    found = request.found
     if found is None:
         return {}
     hours, cost = (None, None) if found.totals is None else (found.totals.gpu_hours, found.totals.cost_usd)

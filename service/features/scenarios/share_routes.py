@@ -34,7 +34,7 @@ SHARE_ID = path_parameter("share_id", "Id of the links.", "shr_k3J9x0aZ1bQp")
 )
 @queued
 def share(request: Request, database: Database, scenario_id: str, body: JsonObject) -> Response:
-    """A row is kept of the links, not the links themselves."""
+    """Store a row for the links, not the links themselves."""
     keys, caller = request.app.state.keys, caller_of(request)
     return json_answer(share_scenario(database, keys, caller, scenario_id, body, address_of(request)))
 
@@ -52,7 +52,7 @@ def share(request: Request, database: Database, scenario_id: str, body: JsonObje
     },
 )
 def shares(database: Database, caller: CallerDep, scenario_id: str) -> Response:
-    """The links themselves are not shown: they let their reader in."""
+    """List them without the links themselves, which grant access."""
     return json_answer(listed_shares(database, caller, scenario_id))
 
 
@@ -70,6 +70,6 @@ def shares(database: Database, caller: CallerDep, scenario_id: str) -> Response:
 )
 @queued
 def revoke(request: Request, scenario_id: str, share_id: str) -> Response:
-    """Links that are revoked already stay so."""
+    """Revoke them; revoked links stay revoked."""
     revoke_share(database_of(request), caller_of(request), scenario_id, share_id)
     return Response(status_code=204)

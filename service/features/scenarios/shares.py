@@ -1,7 +1,7 @@
-"""Links that show one scenario to a reader without a key, until they expire or are revoked.
+"""Links that show one scenario without a key, until they expire or are revoked.
 
-What is signed is the scheme, the scenario, the id of the link and its end. The row of that id says whether it was
-revoked. Links of earlier versions have no id; they hold until they expire, or until all of them are revoked at once.
+The signature covers the scheme, the scenario, the id of the link and its end. The row of the id says whether it was
+revoked. Links of earlier versions have no id; they are valid until they expire, or until all are revoked at once.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from service.validation.specs import read_spec
 
 ID_BYTES = 9
 MOST_LINKS = 1000
-"""Links of one scenario. Source: a choice; far more than readers, and few enough to be listed at once."""
+"""Most links of a scenario. Source: a choice; far more than readers, and few enough for one list."""
 DEFAULT_DAYS = 30
 MOST_DAYS = 366
 
@@ -52,7 +52,7 @@ class ShareRequest:
 def share_scenario(
     engine: Engine, keys: KeyRing, caller: Caller, scenario_id: str, body: Mapping[str, Any], address: str
 ) -> Share:
-    """Make links that show a scenario to whoever has them."""
+    """Create share links of a scenario."""
     now = datetime.now(UTC)
     end = _end(body, now).replace(microsecond=0)
     find_scenario(engine, caller, scenario_id)
@@ -72,27 +72,27 @@ def share_scenario(
 
 
 def listed_shares(engine: Engine, caller: Caller, scenario_id: str) -> ShareList:
-    """The links of a scenario; NotFound where the caller has none of this id."""
+    """Links of a scenario; NotFound if the caller has no such scenario."""
     find_scenario(engine, caller, scenario_id)
     now = datetime.now(UTC)
-    return ShareList(tuple(_shown(link, now) for link in read_share_links(engine, scenario_id)))
+    return ShareList(tuple(_listed_share(link, now) for link in read_share_links(engine, scenario_id)))
 
 
 def revoke_share(engine: Engine, caller: Caller, scenario_id: str, share_id: str) -> None:
-    """End links; NotFound where the caller has no such scenario, or it has no such links."""
+    """Revoke links; NotFound if the caller has no such scenario or the scenario no such links."""
     find_scenario(engine, caller, scenario_id)
     if not revoke_share_link(engine, share_id, datetime.now(UTC), scenario_id):
         raise NotFound(f"the scenario has no links of this id; GET {PATH}/{scenario_id}/shares lists the ids")
 
 
-def shown_shares(engine: Engine, scenario_id: str | None = None) -> list[Record]:
-    """Links of a scenario, or of all, with the scenario of each, as a command prints them."""
+def share_records(engine: Engine, scenario_id: str | None = None) -> list[Record]:
+    """Links of one or all scenarios, for the command."""
     now = datetime.now(UTC)
     links = read_share_links(engine, scenario_id)
-    return [{"scenario": link.scenario_id, **asdict(_shown(link, now))} for link in links]
+    return [{"scenario": link.scenario_id, **asdict(_listed_share(link, now))} for link in links]
 
 
-def _shown(link: ShareLink, moment: datetime) -> ListedShare:
+def _listed_share(link: ShareLink, moment: datetime) -> ListedShare:
     return ListedShare(
         id=link.id,
         status=_status(link, moment),
@@ -111,16 +111,16 @@ def _status(link: ShareLink, moment: datetime) -> ShareStatus:
 
 
 def _end(body: Mapping[str, Any], moment: datetime) -> datetime:
-    wanted = read_spec(ShareRequest, body, "")
-    if wanted.days is not None and wanted.expires_at is not None:
+    requested = read_spec(ShareRequest, body, "")
+    if requested.days is not None and requested.expires_at is not None:
         message = "days and expires_at both say when the link ends"
         raise Refused(Problem(field="expires_at", code="not_with_days", message=message, fix="give one of them"))
-    if wanted.expires_at is None:
-        return moment + timedelta(days=wanted.days or DEFAULT_DAYS)
+    if requested.expires_at is None:
+        return moment + timedelta(days=requested.days or DEFAULT_DAYS)
     try:
-        end = datetime.fromisoformat(wanted.expires_at)
+        end = datetime.fromisoformat(requested.expires_at)
         is_near = moment < end <= moment + timedelta(days=MOST_DAYS)
-    except (ValueError, TypeError, OverflowError):  # no moment, or one that does not say in which time zone it is
+    except (ValueError, TypeError, OverflowError):  # no moment, or one without a time zone
         message = "expires_at is no moment of RFC 3339 with its offset from UTC"
         fix = f"write it as {utc_text(moment + timedelta(days=DEFAULT_DAYS))}"
         raise Refused(Problem(field="expires_at", code="not_a_moment", message=message, fix=fix)) from None

@@ -26,8 +26,8 @@ from service.api.openapi import (
 )
 from service.api.queries import REV
 from service.features.compare.openapi import NUMBER, QUESTIONED
-from service.features.compare.requests import QUESTION
-from service.features.sensitivity.requests import MOST_ROWS, VARY, Tabling
+from service.features.compare.schemas import QUESTION
+from service.features.sensitivity.schemas import MOST_ROWS, VARY, SensitivityOptions
 from service.features.solve.thresholds import CHANGING
 from service.validation.fields import variable_fields
 from service.validation.specs import schema_of
@@ -35,7 +35,7 @@ from service.validation.specs import schema_of
 Schemas = Mapping[str, Schema]
 
 INPUT = "-Input"
-"""How the name of a noun ends where a request spells it."""
+"""Suffixes of spec names in requests."""
 
 QUESTION_PLACES = "QuestionRequest"
 """Component of what POST /v1/estimates takes."""
@@ -58,7 +58,7 @@ def partial_schemas(spelled: Schemas) -> dict[str, Schema]:
 
 
 def questions_inside(spelled: Schemas) -> Mapping[str, Schema]:
-    """Fields of answers that hold some of a question, in the types of the question."""
+    """Fields of answers that hold parts of a question, with the types of the question."""
     types: Mapping[str, Schema] = {
         "Alternative": {"patch": ref("QuestionPatch")},
         "Supposition": {"patch": ref("QuestionPatch")},
@@ -76,14 +76,14 @@ def questions_inside(spelled: Schemas) -> Mapping[str, Schema]:
 
 
 def _changes(spelled: Schemas) -> Iterator[tuple[str, Schema]]:
-    """Every field that a solution may change, by its dotted name, as an answer holds it."""
+    """Fields that a solution may change, by dotted name, as in answers."""
     for part in CHANGING:
         for name, schema in spelled[f"{part.capitalize()}-Output"]["properties"].items():
             yield f"{part}.{name}", schema
 
 
 def dotted(spelled: Schemas, path: tuple[str, ...]) -> Schema:
-    """What a field of a question takes."""
+    """Schema of a field of a question."""
     found: list[Schema] = [spelled[QUESTION_PLACES]]
     for step in path:
         inside = [one["properties"][step] for one in _objects(spelled, found) if step in one["properties"]]
@@ -103,7 +103,7 @@ def _objects(spelled: Schemas, schemas: list[Schema]) -> Iterator[Schema]:
 
 
 def _fields(spelled: Schemas, *forms: str) -> Schema:
-    """The fields of every form of a noun."""
+    """Fields of every form of a spec."""
     fields: Schema = {}
     for form in forms:
         fields = spelled[form]["properties"] | fields
@@ -115,7 +115,7 @@ def _some(description: str, fields: Schema) -> Schema:
 
 
 class _Patches:
-    """Merge patches of a question and of all that is inside it: every field may be given alone, null takes one away."""
+    """Merge patches of a question and its parts: each field is optional, null removes it."""
 
     def __init__(self, spelled: Schemas) -> None:
         self._spelled = spelled
@@ -188,7 +188,7 @@ VARIATIONS: dict[str, Schema] = {
 
 
 def sensitivity_schemas(spelled: Mapping[str, Schema], versions: Schema) -> dict[str, Schema]:
-    """The schemas that the routes refer to."""
+    """Schemas of sensitivity tables."""
     fields = {name: dotted(spelled, path) for name, path in variable_fields().items()}
     given = {name: nullable(field) for name, field in fields.items()}
     rows = {
@@ -209,7 +209,7 @@ def sensitivity_schemas(spelled: Mapping[str, Schema], versions: Schema) -> dict
 
 
 def _request(fields: Schema) -> Schema:
-    tabling = {name: untitled(schema) for name, schema in schema_of(Tabling)["properties"].items()}
+    tabling = {name: untitled(schema) for name, schema in schema_of(SensitivityOptions)["properties"].items()}
     meaning = "Values by dotted field, at most 1,000 rows in all; null gives a field its default."
     values = {name: _values(field) for name, field in fields.items()}
     vary = object_schema(meaning, [], values) | {"minProperties": 1}
@@ -230,7 +230,7 @@ def _row(generated: Schema) -> Schema:
 
 
 def sensitivity_operation(form: str) -> Schema:
-    """What the contract adds to a route."""
+    """OpenAPI of an operation."""
     content: dict[str, Any] = {JSON: {"schema": ref("SensitivityAnswer")}}
     content |= {media: {"schema": TABLES[media]} for media in (CSV_BODY, XLSX)}
     kept = {media: schema for media, schema in content.items() if form in ("", media)}

@@ -12,22 +12,22 @@ from service.api.openapi import CSV_BODY, XLSX
 from service.api.queries import REV, takes_only
 from service.api.requests import read_body
 from service.features.sensitivity.openapi import sensitivity_operation
-from service.features.sensitivity.tables import sensitivity_sent
+from service.features.sensitivity.tables import sensitivity_bytes
 
 router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
 
 FORMS = {"": "", ".csv": CSV_BODY, ".xlsx": XLSX}
 """Media type of each path by its ending; the plain one gives what the caller accepts."""
 
-SPOKEN = {"": "", ".csv": ", as CSV", ".xlsx": ", as a workbook"}
+SUMMARY_SUFFIXES = {"": "", ".csv": ", as CSV", ".xlsx": ", as a workbook"}
 
 
 def _route(form: str) -> Callable[[Request], Awaitable[Response]]:
     async def vary(request: Request) -> Response:
         media_type = form or preferred(request.headers.get("accept", ""), (JSON, CSV_BODY, XLSX))
         body, catalogue = await read_body(request), await catalogue_of(request)
-        found = await compute(request, sensitivity_sent, body, catalogue, FORM_OF[media_type])
-        return table_answer(found, media_type, "sensitivity")
+        table = await compute(request, sensitivity_bytes, body, catalogue, FORM_OF[media_type])
+        return table_answer(table, media_type, "sensitivity")
 
     return vary
 
@@ -39,6 +39,6 @@ for _suffix, _form in FORMS.items():
         _route(_form),
         methods=["POST"],
         operation_id=f"createSensitivity{f'As{_name}' if _name else ''}",
-        summary=f"What changes if a field of the question changes{SPOKEN[_suffix]}",
+        summary=f"What changes if a field of the question changes{SUMMARY_SUFFIXES[_suffix]}",
         openapi_extra=sensitivity_operation(_form),
     )

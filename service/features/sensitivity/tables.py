@@ -9,7 +9,7 @@ from typing import Any
 from service.answers.rows import SensitivityAnswer, VariedRow
 from service.catalogue import Catalogue
 from service.features.compare.tables import TableForm
-from service.features.sensitivity.vary import Varied, varying
+from service.features.sensitivity.vary import Variations, vary_steps
 from service.planner.steps import Steps
 from service.tabular.lists import cell_text, typed_cell
 from service.tabular.workbooks import workbook
@@ -18,21 +18,21 @@ from service.validation.serialization import to_bytes
 ENDS = ("low", "value", "high")
 
 
-def sensitivity_sent(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
-    """A table of varied fields as it is sent."""
-    varied = yield from varying(body, catalogue)
+def sensitivity_bytes(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
+    """Vary fields and serialize the table."""
+    varied = yield from vary_steps(body, catalogue)
     if form == "json":
         return to_bytes(whole_table(varied))
     return table_csv(varied).encode() if form == "csv" else table_workbook(varied)
 
 
-def whole_table(varied: Varied) -> SensitivityAnswer:
-    """A table as it stands on the wire."""
+def whole_table(varied: Variations) -> SensitivityAnswer:
+    """A table as its JSON answer."""
     return SensitivityAnswer(fields=varied.fields, rows=tuple(varied.rows), versions=varied.versions)
 
 
-def table_csv(varied: Varied) -> str:
-    """A table as CSV, no cell of which a spreadsheet runs as a formula."""
+def table_csv(varied: Variations) -> str:
+    """A table as CSV without cells that a spreadsheet runs as formulas."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(_columns(varied))
@@ -40,12 +40,12 @@ def table_csv(varied: Varied) -> str:
     return text.getvalue()
 
 
-def table_workbook(varied: Varied) -> bytes:
+def table_workbook(varied: Variations) -> bytes:
     """A table as a workbook of one sheet: the same rows as its CSV."""
     return workbook(_columns(varied), [[typed_cell(cell) for cell in _cells(varied, row)] for row in varied.rows])
 
 
-def _columns(varied: Varied) -> list[str]:
+def _columns(varied: Variations) -> list[str]:
     numbers = [
         name
         for number, metric in varied.metrics.items()
@@ -55,7 +55,7 @@ def _columns(varied: Varied) -> list[str]:
     return [*varied.fields, "varied", "status", "verdict", *numbers, *ratios, "reason", "warnings", "id"]
 
 
-def _cells(varied: Varied, row: VariedRow) -> Sequence[Any]:
+def _cells(varied: Variations, row: VariedRow) -> Sequence[Any]:
     numbers: list[Any] = []
     for name, metric in varied.metrics.items():
         number = row.numbers.get(name)

@@ -1,6 +1,6 @@
-"""Sensitivity: one row for each value of a varied field, beside the question as it was sent.
+"""Sensitivity: one row for each value of a varied field, and one for the unchanged question.
 
-What is wrong with the request is refused as a whole; what one value makes impossible is a row that says why.
+A wrong request is refused as a whole; a value that is refused is a row with the reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ from service.answers.estimates import Versions
 from service.answers.rows import VariedRow
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.features.compare.compare import ANSWERED, REFUSED, mended
+from service.features.compare.compare import ANSWERED, REFUSED, row_problem
 from service.features.estimates.answers import answer, versions_of
 from service.features.estimates.metrics import Metric, named_metrics, number_in, whole_of
-from service.features.sensitivity.requests import VARY, changes_of, read_varied
-from service.features.solve.requests import in_question
+from service.features.sensitivity.schemas import VARY, changes_of, read_sensitivity
+from service.features.solve.schemas import in_question
 from service.planner.steps import Steps, outcome
 from service.validation.fields import value_at, variable_fields, with_value
 from service.validation.questions import read_question
@@ -23,90 +23,90 @@ from service.validation.serialization import to_wire
 from service.validation.text import one_line
 
 FIRST: Final = ("values", "varied", "status", "verdict")
-"""What stands before the numbers of a row."""
+"""Fields of a row before its numbers."""
 
 LAST: Final = ("ratios", "reason", "errors", "warnings", "id")
-"""What stands behind them."""
+"""Fields of a row after its numbers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Varied:
+class Variations:
     """A question and its variations."""
 
     fields: tuple[str, ...]
     """The varied fields."""
     metrics: Mapping[str, Metric]
-    """The numbers of each row, by the names that they have there."""
+    """Numbers of each row, by name."""
     rows: Sequence[VariedRow]
-    """The question as it was asked, then one row a value, in the order in which they were given."""
+    """The unchanged question, then one row a value, in request order."""
     versions: Versions
-    """What the answers rest on."""
+    """Versions of the answers."""
 
 
-def vary(body: Mapping[str, Any], catalogue: Catalogue) -> Varied:
+def vary(body: Mapping[str, Any], catalogue: Catalogue) -> Variations:
     """A table of varied fields."""
-    return outcome(varying(body, catalogue))
+    return outcome(vary_steps(body, catalogue))
 
 
-def varying(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Varied]:
-    """The same, answer by answer."""
-    wanted = read_varied(body)
-    values, question = wanted.values, wanted.question
-    metrics = named_metrics("metrics", wanted.tabling.metrics, (*FIRST, *LAST))
-    changed = [*changes_of(wanted)]
+def vary_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Variations]:
+    """Vary, one answer a step."""
+    request = read_sensitivity(body)
+    values, question = request.values, request.question
+    metrics = named_metrics("metrics", request.options.metrics, (*FIRST, *LAST))
+    changed = [*changes_of(request)]
     yield 1 + len(changed)
     try:
-        asked = read_question(question, catalogue)
-        base = answer(asked, catalogue, advise=False)
+        parsed = read_question(question, catalogue)
+        base = answer(parsed, catalogue, advise=False)
     except Refused as refused:
         raise Refused(*map(in_question, refused.problems)) from None
     resolved = to_wire(base.resolved)
     own = {name: _own_value(question, resolved, name) for name in values}
-    kept = _Base(question, resolved, own, metrics, whole_of(base))
-    rows = [_answered(kept, own, (), kept.whole)]
+    baseline = _Base(question, resolved, own, metrics, whole_of(base))
+    rows = [_answered(baseline, own, (), baseline.whole)]
     calibrations = [base.versions.calibration]
     yield None
     for changes in changed:
-        row, calibration = _row(kept, changes, catalogue)
+        row, calibration = _row(baseline, changes, catalogue)
         rows.append(row)
         calibrations.append(calibration)
         yield None
-    return Varied(tuple(values), metrics, tuple(rows), versions_of(catalogue, calibrations))
+    return Variations(tuple(values), metrics, tuple(rows), versions_of(catalogue, calibrations))
 
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The question as it was asked, and what every row is made from."""
+    """The unchanged question with its answer."""
 
     question: Mapping[str, Any]
     resolved: Mapping[str, Any]
-    """The same with every default filled."""
+    """The question with every default filled."""
     own: Mapping[str, Any]
-    """The varied fields, as they are in it."""
+    """Values of the varied fields in it."""
     metrics: Mapping[str, Metric]
     whole: Mapping[str, Any]
     """Its answer."""
 
 
 def _own_value(question: Mapping[str, Any], resolved: Mapping[str, Any], name: str) -> Any:
-    """A field's value in the question: as it was asked, or else as it was filled."""
+    """A field's value in the question, given or default."""
     path = variable_fields()[name]
-    asked = value_at(question, path)
-    return value_at(resolved, path) if asked is None else asked
+    given = value_at(question, path)
+    return value_at(resolved, path) if given is None else given
 
 
 def _row(base: _Base, changes: Mapping[str, Any], catalogue: Catalogue) -> tuple[VariedRow, str | None]:
-    """The row of a variant, and the calibration that it rests on."""
+    """Row of a variant, and the calibration of its answer."""
     body = base.question
     for name, value in changes.items():
         body = with_value(body, variable_fields()[name], value, base.resolved)
     varied = tuple(changes)
     try:
-        found = whole_of(answer(read_question(body, catalogue), catalogue, advise=False))
+        whole = whole_of(answer(read_question(body, catalogue), catalogue, advise=False))
     except Refused as refused:
         return _refused({**base.own, **changes}, varied, refused.problems, base.metrics), None
-    own = {name: _own_value(body, found["resolved"], name) for name in base.own}
-    return _answered(base, {**own, **changes}, varied, found), found["versions"]["calibration"]
+    own = {name: _own_value(body, whole["resolved"], name) for name in base.own}
+    return _answered(base, {**own, **changes}, varied, whole), whole["versions"]["calibration"]
 
 
 def _answered(base: _Base, values: Mapping[str, Any], varied: tuple[str, ...], whole: Mapping[str, Any]) -> VariedRow:
@@ -136,20 +136,20 @@ def _refused(
         verdict=None,
         ratios=dict.fromkeys(metrics),
         reason=one_line("; ".join(f"{problem.message}; {problem.fix}" for problem in problems)),
-        errors=tuple(mended(_placed(problem, varied)) for problem in problems[:MOST_PROBLEMS]),
+        errors=tuple(row_problem(_at_values(problem, varied)) for problem in problems[:MOST_PROBLEMS]),
         warnings=(),
         id=None,
     )
 
 
-def _placed(problem: Problem, varied: Sequence[str]) -> Problem:
-    """A problem at the values that brought it, where it is about a varied field itself."""
+def _at_values(problem: Problem, varied: Sequence[str]) -> Problem:
+    """A problem at the varied values, if it is about a varied field."""
     is_own = any(f"{problem.field}.".startswith(f"{name}.") for name in varied)
     return replace(problem, field=VARY) if is_own else in_question(problem)
 
 
 def _ratio(number: Any, before: Any) -> float | None:
-    """A number over that of the first row, of predictions their values."""
+    """Ratio of a number to that of the first row; of intervals the ratio of their values."""
     new, old = (one["value"] if isinstance(one, Mapping) else one for one in (number, before))
     if new is None or old is None or isinstance(new, bool) or isinstance(old, bool) or not old:
         return None

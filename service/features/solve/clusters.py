@@ -1,4 +1,4 @@
-"""The cheapest of the listed clusters and prices that keeps the limits."""
+"""The cheapest listed cluster and price within the limits."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,42 +8,42 @@ from service.answers.solutions import Evidence, KeyNumbers, NextValue, Solution,
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.answer import Interval
-from service.features.compare.compare import ANSWERED, comparing
-from service.features.compare.requests import CLUSTERS
-from service.features.solve.requests import SolveRequest
+from service.features.compare.compare import ANSWERED, compare_steps
+from service.features.compare.schemas import CLUSTERS
+from service.features.solve.schemas import SolveRequest
 from service.planner.feasibility import RUN_LIMITS, SIZE_LIMITS, SolveLimits, limits_missed, memory_missing
 from service.planner.steps import Steps
 from service.validation.specs import field_names
 
 NUMBERS = tuple(name for name in field_names(KeyNumbers) if name not in {"id", "verdict"})
-"""Numbers of a row that prove it."""
+"""Numbers of a row in the evidence."""
 
 
-def choosing_cluster(wanted: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
+def solve_cluster(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
     """The cheapest of the listed clusters and prices."""
-    _refuse_idle(wanted.limits)
-    body = {"question": wanted.question, **wanted.lists, "sort_by": "cost_usd", "columns": [*NUMBERS]}
-    compared = yield from comparing(body, catalogue)
+    _refuse_idle(request.limits)
+    body = {"question": request.question, **request.lists, "sort_by": "cost_usd", "columns": [*NUMBERS]}
+    compared = yield from compare_steps(body, catalogue)
     priced = [row for row in compared.rows if row.status == ANSWERED and row.numbers["cost_usd"] is not None]
     if not priced:
         raise Refused(_no_cost(compared.rows))
     by_cost = sorted(priced, key=lambda row: row.numbers["cost_usd"]["value"])
-    judged = [(row, _why_not(row, wanted.limits)) for row in by_cost]
-    place = next((place for place, (_, why_not) in enumerate(judged) if why_not is None), None)
-    found = None if place is None else judged[place][0]
-    beyond = judged[_nearest(judged) if place is None else place - 1] if place != 0 else None
+    checked = [(row, _why_not(row, request.limits)) for row in by_cost]
+    place = next((place for place, (_, why_not) in enumerate(checked) if why_not is None), None)
+    best = None if place is None else checked[place][0]
+    beyond = checked[_nearest(checked) if place is None else place - 1] if place != 0 else None
     return Solution(
-        unknown=wanted.wish.unknown,
-        value=None if found is None else _chosen(found),
+        unknown=request.options.unknown,
+        value=None if best is None else _chosen(best),
         next=None if beyond is None or beyond[1] is None else NextValue(value=_chosen(beyond[0]), why_not=beyond[1]),
         changes={},
         evidence=Evidence(
-            value=None if found is None else _numbers(found),
+            value=None if best is None else _numbers(best),
             next=None if beyond is None else _numbers(beyond[0]),
             tried=len(compared.rows),
         ),
-        assumptions=() if found is None else found.assumptions,
-        warnings=_warnings(compared.rows, found),
+        assumptions=() if best is None else best.assumptions,
+        warnings=_warnings(compared.rows, best),
         versions=compared.versions,
     )
 
@@ -56,15 +56,15 @@ def _why_not(row: ComparedRow, limits: SolveLimits) -> WhyNot | None:
     return missing or limits_missed({name: getattr(numbers, name) for name in RUN_LIMITS}, limits)
 
 
-def _nearest(judged: list[tuple[ComparedRow, WhyNot | None]]) -> int:
-    """The row that comes nearest where none will do: one that fits before one that does not, then the cheapest."""
-    lacks = [0.0 if why_not is None else why_not.missing_bytes or 0.0 for _, why_not in judged]
+def _nearest(checked: list[tuple[ComparedRow, WhyNot | None]]) -> int:
+    """Nearest row if none is within the limits: one that fits before one that does not, then the cheapest."""
+    lacks = [0.0 if why_not is None else why_not.missing_bytes or 0.0 for _, why_not in checked]
     return lacks.index(min(lacks))
 
 
 def _numbers(row: ComparedRow) -> KeyNumbers:
-    found = {name: _interval(row.numbers[name]) for name in NUMBERS}
-    return KeyNumbers(id=row.id, verdict=row.verdict, **found)
+    values = {name: _interval(row.numbers[name]) for name in NUMBERS}
+    return KeyNumbers(id=row.id, verdict=row.verdict, **values)
 
 
 def _interval(number: Any) -> Any:
@@ -77,8 +77,8 @@ def _chosen(row: ComparedRow) -> ChosenCluster:
 
 def _warnings(rows: Any, found: ComparedRow | None) -> tuple[str, ...]:
     refused = sum(row.status != ANSWERED for row in rows)
-    told = (f"{refused} of {len(rows)} rows are refused; POST /v1/compare says why",) if refused else ()
-    return (*told, *(found.warnings if found is not None else ()))
+    refusals = (f"{refused} of {len(rows)} rows are refused; POST /v1/compare says why",) if refused else ()
+    return (*refusals, *(found.warnings if found is not None else ()))
 
 
 def _refuse_idle(limits: SolveLimits) -> None:
@@ -97,7 +97,7 @@ def _refuse_idle(limits: SolveLimits) -> None:
 
 
 def _no_cost(rows: Any) -> Problem:
-    """No row knows its cost: the first reason, or what is missing."""
+    """Problem of rows without any cost: the first reason, or the missing input."""
     reasons = [row.reason for row in rows if row.reason]
     message = reasons[0] if len(reasons) == len(rows) and reasons else "no cost is known on any of the clusters"
     fix = "give question.recipe.training_tokens, and prices of the clusters' GPUs"

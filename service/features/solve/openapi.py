@@ -3,8 +3,8 @@
 from service.api.openapi import NULL, Schema, json_response, parameter_ref, ref, request_body, untitled
 from service.api.queries import REV
 from service.features.compare.openapi import JOB, QUESTIONED
-from service.features.compare.requests import CLUSTERS, PRICES, QUESTION
-from service.features.solve.requests import LIMITS, SERVING, SolveOptions
+from service.features.compare.schemas import CLUSTERS, PRICES, QUESTION
+from service.features.solve.schemas import LIMITS, SERVING, SolveOptions
 from service.validation.specs import schema_of
 
 SOLUTIONS: dict[str, Schema] = {
@@ -70,7 +70,7 @@ MEANING = "What POST /v1/estimates takes; the open field may be any legal value,
 
 
 def solve_schemas(lists: Schema) -> dict[str, Schema]:
-    """The schemas that the route refers to, beside the answer's."""
+    """Schemas of solve, without those of the answer."""
     wish = {name: untitled(schema) for name, schema in schema_of(SolveOptions)["properties"].items()}
     limits = {"description": "What has to hold beside fitting; null for no more.", "anyOf": [ref("SolveLimits"), NULL]}
     serving = {
@@ -96,7 +96,7 @@ def solve_schemas(lists: Schema) -> dict[str, Schema]:
 
 
 def solve_operation() -> Schema:
-    """What the contract adds to the route."""
+    """OpenAPI of the operation."""
     return {
         "description": "The value will do and the next one will not: their numbers prove both. Where nothing will do, "
         "the value is null and the next one says what is missing.",

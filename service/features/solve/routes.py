@@ -9,7 +9,7 @@ from service.api.computing.compute import compute
 from service.api.queries import REV, takes_only
 from service.api.requests import read_body
 from service.features.solve.openapi import solve_operation
-from service.features.solve.solve import solution_sent
+from service.features.solve.solve import solution_json
 
 router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
 
@@ -23,4 +23,4 @@ router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
 async def solve(request: Request) -> Response:
     """The largest or smallest value of a field with which the job fits and keeps its limits, with its proof."""
     body, catalogue = await read_body(request), await catalogue_of(request)
-    return Response(await compute(request, solution_sent, body, catalogue), media_type=JSON)
+    return Response(await compute(request, solution_json, body, catalogue), media_type=JSON)

@@ -8,7 +8,7 @@ from service.errors import Problem, Refused
 from service.estimator.question import Gpu, Price
 from service.estimator.run.cost import rent_usd
 from service.features.estimates.answers import answer, versions_of
-from service.features.solve.requests import SERVING, SolveRequest, read_asked
+from service.features.solve.schemas import SERVING, SolveRequest, read_open_question
 from service.features.solve.thresholds import solution_of
 from service.planner.feasibility import RUN_LIMITS, limits_given
 from service.planner.sizing import Server, affordable_inference_flop, inference_usd_per_million_tokens, optimal_size
@@ -23,32 +23,32 @@ LEAST_INFERENCE_FLOP = 2.0
 """Operations of a token in a model of one parameter."""
 
 
-def choosing_size(wanted: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
-    """The best size for so many FLOP, or for as many as the question's own model does within time and money."""
-    limits = wanted.limits
-    _refuse_two_budgets(wanted)
-    asked = None if limits.total_flop is not None else read_asked(wanted, catalogue)
-    server = _server(wanted, asked, catalogue)
-    cap = _inference_cap(wanted, None if server is None else server.spec)
-    if asked is None:
-        total_flop, solution = float(limits.total_flop or 0), _nothing(wanted, catalogue)
+def solve_size(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
+    """The best size for a FLOP budget, or for the FLOP that the model of the question gets within time and money."""
+    limits = request.limits
+    _refuse_two_budgets(request)
+    parsed = None if limits.total_flop is not None else read_open_question(request, catalogue)
+    server = _server(request, parsed, catalogue)
+    cap = _inference_cap(request, None if server is None else server.spec)
+    if parsed is None:
+        total_flop, solution = float(limits.total_flop or 0), _without_question(request, catalogue)
     else:
         run = replace(limits, inference_per_token_flop=None, inference_usd_per_million_tokens=None)
-        border = yield from solve_steps(asked.question, "recipe.training_tokens", run)
-        if border.found is None:
-            return solution_of(wanted, asked, border, None, catalogue)
-        total_flop, solution = _bought(wanted, asked, border, catalogue)
+        threshold = yield from solve_steps(parsed.question, "recipe.training_tokens", run)
+        if threshold.found is None:
+            return solution_of(request, parsed, threshold, None, catalogue)
+        total_flop, solution = _affordable_flop(request, parsed, threshold, catalogue)
     if server is not None:
         solution = replace(solution, assumptions=(*solution.assumptions, *server.assumptions))
-    return _told(solution, total_flop, cap, None if server is None else server.spec)
+    return _with_size(solution, total_flop, cap, None if server is None else server.spec)
 
 
-def _told(bare: Solution, total_flop: float, cap: float | None, server: Server | None) -> Solution:
-    """A size in place of a value; where its use caps it, the free size is the next one."""
+def _with_size(bare: Solution, total_flop: float, cap: float | None, server: Server | None) -> Solution:
+    """Put the size into a solution; if inference caps it, the uncapped size is the next one."""
     size, free = (_priced(optimal_size(total_flop, most), server) for most in (cap, None))
     beyond = NextValue(value=free.parameters, why_not=_too_dear(size, free)) if size.is_capped else None
-    cautions = tuple(f"{fit.fit}: {fit.caution}" for fit in size.fits if fit.caution)
-    return replace(bare, value=size, next=beyond, warnings=(*bare.warnings, *cautions))
+    fit_warnings = tuple(f"{fit.fit}: {fit.caution}" for fit in size.fits if fit.caution)
+    return replace(bare, value=size, next=beyond, warnings=(*bare.warnings, *fit_warnings))
 
 
 def _priced(size: OptimalSize, server: Server | None) -> OptimalSize:
@@ -69,14 +69,14 @@ def _too_dear(size: OptimalSize, free: OptimalSize) -> WhyNot:
     return WhyNot(code="inference_limit_exceeded", message=message)
 
 
-def _server(wanted: SolveRequest, asked: ReadQuestion | None, catalogue: Catalogue) -> Read[Server] | None:
-    """What the model is used on, where a limit says what its tokens may cost."""
-    if wanted.limits.inference_usd_per_million_tokens is None:
+def _server(request: SolveRequest, parsed: ReadQuestion | None, catalogue: Catalogue) -> Read[Server] | None:
+    """Inference hardware, if a limit bounds the cost of its tokens."""
+    if request.limits.inference_usd_per_million_tokens is None:
         return None
-    serving, problems = wanted.serving, []
-    found = None if serving.gpu is None else catalogue.find_gpu(serving.gpu, f"{SERVING}.gpu")
-    gpu = found.row.gpu if found is not None else None if asked is None else asked.question.gpu
-    usd = serving.usd_per_gpu_hour if serving.usd_per_gpu_hour is not None else _rent(asked)
+    serving, problems = request.serving, []
+    match = None if serving.gpu is None else catalogue.find_gpu(serving.gpu, f"{SERVING}.gpu")
+    gpu = match.row.gpu if match is not None else None if parsed is None else parsed.question.gpu
+    usd = serving.usd_per_gpu_hour if serving.usd_per_gpu_hour is not None else _rent(parsed)
     if gpu is None:
         problems.append(_unpriced("gpu", "GPU"))
     if usd is None:
@@ -84,17 +84,17 @@ def _server(wanted: SolveRequest, asked: ReadQuestion | None, catalogue: Catalog
     if problems or gpu is None or usd is None:
         raise Refused(*problems)
     server = Server(usd_per_gpu_hour=usd, flop_per_s=_bf16_peak(gpu), mfu_fraction=serving.mfu_fraction)
-    told = (
+    assumption = (
         f"a token in use takes 2 FLOP for each parameter, at {serving.mfu_fraction:.0%} of the bf16 peak of {gpu.slug} "
         f"for {readable(usd)} dollars a GPU-hour; attention to its context is left out"
     )
-    read = Read(server, (*(() if found is None else assumed(found)), told))
-    return read if found is None else resting_on(read, catalogue, found.row)
+    read = Read(server, (*(() if match is None else assumed(match)), assumption))
+    return read if match is None else resting_on(read, catalogue, match.row)
 
 
-def _rent(asked: ReadQuestion | None) -> float | None:
-    """What the question's GPU-hour costs after its discount; None where it is not rented."""
-    price = None if asked is None else asked.question.price
+def _rent(parsed: ReadQuestion | None) -> float | None:
+    """Cost of a GPU-hour of the question after its discount; None if not rented."""
+    price = None if parsed is None else parsed.question.price
     return float(rent_usd(1.0, price.usd_per_gpu_hour, price.discount_fraction)) if isinstance(price, Price) else None
 
 
@@ -111,9 +111,9 @@ def _unpriced(name: str, what: str) -> Problem:
     return Problem(field=f"{SERVING}.{name}", code="required", message=message, fix=fix)
 
 
-def _inference_cap(wanted: SolveRequest, server: Server | None) -> float | None:
-    """Operations that one token may take in use; None where nothing limits them."""
-    limits = wanted.limits
+def _inference_cap(request: SolveRequest, server: Server | None) -> float | None:
+    """Operations that inference may take for a token; None without a limit."""
+    limits = request.limits
     caps = {"inference_per_token_flop": limits.inference_per_token_flop}
     if server is not None and limits.inference_usd_per_million_tokens is not None:
         affordable = affordable_inference_flop(limits.inference_usd_per_million_tokens, server)
@@ -134,23 +134,25 @@ def _inference_cap(wanted: SolveRequest, server: Server | None) -> float | None:
     return min(given.values(), default=None)
 
 
-def _bought(wanted: SolveRequest, asked: ReadQuestion, border: Solved, catalogue: Catalogue) -> tuple[float, Solution]:
-    """The operations that a budget buys, and the border that says so, without its value."""
-    solution = solution_of(wanted, asked, border, None, catalogue)
-    question = asked.question if border.found is None else border.found.question
-    flop = answer(replace(asked, question=question), catalogue, advise=False).flop.total_flop or 0
-    told = (
+def _affordable_flop(
+    request: SolveRequest, parsed: ReadQuestion, threshold: Solved, catalogue: Catalogue
+) -> tuple[float, Solution]:
+    """FLOP that a budget buys, and the solution without its value."""
+    solution = solution_of(request, parsed, threshold, None, catalogue)
+    question = parsed.question if threshold.found is None else threshold.found.question
+    flop = answer(replace(parsed, question=question), catalogue, advise=False).flop.total_flop or 0
+    notes = (
         f"the budget buys {float(flop):.3g} FLOP at the speed of the question's own model and layout; another size may "
         "be faster or slower",
         SIX_FLOP,
     )
-    return float(flop), replace(solution, next=None, changes={}, assumptions=(*solution.assumptions, *told))
+    return float(flop), replace(solution, next=None, changes={}, assumptions=(*solution.assumptions, *notes))
 
 
-def _nothing(wanted: SolveRequest, catalogue: Catalogue) -> Solution:
-    """A solution that no question stands behind."""
+def _without_question(request: SolveRequest, catalogue: Catalogue) -> Solution:
+    """A solution without a question."""
     return Solution(
-        unknown=wanted.wish.unknown,
+        unknown=request.options.unknown,
         value=None,
         next=None,
         changes={},
@@ -161,16 +163,16 @@ def _nothing(wanted: SolveRequest, catalogue: Catalogue) -> Solution:
     )
 
 
-def _refuse_two_budgets(wanted: SolveRequest) -> None:
-    limits, problems = wanted.limits, []
-    told = [f"limits.{name}" for name in limits_given(limits)]
+def _refuse_two_budgets(request: SolveRequest) -> None:
+    limits, problems = request.limits, []
+    given = [f"limits.{name}" for name in limits_given(limits)]
     if limits.total_flop is not None:
-        told += ["question"] if wanted.question is not None else []
+        given += ["question"] if request.question is not None else []
         message = "limits.total_flop is the whole budget, and what stands beside it would change nothing"
         problems = [
-            Problem(field=name, code="told_twice", message=message, fix="leave one of them out") for name in told
+            Problem(field=name, code="told_twice", message=message, fix="leave one of them out") for name in given
         ]
-    elif not told:
+    elif not given:
         message = "no budget is given, and a larger model is always better"
         fix = f"give limits.total_flop, or a question and one of {', '.join(f'limits.{name}' for name in RUN_LIMITS)}"
         problems = [Problem(field="limits", code="required", message=message, fix=fix)]

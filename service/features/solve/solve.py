@@ -6,9 +6,9 @@ from typing import Any
 from service.answers.solutions import Solution
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.features.solve.clusters import choosing_cluster
-from service.features.solve.requests import SolveRequest, in_question, read_asked, read_request
-from service.features.solve.sizes import choosing_size
+from service.features.solve.clusters import solve_cluster
+from service.features.solve.schemas import SolveRequest, in_question, read_open_question, read_request
+from service.features.solve.sizes import solve_size
 from service.features.solve.thresholds import solution_of
 from service.planner.batch import planning_batch
 from service.planner.solve import Solved, solve_steps
@@ -18,42 +18,42 @@ from service.validation.serialization import to_bytes
 
 def solve(body: Mapping[str, Any], catalogue: Catalogue) -> Solution:
     """The value of the open field."""
-    return outcome(solving_body(body, catalogue))
+    return outcome(solution_steps(body, catalogue))
 
 
-def solving_body(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Solution]:
-    """The same, attempt by attempt."""
-    wanted = read_request(body)
-    special = SPECIAL.get(wanted.wish.unknown)
+def solution_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Solution]:
+    """Solve, one attempt a step."""
+    request = read_request(body)
+    special = SPECIAL.get(request.options.unknown)
     try:
-        return (yield from (special or _solving_field)(wanted, catalogue))
+        return (yield from (special or _solve_field)(request, catalogue))
     except Refused as refused:
         raise Refused(*map(in_question, refused.problems)) from None
 
 
-def solution_sent(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[bytes]:
-    """The value of the open field, as it is sent."""
-    return to_bytes((yield from solving_body(body, catalogue)))
+def solution_json(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[bytes]:
+    """Solve and serialize the solution."""
+    return to_bytes((yield from solution_steps(body, catalogue)))
 
 
-def _solving_field(wanted: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
-    name = wanted.wish.unknown
-    asked = read_asked(wanted, catalogue)
-    found = yield from solve_steps(asked.question, name, wanted.limits, wanted.wish.multiple_of)
-    value = None if found.found is None else found.found.value
-    return solution_of(wanted, asked, found, value, catalogue)
+def _solve_field(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
+    name = request.options.unknown
+    parsed = read_open_question(request, catalogue)
+    threshold = yield from solve_steps(parsed.question, name, request.limits, request.options.multiple_of)
+    value = None if threshold.found is None else threshold.found.value
+    return solution_of(request, parsed, threshold, value, catalogue)
 
 
-def _solving_batch(wanted: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
-    asked = read_asked(wanted, catalogue)
-    found = yield from planning_batch(asked.question, wanted.limits)
-    border = Solved(found=found.chosen, beyond=found.beyond, tried=found.tried)
-    return solution_of(wanted, asked, border, found.plan, catalogue, found.warnings)
+def _solve_batch(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
+    parsed = read_open_question(request, catalogue)
+    batch_plan = yield from planning_batch(parsed.question, request.limits)
+    threshold = Solved(found=batch_plan.chosen, beyond=batch_plan.beyond, tried=batch_plan.tried)
+    return solution_of(request, parsed, threshold, batch_plan.plan, catalogue, batch_plan.warnings)
 
 
 SPECIAL: Mapping[str, Callable[[SolveRequest, Catalogue], Steps[Solution]]] = {
-    "recipe.global_batch": _solving_batch,
-    "model": choosing_size,
-    "cluster": choosing_cluster,
+    "recipe.global_batch": _solve_batch,
+    "model": solve_size,
+    "cluster": solve_cluster,
 }
-"""What is not one number that is searched for."""
+"""Solvers of fields that are not one number."""

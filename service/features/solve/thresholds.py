@@ -9,45 +9,48 @@ from service.catalogue import Catalogue
 from service.estimator.constants import calibration_id
 from service.estimator.question import Question
 from service.features.estimates.answers import answer, versions_of
-from service.features.solve.requests import SolveRequest
+from service.features.solve.schemas import SolveRequest
 from service.planner.solve import Solved
 from service.planner.unknowns import UNKNOWNS
 from service.validation.questions import ReadQuestion
 from service.validation.serialization import to_wire
 
 CHANGING = ("model", "recipe", "layout", "cluster")
-"""Nouns of a question that a value may change."""
+"""Parts of a question that a value may change."""
 
 
 def solution_of(
-    wanted: SolveRequest,
-    asked: ReadQuestion,
-    border: Solved,
+    request: SolveRequest,
+    parsed: ReadQuestion,
+    threshold: Solved,
     value: Any,
     catalogue: Catalogue,
     warnings: tuple[str, ...] = (),
 ) -> Solution:
-    """A border with its numbers."""
-    found, beyond = border.found, border.beyond
-    of_value = None if found is None else _answered(asked, found.question, catalogue)
-    of_next = _answered(asked, beyond.question, catalogue) if beyond is not None and beyond.is_legal else None
-    said = of_value or of_next
-    unknown = UNKNOWNS.get(wanted.wish.unknown)
+    """Solution of a threshold with its numbers."""
+    found, beyond = threshold.found, threshold.beyond
+    of_value = None if found is None else _answered(parsed, found.question, catalogue)
+    of_next = _answered(parsed, beyond.question, catalogue) if beyond is not None and beyond.is_legal else None
+    first_answer = of_value or of_next
+    unknown = UNKNOWNS.get(request.options.unknown)
     why_not = None if beyond is None else beyond.why_not
     return Solution(
-        unknown=wanted.wish.unknown,
+        unknown=request.options.unknown,
         value=value,
         next=None if beyond is None or why_not is None else NextValue(value=beyond.value, why_not=why_not),
-        changes={} if found is None else changed_fields(asked.question, found.question),
-        evidence=Evidence(value=_numbers(of_value), next=_numbers(of_next), tried=border.tried),
-        assumptions=(*(unknown.assumptions if unknown else ()), *(said.assumptions if said else asked.assumptions)),
-        warnings=(*warnings, *_told_gap(border), *(said.warnings if said else asked.warnings)),
-        versions=versions_of(catalogue, [calibration_id(asked.question.gpu)]),
+        changes={} if found is None else changed_fields(parsed.question, found.question),
+        evidence=Evidence(value=_numbers(of_value), next=_numbers(of_next), tried=threshold.tried),
+        assumptions=(
+            *(unknown.assumptions if unknown else ()),
+            *(first_answer.assumptions if first_answer else parsed.assumptions),
+        ),
+        warnings=(*warnings, *_gap_warning(threshold), *(first_answer.warnings if first_answer else parsed.warnings)),
+        versions=versions_of(catalogue, [calibration_id(parsed.question.gpu)]),
     )
 
 
-def _told_gap(border: Solved) -> tuple[str, ...]:
-    gap = border.gap
+def _gap_warning(threshold: Solved) -> tuple[str, ...]:
+    gap = threshold.gap
     if gap is None or gap.why_not is None:
         return ()
     return (
@@ -57,18 +60,18 @@ def _told_gap(border: Solved) -> tuple[str, ...]:
 
 
 def changed_fields(before: Question, after: Question) -> dict[str, Any]:
-    """The fields that a question does not have as another one has them."""
-    nouns = [(part, getattr(before, part), getattr(after, part)) for part in CHANGING]
+    """Fields in which two questions differ."""
+    parts = [(part, getattr(before, part), getattr(after, part)) for part in CHANGING]
     return {
         f"{part}.{field.name}": to_wire(getattr(new, field.name))
-        for part, old, new in nouns
+        for part, old, new in parts
         for field in fields(new)
         if getattr(old, field.name) != getattr(new, field.name)
     }
 
 
-def _answered(asked: ReadQuestion, question: Question, catalogue: Catalogue) -> Answer:
-    return answer(replace(asked, question=question), catalogue, advise=False)
+def _answered(parsed: ReadQuestion, question: Question, catalogue: Catalogue) -> Answer:
+    return answer(replace(parsed, question=question), catalogue, advise=False)
 
 
 def _numbers(found: Answer | None) -> KeyNumbers | None:
@@ -76,7 +79,7 @@ def _numbers(found: Answer | None) -> KeyNumbers | None:
 
 
 def _key_numbers(found: Answer) -> KeyNumbers:
-    """What an answer says in a few numbers."""
+    """Key numbers of an answer."""
     memory, step, totals = found.memory, found.step, found.totals
     return KeyNumbers(
         id=found.id,

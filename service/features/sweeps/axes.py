@@ -1,6 +1,6 @@
-"""Axes of a sweep: lists of parts, read once, and the arithmetic from a row's number to its parts.
+"""Axes of a sweep: lists of parsed parts, and the mapping from a row number to its parts.
 
-A sweep is plain facts: whoever holds it answers each of its rows without a catalogue, and always the same.
+A sweep is self-contained: its rows are computed without a catalogue, and always the same.
 """
 
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ from service.errors import Problem
 from service.estimator.constants import CalibratedGpu
 from service.estimator.names import STRICT, Name
 from service.estimator.question import Cluster, Gpu, Layout, Model, OwnedPrice, Price, Recipe
-from service.features.plans.requests import PlanLimits
+from service.features.plans.schemas import PlanLimits
 from service.validation.serialization import adapter_of
 
 SweepKind = Literal["estimate", "plan"]
-"""What each row of a sweep is: an answer of POST /v1/estimates, or the best plan of POST /v1/plans."""
+"""Kind of the rows: an answer of POST /v1/estimates, or the best plan of POST /v1/plans."""
 
 MOST_ROWS: dict[SweepKind, int] = {"estimate": 5_000_000, "plan": 50_000}
 """Rows of one sweep. Source: a choice; a million estimates take minutes of one core, a plan takes seconds."""
@@ -28,11 +28,11 @@ MOST_ITEMS = 4_096
 """Items of one list of a sweep: as many as a body takes in any list."""
 
 LISTS = ("models", "clusters", "layouts", "recipes", "prices")
-"""The lists that a sweep crosses, in the order in which its rows go through them, the last one fastest: what differs in
-its run or its price alone is worked out once."""
+"""Lists that a sweep crosses, in row order, the last one fastest: parts of an estimate that do not depend on the run
+or the price are computed once."""
 
 ROWS, PLAN = "rows", "plan"
-"""Questions one by one, in place of the lists; and how plans are ranked."""
+"""Questions one by one, in place of the lists; and the ranking of plans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class SweptCluster:
     gpu: CalibratedGpu | Gpu
     """Facts of its GPU."""
     at: tuple[Cluster, ...]
-    """The cluster in each of the places where prices of the sweep hold, the first one being no place."""
+    """The cluster at each place of the prices of the sweep, the first one being no place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,10 +105,10 @@ class SweptLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceOfGpu:
-    """What a price is for one GPU."""
+    """Price of one GPU."""
 
     price: Price | OwnedPrice | None
-    """The price; null where none is asked for, or where it is refused."""
+    """The price; null if none is requested or it is refused."""
     problems: tuple[Problem, ...] = ()
     """Why there is none for this GPU."""
 
@@ -118,9 +118,9 @@ class SweptPrice:
     """An item of the list of prices."""
 
     place: int
-    """Where it holds: position among the places of each cluster."""
+    """Its place: position among the places of each cluster."""
     of_gpu: dict[str, PriceOfGpu]
-    """It, by catalogue name of the GPU that it is paid for."""
+    """The price by catalogue name of the GPU."""
 
 
 class Combination(NamedTuple):
@@ -135,7 +135,7 @@ class Combination(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axes:
-    """The lists of a sweep, every item read."""
+    """The parsed lists of a sweep."""
 
     models: tuple[SweptModel, ...]
     clusters: tuple[SweptCluster, ...]
@@ -156,7 +156,7 @@ class Axes:
         return prod(self.lengths) if self.picked is None else len(self.picked)
 
     def at(self, row: int) -> Combination:
-        """Which items a row combines; of two rows behind each other the later lists change first."""
+        """Items that a row combines; of consecutive rows the later lists change first."""
         if self.picked is not None:
             return Combination(*self.picked[row])
         places = []
@@ -168,10 +168,10 @@ class Axes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Everything that the rows of a sweep depend on."""
+    """All inputs of the rows of a sweep."""
 
     kind: SweepKind
-    """What each row is."""
+    """Kind of its rows."""
     name: str | None
     """What the team calls it."""
     columns: tuple[str, ...]
@@ -179,17 +179,17 @@ class Sweep:
     plan: SweepPlan
     """How plans are ranked."""
     axes: Axes
-    """What is combined."""
+    """Its lists."""
     versions: Versions
-    """What the rows rest on."""
+    """Versions of formulas, catalogue and calibrations."""
 
 
 def sweep_to_bytes(sweep: Sweep) -> bytes:
-    """A sweep as it is kept and sent."""
+    """Serialize a sweep for storage and workers."""
     return adapter_of(Sweep).dump_json(sweep)
 
 
 def sweep_from_bytes(content: bytes) -> Sweep:
-    """A sweep that was kept or sent."""
-    found: Sweep = adapter_of(Sweep).validate_json(content)
-    return found
+    """Read a serialized sweep."""
+    sweep: Sweep = adapter_of(Sweep).validate_json(content)
+    return sweep

@@ -1,6 +1,6 @@
-"""Columns of a sweep's table, and the place of each number in an estimate.
+"""Columns of a sweep's table, and the path of each number in an estimate.
 
-Every number is a double, as JSON and cells have it: 1 and 0 for true and false.
+Every number is a double, as in JSON and cells: 1 and 0 for true and false.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,31 +15,31 @@ from service.features.estimates.metrics import COLUMNS, FITS, Metric, fits, numb
 from service.features.sweeps.axes import Sweep, SweepKind
 
 ColumnType = Literal["int64", "double", "string"]
-"""Types of columns, by the names that Arrow gives them."""
+"""Column types by their Arrow names."""
 
 Cell = str | int | float | None
 
-CHOSEN = ("data", "tensor", "context", "pipeline", "virtual_pipeline", "expert", "zero_stage", "micro_batch")
-"""What of a plan stands in each row where the caller names no columns."""
+PLAN_NUMBERS = ("data", "tensor", "context", "pipeline", "virtual_pipeline", "expert", "zero_stage", "micro_batch")
+"""Numbers of a plan in the default columns."""
 
 DEFAULT_COLUMNS: Mapping[SweepKind, tuple[str, ...]] = {
     "estimate": tuple(COLUMNS),
-    "plan": (*CHOSEN, *COLUMNS),
+    "plan": (*PLAN_NUMBERS, *COLUMNS),
 }
-"""Numbers of a row where the caller names none."""
+"""Default numbers of a row."""
 
 
 class SweepColumn(NamedTuple):
     """One column of the table of a sweep."""
 
     name: str
-    """What it is called."""
+    """Its name."""
     type: ColumnType
-    """What its cells are; each may be null."""
+    """Type of its cells, all nullable."""
 
 
 POSITIONS: Final = ("model_index", "cluster_index", "layout_index", "recipe_index", "price_index")
-"""Columns that tell which items of the lists a row combines."""
+"""Columns with the positions of the combined items."""
 
 FIRST: Final[Sequence[SweepColumn]] = (
     SweepColumn("row", "int64"),
@@ -52,7 +52,7 @@ FIRST: Final[Sequence[SweepColumn]] = (
     SweepColumn("status", "int64"),
     SweepColumn("verdict", "string"),
 )
-"""What stands before the numbers."""
+"""Columns before the numbers."""
 
 OF_PLANS: Final[Sequence[SweepColumn]] = (
     SweepColumn("recompute", "string"),
@@ -61,14 +61,14 @@ OF_PLANS: Final[Sequence[SweepColumn]] = (
     SweepColumn("layouts_scored", "int64"),
     SweepColumn("layouts_fitting", "int64"),
 )
-"""What else is said of a plan, behind its numbers."""
+"""Further columns of a plan, after its numbers."""
 
 LAST: Final[Sequence[SweepColumn]] = (SweepColumn("reason", "string"),)
-"""What stands last: why there are no numbers."""
+"""Last column: the reason for missing numbers."""
 
 
-def taken_by(kind: SweepKind) -> tuple[str, ...]:
-    """Names that no number of a row may have, because every row has them anyway."""
+def reserved_names(kind: SweepKind) -> tuple[str, ...]:
+    """Names that numbers may not have, because every row has them."""
     return tuple(column.name for column in (*FIRST, *(OF_PLANS if kind == "plan" else ()), *LAST))
 
 
@@ -85,12 +85,12 @@ class Number:
 
     names: tuple[str, ...]
     """Its columns: one, or three for an interval."""
-    found_in: Callable[[Estimate], Any]
-    """What an estimate holds there: a number, an interval, a truth; None where it is not known."""
+    read: Callable[[Estimate], Any]
+    """Reader of the value in an estimate: a number, an interval or a boolean; None if unknown."""
 
     def cells(self, estimate: Estimate) -> tuple[float | None, ...]:
         """Its cells."""
-        found = self.found_in(estimate)
+        found = self.read(estimate)
         if len(self.names) == 1:
             return (None if found is None else float(found),)
         return (found.low, found.value, found.high) if isinstance(found, Interval) else (None, None, None)
@@ -100,32 +100,32 @@ def numbers_of(sweep: Sweep) -> tuple[Number, ...]:
     """The numbers of each row of a sweep."""
     metrics = {name: number_named("columns", name) for name in sweep.columns}
     return tuple(
-        Number((f"{name}.low", name, f"{name}.high") if metric.is_interval else (name,), found_by(metric))
+        Number((f"{name}.low", name, f"{name}.high") if metric.is_interval else (name,), reader_of(metric))
         for name, metric in metrics.items()
     )
 
 
-def found_by(metric: Metric) -> Callable[[Estimate], Any]:
-    """How a number is taken from an estimate, without spelling the whole estimate as JSON."""
+def reader_of(metric: Metric) -> Callable[[Estimate], Any]:
+    """Reader of a number in an estimate, without serializing the whole estimate."""
     if metric.path == (FITS,):
         return lambda estimate: fits(estimate.verdict)
-    spelled = {wire: name for name, wire in WIRE_NAMES.items()}
-    names = [spelled.get(step, step) for step in metric.path]
+    fields = {wire: name for name, wire in WIRE_NAMES.items()}
+    names = [fields.get(step, step) for step in metric.path]
     if not metric.has_items and not any(hasattr(str, name) for name in names):
         return partial(_attribute, attrgetter(".".join(names)))
-    return partial(_followed, tuple(zip(metric.path, names, strict=True)))
+    return partial(_follow, tuple(zip(metric.path, names, strict=True)))
 
 
 def _attribute(read: Callable[[Estimate], Any], estimate: Estimate) -> Any:
-    """A number at the end of a path of attributes; None where something on the way is not known."""
+    """Number at the end of an attribute path; None if a step is missing."""
     try:
         return read(estimate)
     except AttributeError:
         return None
 
 
-def _followed(steps: Sequence[tuple[str, str]], estimate: Estimate) -> Any:
-    """A number at the end of a path of fields and items; None where something on the way is not known."""
+def _follow(steps: Sequence[tuple[str, str]], estimate: Estimate) -> Any:
+    """Number at the end of a path of fields and items; None if a step is missing."""
     value: Any = estimate
     for step, attribute in steps:
         if value is None or isinstance(value, str):
@@ -135,7 +135,7 @@ def _followed(steps: Sequence[tuple[str, str]], estimate: Estimate) -> Any:
 
 
 def _item(items: Sequence[Any], step: str) -> Any:
-    """An item of a list, by its position or by its kind; None where there is no such item."""
+    """Item of a list by position or kind; None if there is none."""
     if step.isdecimal():
         return items[int(step)] if int(step) < len(items) else None
     return next((item for item in items if getattr(item, "kind", None) == step), None)

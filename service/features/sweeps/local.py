@@ -1,4 +1,4 @@
-"""Local sweeps: shards computed on every core, without a service; shards that exist are skipped."""
+"""Local sweeps: shards computed on every core, without a service; existing shards are reused."""
 
 import os
 import shutil
@@ -16,22 +16,22 @@ from service.features.sweeps.tables import as_csv, as_parquet, counts_in, write_
 from service.validation.serialization import digest_of
 
 SUFFIXES = (".parquet", ".csv")
-"""Forms of the table, by the end of the file's name."""
+"""Table formats by file suffix."""
 
 SWEEP_FILE = "sweep.json"
-"""Name of the file that holds the sweep, beside its pieces."""
+"""File with the sweep, beside its shards."""
 
 
 class UnknownForm(TraincostError):
-    """The name of a file does not end as a table that a sweep can be written as."""
+    """Unknown suffix of a table file."""
 
 
-class TableThere(TraincostError):
-    """A file of the name is there, and nobody said that it may go."""
+class TableExists(TraincostError):
+    """The table file exists, and overwriting was not requested."""
 
 
-def run_locally(sweep: Sweep, file: Path, processes: int, told: Callable[[Counts], None]) -> Counts:
-    """Work out a sweep and write its table."""
+def run_locally(sweep: Sweep, file: Path, processes: int, report: Callable[[Counts], None]) -> Counts:
+    """Compute a sweep and write its table."""
     if file.suffix not in SUFFIXES:
         raise UnknownForm(f"a sweep is written as {' or '.join(SUFFIXES)}, and the name of the file ends otherwise")
     content = sweep_to_bytes(sweep)
@@ -40,19 +40,19 @@ def run_locally(sweep: Sweep, file: Path, processes: int, told: Callable[[Counts
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SWEEP_FILE).write_bytes(content)
     shards = shards_of(sweep.axes.rows, SHARD_ROWS[sweep.kind])
-    counts = _work(folder, shards, processes, told)
+    counts = _compute(folder, shards, processes, report)
     _write(sweep, file, (part_of(folder, shard).read_bytes() for shard in shards))
     shutil.rmtree(every)
     return counts
 
 
 def part_of(folder: Path, shard: Shard) -> Path:
-    """Where a piece of a sweep stands."""
+    """File of a shard."""
     return folder / f"part-{shard.number:06}.parquet"
 
 
-def _work(folder: Path, shards: tuple[Shard, ...], processes: int, told: Callable[[Counts], None]) -> Counts:
-    """Work out the pieces that are not there yet."""
+def _compute(folder: Path, shards: tuple[Shard, ...], processes: int, report: Callable[[Counts], None]) -> Counts:
+    """Compute the missing shards."""
     counts, missing = Counts(), []
     for shard in shards:
         known = counts_in(part_of(folder, shard), shard)
@@ -60,27 +60,27 @@ def _work(folder: Path, shards: tuple[Shard, ...], processes: int, told: Callabl
             missing.append(shard)
         else:
             counts.add(known)
-    told(counts)
+    report(counts)
     for done in _each(folder, missing, min(processes, len(missing))):
         counts.add(done)
-        told(counts)
+        report(counts)
     return counts
 
 
 def _each(folder: Path, shards: Sequence[Shard], processes: int) -> Iterator[Counts]:
-    """What became of the rows of each piece, as pieces are done; one process is this one."""
+    """Row counts of each shard as it finishes; one process means this one."""
     if processes <= 1:
-        yield from (_work_shard(folder, shard) for shard in shards)
+        yield from (_compute_shard(folder, shard) for shard in shards)
         return
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(_work_shard, folder, shard) for shard in shards]):
+        for done in as_completed([pool.submit(_compute_shard, folder, shard) for shard in shards]):
             yield done.result()
 
 
-def _work_shard(folder: Path, shard: Shard) -> Counts:
-    """Work out one piece, in a process that may work out others."""
+def _compute_shard(folder: Path, shard: Shard) -> Counts:
+    """Compute one shard, in a process that may compute several."""
     rows = rows_of(_sweep_in(folder))
-    write_shard(part_of(folder, shard), rows, shard, _silent)
+    write_shard(part_of(folder, shard), rows, shard, lambda _: None)
     return rows.counts
 
 
@@ -89,12 +89,8 @@ def _sweep_in(folder: Path) -> Sweep:
     return sweep_from_bytes((folder / SWEEP_FILE).read_bytes())
 
 
-def _silent(_: int) -> None:
-    """Nobody asks how far a piece is."""
-
-
 def _write(sweep: Sweep, file: Path, parts: Iterator[bytes]) -> None:
-    """Write the pieces as one table, which stands under its name once it is whole."""
+    """Write the shards as one table, renamed into place when complete."""
     unfinished = file.with_name(f"{file.name}.unfinished")
     with unfinished.open("wb") as table:
         for chunk in as_csv(parts, sweep) if file.suffix == ".csv" else as_parquet(parts, sweep):

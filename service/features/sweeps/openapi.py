@@ -77,7 +77,7 @@ CSV_EXAMPLE = "row,model,gpu,gpus,status,verdict,days\n0,llama-3.1-8b,h100-sxm5-
 
 
 def sweep_schemas() -> dict[str, Schema]:
-    """The schemas that the routes of sweeps refer to."""
+    """Schemas of sweeps."""
     options = {name: undefaulted(untitled(one)) for name, one in schema_of(SweepOptions)["properties"].items()}
     answered = TypeAdapter(SweepAnswer).json_schema(
         mode="serialization", schema_generator=AnswerSchema, ref_template="#/components/schemas/{model}"
@@ -98,7 +98,7 @@ def sweep_schemas() -> dict[str, Schema]:
 
 
 def create_operation() -> Schema:
-    """What the contract adds to the making of a sweep."""
+    """OpenAPI of creating a sweep."""
     location = {"description": "Where it is read.", "schema": {"type": "string"}}
     return {
         "description": "What is wrong with an item is refused as a whole; a combination that cannot be answered is a "
@@ -116,12 +116,12 @@ def create_operation() -> Schema:
 
 
 def one_operation(description: str) -> Schema:
-    """What the contract adds to a route that answers how far one sweep is."""
+    """OpenAPI of operations that answer with one sweep."""
     return {"description": description, "parameters": [ID], "responses": json_response(ref("SweepAnswer"))}
 
 
 def events_operation() -> Schema:
-    """What the contract adds to the stream of a sweep's progress."""
+    """OpenAPI of the event stream."""
     said = "Events: progress, each with the whole state of the sweep, then ended with the last one, or problem. "
     said += "A stream may end before that, with the event again: ask anew."
     content = {EVENTS: {"schema": {"description": said}, "example": PROGRESS}}
@@ -133,7 +133,7 @@ def events_operation() -> Schema:
 
 
 def table_operation(media_type: str) -> Schema:
-    """What the contract adds to the table of a sweep."""
+    """OpenAPI of the table."""
     binary = {"schema": {"type": "string", "format": "binary"}}
     text = {"schema": {"type": "string", "description": "A header, then a line a row."}, "example": CSV_EXAMPLE}
     return {
@@ -147,7 +147,7 @@ def table_operation(media_type: str) -> Schema:
 
 
 def content_operation() -> Schema:
-    """What the contract adds to what a worker reads of a sweep."""
+    """OpenAPI of the inputs for workers."""
     meaning = "Every noun of the sweep, names looked up: all that its rows depend on."
     content = {"schema": {"type": "string", "format": "binary", "description": meaning}}
     return {

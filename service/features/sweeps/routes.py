@@ -28,7 +28,7 @@ from service.features.sweeps.openapi import (
     one_operation,
     table_operation,
 )
-from service.features.sweeps.requests import read_sweep
+from service.features.sweeps.schemas import read_sweep
 from service.features.workers.leases import lease_lost, token_in_header
 from service.jobs.leases import holds_part
 from service.validation.serialization import to_bytes
@@ -52,7 +52,7 @@ add_list(
 
 
 async def _sweep(request: Request, body: JsonObject) -> Sweep:
-    """A sweep is read before its turn to be written comes: some ten thousand items take a second."""
+    """Parse a sweep before it enters the write queue: some ten thousand items take a second."""
     found: Sweep = await compute(request, read_sweep, body, await catalogue_of(request))
     return found
 
@@ -71,8 +71,8 @@ ReadSweep = Annotated[Sweep, Depends(_sweep)]
 )
 @queued
 @idempotent
-def create(request: Request, database: Database, body: JsonObject, read: ReadSweep) -> Response:  # noqa: ARG001 - told apart by it
-    """Every item is read and kept with the pieces to be worked out."""
+def create(request: Request, database: Database, body: JsonObject, read: ReadSweep) -> Response:  # noqa: ARG001 - part of the idempotency key
+    """Store a sweep and queue its shards."""
     sweep = sweeps.create_sweep(database, caller_of(request), read, question_counter(request))
     headers = {"Location": sweep.links["self"]}
     return Response(to_bytes(sweep), status_code=202, headers=headers, media_type=JSON)
@@ -86,7 +86,7 @@ def create(request: Request, database: Database, body: JsonObject, read: ReadSwe
     openapi_extra=one_operation("Rows and pieces so far, and how long the rest takes."),
 )
 def read(database: Database, caller: CallerDep, sweep_id: str) -> Response:
-    """What its pieces tell, added up."""
+    """Return its current state."""
     return json_answer(sweeps.find_sweep(database, caller, sweep_id))
 
 
@@ -98,8 +98,8 @@ def read(database: Database, caller: CallerDep, sweep_id: str) -> Response:
     openapi_extra=events_operation(),
 )
 def events(request: Request, database: Database, caller: CallerDep, sweep_id: str) -> Response:
-    """A stream that ends with the sweep, its reader or the service."""
-    sweeps.refuse_hidden(database, caller, sweep_id)
+    """Stream its states until it ends, the client hangs up or the service stops."""
+    sweeps.require_visible(database, caller, sweep_id)
     told = while_authorized(request, events_of(request, sweep_id))
     return StreamingResponse(told, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
@@ -113,7 +113,7 @@ def events(request: Request, database: Database, caller: CallerDep, sweep_id: st
 )
 @queued
 def cancel(request: Request, sweep_id: str) -> Response:
-    """Pieces that wait end at once."""
+    """Cancel queued shards at once and running ones soon."""
     return json_answer(sweeps.cancel_sweep(database_of(request), caller_of(request), sweep_id))
 
 
@@ -126,7 +126,7 @@ def cancel(request: Request, sweep_id: str) -> Response:
 )
 @queued
 def resume(request: Request, sweep_id: str) -> Response:
-    """A sweep that has succeeded stays as it is."""
+    """Resume a sweep; one that has succeeded stays unchanged."""
     return json_answer(sweeps.resume_sweep(database_of(request), caller_of(request), sweep_id))
 
 
@@ -138,7 +138,7 @@ def resume(request: Request, sweep_id: str) -> Response:
     openapi_extra=table_operation(PARQUET),
 )
 def parquet(request: Request, database: Database, sweep_id: str) -> Response:
-    """Piece by piece, never as a whole in memory."""
+    """Stream the table by shard."""
     return _table(request, tables.parquet_of(database, caller_of(request), sweep_id), f"{sweep_id}.parquet", PARQUET)
 
 
@@ -150,7 +150,7 @@ def parquet(request: Request, database: Database, sweep_id: str) -> Response:
     openapi_extra=table_operation(CSV_BODY),
 )
 def csv(request: Request, database: Database, sweep_id: str) -> Response:
-    """Piece by piece, never as a whole in memory."""
+    """Stream the table by shard."""
     media_type = f"{CSV_BODY}; charset=utf-8; header=present"
     return _table(request, tables.csv_of(database, caller_of(request), sweep_id), f"{sweep_id}.csv", media_type)
 
@@ -163,7 +163,7 @@ def csv(request: Request, database: Database, sweep_id: str) -> Response:
     openapi_extra=content_operation(),
 )
 def content(request: Request, database: Database, sweep_id: str) -> Response:
-    """As it was stored, byte for byte, for a worker that holds a piece of the sweep."""
+    """Return its stored bytes to a worker with one of its shards."""
     if not holds_part(database, sweep_id, token_in_header(request), caller_of(request).id):
         raise lease_lost()
     return Response(sweeps.content_of(database, sweep_id), media_type="application/octet-stream")

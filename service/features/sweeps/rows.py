@@ -1,4 +1,4 @@
-"""Rows of a sweep: each combination answered, or the reason why it cannot be.
+"""Rows of a sweep: each combination with its answer or the reason for its refusal.
 
 Rows that differ only in their price share the rest of their estimate.
 """
@@ -17,7 +17,7 @@ from service.estimator.run import totals
 from service.estimator.run.totals import Running, at_price, running_of
 from service.features.compare.compare import ANSWERED, REFUSED
 from service.features.estimates.metrics import fits
-from service.features.plans.requests import freed, missing, sized
+from service.features.plans.schemas import constraints_of, on_each_size, ranking_problems
 from service.features.plans.search_plans import bounds_of, unmet
 from service.features.sweeps.axes import Axes, Combination, Sweep
 from service.features.sweeps.columns import OF_PLANS, Cell, Number, numbers_of
@@ -28,39 +28,39 @@ from service.validation.text import one_line
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a row answers."""
+class RowAnswer:
+    """Answer of a row."""
 
     estimate: Estimate | None
-    """The answer; None where no plan is left."""
+    """The estimate; None if no plan fits the limits."""
     beside: tuple[Cell, ...] = ()
-    """What else is said of a plan."""
+    """Further cells of a plan."""
     reason: str | None = None
-    """Why there is no answer."""
+    """Reason for a missing answer."""
 
 
-class Answering(Protocol):
-    """Answers one row after another; what was worked out for a row may be used again for the next one."""
+class RowAnswerer(Protocol):
+    """Answers one row after another and may reuse results of the row before."""
 
-    def answer(self, asked: Question, at: Combination) -> Found:
-        """What a row answers."""
+    def answer(self, question: Question, at: Combination) -> RowAnswer:
+        """Answer of a row."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the rows so far."""
+    """Counts of finished rows."""
 
     rows: int = 0
     """Rows."""
     answered: int = 0
-    """Those with an answer."""
+    """Rows with an answer."""
     refused: int = 0
-    """Those that cannot be answered."""
+    """Refused rows."""
     fitting: int = 0
-    """Those whose job fits, or may fit."""
+    """Rows whose job fits, or may fit."""
 
     def add(self, other: "Counts") -> None:
-        """Count further rows too."""
+        """Add further rows."""
         self.rows += other.rows
         self.answered += other.answered
         self.refused += other.refused
@@ -69,23 +69,23 @@ class Counts:
 
 @dataclass(slots=True)
 class Rows:
-    """The rows of a sweep, and what became of those that were asked for."""
+    """Rows of a sweep and counts of the computed ones."""
 
     sweep: Sweep
     """The sweep."""
-    answering: Answering
-    """Answers them."""
+    answerer: RowAnswerer
+    """Answerer of its rows."""
     counts: Counts = field(default_factory=Counts)
-    """What became of them."""
+    """Counts of computed rows."""
     refused: Counter[str] = field(default_factory=Counter)
-    """Rows by the first rule that they break."""
+    """Refused rows by the code of their first problem."""
     _numbers: tuple[Number, ...] = ()
 
     def __post_init__(self) -> None:
         self._numbers = numbers_of(self.sweep)
 
     def of(self, first: int, count: int) -> Iterator[tuple[Cell, ...]]:
-        """Some rows behind each other."""
+        """Consecutive rows."""
         for row in range(first, first + count):
             yield self._row(row)
 
@@ -96,22 +96,22 @@ class Rows:
         model, cluster = axes.models[at.model], axes.clusters[at.cluster]
         priced = axes.prices[at.price].of_gpu[cluster.gpu.slug]
         rate = priced.price.usd_per_gpu_hour if isinstance(priced.price, Price) else None
-        said = (row, *positions, model.name, cluster.name, cluster.gpu.slug)
+        start = (row, *positions, model.name, cluster.name, cluster.gpu.slug)
         self.counts.rows += 1
         try:
-            found = self.answering.answer(question_at(axes, at), at)
-            numbers = self._cells(found)
+            row_answer = self.answerer.answer(question_at(axes, at), at)
+            numbers = self._cells(row_answer)
         except Refused as refused:
             self.counts.refused += 1
             self.refused[refused.problems[0].code] += 1
-            return (*said, cluster.at[0].gpus, rate, REFUSED, None, *self._nothing(), _reason(refused.problems))
+            return (*start, cluster.at[0].gpus, rate, REFUSED, None, *self._nothing(), _reason(refused.problems))
         self.counts.answered += 1
-        verdict = None if found.estimate is None else found.estimate.verdict
+        verdict = None if row_answer.estimate is None else row_answer.estimate.verdict
         self.counts.fitting += verdict is not None and fits(verdict)
-        gpus = cluster.at[0].gpus if found.estimate is None else found.estimate.resolved.cluster.gpus
-        return (*said, gpus, rate, ANSWERED, verdict, *numbers, *found.beside, found.reason)
+        gpus = cluster.at[0].gpus if row_answer.estimate is None else row_answer.estimate.resolved.cluster.gpus
+        return (*start, gpus, rate, ANSWERED, verdict, *numbers, *row_answer.beside, row_answer.reason)
 
-    def _cells(self, found: Found) -> list[float | None]:
+    def _cells(self, found: RowAnswer) -> list[float | None]:
         estimate = found.estimate
         if estimate is None:
             return [None for number in self._numbers for _ in number.names]
@@ -121,7 +121,7 @@ class Rows:
         return cells
 
     def _nothing(self) -> list[None]:
-        """The cells of a row that is not answered, between its verdict and its reason."""
+        """Empty cells of a refused row, between its verdict and its reason."""
         beside = len(OF_PLANS) if self.sweep.kind == "plan" else 0
         return [None] * (sum(len(number.names) for number in self._numbers) + beside)
 
@@ -146,35 +146,35 @@ def _reason(problems: Sequence[Problem]) -> str:
     return one_line("; ".join(f"{problem.message}; {problem.fix}" for problem in problems))
 
 
-class Estimating:
+class EstimateAnswerer:
     """Answers the rows of a sweep of estimates."""
 
     def __init__(self, axes: Axes) -> None:
         self._axes = axes
         self._at: Combination | None = None
-        """Positions of the row before, its price left out."""
+        """Positions of the previous row, without its price."""
         self._configuration: ResolvedQuestion | None = None
         self._problems: tuple[Problem, ...] = ()
-        """What is wrong with it at any price."""
+        """Its problems at any price."""
         self._running: dict[int, Running] = {}
-        """Its run, by the place where its price holds."""
+        """Its run by place of the price."""
 
-    def answer(self, asked: Question, at: Combination) -> Found:
-        """What a row answers."""
+    def answer(self, question: Question, at: Combination) -> RowAnswer:
+        """Answer of a row."""
         unpriced = at._replace(price=0)
         if unpriced != self._at:
-            self._turn_to(replace(asked, price=None))
+            self._configure(replace(question, price=None))
             self._at = unpriced
-        problems = run_problems(asked)
+        problems = run_problems(question)
         if self._configuration is None or problems:
             raise Refused(*dict.fromkeys((*self._problems, *problems)))
         place = self._axes.prices[at.price].place
         if place not in self._running:
-            self._running[place] = running_of(asked, self._configuration)
-        return Found(totals.numbers_of(at_price(self._running[place], asked.price)))
+            self._running[place] = running_of(question, self._configuration)
+        return RowAnswer(totals.numbers_of(at_price(self._running[place], question.price)))
 
-    def _turn_to(self, unpriced: Question) -> None:
-        """Look up another configuration, or what is wrong with it."""
+    def _configure(self, unpriced: Question) -> None:
+        """Resolve another configuration, or store its problems."""
         self._configuration, self._problems, self._running = None, (), {}
         try:
             self._configuration = configuration_of(unpriced)
@@ -182,35 +182,37 @@ class Estimating:
             self._problems = tuple(refused.problems)
 
 
-class Planning:
+class PlanAnswerer:
     """Answers the rows of a sweep of plans."""
 
     def __init__(self, sweep: Sweep) -> None:
         self._axes = sweep.axes
         self._plan = sweep.plan
 
-    def answer(self, asked: Question, at: Combination) -> Found:
-        """What a row answers."""
+    def answer(self, question: Question, at: Combination) -> RowAnswer:
+        """Answer of a row."""
         limits = self._plan.limits
-        problems = missing(asked.recipe, limits, is_priced=asked.price is not None)
+        problems = ranking_problems(question.recipe, limits, is_priced=question.price is not None)
         if problems:
             raise Refused(*problems)
         open_fields = {"layout": self._axes.layouts[at.layout].open, "recipe": self._axes.recipes[at.recipe].open}
-        allowed, _ = freed(open_fields)
-        *_, found = plans_of(sized(asked, limits), Constraints(allowed), self._plan.objective, bounds_of(limits), 1)
+        allowed, _ = constraints_of(open_fields)
+        *_, found = plans_of(
+            on_each_size(question, limits), Constraints(allowed), self._plan.objective, bounds_of(limits), 1
+        )
         counts = (found.generated, found.scored, found.fitting)
         if not found.best:
-            return Found(None, (None, None, *counts), "; ".join(unmet(found)))
+            return RowAnswer(None, (None, None, *counts), "; ".join(unmet(found)))
         best = found.best[0].answer
         chosen = best.resolved
-        return Found(best, (_said(chosen.recipe.recompute), chosen.layout.schedule, *counts))
+        return RowAnswer(best, (_recompute_cell(chosen.recipe.recompute), chosen.layout.schedule, *counts))
 
 
-def _said(recompute: str | Recompute) -> str:
-    """Recompute in a cell: its name, or its JSON where it is more than that."""
+def _recompute_cell(recompute: str | Recompute) -> str:
+    """Recompute as a cell: its name, or its JSON."""
     return recompute if isinstance(recompute, str) else to_bytes(recompute).decode()
 
 
 def rows_of(sweep: Sweep) -> Rows:
-    """The rows of a sweep, none worked out yet."""
-    return Rows(sweep, Planning(sweep) if sweep.kind == "plan" else Estimating(sweep.axes))
+    """Rows of a sweep, not computed yet."""
+    return Rows(sweep, PlanAnswerer(sweep) if sweep.kind == "plan" else EstimateAnswerer(sweep.axes))

@@ -2,8 +2,8 @@
 
     python -m service.features.sweeps.shard_process TASK.json FOLDER
 
-It reads `sweep.json` in the folder and leaves `rows.parquet` and `record.json` there, and `progress.json` while it
-works. A sweep is answered by the formulas that it was asked under, or not at all.
+It reads `sweep.json` in the folder and writes `rows.parquet` and `record.json` there, and `progress.json` while it
+runs. It computes a sweep only with the version of the formulas that the sweep was created with.
 """
 
 import json
@@ -25,32 +25,32 @@ SWEEP_FILE, ROWS_FILE, RECORD, PROGRESS = "sweep.json", "rows.parquet", "record.
 
 
 def main(words: Sequence[str]) -> int:
-    """Work out a piece, and leave its rows."""
+    """Compute a shard and write its rows and its record."""
     task, folder = map(Path, words)
-    asked = json.loads(task.read_text(encoding="utf-8"))
-    record = carried_out(asked, folder)
+    payload = json.loads(task.read_text(encoding="utf-8"))
+    record = carried_out(payload, folder)
     _write(record, folder / RECORD)
     return int(record["status"] != "succeeded")
 
 
 def carried_out(payload: Any, folder: Path) -> dict[str, Any]:
-    """Work out the piece that a job asks for, in this process."""
-    return worked_out(_sweep((folder / SWEEP_FILE).read_bytes()), shard_of(payload), folder)
+    """Compute the shard of a job in this process."""
+    return compute_shard(_sweep((folder / SWEEP_FILE).read_bytes()), shard_of(payload), folder)
 
 
 @lru_cache(maxsize=2)
 def _sweep(content: bytes) -> Sweep:
-    """A sweep, read once for all of its pieces that a process works out."""
+    """Parse a sweep, once for all shards of a process."""
     return sweep_from_bytes(content)
 
 
 def shard_of(payload: Any) -> Shard:
-    """The piece that a job asks for."""
+    """Shard of a job."""
     return Shard(number=payload["number"], first=payload["first"], rows=payload["rows"])
 
 
-def worked_out(sweep: Sweep, shard: Shard, folder: Path) -> dict[str, Any]:
-    """Work out a piece and write its rows."""
+def compute_shard(sweep: Sweep, shard: Shard, folder: Path) -> dict[str, Any]:
+    """Compute a shard and write its rows."""
     if sweep.versions.formulas != FORMULAS_VERSION:
         reason = (
             f"this worker answers by formulas {FORMULAS_VERSION}, and the sweep was asked under "
@@ -63,7 +63,7 @@ def worked_out(sweep: Sweep, shard: Shard, folder: Path) -> dict[str, Any]:
 
 
 def _write(content: Any, path: Path) -> None:
-    """Write a file that nobody sees half written."""
+    """Write a file atomically."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(json.dumps(content), encoding="utf-8")
     part.replace(path)

@@ -35,7 +35,7 @@ class NewSweep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptSweep(NewSweep):
+class StoredSweep(NewSweep):
     """A stored sweep, without its content."""
 
     created_at: str
@@ -67,7 +67,7 @@ def create_sweep(engine: Engine, sweep: NewSweep, content: bytes, shards: Sequen
         note_in(connection, sweep.id)
 
 
-def read_sweep(engine: Engine, sweep_id: str) -> KeptSweep | None:
+def read_sweep(engine: Engine, sweep_id: str) -> StoredSweep | None:
     """One sweep."""
     with answering(), reading(engine) as connection:
         row = connection.execute(select(*_COLUMNS).where(SWEEPS.c.id == sweep_id)).mappings().one_or_none()
@@ -76,7 +76,7 @@ def read_sweep(engine: Engine, sweep_id: str) -> KeptSweep | None:
 
 def read_sweeps(
     engine: Engine, owner: str | None = None, part: RowPart | None = None
-) -> list[tuple[KeptSweep, dict[JobStatus, int]]]:
+) -> list[tuple[StoredSweep, dict[JobStatus, int]]]:
     """Sweeps, each with its parts counted by status."""
     which = () if owner is None else (SWEEPS.c.owner == owner,)
     ids = part_of(select(SWEEPS.c.id).where(*which), engine, part, SWEEPS.c.id, SWEEPS.c.created_at)
@@ -107,7 +107,7 @@ def read_shards(engine: Engine, sweep_id: str) -> list[ShardState]:
     return [_shard(row) for row in rows]
 
 
-def read_sweeps_and_shards(engine: Engine, sweep_ids: Sequence[str]) -> list[tuple[KeptSweep, list[ShardState]]]:
+def read_sweeps_and_shards(engine: Engine, sweep_ids: Sequence[str]) -> list[tuple[StoredSweep, list[ShardState]]]:
     """Some sweeps, each with its parts in the order of their rows."""
     shards: dict[str, list[ShardState]] = {}
     query = select(JOBS.c.parent, *_SHARD_COLUMNS).where(JOBS.c.parent.in_(sweep_ids)).order_by(JOBS.c.id)
@@ -118,8 +118,8 @@ def read_sweeps_and_shards(engine: Engine, sweep_ids: Sequence[str]) -> list[tup
     return [(_sweep(row), shards.get(row["id"], [])) for row in sweeps]
 
 
-def _sweep(row: Mapping[Any, Any]) -> KeptSweep:
-    return KeptSweep(**{**row, "created_at": utc_text(row["created_at"])})
+def _sweep(row: Mapping[Any, Any]) -> StoredSweep:
+    return StoredSweep(**{**row, "created_at": utc_text(row["created_at"])})
 
 
 def _shard(row: Mapping[Any, Any]) -> ShardState:
@@ -127,6 +127,6 @@ def _shard(row: Mapping[Any, Any]) -> ShardState:
     return ShardState(**{**values, **{name: in_utc(row[name]) for name in _MOMENTS}})
 
 
-_COLUMNS = tuple(SWEEPS.c[field.name] for field in fields(KeptSweep))
+_COLUMNS = tuple(SWEEPS.c[field.name] for field in fields(StoredSweep))
 _SHARD_COLUMNS = tuple(JOBS.c[field.name] for field in fields(ShardState))
 _MOMENTS = ("started_at", "finished_at")

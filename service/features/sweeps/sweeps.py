@@ -14,7 +14,7 @@ from service.features.launch_checks.finished_jobs import KIND, on_end
 from service.features.sweeps import store
 from service.features.sweeps.axes import Sweep, SweepKind, sweep_to_bytes
 from service.features.sweeps.columns import columns_of as table_columns
-from service.features.sweeps.store import KeptSweep, NewSweep, ShardState
+from service.features.sweeps.store import NewSweep, ShardState, StoredSweep
 from service.jobs.ends import cancel_jobs, retry_jobs
 from service.jobs.jobs import JobStatus, NewJob
 from service.store import Engine, RowPart, utc_text
@@ -25,19 +25,19 @@ from service.tabular.lists import Listed, listed_in_parts
 PATH = "/v1/sweeps"
 
 MOST_REASONS = 10
-"""Different reasons of failed pieces that are told. Source: a choice."""
+"""Most reasons of failed shards in an answer. Source: a choice."""
 
 
-def answer_of(kept: KeptSweep, shards: Sequence[ShardState]) -> SweepAnswer:
-    """A sweep, as far as it is."""
+def answer_of(sweep: StoredSweep, shards: Sequence[ShardState]) -> SweepAnswer:
+    """Current state of a sweep."""
     counts = Counter(shard.status for shard in shards)
-    rows = _rows(kept, shards)
+    rows = _rows(sweep, shards)
     status = status_of(counts)
     ended = [shard.finished_at for shard in shards if shard.finished_at is not None]
     return SweepAnswer(
-        id=kept.id,
-        name=kept.name,
-        kind="plan" if kept.kind == "plan" else "estimate",
+        id=sweep.id,
+        name=sweep.name,
+        kind="plan" if sweep.kind == "plan" else "estimate",
         status=status,
         rows=rows,
         shards=SweepShards(
@@ -50,16 +50,16 @@ def answer_of(kept: KeptSweep, shards: Sequence[ShardState]) -> SweepAnswer:
         done_fraction=rows.done / rows.total,
         left_seconds=_left_seconds(shards, rows, counts["running"]),
         reasons=_reasons(shards),
-        columns=tuple(SweepColumnAnswer(name=name, type=kind) for name, kind in kept.columns),  # type: ignore[arg-type]  # written by this service
-        versions=Versions(formulas=kept.formulas, catalogue=kept.catalogue, calibration=kept.calibration),
-        created_at=kept.created_at,
+        columns=tuple(SweepColumnAnswer(name=name, type=kind) for name, kind in sweep.columns),  # type: ignore[arg-type]  # written by this service
+        versions=Versions(formulas=sweep.formulas, catalogue=sweep.catalogue, calibration=sweep.calibration),
+        created_at=sweep.created_at,
         finished_at=None if status in {"queued", "running"} or not ended else utc_text(max(ended)),
-        links=_links(kept.id),
+        links=_links(sweep.id),
     )
 
 
 def status_of(shards: Mapping[JobStatus, int]) -> SweepStatus:
-    """Where a sweep is, by where its pieces are.
+    """Status of a sweep from the statuses of its shards.
 
     >>> status_of({"succeeded": 3, "queued": 2}), status_of({"succeeded": 3, "cancelled": 2}), status_of({"queued": 5})
     ('running', 'cancelled', 'queued')
@@ -71,17 +71,17 @@ def status_of(shards: Mapping[JobStatus, int]) -> SweepStatus:
     return next((status for status in unfinished if status in there), "succeeded")
 
 
-def _rows(kept: KeptSweep, shards: Sequence[ShardState]) -> SweepRows:
+def _rows(sweep: StoredSweep, shards: Sequence[ShardState]) -> SweepRows:
     whole = [shard.result for shard in shards if shard.status == "succeeded"]
     partly = [shard.progress or {} for shard in shards if shard.status == "running"]
-    found = {name: sum(result[name] for result in whole) for name in ("rows", "answered", "refused", "fitting")}
+    sums = {name: sum(result[name] for result in whole) for name in ("rows", "answered", "refused", "fitting")}
     return SweepRows(
-        total=kept.rows,
-        done=found["rows"] + sum(progress.get("rows", 0) for progress in partly),
-        kept=found["rows"],
-        answered=found["answered"],
-        refused=found["refused"],
-        fitting=found["fitting"],
+        total=sweep.rows,
+        done=sums["rows"] + sum(progress.get("rows", 0) for progress in partly),
+        kept=sums["rows"],
+        answered=sums["answered"],
+        refused=sums["refused"],
+        fitting=sums["fitting"],
     )
 
 
@@ -97,8 +97,8 @@ def _seconds(started: datetime | None, finished: datetime | None) -> float:
 
 
 def _reasons(shards: Sequence[ShardState]) -> tuple[str, ...]:
-    said = (str((shard.error or {}).get("message", "")) for shard in shards if shard.status == "failed")
-    return tuple(filter(None, dict.fromkeys(said)))[:MOST_REASONS]
+    messages = (str((shard.error or {}).get("message", "")) for shard in shards if shard.status == "failed")
+    return tuple(filter(None, dict.fromkeys(messages)))[:MOST_REASONS]
 
 
 def _links(sweep_id: str) -> dict[str, str]:
@@ -114,22 +114,22 @@ def _links(sweep_id: str) -> dict[str, str]:
 
 
 SHARD_ROWS: dict[SweepKind, int] = {"estimate": 20_000, "plan": 10}
-"""Rows of one piece. Source: a choice; seconds of one core, where a process takes half a second to start."""
+"""Rows of one shard. Source: a choice; seconds of one core, where a process takes half a second to start."""
 
 
 class Shard(NamedTuple):
-    """Rows behind each other."""
+    """Consecutive rows."""
 
     number: int
-    """Which piece, from 0."""
+    """Its number, from 0."""
     first: int
     """Its first row."""
     rows: int
-    """How many rows."""
+    """Number of rows."""
 
 
 def shards_of(rows: int, each: int) -> tuple[Shard, ...]:
-    """The pieces of a sweep; every row is in exactly one.
+    """Shards of a sweep; every row is in exactly one.
 
     >>> [(shard.first, shard.rows) for shard in shards_of(25, 10)]
     [(0, 10), (10, 10), (20, 5)]
@@ -139,13 +139,13 @@ def shards_of(rows: int, each: int) -> tuple[Shard, ...]:
 
 
 RANDOM_BYTES = 16
-"""Of an id: 128 bits, which nobody guesses."""
+"""Random bytes of an id: 128 bits cannot be guessed."""
 
 SWEEP_ID = re.compile(r"swp_[0-9a-f]{32}")
-"""What ids look like; for anything else no database is asked."""
+"""Pattern of ids; any other id is not found without a query."""
 
 SHARD_SECONDS = 3600.0
-"""Longest time that one piece may take. Source: a choice; a hundred times what one usually takes."""
+"""Timeout of a shard. Source: a choice; a hundred times the usual duration."""
 
 _KEYED = {column.name: column for column in columns_of(SweepRow)}
 COLUMNS: Final[tuple[Column, ...]] = (_KEYED.pop("id"), *_KEYED.values())
@@ -153,7 +153,7 @@ COLUMNS: Final[tuple[Column, ...]] = (_KEYED.pop("id"), *_KEYED.values())
 
 
 def create_sweep(engine: Engine, caller: Caller, sweep: Sweep, charge: Callable[[int], None]) -> SweepAnswer:
-    """Have a sweep worked out."""
+    """Create a sweep and its jobs."""
     charge(sweep.axes.rows)
     sweep_id = f"swp_{token_hex(RANDOM_BYTES)}"
     new, jobs = _new(sweep_id, sweep, caller.owner), _jobs(sweep_id, sweep, caller.owner)
@@ -162,19 +162,19 @@ def create_sweep(engine: Engine, caller: Caller, sweep: Sweep, charge: Callable[
 
 
 def find_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
-    """One sweep, as far as it is."""
-    kept = _kept(engine, caller, sweep_id)
-    return answer_of(kept, store.read_shards(engine, sweep_id))
+    """Current state of one sweep."""
+    sweep = _stored_sweep(engine, caller, sweep_id)
+    return answer_of(sweep, store.read_shards(engine, sweep_id))
 
 
-def sweeps_as_they_are(engine: Engine, sweep_ids: Sequence[str]) -> dict[str, SweepAnswer]:
-    """Some sweeps, as far as each is, whoever owns them."""
-    found = store.read_sweeps_and_shards(engine, sweep_ids)
-    return {sweep.id: answer_of(sweep, shards) for sweep, shards in found}
+def current_sweeps(engine: Engine, sweep_ids: Sequence[str]) -> dict[str, SweepAnswer]:
+    """Current state of some sweeps of any owner."""
+    rows = store.read_sweeps_and_shards(engine, sweep_ids)
+    return {sweep.id: answer_of(sweep, shards) for sweep, shards in rows}
 
 
 def unknown_sweep() -> NotFound:
-    """What somebody is told who has no such sweep."""
+    """Error for an unknown sweep."""
     return NotFound(f"there is no sweep of this id; GET {PATH} lists the ids")
 
 
@@ -182,43 +182,43 @@ def listed_sweeps(engine: Engine, caller: Caller) -> Listed:
     """The list of sweeps."""
 
     def rows(part: RowPart | None) -> list[SweepRow]:
-        return [_row(kept, status_of(counts)) for kept, counts in store.read_sweeps(engine, caller.whose, part)]
+        return [_row(sweep, status_of(counts)) for sweep, counts in store.read_sweeps(engine, caller.whose, part)]
 
     return listed_in_parts(COLUMNS, rows)
 
 
 def cancel_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
-    """Stop a sweep; what is done of it stays."""
-    _kept(engine, caller, sweep_id)
+    """Cancel a sweep; finished shards remain."""
+    _stored_sweep(engine, caller, sweep_id)
     cancel_jobs(engine, sweep_id, on_end)
     return find_sweep(engine, caller, sweep_id)
 
 
 def resume_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
-    """Have done what is missing of a sweep that was cancelled, or failed in parts."""
-    _kept(engine, caller, sweep_id)
+    """Queue the missing shards of a sweep that was cancelled or failed in parts."""
+    _stored_sweep(engine, caller, sweep_id)
     retry_jobs(engine, sweep_id)
     return find_sweep(engine, caller, sweep_id)
 
 
 def content_of(engine: Engine, sweep_id: str) -> bytes:
-    """Everything that the rows of a sweep depend on, for the workers that hold its pieces."""
+    """Serialized inputs of a sweep, for workers with one of its shards."""
     content = store.read_sweep_content(engine, sweep_id) if SWEEP_ID.fullmatch(sweep_id) else None
     if content is None:
         raise unknown_sweep()
     return content
 
 
-def refuse_hidden(engine: Engine, caller: Caller, sweep_id: str) -> None:
-    """Let nobody near a sweep of others."""
-    _kept(engine, caller, sweep_id)
+def require_visible(engine: Engine, caller: Caller, sweep_id: str) -> None:
+    """Refuse callers that may not see the sweep."""
+    _stored_sweep(engine, caller, sweep_id)
 
 
-def _kept(engine: Engine, caller: Caller, sweep_id: str) -> KeptSweep:
-    found = store.read_sweep(engine, sweep_id) if SWEEP_ID.fullmatch(sweep_id) else None
-    if found is None or not caller.reaches(found.owner):
+def _stored_sweep(engine: Engine, caller: Caller, sweep_id: str) -> StoredSweep:
+    sweep = store.read_sweep(engine, sweep_id) if SWEEP_ID.fullmatch(sweep_id) else None
+    if sweep is None or not caller.reaches(sweep.owner):
         raise unknown_sweep()
-    return found
+    return sweep
 
 
 def _new(sweep_id: str, sweep: Sweep, owner: str) -> NewSweep:
@@ -249,16 +249,16 @@ def _jobs(sweep_id: str, sweep: Sweep, owner: str) -> list[NewJob]:
     ]
 
 
-def _row(kept: KeptSweep, status: SweepStatus) -> SweepRow:
+def _row(sweep: StoredSweep, status: SweepStatus) -> SweepRow:
     return SweepRow(
-        id=kept.id,
-        name=kept.name,
-        kind=kept.kind,
-        owner=kept.owner,
+        id=sweep.id,
+        name=sweep.name,
+        kind=sweep.kind,
+        owner=sweep.owner,
         status=status,
-        rows=kept.rows,
-        formulas=kept.formulas,
-        catalogue=kept.catalogue,
-        calibration=kept.calibration,
-        created_at=kept.created_at,
+        rows=sweep.rows,
+        formulas=sweep.formulas,
+        catalogue=sweep.catalogue,
+        calibration=sweep.calibration,
+        created_at=sweep.created_at,
     )

@@ -1,6 +1,6 @@
-"""Tables of sweeps: finished shards one after another, as Parquet or CSV.
+"""Tables of sweeps: finished shards in row order, as Parquet or CSV.
 
-Arrow is imported where a table is written or read, because it takes long to load.
+Arrow loads slowly, so functions import it.
 """
 
 import json
@@ -17,7 +17,7 @@ from service.features.sweeps import store
 from service.features.sweeps.axes import Sweep, sweep_from_bytes
 from service.features.sweeps.columns import columns_of
 from service.features.sweeps.rows import Counts, Rows
-from service.features.sweeps.sweeps import Shard, content_of, refuse_hidden
+from service.features.sweeps.sweeps import Shard, content_of, require_visible
 from service.jobs.files import read_file
 from service.store import Engine
 from service.store.keys import Caller
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 2_000
-"""Rows that are held as Python values before they become a table. Source: a choice; a few megabytes."""
+"""Rows converted to a table at once. Source: a choice; a few megabytes."""
 
 COMPRESSION = "zstd"
 """Source: a choice; every reader of Parquet knows it."""
 
 WRITTEN_BY = b"traincost"
-"""Entry of a file's footer that says what became of its rows."""
+"""Key of the row counts in the footer of a file."""
 
 
-def write_shard(path: Path, rows: Rows, shard: Shard, told: Callable[[int], None]) -> None:
-    """Work out a piece of a sweep and write it."""
+def write_shard(path: Path, rows: Rows, shard: Shard, report: Callable[[int], None]) -> None:
+    """Compute a shard and write it."""
     import pyarrow.parquet as pq
 
     before, schema = Counts(**asdict(rows.counts)), schema_of(rows.sweep)
@@ -47,13 +47,13 @@ def write_shard(path: Path, rows: Rows, shard: Shard, told: Callable[[int], None
     with pq.ParquetWriter(unfinished, schema, compression=COMPRESSION) as writer:
         while batch := list(islice(cells, BATCH_ROWS)):
             writer.write_table(_table(batch, schema))
-            told(rows.counts.rows - before.rows)
+            report(rows.counts.rows - before.rows)
         writer.add_key_value_metadata({WRITTEN_BY: json.dumps(asdict(_since(before, rows.counts)))})
     unfinished.replace(path)
 
 
 def counts_in(path: Path, shard: Shard) -> Counts | None:
-    """What became of the rows of a piece that was written before."""
+    """Row counts of an existing shard file; None if it is missing or incomplete."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -66,7 +66,7 @@ def counts_in(path: Path, shard: Shard) -> Counts | None:
 
 
 def schema_of(sweep: Sweep) -> "pa.Schema":
-    """The columns of a sweep as Arrow names them, with what the rows rest on."""
+    """Arrow schema of a sweep, with its versions."""
     import pyarrow as pa
 
     fields = [pa.field(name, pa.type_for_alias(kind), nullable=name != "row") for name, kind in columns_of(sweep)]
@@ -74,7 +74,7 @@ def schema_of(sweep: Sweep) -> "pa.Schema":
 
 
 def as_parquet(parts: Iterable[bytes], sweep: Sweep) -> Iterator[bytes]:
-    """Pieces as one Parquet file, a piece at a time."""
+    """Join shards to one Parquet file, streamed by shard."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -82,8 +82,8 @@ def as_parquet(parts: Iterable[bytes], sweep: Sweep) -> Iterator[bytes]:
     with pq.ParquetWriter(pa.PythonFile(sink, mode="w"), schema, compression=COMPRESSION) as writer:
         for part in parts:
             writer.write_table(pq.read_table(pa.BufferReader(part), schema=schema))
-            yield _drained(sink)
-    yield _drained(sink)
+            yield _drain(sink)
+    yield _drain(sink)
 
 
 def _table(batch: list[tuple[Any, ...]], schema: "pa.Schema") -> "pa.Table":
@@ -101,20 +101,16 @@ def _versions(versions: Versions) -> dict[str, str]:
     return {name: str(value) for name, value in asdict(versions).items() if value is not None}
 
 
-def _drained(sink: BytesIO) -> bytes:
-    """What was written since it was last asked for."""
+def _drain(sink: BytesIO) -> bytes:
+    """Take the bytes written since the last call."""
     content = sink.getvalue()
     sink.seek(0)
     sink.truncate()
     return content
 
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
 def as_csv(parts: Iterable[bytes], sweep: Sweep) -> Iterator[bytes]:
-    """Pieces as one CSV, no cell of which a spreadsheet runs as a formula."""
+    """Join shards to one CSV without cells that a spreadsheet runs as formulas."""
     import pyarrow as pa
     import pyarrow.csv as pc
     import pyarrow.parquet as pq
@@ -124,12 +120,12 @@ def as_csv(parts: Iterable[bytes], sweep: Sweep) -> Iterator[bytes]:
     for part in parts:
         table = pq.read_table(pa.BufferReader(part), schema=schema)
         content = BytesIO()
-        pc.write_csv(_harmless(table), content, pc.WriteOptions(include_header=False, quoting_style="needed"))
+        pc.write_csv(_without_formulas(table), content, pc.WriteOptions(include_header=False, quoting_style="needed"))
         yield content.getvalue()
 
 
-def _harmless(table: "pa.Table") -> "pa.Table":
-    """A table without texts that a spreadsheet would run."""
+def _without_formulas(table: "pa.Table") -> "pa.Table":
+    """Escape texts that a spreadsheet would run."""
     import pyarrow as pa
 
     for place, field in enumerate(table.schema):
@@ -142,31 +138,31 @@ def _harmless(table: "pa.Table") -> "pa.Table":
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The table of a sweep, as far as it is done."""
+    """Table of the finished rows of a sweep."""
 
     digest: str
-    """What tells it from the same with other pieces."""
+    """Digest of its shards."""
     chunks: Iterator[bytes]
     """Its bytes."""
 
 
 def parquet_of(engine: Engine, caller: Caller, sweep_id: str) -> Table:
     """The table of a sweep as Parquet."""
-    refuse_hidden(engine, caller, sweep_id)
+    require_visible(engine, caller, sweep_id)
     return _one_table(engine, sweep_id, as_parquet)
 
 
 def csv_of(engine: Engine, caller: Caller, sweep_id: str) -> Table:
     """The table of a sweep as CSV."""
-    refuse_hidden(engine, caller, sweep_id)
+    require_visible(engine, caller, sweep_id)
     return _one_table(engine, sweep_id, as_csv)
 
 
 def _one_table(engine: Engine, sweep_id: str, form: Callable[[Iterable[bytes], Sweep], Iterator[bytes]]) -> Table:
     sweep = sweep_from_bytes(content_of(engine, sweep_id))
     done = [shard.id for shard in store.read_shards(engine, sweep_id) if shard.status == "succeeded"]
-    said = "\n".join([form.__name__, sweep_id, *done])
-    return Table(digest_of(said.encode()), form(_contents(engine, done), sweep))
+    identity = "\n".join([form.__name__, sweep_id, *done])
+    return Table(digest_of(identity.encode()), form(_contents(engine, done), sweep))
 
 
 def _contents(engine: Engine, jobs: Iterable[str]) -> Iterator[bytes]:

@@ -14,31 +14,31 @@ from service.jobs.ends import LeaseExpiry
 from service.store import Engine, forget_workers
 
 FORGET_SECONDS = 3600.0
-"""Time between two looks for what is to be removed."""
-KEPT_SECONDS = 7 * 86_400.0
-"""How long a worker that is not heard of is listed. Source: a choice."""
+"""Interval of removing old rows."""
+LISTED_SECONDS = 7 * 86_400.0
+"""Time that a silent worker stays listed. Source: a choice."""
 LEAVE_SECONDS = 1.0
-"""Longest wait for a look that is under way when the process stops."""
+"""Longest wait for a running task when the process stops."""
 
 
 @asynccontextmanager
 async def expiring_leases(app: FastAPI) -> AsyncIterator[None]:
-    """While the application runs, jobs whose lease ran out go back into the queue, and what is old is removed.
+    """Requeue jobs whose lease expired and remove old rows while the application runs.
 
-    The first look comes half a lease after the start: workers that could not reach the service while it was away are
-    heard of again by then. A clock that is set takes no job from a worker.
+    The first check comes half a lease after the start: workers that could not reach the service meanwhile have sent
+    heartbeats by then. A change of the system clock takes no job from a worker.
     """
     engine: Engine | None = app.state.engine
     if engine is None:
         yield
         return
     stop, lease_seconds = Event(), app.state.settings.lease_seconds
-    looks = (
+    tasks = (
         ("jobs of lost workers wait", LeaseExpiry(engine, lease_seconds, on_end).look, lease_seconds / 2),
-        ("workers that are long gone stay listed", partial(forget_workers, engine, KEPT_SECONDS), FORGET_SECONDS),
+        ("workers that are long gone stay listed", partial(forget_workers, engine, LISTED_SECONDS), FORGET_SECONDS),
         ("what is old stays kept", Retention(engine, app.state.settings, stop).run, FORGET_SECONDS),
     )
-    threads = [Thread(target=repeat, args=(*look, stop), name="reaper", daemon=True) for look in looks]
+    threads = [Thread(target=repeat, args=(*look, stop), name="reaper", daemon=True) for look in tasks]
     for thread in threads:
         thread.start()
     try:

@@ -1,4 +1,4 @@
-"""Leases in requests of workers: read from the header, and refused without saying whether the job exists."""
+"""Leases in requests of workers: read from the header, refused without revealing whether the job exists."""
 
 from fastapi import Request
 
@@ -9,7 +9,7 @@ from service.features.workers.openapi import LEASE_HEADER
 from service.jobs.leases import Lease
 
 MOST_CHARACTERS = 100
-"""Longest lease that is looked at; one has 43 characters."""
+"""Longest lease text; a real one has 43 characters."""
 
 NOT_HELD = Problem(
     field="lease",
@@ -20,12 +20,12 @@ NOT_HELD = Problem(
 
 
 def lease_of(request: Request, job_id: str, token: str) -> Lease:
-    """The lease that a request presents, with the key that it came with."""
+    """Lease of a request with the key of its caller."""
     return Lease(job_id, token, caller_of(request).id)
 
 
 def token_in_header(request: Request) -> str:
-    """The lease in the header of a request that has no JSON body."""
+    """Lease in the header of a request without a JSON body."""
     values = request.headers.getlist(LEASE_HEADER)
     if len(values) == 1 and 0 < len(values[0]) <= MOST_CHARACTERS:
         return values[0]
@@ -35,5 +35,5 @@ def token_in_header(request: Request) -> str:
 
 
 def lease_lost() -> LeaseLost:
-    """The refusal of a lease that does not hold, whatever the reason."""
+    """Refusal of an invalid lease, whatever the reason."""
     return LeaseLost(NOT_HELD)

@@ -1,6 +1,6 @@
 """Job notifications: workers wait in the event loop, without a thread or a database connection each.
 
-One look at what there is to do serves all workers that wait, so a thousand of them cost the database as much as one.
+One query for available jobs serves all waiting workers, so a thousand of them cost the database as much as one.
 """
 
 import asyncio
@@ -18,76 +18,76 @@ from service.store import Engine, Opening, Seeker
 from service.store.replicas import ReadOnChange
 
 AT_ONCE = 4
-"""Workers that claim at the same moment; those behind them see what is left. Source: a choice."""
-LOOK_SECONDS = 0.5
-"""Time between two looks at what there is to do, while somebody waits. Source: a choice."""
+"""Workers that claim concurrently; others see the remaining jobs. Source: a choice."""
+POLL_SECONDS = 0.5
+"""Interval of queries for available jobs, while a worker waits."""
 
 
 class JobNotifications:
-    """What there is to do, for workers that wait for it."""
+    """Available jobs for waiting workers."""
 
     def __init__(self, engine: Engine, lease_seconds: float, leaving: Event) -> None:
         self._engine = engine
         self._lease_seconds = lease_seconds
         self._leaving = leaving
-        self._found: frozenset[Opening] = frozenset()
-        self._looked_at = float("-inf")
+        self._available: frozenset[Opening] = frozenset()
+        self._polled_at = float("-inf")
         self._read_on_change = ReadOnChange(engine, self._read)
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._claims = asyncio.Semaphore(AT_ONCE)
 
     async def claim(self, request: Request, seeker: Seeker, wait_seconds: float) -> Claim | None:
-        """The first job for a worker."""
+        """Claim the first suitable job."""
         clock = asyncio.get_running_loop().time
         ends = clock() + wait_seconds
-        is_urgent = wait_seconds < LOOK_SECONDS  # nobody looks for it again, so what was seen a moment ago is too old
+        is_urgent = wait_seconds < POLL_SECONDS  # there is no later poll, so the last result is too old
         while not await request.is_disconnected():
             refuse_expired(request)
             if not is_urgent:
-                await self._look()
-            if claim := await self._in_turn(request, seeker, is_urgent=is_urgent):
+                await self._poll()
+            if claim := await self._claim_next(request, seeker, is_urgent=is_urgent):
                 return claim
             left_seconds = ends - clock()
             if self._leaving.is_set():
                 raise Leaving(LEAVING)
             if left_seconds <= 0:
                 break
-            await asyncio.sleep(min(left_seconds, LOOK_SECONDS))
+            await asyncio.sleep(min(left_seconds, POLL_SECONDS))
             is_urgent = False
         return None
 
-    async def _in_turn(self, request: Request, seeker: Seeker, *, is_urgent: bool) -> Claim | None:
-        """A job for a worker, unless those before it took what it was after: of a thousand, a few ask in vain."""
-        if not (is_urgent or self._is_for(seeker)):
+    async def _claim_next(self, request: Request, seeker: Seeker, *, is_urgent: bool) -> Claim | None:
+        """Claim a job, unless earlier workers took all suitable ones."""
+        if not (is_urgent or self._has_job_for(seeker)):
             return None
-        async with self._turns:
-            if not (is_urgent or self._is_for(seeker)):
+        async with self._claims:
+            if not (is_urgent or self._has_job_for(seeker)):
                 return None
             claim = await self._claimed(request, seeker)
             if claim is None:
                 self._read_on_change.expire()
-                self._found = frozenset(opening for opening in self._found if not seeker.can_do(opening))
+                self._available = frozenset(opening for opening in self._available if not seeker.can_do(opening))
             return claim
 
-    def _is_for(self, seeker: Seeker) -> bool:
-        return any(seeker.can_do(opening) for opening in self._found)
+    def _has_job_for(self, seeker: Seeker) -> bool:
+        return any(seeker.can_do(opening) for opening in self._available)
 
     async def _claimed(self, request: Request, seeker: Seeker) -> Claim | None:
-        """A job for a worker that is there to take it; one that just went gives it back."""
+        """Claim a job, and release it if the worker disconnected."""
         claim = await run_in_threadpool(claim_job, self._engine, seeker, self._lease_seconds)
         if claim is not None and await request.is_disconnected():
             await run_in_threadpool(finish_job, self._engine, claim.lease, Outcome(ending="released"))
             return None
         return claim
 
-    async def _look(self) -> None:
-        """See what there is to do; while one worker looks, the others know what was found before."""
+    async def _poll(self) -> None:
+        """Refresh the available jobs, at most one query at a time."""
         now = asyncio.get_running_loop().time()
-        if now - self._looked_at >= LOOK_SECONDS:
-            self._looked_at = now
+        if now - self._polled_at >= POLL_SECONDS:
+            self._polled_at = now
             if self._read_on_change.is_due():
                 await run_in_threadpool(self._read_on_change)
 
     def _read(self) -> float | None:
-        """Read what there is to do; the seconds until a job that was put off becomes available."""
-        self._found, seconds = read_openings(self._engine)
+        """Read the available jobs; return the seconds until a delayed job becomes available."""
+        self._available, seconds = read_openings(self._engine)
         return seconds

@@ -18,7 +18,7 @@ from service.api.openapi import (
     untitled,
 )
 from service.features.catalogue.list_openapi import one_example
-from service.features.workers.requests import ClaimRequest, FinishRequest, HeartbeatRequest
+from service.features.workers.schemas import ClaimRequest, FinishRequest, HeartbeatRequest
 
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """What a file of a job may be called."""

@@ -1,7 +1,6 @@
 """/v1/worker and GET /v1/workers: claim jobs, renew leases, upload files and finish.
 
-Whatever concerns a claimed job has to present its lease; the refusal of any other says nothing of whether there is such
-a job.
+Requests about a claimed job present its lease; the refusal of any other does not reveal whether the job exists.
 """
 
 import re
@@ -24,7 +23,7 @@ from service.features.launch_checks.finished_jobs import on_end
 from service.features.workers.leases import lease_lost, lease_of, token_in_header
 from service.features.workers.notifications import JobNotifications
 from service.features.workers.openapi import CLAIM, FILE_NAME, FINISH, HEARTBEAT, KEEP_FILE
-from service.features.workers.requests import (
+from service.features.workers.schemas import (
     MOST_WAIT_SECONDS,
     ClaimRequest,
     FinishRequest,
@@ -51,17 +50,21 @@ MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,80}")
     openapi_extra=CLAIM,
 )
 async def claim(request: Request) -> Response:
-    """A worker waits in the event loop; each look at the database has a thread for as long as it takes."""
-    wanted = read_whole(ClaimRequest, await read_body(request))
+    """Claim a job, waiting in the event loop; only queries of the database take a thread."""
+    claim_request = read_whole(ClaimRequest, await read_body(request))
     engine, state = database_of(request), request.app.state
-    capabilities = named_in(view_of(request), wanted.capabilities)
+    capabilities = named_in(view_of(request), claim_request.capabilities)
     caller, bounds = caller_of(request), WorkerBounds(state.settings.workers_per_key, _alive_seconds(request))
     seeker = Seeker(
-        worker=wanted.worker, capabilities=capabilities, kinds=wanted.kinds, key=caller.id, owner=caller.works_for
+        worker=claim_request.worker,
+        capabilities=capabilities,
+        kinds=claim_request.kinds,
+        key=caller.id,
+        owner=caller.works_for,
     )
     await run_in_threadpool(see_worker, engine, seeker, bounds)
-    openings: JobNotifications = state.job_notifications
-    claimed = await openings.claim(request, seeker, wanted.wait_seconds)
+    notifications: JobNotifications = state.job_notifications
+    claimed = await notifications.claim(request, seeker, claim_request.wait_seconds)
     if claimed is None:
         return Response(status_code=204)
     job = claimed.job
@@ -87,11 +90,11 @@ async def claim(request: Request) -> Response:
 )
 @queued
 def heartbeat(request: Request, database: Database, job_id: str, body: JsonObject) -> Response:
-    """The lease begins anew; progress that differs from the last is an event of the job."""
-    told = read_whole(HeartbeatRequest, body)
-    refuse_deep_progress(told.progress)
-    lease = lease_of(request, job_id, told.lease)
-    state = heartbeat_job(database, lease, request.app.state.settings.lease_seconds, told.progress)
+    """Renew the lease; changed progress becomes an event of the job."""
+    sent = read_whole(HeartbeatRequest, body)
+    refuse_deep_progress(sent.progress)
+    lease = lease_of(request, job_id, sent.lease)
+    state = heartbeat_job(database, lease, request.app.state.settings.lease_seconds, sent.progress)
     if state == "lost":
         raise lease_lost()
     return json_answer(HeartbeatAnswer(state=state))
@@ -106,16 +109,16 @@ def heartbeat(request: Request, database: Database, job_id: str, body: JsonObjec
     openapi_extra=KEEP_FILE,
 )
 async def keep_job_file(request: Request, job_id: str, file_name: str) -> Response:
-    """The bytes are stored as they come, and read only if the lease holds."""
+    """Store the bytes of a file, read only if the lease is valid."""
     lease = lease_of(request, job_id, token_in_header(request))
     if not FILE_NAME.fullmatch(file_name):
         raise WrongParameter(_WRONG_NAME)
-    said = request.headers.get("content-type", "application/octet-stream").partition(";")[0].strip().lower()
-    if not MEDIA_TYPE.fullmatch(said):
+    media_type = request.headers.get("content-type", "application/octet-stream").partition(";")[0].strip().lower()
+    if not MEDIA_TYPE.fullmatch(media_type):
         raise ApiError("unsupported_media_type", "send the file's own media type as content-type")
     if not await run_in_threadpool(holds_job, database_of(request), lease):
         raise lease_lost()
-    file = JobFile(name=file_name, media_type=said, content=await request.body())
+    file = JobFile(name=file_name, media_type=media_type, content=await request.body())
     return await _keep(request=request, lease=lease, file=file)
 
 
@@ -136,9 +139,9 @@ def _keep(request: Request, lease: Lease, file: JobFile) -> Response:
 )
 @queued
 def finish(request: Request, job_id: str, body: JsonObject) -> Response:
-    """The job's state and its result are written in one transaction; sent twice, the outcome is taken once."""
-    told = read_whole(FinishRequest, body)
-    if not finish_job(database_of(request), lease_of(request, job_id, told.lease), told.ended(), on_end):
+    """Finish a job in one transaction; a repeated request has no further effect."""
+    sent = read_whole(FinishRequest, body)
+    if not finish_job(database_of(request), lease_of(request, job_id, sent.lease), sent.ended(), on_end):
         raise lease_lost()
     return Response(status_code=204)
 

@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from service.answers.batch import MOST_QUESTIONS
-from service.features.batch.batch import ANSWERED, BatchAnswer
+from service.features.batch.batch import ANSWERERS, BatchAnswer
 from service.features.batch.openapi import BATCHES
 from tests.api import computations
 from tests.api.asking import QUESTION, Ask
@@ -58,7 +58,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, answered: Callable[..., list[Batc
 
 
 def test_every_kind_has_its_route() -> None:
-    assert PATHS.keys() == ANSWERED.keys()
+    assert PATHS.keys() == ANSWERERS.keys()
 
 
 def test_each_answer_is_that_of_the_route_of_its_kind(ask: Ask) -> None:

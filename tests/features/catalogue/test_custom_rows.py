@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
 from service.catalogue import shipped_catalogue
-from service.features.catalogue.openapi import NEEDED
+from service.features.catalogue.openapi import REQUIRED_COLUMNS
 from service.store import load_catalogue
 from tests.api.asking import QUESTION, Ask
 from tests.api.own_bodies import IDS, OWN, TINY, Own
@@ -153,14 +153,14 @@ def test_what_follows_from_the_row_is_not_set(own: Ask, kind: Own, slug: str) ->
 @each
 def test_the_least_that_makes_a_row_is_what_the_contract_says(own: Ask, kind: Own, slug: str) -> None:
     body = kind.named(slug)
-    needed = {*NEEDED[kind.plural], *(["vocab_size"] if kind.plural == "models" else ())}
+    needed = {*REQUIRED_COLUMNS[kind.plural], *(["vocab_size"] if kind.plural == "models" else ())}
     for name in body:
         rest = {key: value for key, value in body.items() if key != name}
         answer = own("POST", f"/v1/{kind.plural}", json=rest)
         if name in needed:
             assert code_of(answer)[:2] == (422, "refused"), name
             assert f"/{name}" in [error["pointer"] for error in answer.json()["errors"]]
-    assert set(NEEDED[kind.plural]) <= body.keys()
+    assert set(REQUIRED_COLUMNS[kind.plural]) <= body.keys()
 
 
 @each

@@ -127,7 +127,7 @@ def test_head_and_options_compute_nothing(path: str, ask: Ask, monkeypatch: pyte
     def refuse(*_: object) -> None:
         raise AssertionError("HEAD ran the estimate")
 
-    monkeypatch.setattr(tables, "answered", refuse)
+    monkeypatch.setattr(tables, "cell_answer", refuse)
     head = ask("HEAD", path, params=FLAT)
     assert (head.status_code, head.headers["etag"]) == (200, asked.headers["etag"])
     assert head.headers["content-type"] == asked.headers["content-type"]

@@ -8,7 +8,7 @@ from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.features.checks.check import check
-from service.features.checks.requests import BESIDE
+from service.features.checks.schemas import BESIDE
 from service.features.estimates.answers import answer
 from service.features.exports.exports import import_file
 from service.formats.targets import FORMATS

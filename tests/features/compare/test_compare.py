@@ -7,8 +7,8 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.catalogue.prices import PriceQuery
-from service.features.compare.compare import FIRST, LAST, Compared, compare, comparing
-from service.features.compare.requests import MOST_ROWS
+from service.features.compare.compare import FIRST, LAST, Comparison, compare, compare_steps
+from service.features.compare.schemas import MOST_ROWS
 from service.features.compare.tables import whole_comparison
 from service.features.estimates import answers
 from service.features.estimates.answers import answer
@@ -29,7 +29,7 @@ RATE = {"usd_per_gpu_hour": 2.5}
 AWS = {"provider": "aws", "region": "us-east-1", "price_model": "on-demand"}
 
 
-def records(found: Compared) -> list[dict[str, Any]]:
+def records(found: Comparison) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = to_wire(whole_comparison(found))["rows"]
     return rows
 
@@ -190,7 +190,7 @@ def test_intervals_are_told_from_plain_numbers_without_an_answer(catalogue: Cata
 
 
 def test_others_get_their_turn_between_rows(catalogue: Catalogue) -> None:
-    steps = comparing({"question": JOB, "clusters": [H100] * 50}, catalogue)
+    steps = compare_steps({"question": JOB, "clusters": [H100] * 50}, catalogue)
     assert sum(1 for _ in steps) >= 50
 
 

@@ -7,9 +7,9 @@ from service.catalogue import shipped_catalogue
 from service.estimator.question import Question
 from service.estimator.resolve import ResolvedQuestion, configuration_of, resolve
 from service.features.launch_checks.launch_checks import ALL_PROBES
-from service.features.launch_checks.sizing import sized_question
+from service.features.launch_checks.sizing import size_question
 from service.features.launch_checks.targets import Target
-from service.features.launch_checks.tasks import Planned, planned
+from service.features.launch_checks.tasks import ProbePlan, plan_probes
 from service.validation.questions import read_question
 
 H100 = shipped_catalogue().gpus["h100-sxm5-80gb"].gpu
@@ -38,6 +38,6 @@ def worked_out(question: Question) -> ResolvedQuestion:
 
 def plan(
     question: Question, target: Target, probes: tuple[ProbeName, ...] = ALL_PROBES, seconds: float = 120.0
-) -> Planned:
+) -> ProbePlan:
     """What would be measured of a question on a machine."""
-    return planned(sized_question(question, target, seconds), target, probes, seconds)
+    return plan_probes(size_question(question, target, seconds), target, probes, seconds)

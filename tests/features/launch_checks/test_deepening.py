@@ -2,7 +2,7 @@
 
 from service.answers.launch_checks import Compared, Measured
 from service.estimator.answer import Interval
-from service.features.launch_checks.findings import deepened
+from service.features.launch_checks.findings import at_full_depth
 from service.features.launch_checks.items import Expected
 
 
@@ -22,26 +22,26 @@ def whole(predicted: float | None) -> tuple[Expected, ...]:
 
 
 def test_without_a_prediction_it_grows_evenly() -> None:
-    (found,) = deepened([took(1, 10.0, None), took(2, 13.0, None)], whole(None))
+    (found,) = at_full_depth([took(1, 10.0, None), took(2, 13.0, None)], whole(None))
     assert (found.each_layer, found.measured, found.predicted, found.ratio) == (3.0, 43.0, None, None)
 
 
 def test_a_right_prediction_of_both_depths_is_right_of_the_whole_however_it_grows() -> None:
-    (found,) = deepened([took(1, 10.0, 10.0), took(2, 13.0, 13.0)], whole(100.0))
+    (found,) = at_full_depth([took(1, 10.0, 10.0), took(2, 13.0, 13.0)], whole(100.0))
     assert (found.measured, found.ratio) == (100.0, 1.0)
 
 
 def test_what_a_prediction_misses_of_a_layer_it_misses_of_each() -> None:
-    (found,) = deepened([took(1, 11.0, 10.0), took(2, 15.0, 13.0)], whole(100.0))
+    (found,) = at_full_depth([took(1, 11.0, 10.0), took(2, 15.0, 13.0)], whole(100.0))
     assert found.measured == 112.0
 
 
 def test_the_last_step_counts() -> None:
     first = [took(1, 1.0, None, step=1), took(2, 2.0, None, step=1)]
-    (found,) = deepened([*first, took(1, 10.0, None), took(2, 13.0, None)], whole(None))
+    (found,) = at_full_depth([*first, took(1, 10.0, None), took(2, 13.0, None)], whole(None))
     assert found.measured == 43.0
 
 
 def test_one_depth_and_noise_say_nothing() -> None:
-    assert deepened([took(1, 10.0, None)], whole(None)) == ()
-    assert deepened([took(1, 10.0, None), took(2, 9.0, None)], whole(None)) == ()
+    assert at_full_depth([took(1, 10.0, None)], whole(None)) == ()
+    assert at_full_depth([took(1, 10.0, None), took(2, 9.0, None)], whole(None)) == ()

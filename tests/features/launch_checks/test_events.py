@@ -156,7 +156,7 @@ def test_listeners_share_one_look_at_the_database(told_app: FastAPI, ask: Ask, m
     async def whole() -> list[httpx.Response]:
         async with client_of(told_app) as client, asyncio.timeout(30):
             listening = [asyncio.create_task(client.get(f"{PATH}/{ids[place % 3]}/events")) for place in range(30)]
-            await asyncio.sleep(4 * events.LOOK_SECONDS)
+            await asyncio.sleep(4 * events.POLL_SECONDS)
             for check_id in ids:
                 await client.post(f"{PATH}/{check_id}/cancel")
             return await asyncio.gather(*listening)

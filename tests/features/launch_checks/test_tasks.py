@@ -8,7 +8,7 @@ import pytest
 from service.calibration.records import ProbeName, ProbeTask
 from service.catalogue import shipped_catalogue
 from service.features.launch_checks.launch_checks import ALL_PROBES, read_launch_check
-from service.features.launch_checks.sizing import CPU_TOKENS, LEAST_TOKENS, RUN_KERNELS, depths_of, sized_question
+from service.features.launch_checks.sizing import CPU_TOKENS, LEAST_TOKENS, RUN_KERNELS, depths_of, size_question
 from service.features.launch_checks.targets import CPU_RANKS, Target
 from service.features.launch_checks.tasks import FEWEST_REPEATS, REPEATS, SHARES, START_SECONDS
 from tests.features.launch_checks.sizing import H100, LAPTOP, NODE, asked, plan
@@ -121,7 +121,7 @@ def test_a_job_of_one_gpu_is_not_asked_for_collectives_unless_somebody_names_the
     ],
 )
 def test_a_step_keeps_the_job_s_attention_on_a_gpu(asked_for: str, target: Target, runs: str, judges: bool) -> None:
-    sized = sized_question(asked("smollm2-135m", recipe={"attention": asked_for}), target, 120)
+    sized = size_question(asked("smollm2-135m", recipe={"attention": asked_for}), target, 120)
     assert {one.question.recipe.attention for one in (*sized.steps, sized.whole) if one is not None} == {runs}
     assert sized.judges_memory is judges
     (said,) = [one for one in sized.assumptions if "attention is" in one] or [""]
@@ -131,7 +131,7 @@ def test_a_step_keeps_the_job_s_attention_on_a_gpu(asked_for: str, target: Targe
 
 def test_a_kernel_that_takes_no_mask_is_not_asked_for_one() -> None:
     windows = asked("gemma-2-9b", recipe={"attention": "flash-2"})
-    assert {one.question.recipe.attention for one in sized_question(windows, NODE, 120).steps} == {"flash"}
+    assert {one.question.recipe.attention for one in size_question(windows, NODE, 120).steps} == {"flash"}
 
 
 @needs("torch")
@@ -150,7 +150,7 @@ def test_depths_differ_by_one_period_of_the_model(model: str, depths: tuple[int,
 
 
 def test_a_step_is_one_replica_at_two_depths_beside_the_whole() -> None:
-    sized = sized_question(SMALL, LAPTOP, 120)
+    sized = size_question(SMALL, LAPTOP, 120)
     assert [one.question.model.num_hidden_layers for one in sized.steps] == [1, 2]
     assert {(one.question.cluster.gpus, one.question.recipe.precision) for one in sized.steps} == {(1, "fp32")}
     assert sized.whole is not None

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from service.answers.launch_checks import Compared, Deepened, Measured, Outlook, ProbeAnswer
 from service.calibration.records import Environment, ProbeName, ProbeRecord, ProbeStatus
 from service.estimator.answer import Interval
-from service.features.launch_checks.verdict import RULES, Findings, compared_probe, judged
+from service.features.launch_checks.verdict import RULES, Findings, compared_probe, launch_verdict
 from service.worker.inputs import allowed_error_fraction
 from service.worker.timing import Case, Ready, time_cases
 from tests.worker.probing import need_torch, told
@@ -111,7 +111,7 @@ FOUND: Mapping[str, tuple[Changed, ...]] = {
 
 
 def test_where_all_is_well_it_is_go() -> None:
-    verdict, (reason,) = judged(SOUND)
+    verdict, (reason,) = launch_verdict(SOUND)
     assert (verdict, reason.code) == ("go", "as_predicted")
 
 
@@ -124,7 +124,7 @@ def test_every_rule_is_tried() -> None:
     ("code", "place"), [(code, place) for code, ways in FOUND.items() for place in range(len(ways))]
 )
 def test_a_rule_finds_what_it_looks_for(code: str, place: int) -> None:
-    verdict, reasons = judged(FOUND[code][place](SOUND))
+    verdict, reasons = launch_verdict(FOUND[code][place](SOUND))
     rule = next(rule for rule in RULES if rule.code == code)
     found = [reason for reason in reasons if reason.code == code]
     assert len(found) == 1
@@ -136,7 +136,7 @@ def test_a_rule_finds_what_it_looks_for(code: str, place: int) -> None:
 def test_a_probe_that_does_not_succeed_never_says_go() -> None:
     for status in ("failed", "skipped"):
         for reason in (None, "anything"):
-            assert judged(beside(probe("context", status=status, reason=reason))(SOUND))[0] != "go"
+            assert launch_verdict(beside(probe("context", status=status, reason=reason))(SOUND))[0] != "go"
 
 
 def same(ready: Ready) -> Ready:
@@ -156,7 +156,7 @@ def test_what_a_worker_leaves_out_as_wrong_is_no_go_and_what_is_only_rough_is_go
         found = time_cases([case], told(tmp_path), repeats=2)
         written = asdict(ProbeRecord(probe="gemm", status="succeeded", **asdict(found)))
         record = TypeAdapter(ProbeRecord).validate_json(json.dumps(written, allow_nan=False))
-        verdicts[error], reasons = judged(beside(compared_probe(record, ()))(SOUND))
+        verdicts[error], reasons = launch_verdict(beside(compared_probe(record, ()))(SOUND))
     assert [*verdicts.values()] == ["go", "no-go", "no-go"]
     assert reasons[0].code == "wrong_results"
     assert reasons[0].message.startswith("mlp.up forward: wrong result, off by nan")
@@ -164,32 +164,32 @@ def test_what_a_worker_leaves_out_as_wrong_is_no_go_and_what_is_only_rough_is_go
 
 def test_a_collective_between_nodes_measures_the_network() -> None:
     between = replace(took(1.0, quantity="bytes_per_s"), shape={"ranks": 16, "nodes": 2})
-    assert judged(beside(probe("collective", between))(replace(SOUND, nodes=4)))[0] == "go"
+    assert launch_verdict(beside(probe("collective", between))(replace(SOUND, nodes=4)))[0] == "go"
 
 
 def test_memory_of_another_attention_is_no_word_on_the_job_s() -> None:
     findings = replace(SOUND, depths=(memory(2.1),))
-    assert judged(findings)[0] == "no-go"
-    assert judged(replace(findings, judges_memory=False))[0] == "go"
+    assert launch_verdict(findings)[0] == "no-go"
+    assert launch_verdict(replace(findings, judges_memory=False))[0] == "go"
 
 
 def test_what_a_device_lacks_beside_what_it_has_is_go() -> None:
     rest = probe("attention", took(1.0), summary=without("cannot_run", "out_of_memory", "no_time"))
-    assert judged(beside(rest)(SOUND))[0] == "go"
+    assert launch_verdict(beside(rest)(SOUND))[0] == "go"
 
 
 def test_a_summary_that_is_odd_is_passed_over() -> None:
     for odd in ({"left_out": None}, {"left_out": 3}, {"left_out": ["x", {}]}):
-        assert judged(beside(probe("attention", took(1.0), summary=odd))(SOUND))[0] == "go"
+        assert launch_verdict(beside(probe("attention", took(1.0), summary=odd))(SOUND))[0] == "go"
 
 
 def test_the_worst_reason_comes_first() -> None:
     worse = beside(probe("attention", took(3.0)), probe("profile", status="failed"))(SOUND)
-    verdict, reasons = judged(replace(worse, comparable=False))
+    verdict, reasons = launch_verdict(replace(worse, comparable=False))
     assert (verdict, [reason.verdict for reason in reasons]) == ("no-go", ["no-go", "caution", "caution"])
 
 
 def test_a_small_product_far_off_does_not_outweigh_a_large_one() -> None:
     small = replace(took(5.0), predicted=Interval(0.0009, 0.001, 0.0011, "analytic"), ratio=5.0)
     small = replace(small, measured=Measured(low=0.005, value=0.005, high=0.005, repeats=20))
-    assert judged(beside(probe("attention", took(1.0), small))(SOUND))[0] == "go"
+    assert launch_verdict(beside(probe("attention", took(1.0), small))(SOUND))[0] == "go"

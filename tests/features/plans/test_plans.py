@@ -11,7 +11,7 @@ from service.answers.plans import PlanAnswer
 from service.catalogue import shipped_catalogue
 from service.errors import Refused
 from service.estimator import estimate
-from service.features.plans.search_plans import planning
+from service.features.plans.search_plans import search
 from service.validation.questions import read_question
 from service.validation.serialization import to_wire
 
@@ -26,7 +26,7 @@ BODY: dict[str, Any] = {
 
 
 def planned(**changes: Any) -> PlanAnswer:
-    *_, answer = planning({**BODY, **changes}, CATALOGUE)
+    *_, answer = search({**BODY, **changes}, CATALOGUE)
     assert isinstance(answer, PlanAnswer)
     return answer
 
@@ -209,7 +209,7 @@ def test_a_deadline_needs_tokens() -> None:
 
 
 def test_counts_only_grow_while_a_search_goes_on() -> None:
-    *steps, answer = planning({**BODY, "limits": {"gpus": [16, 32]}}, CATALOGUE)
+    *steps, answer = search({**BODY, "limits": {"gpus": [16, 32]}}, CATALOGUE)
     scored = [step.scored for step in steps if not isinstance(step, PlanAnswer)]
     assert len(scored) > 2
     assert scored == sorted(scored)

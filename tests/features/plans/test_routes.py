@@ -49,7 +49,7 @@ def test_a_stream_tells_of_progress_and_ends_with_the_plans(ask: Ask) -> None:
 
 
 def test_what_goes_wrong_on_the_way_is_told_by_an_event(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.features.plans.routes.plans_on_the_wire", computations.breaking)
+    monkeypatch.setattr("service.features.plans.routes.plans_json", computations.breaking)
     answer = ask("POST", "/v1/plans", json=SMALL, headers={"Accept": EVENTS})
     (_, _), (name, problem) = events(answer.text)
     assert (name, problem["status"], problem["request_id"]) == ("problem", 422, answer.headers["x-request-id"])

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from service.answers.reconciliations import ReconciledJob, Reconciliation
-from service.cli.reports.reconciliations import reconciliation_shown
+from service.cli.reports.reconciliations import format_reconciliation
 from service.errors import Refused
 from service.estimator.answer import Interval
-from service.features.reconcile.reconcile import MOST_ESTIMATES, Prediction, judged_jobs, reconciliation_of
-from service.features.reconcile.sending import JOBS_AT_ONCE, read_sacct, reconciled_by
+from service.features.reconcile.reconcile import MOST_ESTIMATES, Prediction, compare_jobs, reconciliation_of
+from service.features.reconcile.sending import JOBS_AT_ONCE, read_sacct, reconcile_output
 
 ESTIMATE = "est_0123456789abcdef0123456789abcdef"
 OTHER = "est_fedcba9876543210fedcba9876543210"
@@ -30,7 +30,7 @@ def row(job: str, state: str = "COMPLETED", seconds: int = 3600, **other: str) -
 
 def reconciled(text: str, prediction: Prediction | None = PREDICTION) -> Reconciliation:
     found = read_sacct(text)
-    jobs, others = judged_jobs(found, lambda _: prediction)
+    jobs, others = compare_jobs(found, lambda _: prediction)
     return reconciliation_of([one.compared for one in jobs], others, found.faults, found.steps)
 
 
@@ -87,7 +87,7 @@ def test_attempts_together_are_one_run() -> None:
 def test_a_job_that_completes_contradicts_that_it_runs_out_of_memory() -> None:
     found = compared(row("7"), prediction=replace(PREDICTION, verdict="out_of_memory"))
     assert (found.verdicts_right, found.verdicts_wrong, found.jobs[0].is_verdict_right) == (0, 1, False)
-    assert "1 completed that were to run out of memory" in str(reconciliation_shown(found, "report"))
+    assert "1 completed that were to run out of memory" in str(format_reconciliation(found, "report"))
 
 
 def test_memory_of_the_node_is_told_from_that_of_gpus() -> None:
@@ -119,7 +119,7 @@ def test_too_many_at_once_are_refused_and_sent_in_parts() -> None:
         asked.append(part)
         return reconciled(part)
 
-    found = reconciled_by(ask, text + "7.batch|hpc|COMPLETED|1||||\nwrong|hpc|COMPLETED|1||||\n")
+    found = reconcile_output(ask, text + "7.batch|hpc|COMPLETED|1||||\nwrong|hpc|COMPLETED|1||||\n")
     assert (len(found.jobs), found.compared, found.steps, len(found.faults)) == (
         MOST_ESTIMATES + 1,
         MOST_ESTIMATES + 1,
@@ -139,8 +139,8 @@ def test_an_array_of_one_estimate_is_reconciled_as_a_whole() -> None:
         parts.append(part)
         return reconciled(part)
 
-    assert reconciled_by(ask, HEADER + "".join(rows)).compared == len(rows)
-    found = reconciled_by(ask, HEADER + "".join([*rows, row("99999", "TIMEOUT", start="2026-11-23T07:00:00")]))
+    assert reconcile_output(ask, HEADER + "".join(rows)).compared == len(rows)
+    found = reconcile_output(ask, HEADER + "".join([*rows, row("99999", "TIMEOUT", start="2026-11-23T07:00:00")]))
     assert (len(parts), found.compared, len(found.jobs)) == (2, 0, len(rows) + 1)
 
 
@@ -148,7 +148,7 @@ def test_nothing_is_sent_where_nothing_was_estimated() -> None:
     def ask(_: str) -> Reconciliation:
         raise AssertionError("asked")
 
-    found = reconciled_by(ask, HEADER + row("7", id="of somebody"))
+    found = reconcile_output(ask, HEADER + row("7", id="of somebody"))
     assert {one.reason: one.jobs for one in found.left_out} == {"no_estimate": 1}
 
 
@@ -163,7 +163,7 @@ def test_only_what_is_needed_is_sent() -> None:
         asked.append(part)
         return reconciled(part)
 
-    reconciled_by(ask, header + secret)
+    reconcile_output(ask, header + secret)
     assert "secret" not in asked[0]
     assert "ada" not in asked[0]
     assert ESTIMATE in asked[0]
@@ -171,11 +171,11 @@ def test_only_what_is_needed_is_sent() -> None:
 
 def test_tables_hold_every_job() -> None:
     found = compared(row("7"), row("8", "FAILED"), row("9", id=""))
-    rows = list(csv.DictReader(io.StringIO(str(reconciliation_shown(found, "csv")))))
+    rows = list(csv.DictReader(io.StringIO(str(format_reconciliation(found, "csv")))))
     assert [(one["job_id"], one["predicted_gpu_hours.low"], one["is_inside"]) for one in rows] == [
         ("7", "6", "true"),
         ("8", "6", ""),
     ]
-    said = str(reconciliation_shown(found, "report")).splitlines()
+    said = str(format_reconciliation(found, "report")).splitlines()
     assert said[1].split() == ["hpc:7", "COMPLETED", "8", "8", "8", "(6", "to", "12)", "1", "yes"]
     assert any("1 jobs: their comments hold no estimate's id" in line for line in said)

@@ -9,7 +9,7 @@ import pytest
 
 from service.errors import Refused
 from service.features.reconcile.jobs import finished_jobs
-from service.features.reconcile.sending import handed_on, read_sacct
+from service.features.reconcile.sending import read_sacct, sent_table
 from service.features.reconcile.slurm import read_document
 
 RECORDED: dict[str, dict[str, Any]] = {
@@ -86,7 +86,7 @@ def test_attempts_that_are_not_listed_are_missed() -> None:
 @pytest.mark.parametrize("version", RECORDED)
 def test_what_is_handed_on_says_the_same(version: str) -> None:
     jobs, _ = finished_jobs(read_document(estimated(RECORDED[version])).records)
-    text = handed_on(jobs)
+    text = sent_table(jobs)
     again, others = finished_jobs(read_sacct(text).records)
     assert others == ()
     assert [(job.job_id, job.state, job.gpus, job.gpu_hours, job.attempts, job.is_whole) for job in again] == [

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from openpyxl import load_workbook
 
-from service.features.scenarios.budgets import NUMBERS
+from service.features.scenarios.budgets import METRICS
 from tests.api.asking import QUESTION, Ask
 
 CONFIG = {
@@ -59,7 +59,7 @@ def test_the_fields_of_a_budget_ask_the_question(name: str, kept: Ask) -> None:
     whole = kept("GET", "/v1/estimates", params=[pair for pair in query if pair[0] != "r"])
     assert whole.json()["id"] == scenario["links"]["estimate"].rpartition("/")[2]
     then = {row[0].value: row[5].value for row in results.iter_rows(min_row=5)}
-    assert list(then) == list(NUMBERS)
+    assert list(then) == list(METRICS)
     assert then["fits"] == 1
     for number in ("device_peak_bytes", "gpu_hours"):
         cell = kept("GET", f"/v1/cell/{number}", params=query).text

@@ -11,7 +11,7 @@ from service.cli.reports.sensitivities import table_report
 from service.errors import Refused
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import COLUMNS
-from service.features.sensitivity.requests import MOST_ROWS
+from service.features.sensitivity.schemas import MOST_ROWS
 from service.features.sensitivity.tables import table_csv, whole_table
 from service.features.sensitivity.vary import vary
 from service.validation.fields import variable_fields, with_value
@@ -128,7 +128,7 @@ def test_an_unknown_field_meets_the_nearest_one(catalogue: Catalogue, name: str,
         ({"metrics": ["gpu_hour"]}, [("metrics.0", "unknown_metric")]),
         ({"metrics": ["days", "days"]}, [("metrics.1", "repeated")]),
         ({"metrics": ["ratios"]}, [("metrics.0", "repeated")]),
-        ({"varying": {}}, [("", "unknown_field")]),
+        ({"vary_steps": {}}, [("", "unknown_field")]),
         ({"vary": {"recipe.micro_batch": list(range(MOST_ROWS))}}, [("vary", "too_many_rows")]),
         (
             {"mode": "grid", "vary": {"recipe.micro_batch": [1] * 40, "layout.tensor": [1] * 25}},

@@ -7,7 +7,7 @@ import pytest
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.features.estimates.answers import answer
-from service.features.solve.solve import solve, solving_body
+from service.features.solve.solve import solution_steps, solve
 from service.planner.unknowns import UNKNOWNS
 from service.validation.fields import variable_fields, with_value
 from service.validation.questions import read_question
@@ -180,5 +180,7 @@ def test_what_is_wrong_is_refused_where_it_stands(
 
 def test_others_are_let_through_between_one_value_and_the_next(catalogue: Catalogue) -> None:
     limits = {"days": 2}
-    stops = sum(1 for _ in solving_body({"unknown": "cluster.gpus", "question": QUESTION, "limits": limits}, catalogue))
+    stops = sum(
+        1 for _ in solution_steps({"unknown": "cluster.gpus", "question": QUESTION, "limits": limits}, catalogue)
+    )
     assert stops >= solved(catalogue, "cluster.gpus", limits=limits)["evidence"]["tried"] > 1

@@ -7,11 +7,11 @@ import pytest
 from service.answers.plans import PlanAnswer
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.features.plans.search_plans import planning
+from service.features.plans.search_plans import search
 from service.features.sweeps.axes import Sweep, sweep_from_bytes, sweep_to_bytes
 from service.features.sweeps.columns import columns_of
-from service.features.sweeps.requests import read_sweep
 from service.features.sweeps.rows import rows_of
+from service.features.sweeps.schemas import read_sweep
 
 Body = dict[str, Any]
 
@@ -42,7 +42,7 @@ def test_each_row_of_plans_is_the_best_plan(catalogue: Catalogue) -> None:
         "price": PLANNED["prices"][1],
         "top": 1,
     }
-    *_, planned = planning(body, catalogue)
+    *_, planned = search(body, catalogue)
     assert isinstance(planned, PlanAnswer)
     best, row = planned.plans[0], found[1]
     assert (row["verdict"], row["recompute"], row["schedule"]) == ("fits", best.recipe.recompute, best.layout.schedule)

@@ -16,9 +16,9 @@ from service.catalogue import shipped_catalogue
 from service.features.launch_checks.finished_jobs import KIND, ROWS_FILE, on_end
 from service.features.sweeps.axes import sweep_from_bytes
 from service.features.sweeps.columns import columns_of
-from service.features.sweeps.requests import read_sweep
 from service.features.sweeps.rows import rows_of
-from service.features.sweeps.shard_process import shard_of, worked_out
+from service.features.sweeps.schemas import read_sweep
+from service.features.sweeps.shard_process import compute_shard, shard_of
 from service.features.sweeps.sweeps import SHARD_ROWS
 from service.jobs.ends import reap_jobs
 from service.store.engine import writing
@@ -77,7 +77,7 @@ class Worker:
         headers = {"traincost-lease": job["lease"]}
         content = self.ask("GET", f"/v1/worker/sweeps/{job['payload']['sweep']}", headers=headers).content
         self.worked.append(job["payload"]["number"])
-        return worked_out(sweep_from_bytes(content), shard_of(job["payload"]), self.folder)
+        return compute_shard(sweep_from_bytes(content), shard_of(job["payload"]), self.folder)
 
     def say(self, job: dict[str, Any], what: str, **said: Any) -> int:
         body = {"lease": job["lease"], **said}

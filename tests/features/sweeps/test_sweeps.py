@@ -22,9 +22,9 @@ from service.features.sweeps.axes import (
     sweep_from_bytes,
     sweep_to_bytes,
 )
-from service.features.sweeps.columns import columns_of, found_by
-from service.features.sweeps.requests import read_sweep
+from service.features.sweeps.columns import columns_of, reader_of
 from service.features.sweeps.rows import rows_of
+from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.sweeps import shards_of
 from service.validation.questions import read_question
 
@@ -173,15 +173,15 @@ def test_every_number_of_an_answer_is_found_where_its_json_has_it(catalogue: Cat
     for path in known_paths():
         metric = Metric(tuple("0" if step == "*" else step for step in path))
         said = number_in(metric, whole)
-        held = found_by(metric)(found)
+        held = reader_of(metric)(found)
         if isinstance(said, dict):
             assert [said["low"], said["value"], said["high"]] == [held.low, held.value, held.high], path
         else:
             assert said == (None if held is None else pytest.approx(held, rel=0)), path
         known += said is not None
     assert known > 100
-    assert found_by(metric_named("parts.gemm.seconds"))(found) > 0
-    assert found_by(metric_named("parts.nothing.seconds"))(found) is None
+    assert reader_of(metric_named("parts.gemm.seconds"))(found) > 0
+    assert reader_of(metric_named("parts.nothing.seconds"))(found) is None
 
 
 WRONG: dict[str, tuple[Body, dict[str, str]]] = {

@@ -10,21 +10,21 @@ from annotated_types import Len
 
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.names import STRICT, Name
-from service.features.compare.requests import QUESTION
-from service.features.solve.requests import collected
+from service.features.compare.schemas import QUESTION
+from service.features.solve.schemas import collected
 from service.validation.fields import unknown_variable, variable_fields
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.specs import field_names, read_spec
 
 MOST_ROWS = 1_000
-"""Rows of one table, the question as it was asked among them."""
+"""Most rows of a table, with the unchanged question."""
 
 VARY = "vary"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tabling:
-    """Which rows are made of the values, and what they say."""
+class SensitivityOptions:
+    """Combination of the values, and numbers of the rows."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
@@ -34,28 +34,28 @@ class Tabling:
     """Numbers of each row, by the names that cells give them; those that most callers want where absent."""
 
 
-VARIED_BY = (QUESTION, VARY, *field_names(Tabling))
-"""What the body of POST /v1/sensitivity may hold."""
+SENSITIVITY_FIELDS = (QUESTION, VARY, *field_names(SensitivityOptions))
+"""Fields of the body."""
 
 
 @dataclass(frozen=True, slots=True)
 class SensitivityRequest:
-    """A table, as it was asked for."""
+    """Parsed request for a table."""
 
-    tabling: Tabling
-    """Which rows are made, and what they say."""
+    options: SensitivityOptions
+    """Options of the table."""
     values: Mapping[str, list[Any]]
     """Values by dotted field."""
     question: Mapping[str, Any]
-    """The question as it was sent."""
+    """The unparsed question."""
 
 
-def read_varied(body: Mapping[str, Any]) -> SensitivityRequest:
-    """The table that a request body asks for; its question and its values are not judged yet."""
-    unknown = [name for name in body if name not in VARIED_BY][:MOST_PROBLEMS]
-    problems = [unknown_field("", name, {*VARIED_BY}, "the body") for name in unknown]
-    given = {name: body[name] for name in field_names(Tabling) if body.get(name) is not None}
-    tabling = collected(lambda: read_spec(Tabling, given, ""), problems)
+def read_sensitivity(body: Mapping[str, Any]) -> SensitivityRequest:
+    """Parse a request body, except for its question and its values."""
+    unknown = [name for name in body if name not in SENSITIVITY_FIELDS][:MOST_PROBLEMS]
+    problems = [unknown_field("", name, {*SENSITIVITY_FIELDS}, "the body") for name in unknown]
+    given = {name: body[name] for name in field_names(SensitivityOptions) if body.get(name) is not None}
+    options = collected(lambda: read_spec(SensitivityOptions, given, ""), problems)
     question, values = body.get(QUESTION), body.get(VARY)
     if not isinstance(question, Mapping):
         problems.append(not_an_object(QUESTION, ["model", "recipe", "layout", "cluster", "price"]))
@@ -65,11 +65,11 @@ def read_varied(body: Mapping[str, Any]) -> SensitivityRequest:
         problems.append(Problem(field=VARY, code="not_an_object", message=message, fix=fix))
     else:
         problems += _wrong_fields(values)
-    if problems or tabling is None or not isinstance(values, Mapping) or not isinstance(question, Mapping):
+    if problems or options is None or not isinstance(values, Mapping) or not isinstance(question, Mapping):
         raise Refused(*problems[:MOST_PROBLEMS])
-    wanted = SensitivityRequest(tabling, values, question)
-    _refuse_too_many(wanted)
-    return wanted
+    request = SensitivityRequest(options, values, question)
+    _refuse_too_many(request)
+    return request
 
 
 def _wrong_fields(values: Mapping[str, Any]) -> list[Problem]:
@@ -85,7 +85,7 @@ def _not_a_list(name: str) -> Problem:
 
 
 def _overlapping(names: list[str]) -> list[Problem]:
-    """A part and a field of it cannot both be varied: one would undo the other."""
+    """Refuse to vary both a part and a field of it."""
     return [
         Problem(
             field=VARY,
@@ -99,19 +99,19 @@ def _overlapping(names: list[str]) -> list[Problem]:
     ]
 
 
-def _refuse_too_many(wanted: SensitivityRequest) -> None:
-    sizes = [len(items) for items in wanted.values.values()]
-    count = 1 + (prod(sizes) if wanted.tabling.mode == "grid" else sum(sizes))
+def _refuse_too_many(request: SensitivityRequest) -> None:
+    sizes = [len(items) for items in request.values.values()]
+    count = 1 + (prod(sizes) if request.options.mode == "grid" else sum(sizes))
     if count > MOST_ROWS:
         message = f"the values make {count} rows, and one table takes {MOST_ROWS}"
         fix = "give fewer values, or vary one field at a time"
         raise Refused(Problem(field=VARY, code="too_many_rows", message=message, fix=fix))
 
 
-def changes_of(wanted: SensitivityRequest) -> Iterator[Mapping[str, Any]]:
-    """What is given anew in each row after the first."""
-    values = wanted.values
-    if wanted.tabling.mode == "grid":
+def changes_of(request: SensitivityRequest) -> Iterator[Mapping[str, Any]]:
+    """Changes of each row after the first."""
+    values = request.values
+    if request.options.mode == "grid":
         yield from (dict(zip(values, combination, strict=True)) for combination in product(*values.values()))
         return
     yield from ({name: value} for name, items in values.items() for value in items)

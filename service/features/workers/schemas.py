@@ -13,13 +13,13 @@ from service.jobs.ends import Outcome
 from service.validation.specs import read_spec
 
 MOST_WAIT_SECONDS = 20.0
-"""Longest wait for a job in one request. Source: a choice; proxies cut idle requests off after half a minute or one."""
+"""Longest wait for a job in a request. Source: a choice; proxies cut idle requests off after half a minute or one."""
 
 LONGEST_REASON = 10_000
-"""Characters of what a worker tells about a failure."""
+"""Most characters of the reason of a failure."""
 
 MOST_PROGRESS_DEPTH = 8
-"""Lists and objects of a report of progress that may nest. Source: a choice; those of a launch check nest 3 deep."""
+"""Deepest nesting of a progress report. Source: a choice; that of a launch check is 3 deep."""
 
 LeaseToken = Annotated[str, Len(1, 100)]
 Body = TypeVar("Body")
@@ -83,19 +83,19 @@ class FinishRequest:
     """Why it failed; null where it did not."""
 
     def ended(self) -> Outcome:
-        """How the attempt ended."""
+        """Outcome of the attempt."""
         return Outcome(
             ending=self.outcome, result=self.result, error=None if self.error is None else asdict(self.error)
         )
 
 
 def read_whole(kind: type[Body], body: Mapping[str, Any]) -> Body:
-    """A worker's body."""
+    """Parse the body of a worker."""
     return read_spec(kind, body, "")
 
 
 def refuse_deep_progress(progress: object) -> None:
-    """Refuse progress that nests deeper than anything that shows it has to follow."""
+    """Refuse progress that nests too deep for its readers."""
     level: list[object] = [progress]
     for _ in range(MOST_PROGRESS_DEPTH + 1):
         level = [inner for value in level for inner in _inside(value)]

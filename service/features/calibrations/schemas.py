@@ -10,13 +10,13 @@ from service.calibration.records import ProbeName
 from service.catalogue.provenance import Scope
 from service.errors import Problem, Refused
 from service.estimator.names import STRICT, Name
-from service.features.measurements.importing import moment_of
+from service.features.measurements.importing import parse_moment
 from service.store import Measured
 from service.validation.specs import read_spec
 from service.validation.text import plain
 
 MOST_IDS = 10_000
-"""Measurements that one request names. Source: a choice; fifty launch checks."""
+"""Most ids of a request. Source: a choice; fifty launch checks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +52,12 @@ class Promotion:
 
 
 def read_promotion(body: Mapping[str, Any]) -> Promotion:
-    """For whom a calibration is to hold, by a request body; for its owner where the body is empty."""
+    """Parse a promotion; for the owner if the body is empty."""
     return read_spec(Promotion, body, "")
 
 
 def read_chosen(body: Mapping[str, Any]) -> Chosen:
-    """Which measurements a request body chooses."""
+    """Parse a selection of measurements."""
     chosen = read_spec(Chosen, plain(body), "")
     if not (chosen.measurements or chosen.gpu or chosen.device or chosen.runs):
         message = "nothing says which device is to be calibrated, and one calibration is of one device"
@@ -67,30 +67,32 @@ def read_chosen(body: Mapping[str, Any]) -> Chosen:
 
 
 def values_of(chosen: Chosen) -> dict[str, tuple[str, ...]]:
-    """What the columns of measurements may hold, for a choice."""
-    told = {"probe": chosen.probes, "run": chosen.runs}
-    told |= {name: (value,) for name, value in (("gpu", chosen.gpu), ("device", chosen.device)) if value is not None}
-    return {name: values for name, values in told.items() if values}
+    """Column values of a selection."""
+    selected_values = {"probe": chosen.probes, "run": chosen.runs}
+    selected_values |= {
+        name: (value,) for name, value in (("gpu", chosen.gpu), ("device", chosen.device)) if value is not None
+    }
+    return {name: values for name, values in selected_values.items() if values}
 
 
 def chosen_of(rows: Sequence[Measured], chosen: Chosen) -> list[Measured]:
-    """The measurements that are chosen."""
-    wanted = set(chosen.measurements)
-    missing = len(wanted - {row.id for row in rows})
+    """Measurements that a selection matches."""
+    ids = set(chosen.measurements)
+    missing = len(ids - {row.id for row in rows})
     if missing:
-        message = f"{missing} of the {len(wanted)} ids are those of no measurement"
+        message = f"{missing} of the {len(ids)} ids are those of no measurement"
         raise Refused(_problem("measurements", "not_found", message, "take ids from GET /v1/measurements"))
-    since = None if chosen.since is None else moment_of(chosen.since)
+    since = None if chosen.since is None else parse_moment(chosen.since)
     found = [
         row
         for row in rows
         if row.quarantined_at is None
-        and (not wanted or row.id in wanted)
+        and (not ids or row.id in ids)
         and chosen.gpu in (None, row.gpu)
         and chosen.device in (None, row.device)
         and (not chosen.probes or row.probe in chosen.probes)
         and (not chosen.runs or row.run in chosen.runs)
-        and (since is None or moment_of(row.measured_at) >= since)
+        and (since is None or parse_moment(row.measured_at) >= since)
     ]
     if not found:
         message = "no measurement that counts is chosen, so there is nothing to fit on"

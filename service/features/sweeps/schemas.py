@@ -1,4 +1,4 @@
-"""Requests for a sweep: the lists of a body, each item read once."""
+"""Requests for a sweep: each distinct item of its lists, parsed once."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +10,10 @@ from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.constants import calibration_id
 from service.estimator.question import Layout, Recipe
-from service.features.compare.requests import ANY, SPREAD
+from service.features.compare.schemas import ANY, SPREAD
 from service.features.estimates.answers import versions_of
 from service.features.estimates.metrics import named_metrics
-from service.features.plans.requests import freed, missing, refuse_empty_range
+from service.features.plans.schemas import constraints_of, ranking_problems, refuse_empty_range
 from service.features.sweeps.axes import (
     LISTS,
     MOST_ITEMS,
@@ -32,7 +32,7 @@ from service.features.sweeps.axes import (
     SweptPrice,
     SweptRecipe,
 )
-from service.features.sweeps.columns import DEFAULT_COLUMNS, taken_by
+from service.features.sweeps.columns import DEFAULT_COLUMNS, reserved_names
 from service.validation.clusters import place_of, placed, read_cluster
 from service.validation.models import read_model
 from service.validation.prices import read_price
@@ -42,15 +42,15 @@ from service.validation.specs import field_names, read_spec
 from service.validation.text import plain
 
 
-class Items:
-    """Reads items of a sweep; clusters before prices, for these are looked up for each GPU that is there."""
+class ItemReader:
+    """Parser of the items of a sweep; clusters before prices, which are looked up for each GPU of the sweep."""
 
     def __init__(self, catalogue: Catalogue, kind: SweepKind, plan: SweepPlan, prices: Sequence[Any]) -> None:
         self._catalogue = catalogue
         self._is_open = kind == "plan"
         self._plan = plan
         self._places: dict[str | None, Any] = {None: None}
-        """A price that holds in each place, by the place."""
+        """A price at each place."""
         for price in prices:
             self._places.setdefault(place_of(price, catalogue), price)
         self._gpus: dict[str, None] = {}
@@ -75,7 +75,7 @@ class Items:
         """An item of the list of layouts."""
         if not self._is_open:
             return SweptLayout(layout=read_spec(Layout, item, "layout"))
-        _, rest = freed({"layout": item})
+        _, rest = constraints_of({"layout": item})
         pinned = read_spec(Layout, rest["layout"], "layout")
         return SweptLayout(layout=pinned, open={name: item[name] for name in item if name not in rest["layout"]})
 
@@ -83,9 +83,11 @@ class Items:
         """An item of the list of recipes."""
         if not self._is_open:
             return SweptRecipe(recipe=read_spec(Recipe, item, "recipe"))
-        _, rest = freed({"recipe": item})
+        _, rest = constraints_of({"recipe": item})
         recipe = read_spec(Recipe, rest["recipe"], "recipe")
-        problems = missing(recipe, self._plan.limits, is_priced=True)  # a row without a price says so itself
+        problems = ranking_problems(
+            recipe, self._plan.limits, is_priced=True
+        )  # each row without a price has its own problem
         if problems:
             raise Refused(*problems)
         return SweptRecipe(recipe=recipe, open={name: item[name] for name in item if name not in rest["recipe"]})
@@ -107,30 +109,30 @@ class Items:
 
 
 FIELDS = (*field_names(SweepOptions), *LISTS, ROWS, PLAN)
-"""What a sweep is made of."""
+"""Fields of a sweep."""
 
 PARTS = tuple(name.removesuffix("s") for name in LISTS)
-"""What each row of it is made of."""
+"""Parts of a row."""
 
-NEEDED = {"models": EXAMPLES["model"], "clusters": EXAMPLES["cluster"], "recipes": '{"sequence_length": 4096}'}
-"""Lists without which there is no row, with an item that each may hold."""
+REQUIRED_LISTS = {"models": EXAMPLES["model"], "clusters": EXAMPLES["cluster"], "recipes": '{"sequence_length": 4096}'}
+"""Required lists, with an example item."""
 
-UNSAID: Mapping[str, Any] = {"layouts": {}, "prices": None}
-"""The only item of a list that is left out."""
+DEFAULT_ITEMS: Mapping[str, Any] = {"layouts": {}, "prices": None}
+"""Item of an omitted list."""
 
 Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """The distinct items that a request names, each behind its dotted path, and the rows that combine them."""
+    """Distinct items of a request with their dotted paths, and the rows that combine them."""
 
     items: Mapping[str, Sequence[tuple[str, Any]]]
     picked: tuple[tuple[int, int, int, int, int], ...] | None
 
 
 def read_sweep(body: Mapping[str, Any], catalogue: Catalogue) -> Sweep:
-    """The sweep that a request body asks for."""
+    """Parse a request body."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", FIELDS))
     unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
@@ -139,7 +141,7 @@ def read_sweep(body: Mapping[str, Any], catalogue: Catalogue) -> Sweep:
     options = read_spec(
         SweepOptions, plain({name: body[name] for name in field_names(SweepOptions) if name in body}), ""
     )
-    metrics = named_metrics("columns", options.columns or DEFAULT_COLUMNS[options.kind], taken_by(options.kind))
+    metrics = named_metrics("columns", options.columns or DEFAULT_COLUMNS[options.kind], reserved_names(options.kind))
     plan = _plan(body, options)
     lists = _rows(body) if body.get(ROWS) is not None else _crossed(body)
     _refuse_too_many(lists, options.kind)
@@ -155,15 +157,15 @@ def read_sweep(body: Mapping[str, Any], catalogue: Catalogue) -> Sweep:
 
 
 def _plan(body: Mapping[str, Any], options: SweepOptions) -> SweepPlan:
-    told = body.get(PLAN)
-    if told is None:
+    plan_fields = body.get(PLAN)
+    if plan_fields is None:
         return SweepPlan()
     if options.kind != "plan":
         message = "plan says how plans are ranked, and the rows of this sweep are estimates"
         raise Refused(
             Problem(field=PLAN, code="not_planned", message=message, fix='give "kind": "plan", or leave it out')
         )
-    plan = read_spec(SweepPlan, told, PLAN)
+    plan = read_spec(SweepPlan, plan_fields, PLAN)
     try:
         refuse_empty_range(plan.limits)
     except Refused as refused:
@@ -176,18 +178,18 @@ def _crossed(body: Mapping[str, Any]) -> _Lists:
     problems: list[Problem] = []
     items: dict[str, Sequence[tuple[str, Any]]] = {}
     for name in LISTS:
-        told = body.get(name)
-        if told is None and name in UNSAID:
-            items[name] = [(name, UNSAID[name])]
-        elif told is None:
+        given = body.get(name)
+        if given is None and name in DEFAULT_ITEMS:
+            items[name] = [(name, DEFAULT_ITEMS[name])]
+        elif given is None:
             message = f"{name} is missing; it has no default, because every row depends on it"
-            fix = f"give a list, e.g. [{NEEDED[name]}], or give {ROWS}"
+            fix = f"give a list, e.g. [{REQUIRED_LISTS[name]}], or give {ROWS}"
             problems.append(Problem(field=name, code="required", message=message, fix=fix))
-        elif not isinstance(told, list) or not 1 <= len(told) <= MOST_ITEMS:
+        elif not isinstance(given, list) or not 1 <= len(given) <= MOST_ITEMS:
             message = f"{name} is not a list of 1 to {MOST_ITEMS:,} {name}"
             problems.append(Problem(field=name, code="not_a_list", message=message, fix="give a list"))
         else:
-            items[name] = [(f"{name}.{place}", item) for place, item in enumerate(told)]
+            items[name] = [(f"{name}.{place}", item) for place, item in enumerate(given)]
     if problems:
         raise Refused(*problems)
     return _Lists(items, None)
@@ -206,16 +208,16 @@ def _rows(body: Mapping[str, Any]) -> _Lists:
     problems = [problem for place, row in enumerate(rows) for problem in _row_problems(place, row)]
     if problems:
         raise Refused(*problems[:MOST_PROBLEMS])
-    found: dict[str, dict[str, tuple[int, str, Any]]] = {name: {} for name in LISTS}
+    known_items: dict[str, dict[str, tuple[int, str, Any]]] = {name: {} for name in LISTS}
     picked = []
     for place, row in enumerate(rows):
         positions = []
         for name, part in zip(LISTS, PARTS, strict=True):
-            item = UNSAID[name] if row.get(part) is None and name in UNSAID else row[part]
-            known = found[name]
-            positions.append(known.setdefault(_told(item), (len(known), f"{ROWS}.{place}.{part}", item))[0])
+            item = DEFAULT_ITEMS[name] if row.get(part) is None and name in DEFAULT_ITEMS else row[part]
+            known = known_items[name]
+            positions.append(known.setdefault(_identity(item), (len(known), f"{ROWS}.{place}.{part}", item))[0])
         picked.append((positions[0], positions[1], positions[2], positions[3], positions[4]))
-    items = {name: [(where, item) for _, where, item in known.values()] for name, known in found.items()}
+    items = {name: [(where, item) for _, where, item in known.values()] for name, known in known_items.items()}
     return _Lists(items, tuple(picked))
 
 
@@ -223,18 +225,18 @@ def _row_problems(place: int, row: Any) -> list[Problem]:
     where = f"{ROWS}.{place}"
     if not isinstance(row, Mapping):
         return [not_an_object(where, PARTS)]
-    found = [unknown_field(where, name, {*PARTS}) for name in row if name not in PARTS][:MOST_PROBLEMS]
-    for name, example in NEEDED.items():
+    problems = [unknown_field(where, name, {*PARTS}) for name in row if name not in PARTS][:MOST_PROBLEMS]
+    for name, example in REQUIRED_LISTS.items():
         part = name.removesuffix("s")
         if row.get(part) is None:
             message = f"{part} is missing; it has no default, because every number depends on it"
             fix = f"give {part}, e.g. {example}"
-            found.append(Problem(field=f"{where}.{part}", code="required", message=message, fix=fix))
-    return found
+            problems.append(Problem(field=f"{where}.{part}", code="required", message=message, fix=fix))
+    return problems
 
 
-def _told(item: Any) -> str:
-    """What tells an item from others."""
+def _identity(item: Any) -> str:
+    """Identity of an item."""
     return json.dumps(item, sort_keys=True)
 
 
@@ -249,10 +251,10 @@ def _axes(lists: _Lists, options: SweepOptions, plan: SweepPlan, catalogue: Cata
             try:
                 found.append(part(item))
             except Refused as refused:
-                problems.extend(_placed(problem, name.removesuffix("s"), where) for problem in refused.problems)
+                problems.extend(_in_request(problem, name.removesuffix("s"), where) for problem in refused.problems)
         return tuple(found)
 
-    items = Items(catalogue, options.kind, plan, [price for _, price in lists.items["prices"]])
+    items = ItemReader(catalogue, options.kind, plan, [price for _, price in lists.items["prices"]])
     axes = Axes(
         models=read("models", items.model),
         clusters=read("clusters", items.cluster),
@@ -274,7 +276,7 @@ def _refuse_too_many(lists: _Lists, kind: SweepKind) -> None:
         raise Refused(Problem(field="", code="too_many_rows", message=message, fix=fix))
 
 
-def _placed(problem: Problem, part: str, where: str) -> Problem:
-    """A problem of an item, at its place in the request."""
+def _in_request(problem: Problem, part: str, where: str) -> Problem:
+    """A problem of an item, with its path in the request."""
     inside = problem.field.removeprefix(part)
     return replace(problem, field=f"{where}{inside}" if problem.field.startswith(part) else problem.field)

@@ -47,8 +47,8 @@ class ComparisonOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
-    """What a cluster is called in the rows of a comparison."""
+class ClusterName:
+    """Name of a cluster in a comparison."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
@@ -57,43 +57,43 @@ class Called:
 
 
 QUESTION, CLUSTERS, PRICES = "question", "clusters", "prices"
-"""What is asked, and the lists that it is asked for."""
+"""The question, and the lists of clusters and prices."""
 
 CHANGED: Mapping[str, type] = {"recipe": Recipe, "layout": Layout}
-"""Parts of the question that a cluster may have fields of its own in, and the nouns that they spell."""
+"""Parts of the question that a cluster may override, with their specs."""
 
-OF_A_CLUSTER = ("cluster", *field_names(Called), *CHANGED, "price")
-"""What an object in the list of clusters may hold, where it is more than a cluster."""
+OF_A_CLUSTER = ("cluster", *field_names(ClusterName), *CHANGED, "price")
+"""Fields of an entry that holds more than a cluster."""
 
 FIELDS = (QUESTION, CLUSTERS, PRICES, *field_names(ComparisonOptions))
-"""What a comparison is made of."""
+"""Fields of a comparison."""
 
 COMPARED = (*FIELDS, *OF_A_CLUSTER)
-"""Every name that the body of a comparison may hold beside the nouns of its question."""
+"""Fields of a comparison and of its entries."""
 
 
 ANY = "*"
-"""Stands for every value that the catalogue holds."""
+"""Wildcard for every value in the catalogue."""
 
 SPREAD = ("provider", "region", "price_model", "instance_type")
-"""Fields of a catalogue price in which * may stand."""
+"""Fields of a catalogue price that take the wildcard."""
 
 IMPLIED = dict.fromkeys(SPREAD[1:3], ANY)
-"""What need not be said where every provider is meant."""
+"""Implied fields of a price of any provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Where a price comes from; null where that is not known."""
+    """Origin of a price; null where unknown."""
 
     provider: str | None = None
-    """Who rents the GPUs out."""
+    """Provider of the GPUs."""
     region: str | None = None
-    """Where, in the provider's spelling."""
+    """Region in the spelling of the provider."""
     price_model: str | None = None
-    """On what terms."""
+    """Terms."""
     instance_type: str | None = None
-    """Which machine, in the provider's spelling."""
+    """Machine in the spelling of the provider."""
     rate_card: str | None = None
     """Slug of the team's own rate card."""
     price_as_of: str | None = None
@@ -101,16 +101,16 @@ class Terms:
 
 
 def refuse_price(value: object, catalogue: Catalogue) -> None:
-    """Refuse what is no price in any form, whichever GPU it is for."""
-    if isinstance(value, Mapping) and _is_spread(value):
+    """Refuse an invalid price, whatever the GPU."""
+    if isinstance(value, Mapping) and _has_wildcard(value):
         whole = {**IMPLIED, **value} if value.get("provider") == ANY else value
         value = {**whole, "price_model": "on-demand"} if whole.get("price_model") == ANY else whole
     read_price(value, None, catalogue)
 
 
-def prices_meant(value: Any, gpu: str, catalogue: Catalogue) -> list[Any]:
-    """The prices that an item of the list means for one GPU."""
-    if not isinstance(value, Mapping) or not _is_spread(value):
+def matching_prices(value: Any, gpu: str, catalogue: Catalogue) -> list[Any]:
+    """Prices that an item of the list selects for one GPU."""
+    if not isinstance(value, Mapping) or not _has_wildcard(value):
         return [value]
     whole = {**IMPLIED, **value} if value["provider"] == ANY else {**value}
     names = [name for name in SPREAD if name != "instance_type" or name in whole]
@@ -119,14 +119,14 @@ def prices_meant(value: Any, gpu: str, catalogue: Catalogue) -> list[Any]:
         message = f"the catalogue holds no price of {gpu} that this asks for"
         fix = "give usd_per_gpu_hour for this cluster, or ask for other providers, regions or terms"
         raise Refused(Problem(field="price", code="unknown_price", message=message, fix=fix))
-    found = sorted({tuple(str(getattr(row, name)) for name in names) for row in rows})
-    return [{**whole, **dict(zip(names, one, strict=True))} for one in found]
+    values = sorted({tuple(str(getattr(row, name)) for name in names) for row in rows})
+    return [{**whole, **dict(zip(names, one, strict=True))} for one in values]
 
 
-def terms_told(value: Any) -> Terms:
-    """Which price a caller asks for, by the caller's own words."""
-    told = value if isinstance(value, Mapping) else {}
-    return Terms(**{name: told[name] for name in (*SPREAD, "rate_card") if isinstance(told.get(name), str)})
+def terms_given(value: Any) -> Terms:
+    """Terms of a price as given in the request."""
+    given = value if isinstance(value, Mapping) else {}
+    return Terms(**{name: given[name] for name in (*SPREAD, "rate_card") if isinstance(given.get(name), str)})
 
 
 def terms_of(value: Any, gpu: str, catalogue: Catalogue) -> Terms:
@@ -155,20 +155,20 @@ def terms_of(value: Any, gpu: str, catalogue: Catalogue) -> Terms:
     )
 
 
-def _is_spread(value: Mapping[str, Any]) -> bool:
+def _has_wildcard(value: Mapping[str, Any]) -> bool:
     return any(value.get(name) == ANY for name in SPREAD)
 
 
-def _is_met(row: PriceRow, name: str, wanted: Mapping[str, Any]) -> bool:
-    """Whether a row is one of those that a field asks for; a price for everywhere answers to any region."""
-    said = str(wanted[name]).casefold()
-    held = str(getattr(row, name)).casefold()
-    return said in (ANY, held) or (name == "region" and held == "all")
+def _is_met(row: PriceRow, name: str, query: Mapping[str, Any]) -> bool:
+    """Whether a price matches a field; a price for all regions matches any region."""
+    requested = str(query[name]).casefold()
+    row_value = str(getattr(row, name)).casefold()
+    return requested in (ANY, row_value) or (name == "region" and row_value == "all")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An item of the list of clusters, its values still as they were sent."""
+    """An item of the list of clusters with its unparsed values."""
 
     place: str
     """Dotted path of the item."""
@@ -177,11 +177,11 @@ class Entry:
     cluster_place: str
     """Dotted path of the cluster."""
     name: str | None = None
-    """What the caller calls it."""
+    """Name that the caller gave."""
     changes: Mapping[str, Mapping[str, Any]]
-    """Fields of the question that are its own, by part."""
+    """Fields of the question that it overrides, by part."""
     price: Any = None
-    """Its own price; None where it has none."""
+    """Its own price; None without one."""
 
     @property
     def price_place(self) -> str:
@@ -190,16 +190,16 @@ class Entry:
 
     @property
     def own_price(self) -> Sequence[tuple[str, Any]]:
-        """Its own price behind its dotted path; empty where it has none."""
+        """Its own price with its dotted path; empty without one."""
         return () if self.price is None else ((self.price_place, self.price),)
 
-    def question(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def question(self, base: Mapping[str, Any]) -> dict[str, Any]:
         """The question on this cluster."""
-        own = {part: merged(asked.get(part), change) for part, change in self.changes.items()}
-        return {**asked, **own, "cluster": self.cluster}
+        own = {part: merged(base.get(part), change) for part, change in self.changes.items()}
+        return {**base, **own, "cluster": self.cluster}
 
     def placed(self, problem: Problem, price_place: str = "") -> Problem:
-        """A problem of the question on this cluster, at the field of the request that has to change."""
+        """A problem of the question on this cluster, at the field of the request to change."""
         part, _, rest = problem.field.partition(".")
         if part == "cluster":
             return replace(problem, field=_below(self.cluster_place, rest))
@@ -210,14 +210,14 @@ class Entry:
         return replace(problem, field=_below(self.place if is_own else QUESTION, problem.field))
 
     def called(self, catalogue: Catalogue) -> str | None:
-        """What the cluster is called: by the caller, else by the catalogue."""
+        """Name of the cluster from the caller, else from the catalogue."""
         preset = self.cluster.get("preset") if isinstance(self.cluster, Mapping) else self.cluster
         return self.name or (None if preset is None else catalogue.find_cluster(preset).row.slug)
 
 
 def read_entry(place: str, value: Any) -> Entry:
     """An item of the list of clusters."""
-    if not isinstance(value, Mapping) or not _holds_more(value):
+    if not isinstance(value, Mapping) or not _is_entry(value):
         return Entry(place=place, cluster=value, cluster_place=place, changes={})
     unknown = [name for name in value if name not in OF_A_CLUSTER][:MOST_PROBLEMS]
     problems = [unknown_field(place, name, {*OF_A_CLUSTER}) for name in unknown]
@@ -229,7 +229,7 @@ def read_entry(place: str, value: Any) -> Entry:
     ]
     if problems:
         raise Refused(*problems)
-    called = read_spec(Called, {name: value[name] for name in field_names(Called) if name in value}, place)
+    called = read_spec(ClusterName, {name: value[name] for name in field_names(ClusterName) if name in value}, place)
     return Entry(
         place=place,
         cluster=value.get("cluster"),
@@ -240,8 +240,8 @@ def read_entry(place: str, value: Any) -> Entry:
     )
 
 
-def _holds_more(value: Mapping[str, Any]) -> bool:
-    """Whether an object holds a cluster, rather than being one; one field that only such an object has is enough."""
+def _is_entry(value: Mapping[str, Any]) -> bool:
+    """Whether an object has a field that only an entry has."""
     return any(name in value for name in OF_A_CLUSTER)
 
 
@@ -250,23 +250,23 @@ def _below(place: str, rest: str) -> str:
 
 
 BESIDE = field_names(ComparisonOptions)
-"""What a flat comparison takes beside the fields of a question."""
+"""Fields of a flat comparison beside those of a question."""
 
 LISTS: Mapping[str, str] = {"cluster": CLUSTERS, "price": PRICES}
-"""Parts of a question whose fields may be told several times, and the list that they make."""
+"""Parts of a question whose fields may repeat, with the list that they make."""
 
 Parameters = Sequence[tuple[str, str]]
 
 
 def body_of_flat_comparison(parameters: Parameters) -> dict[str, Any]:
-    """The body that a flat comparison stands for.
+    """Body of a flat comparison.
 
-    Fields of the cluster may be given several times, and those of the price: all their combinations are compared.
+    Fields of the cluster and of the price may repeat: all their combinations are compared.
     """
-    manner = [(name, text) for name, text in parameters if name in BESIDE]
+    options = [(name, text) for name, text in parameters if name in BESIDE]
     fields = [(name, text) for name, text in parameters if name not in BESIDE]
     rest = [(name, text) for name, text in fields if _part_of(name) not in LISTS]
-    body = _manner(manner) | {QUESTION: body_of_flat(rest, beside=BESIDE)}
+    body = _flat_options(options) | {QUESTION: body_of_flat(rest, beside=BESIDE)}
     for part, many in LISTS.items():
         given: dict[str, list[str]] = {}
         for name, text in fields:
@@ -277,7 +277,7 @@ def body_of_flat_comparison(parameters: Parameters) -> dict[str, Any]:
     return body
 
 
-def told_flat(problem: Problem) -> Problem:
+def flat_problem(problem: Problem) -> Problem:
     """A problem of a comparison, by the field of its question."""
     first, _, rest = problem.field.partition(".")
     if first == QUESTION:
@@ -303,26 +303,26 @@ def _combinations(given: Mapping[str, Sequence[str]]) -> list[Parameters]:
     return [tuple(zip(given, one, strict=True)) for one in product(*given.values())]
 
 
-def _manner(given: Parameters) -> dict[str, Any]:
-    """How the rows are to stand: columns several times, or separated by semicolons; anything else once."""
+def _flat_options(given: Parameters) -> dict[str, Any]:
+    """Options of a flat comparison: columns may repeat or be separated by semicolons; others occur once."""
     read: dict[str, Callable[[str], Any]] = {
         "descending": lambda text: read_value("descending", "truth", text, "."),
     }
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name, text in given:
         if name == "columns":
-            found.setdefault(name, []).extend(text.split(LIST_MARK))
-        elif name in found:
+            options.setdefault(name, []).extend(text.split(LIST_MARK))
+        elif name in options:
             message = f"{name} is given more than once, and takes one value"
             raise Refused(Problem(field=name, code="repeated", message=message, fix="give it once"))
         else:
-            found[name] = read.get(name, str)(text)
-    return found
+            options[name] = read.get(name, str)(text)
+    return options
 
 
 Part = TypeVar("Part")
 Placed = tuple[str, Any]
-"""A value of the request behind its dotted path."""
+"""A value of the request with its dotted path."""
 
 NO_PRICE: Sequence[Placed] = ((PRICES, None),)
 
@@ -332,25 +332,25 @@ class Variant:
     """The question on one of the clusters, at some prices."""
 
     entry: Entry
-    """The cluster, and what is its own."""
-    asked: ReadQuestion
+    """The cluster and its overrides."""
+    parsed: ReadQuestion
     """The question, without a price."""
     prices: Sequence[Placed]
-    """Each price as it was sent; None for no price."""
+    """Each unparsed price; None for no price."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRequest:
-    """A comparison, as it was asked for."""
+    """Parsed request for a comparison."""
 
     variants: Sequence[Variant]
     """The question on each cluster."""
-    manner: ComparisonOptions
+    options: ComparisonOptions
     """How the rows are to stand."""
 
 
 class _Problems:
-    """What is wrong with a request, each thing once."""
+    """Distinct problems of a request."""
 
     def __init__(self) -> None:
         self.found: dict[Problem, None] = {}
@@ -364,39 +364,39 @@ class _Problems:
             return None
 
     def refuse(self) -> None:
-        """End here if anything was wrong."""
+        """Raise the problems, if any."""
         if self.found:
             raise Refused(*list(self.found)[:MOST_PROBLEMS])
 
 
 def read_comparison(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[ComparisonRequest]:
-    """The comparison that a request body asks for."""
+    """Parse a request body."""
     problems = _Problems()
-    manner = problems.read(lambda: _read_manner(body))
+    options = problems.read(lambda: _read_options(body))
     question = problems.read(lambda: _question(body))
     problems.refuse()
-    if manner is None or question is None:
+    if options is None or question is None:
         raise Refused
     clusters, prices = _listed(body, question, CLUSTERS), _listed(body, question, PRICES)
     for price in prices:
         problems.read(lambda price=price: _refuse_price(price, catalogue))  # type: ignore[misc]  # bound at once
     entries = [problems.read(lambda cluster=cluster: read_entry(*cluster)) for cluster in clusters]  # type: ignore[misc]  # bound at once
     problems.refuse()
-    paired = _paired([entry for entry in entries if entry is not None], prices, manner)
+    paired = _paired([entry for entry in entries if entry is not None], prices, options)
     variants: list[Variant] = []
     for entry, own in paired:
-        asked = problems.read(lambda entry=entry: _asked(entry, question, catalogue))  # type: ignore[misc]  # bound at once
+        parsed = problems.read(lambda entry=entry: _read_on_cluster(entry, question, catalogue))  # type: ignore[misc]  # bound at once
         if entry.price is not None:
             problems.read(lambda entry=entry: _refuse_price((entry.price_place, entry.price), catalogue))  # type: ignore[misc]  # bound at once
-        variants += [] if asked is None else [Variant(entry, asked, own)]
+        variants += [] if parsed is None else [Variant(entry, parsed, own)]
         if len(problems.found) >= MOST_PROBLEMS:
             break
         yield None
     problems.refuse()
-    return ComparisonRequest(tuple(variants), manner)
+    return ComparisonRequest(tuple(variants), options)
 
 
-def _read_manner(body: Mapping[str, Any]) -> ComparisonOptions:
+def _read_options(body: Mapping[str, Any]) -> ComparisonOptions:
     known = {name: body[name] for name in field_names(ComparisonOptions) if name in body}
     unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
     if unknown:
@@ -405,7 +405,7 @@ def _read_manner(body: Mapping[str, Any]) -> ComparisonOptions:
 
 
 def _question(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The question as it was sent, with nothing that a list tells too."""
+    """The unparsed question, without parts that are also in a list."""
     question = body.get(QUESTION)
     if question is None:
         message = "question is missing; it says which job is compared"
@@ -429,7 +429,7 @@ def _question(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _listed(body: Mapping[str, Any], question: Mapping[str, Any], name: str) -> list[Placed]:
-    """The items of a list, or the only one, which stands in the question."""
+    """Items of a list, or the single one in the question."""
     one = name.removesuffix("s")
     items = body.get(name)
     if items is None:
@@ -459,10 +459,10 @@ def _refuse_price(price: Placed, catalogue: Catalogue) -> None:
 
 
 def _paired(
-    entries: Sequence[Entry], prices: Sequence[Placed], manner: ComparisonOptions
+    entries: Sequence[Entry], prices: Sequence[Placed], options: ComparisonOptions
 ) -> list[tuple[Entry, Sequence[Placed]]]:
-    """Each cluster with the prices that it is asked at: its own one, else those of the list."""
-    if manner.pair == "zip" and len(prices) != len(entries):
+    """Each cluster with its own price, else with those of the list."""
+    if options.pair == "zip" and len(prices) != len(entries):
         message = (
             f"zip puts each cluster beside one price, and there are {len(entries)} clusters and {len(prices)} prices"
         )
@@ -470,11 +470,11 @@ def _paired(
         raise Refused(Problem(field=PRICES, code="lengths_differ", message=message, fix=fix))
     if not entries or not prices:
         return [(entry, entry.own_price or NO_PRICE) for entry in entries]
-    offered = [[price] for price in prices] if manner.pair == "zip" else [prices] * len(entries)
+    offered = [[price] for price in prices] if options.pair == "zip" else [prices] * len(entries)
     idle = [
         each[0][0] for entry, each in zip(entries, offered, strict=True) if entry.own_price and each[0][1] is not None
     ]
-    if manner.pair == "zip" and idle:
+    if options.pair == "zip" and idle:
         raise Refused(*(_idle(place) for place in idle[:MOST_PROBLEMS]))
     if len(idle) == len(entries):
         raise Refused(_idle(prices[0][0].partition(".")[0] if prices[0][0].startswith(PRICES) else prices[0][0]))
@@ -486,7 +486,7 @@ def _idle(place: str) -> Problem:
     return Problem(field=place, code="told_twice", message=message, fix="leave it out, or leave their prices out")
 
 
-def _asked(entry: Entry, question: Mapping[str, Any], catalogue: Catalogue) -> ReadQuestion:
+def _read_on_cluster(entry: Entry, question: Mapping[str, Any], catalogue: Catalogue) -> ReadQuestion:
     """The question on a cluster, without a price."""
     body = {name: value for name, value in entry.question(question).items() if name != "price"}
     try:

@@ -32,8 +32,8 @@ class Limits:
     """Cost of the whole run."""
 
 
-MOST_UNREAD = 8
-"""Settings not understood that a check names."""
+MOST_UNKNOWN = 8
+"""Most unknown settings that a check names."""
 
 FormatName = Literal["script", "megatron-lm", "nanotron", "torchtitan", "deepspeed", "accelerate"]
 """A shell script that starts training, or the kind of file that says how."""
@@ -78,22 +78,22 @@ class CheckRequest:
 
 
 BESIDE = ("limits", "launch", "free_pool", "deadline_seconds")
-"""What a check reads beside the question."""
+"""Fields beside the question."""
 
 FIELDS_BESIDE = (*BESIDE, *(f"limits.{name}" for name in field_names(Limits)))
-"""The same, with what is inside."""
+"""Fields beside the question, nested ones included."""
 
 Part = TypeVar("Part")
 
 
 class Problems:
-    """What is wrong with the parts of a body, all of it named at once."""
+    """Collected problems of the parts of a body."""
 
     def __init__(self) -> None:
         self.found: list[Problem] = []
 
     def read(self, part: Callable[[], Part]) -> Part | None:
-        """A part, or None where it is refused."""
+        """Parse a part; None if refused."""
         try:
             return part()
         except Refused as refused:
@@ -102,25 +102,25 @@ class Problems:
 
 
 def read_check(body: Mapping[str, Any], catalogue: Catalogue, problems: Problems) -> CheckRequest:
-    """The job of a request body; what is wrong is collected, and stands for nothing."""
+    """Parse a request body; problems are collected."""
     question = {name: value for name, value in body.items() if name not in BESIDE}
     warnings: tuple[str, ...] = ()
     imported = None if body.get("launch") is None else problems.read(lambda: read_launch(body["launch"]))
     if imported is not None:
         question = with_launch(question, imported)
-        warnings = _unread(imported)
+        warnings = _unknown_settings(imported)
     free_pool = problems.read(lambda: _free_pool(body.get("free_pool"), catalogue)) or ()
     if free_pool and question.get("cluster") is None:
         question["cluster"], *others = free_pool
         free_pool = tuple(others)
     limits = problems.read(lambda: _limits(body.get("limits")))
-    said = {} if body.get("deadline_seconds") is None else {"deadline_seconds": body["deadline_seconds"]}
-    waiting = problems.read(lambda: read_spec(Waiting, said, "")) or Waiting()
+    given = {} if body.get("deadline_seconds") is None else {"deadline_seconds": body["deadline_seconds"]}
+    waiting = problems.read(lambda: read_spec(Waiting, given, "")) or Waiting()
     return CheckRequest(question, limits or Limits(), free_pool, waiting.deadline_seconds, warnings)
 
 
 def read_launch(value: object) -> Imported:
-    """What a launcher's own words say of a job."""
+    """Import a launch file or script."""
     launch = read_spec(Launch, value, "launch")
     name, text = training_in(launch.content) if launch.format == SCRIPT else (launch.format, launch.content)
     try:
@@ -130,14 +130,14 @@ def read_launch(value: object) -> Imported:
 
 
 def with_launch(question: Mapping[str, Any], imported: Imported) -> dict[str, Any]:
-    """A question whose gaps are filled with what a launcher's words say."""
-    said = {"model": imported.model, "recipe": dict(imported.recipe), "layout": dict(imported.layout)}
-    filled = {name: merged(value, question[name]) if name in question else value for name, value in said.items()}
+    """A question with its gaps filled from an import."""
+    parts = {"model": imported.model, "recipe": dict(imported.recipe), "layout": dict(imported.layout)}
+    filled = {name: merged(value, question[name]) if name in question else value for name, value in parts.items()}
     return {**question, **{name: value for name, value in filled.items() if value is not None}}
 
 
-def _unread(imported: Imported) -> tuple[str, ...]:
-    named = ", ".join(one.name for one in imported.unknown[:MOST_UNREAD])
+def _unknown_settings(imported: Imported) -> tuple[str, ...]:
+    named = ", ".join(one.name for one in imported.unknown[:MOST_UNKNOWN])
     return (one_line(f"settings that were not understood count for nothing: {named}"),) if named else ()
 
 

@@ -10,7 +10,7 @@ from service.answers.solutions import UnknownName
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
 from service.estimator.names import STRICT, Name
-from service.features.compare.requests import CLUSTERS, PRICES, QUESTION
+from service.features.compare.schemas import CLUSTERS, PRICES, QUESTION
 from service.planner.feasibility import SolveLimits
 from service.planner.sizing import SERVING_MFU_FRACTION
 from service.planner.unknowns import UNKNOWNS
@@ -23,7 +23,7 @@ LIMITS, SERVING = "limits", "serving"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveOptions:
-    """Which field is open, and which values of it are of use."""
+    """The open field, and a constraint on its value."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
@@ -48,65 +48,65 @@ class Serving:
     """Share of that peak that tokens in use keep busy."""
 
 
-SOLVED_FROM = (*field_names(SolveOptions), QUESTION, LIMITS, SERVING, CLUSTERS, PRICES)
-"""What the body of POST /v1/solve may hold."""
+SOLVE_FIELDS = (*field_names(SolveOptions), QUESTION, LIMITS, SERVING, CLUSTERS, PRICES)
+"""Fields of the body."""
 
 
 Part = TypeVar("Part")
 
 OWN = (LIMITS, SERVING, "multiple_of", "unknown", CLUSTERS, PRICES, QUESTION)
-"""Fields of the body itself; all others of a problem are the question's."""
+"""Fields of the body itself; the fields of all other problems are those of the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class SolveRequest:
     """What a request body asks for."""
 
-    wish: SolveOptions
+    options: SolveOptions
     """Which field is open."""
     limits: SolveLimits
-    """What has to hold."""
+    """Limits of the job."""
     question: Mapping[str, Any] | None
-    """The question as it was sent; None where there is none."""
+    """The unparsed question; None without one."""
     lists: Mapping[str, Any]
-    """The lists of clusters and of prices, as they were sent."""
+    """The unparsed lists of clusters and prices."""
     serving: Serving
     """What the trained model is used on."""
 
 
 def read_request(body: Mapping[str, Any]) -> SolveRequest:
-    """What a request body asks for; its question and its lists are not judged yet."""
-    unknown = [name for name in body if name not in SOLVED_FROM][:MOST_PROBLEMS]
-    problems = [unknown_field("", name, {*SOLVED_FROM}, "the body") for name in unknown]
-    wish = collected(lambda: _wish(body), problems)
+    """Parse a request body, except for its question and its lists."""
+    unknown = [name for name in body if name not in SOLVE_FIELDS][:MOST_PROBLEMS]
+    problems = [unknown_field("", name, {*SOLVE_FIELDS}, "the body") for name in unknown]
+    options = collected(lambda: _options(body), problems)
     limits = collected(lambda: _limits(body.get(LIMITS)), problems)
     serving = collected(lambda: _serving(body.get(SERVING)), problems)
     question = body.get(QUESTION)
     if question is not None and not isinstance(question, Mapping):
         problems.append(not_an_object(QUESTION, ["model", "recipe", "layout", "cluster", "price"]))
-    if problems or wish is None or limits is None or serving is None:
+    if problems or options is None or limits is None or serving is None:
         raise Refused(*problems)
     lists = {name: body[name] for name in (CLUSTERS, PRICES) if body.get(name) is not None}
-    idle = [_idle(name, wish.unknown) for name in lists if wish.unknown != "cluster"]
-    if wish.multiple_of > 1 and wish.unknown not in UNKNOWNS:
-        idle.append(_idle("multiple_of", wish.unknown))
+    idle = [_idle(name, options.unknown) for name in lists if options.unknown != "cluster"]
+    if options.multiple_of > 1 and options.unknown not in UNKNOWNS:
+        idle.append(_idle("multiple_of", options.unknown))
     if body.get(SERVING) is not None and limits.inference_usd_per_million_tokens is None:
         message = "serving would change nothing, because no limit says what tokens may cost"
         fix = "give limits.inference_usd_per_million_tokens, or leave it out"
         idle.append(Problem(field=SERVING, code="not_read", message=message, fix=fix))
     if idle:
         raise Refused(*idle)
-    return SolveRequest(wish, limits, question, lists, serving)
+    return SolveRequest(options, limits, question, lists, serving)
 
 
-def read_asked(wanted: SolveRequest, catalogue: Catalogue) -> ReadQuestion:
-    """The question whose field is open; what it says of that field is only held to be legal."""
-    if wanted.question is None:
+def read_open_question(request: SolveRequest, catalogue: Catalogue) -> ReadQuestion:
+    """Parse the question; the value of its open field only has to be legal."""
+    if request.question is None:
         message = "question is missing; it says everything but the open field"
         fix = "give what POST /v1/estimates takes"
         raise Refused(Problem(field=QUESTION, code="required", message=message, fix=fix))
     try:
-        return read_question(_with_open_field(wanted.question, wanted.wish.unknown), catalogue)
+        return read_question(_with_open_field(request.question, request.options.unknown), catalogue)
     except Refused as refused:
         raise Refused(*map(in_question, refused.problems)) from None
 
@@ -119,7 +119,7 @@ def in_question(problem: Problem) -> Problem:
 
 
 def collected(part: Callable[[], Part], problems: list[Problem]) -> Part | None:
-    """A part of a request, or None where it is refused."""
+    """Parse a part of a request; None if refused, with its problems collected."""
     try:
         return part()
     except Refused as refused:
@@ -127,7 +127,7 @@ def collected(part: Callable[[], Part], problems: list[Problem]) -> Part | None:
         return None
 
 
-def _wish(body: Mapping[str, Any]) -> SolveOptions:
+def _options(body: Mapping[str, Any]) -> SolveOptions:
     given = {name: body[name] for name in field_names(SolveOptions) if body.get(name) is not None}
     names: Sequence[str] = schema_of(SolveOptions)["properties"]["unknown"]["enum"]
     name = given.get("unknown")
@@ -136,7 +136,7 @@ def _wish(body: Mapping[str, Any]) -> SolveOptions:
         fix = did_you_mean(likely) or f"give one of {', '.join(names)}"
         message = "unknown names no field that can be left open"
         raise Refused(Problem(field="unknown", code="not_a_choice", message=message, fix=fix))
-    return read_spec(SolveOptions, given, "", beside=SOLVED_FROM)
+    return read_spec(SolveOptions, given, "", beside=SOLVE_FIELDS)
 
 
 def _limits(value: object) -> SolveLimits:
@@ -153,7 +153,7 @@ def _idle(name: str, unknown: str) -> Problem:
 
 
 def _with_open_field(question: Mapping[str, Any], unknown: str) -> Mapping[str, Any]:
-    """The question, its open field filled where it has to be there and was left out."""
+    """The question with its required open field filled if omitted."""
     if unknown == "recipe.sequence_length":
         recipe = question.get("recipe")
         if recipe is None or isinstance(recipe, Mapping):

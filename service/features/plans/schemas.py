@@ -18,13 +18,13 @@ from service.validation.questions import ReadQuestion, read_question
 from service.validation.specs import field_names, read_spec
 
 MOST_PLANS = 100
-"""Plans that are named at most; each is answered in full."""
+"""Most plans in an answer, each with its full estimate."""
 
 MOST_CLUSTERS = 16
-"""Clusters that one request plans on."""
+"""Most clusters of a request."""
 
 MOST_MACHINES = 64
-"""Clusters of each number of GPUs that one request plans on."""
+"""Most combinations of a cluster and a number of GPUs in a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,85 +59,87 @@ class PlanOptions:
 
 
 CLUSTERS, WHY_NOT = "clusters", "why_not"
-"""Clusters to plan on, in place of one; and a layout that is asked after."""
+"""Clusters in place of one; and the layout to explain."""
 
 
 SEARCHED: Mapping[str, tuple[type, tuple[str, ...]]] = {
     "layout": (Layout, field_names(Layout)),
     "recipe": (Recipe, ("micro_batch", "recompute")),
 }
-"""Parts of a question, and their fields that a search chooses."""
+"""Parts of a question with the fields that the search chooses."""
 
 VALUE_IS_A_LIST = ("stage_layers",)
-"""Fields of which a list is one value, not several to choose from."""
+"""Fields whose value is itself a list."""
 
 MOST_VALUES = 64
-"""Values that one field may be restricted to."""
+"""Most values that a field may be restricted to."""
 
 FIELDS = (*PARTS, *field_names(PlanOptions), CLUSTERS, WHY_NOT)
-"""What a request for plans is made of."""
+"""Fields of a request for plans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """What is to be planned, as it was understood."""
+    """Parsed request for plans."""
 
     machines: tuple[ReadQuestion, ...]
-    """The question on each cluster, and on each number of GPUs."""
-    freedom: Constraints
-    """What the search may choose."""
-    manner: PlanOptions
+    """The question on each cluster and number of GPUs."""
+    constraints: Constraints
+    """Allowed values of the searched fields."""
+    options: PlanOptions
     """How plans are ranked."""
     why_not: Question | None
-    """The layout that is asked after, on the first cluster."""
+    """Layout to explain, on the first cluster."""
 
 
 def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanRequest:
-    """What a request body asks to be planned."""
+    """Parse a request body."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", FIELDS))
     unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
     if unknown:
         raise Refused(*(unknown_field("", name, {*FIELDS}, "the plan") for name in unknown))
     options = read_spec(PlanOptions, {name: body[name] for name in field_names(PlanOptions) if name in body}, "")
-    allowed, rest = freed({name: body[name] for name in PARTS if name in body})
-    asked = [
+    allowed, rest = constraints_of({name: body[name] for name in PARTS if name in body})
+    machines = [
         replace(one, question=question)
         for cluster in _clusters(body)
         for one in (read_question({**rest, "cluster": cluster}, catalogue, beside=FIELDS),)
-        for question in sized(one.question, options.limits)
+        for question in on_each_size(one.question, options.limits)
     ]
-    problems = missing(asked[0].question.recipe, options.limits, is_priced=asked[0].question.price is not None)
-    if len(asked) > MOST_MACHINES:
-        message = f"clusters and limits.gpus make {len(asked)} machines to plan on"
+    problems = ranking_problems(
+        machines[0].question.recipe, options.limits, is_priced=machines[0].question.price is not None
+    )
+    if len(machines) > MOST_MACHINES:
+        message = f"clusters and limits.gpus make {len(machines)} machines to plan on"
         fix = f"narrow limits.gpus, or list fewer clusters: at most {MOST_MACHINES} machines"
         problems.append(Problem(field="limits.gpus", code="too_many_machines", message=message, fix=fix))
     if problems:
         raise Refused(*problems)
     return PlanRequest(
-        machines=tuple(asked),
-        freedom=Constraints(allowed),
-        manner=options,
-        why_not=_why_not(body.get(WHY_NOT), asked[0].question),
+        machines=tuple(machines),
+        constraints=Constraints(allowed),
+        options=options,
+        why_not=_why_not(body.get(WHY_NOT), machines[0].question),
     )
 
 
-def freed(parts: Mapping[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:
-    """What the fields that a search chooses may be, and the question without them."""
+def constraints_of(parts: Mapping[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[str, Any]]:
+    """Split a question into the allowed values of searched fields and the rest."""
     allowed: dict[str, tuple[Any, ...]] = {}
     rest = dict(parts)
     problems: list[Problem] = []
-    for part, (noun, names) in SEARCHED.items():
-        told = parts.get(part)
-        if not isinstance(told, Mapping):
+    for part, (spec, names) in SEARCHED.items():
+        given = parts.get(part)
+        if not isinstance(given, Mapping):
             continue
-        rest[part] = {name: value for name, value in told.items() if name not in names}
+        rest[part] = {name: value for name, value in given.items() if name not in names}
         for name in names:
-            if told.get(name) is None:
+            if given.get(name) is None:
                 continue
-            values = told[name] if isinstance(told[name], list) and name not in VALUE_IS_A_LIST else [told[name]]
+            values = given[name] if isinstance(given[name], list) and name not in VALUE_IS_A_LIST else [given[name]]
             try:
-                allowed[name] = tuple(_read(part, noun, name, value) for value in _some(values, f"{part}.{name}"))
+                allowed[name] = tuple(_read(part, spec, name, value) for value in _choices(values, f"{part}.{name}"))
             except Refused as refused:
                 problems += refused.problems
     if problems:
@@ -145,13 +147,13 @@ def freed(parts: Mapping[str, Any]) -> tuple[dict[str, tuple[Any, ...]], dict[st
     return allowed, rest
 
 
-def _read(part: str, noun: type, name: str, value: Any) -> Any:
-    """One value of a field, as the noun that has it reads it."""
-    needed = {"sequence_length": 1} if noun is Recipe else {}
-    return getattr(read_spec(noun, {**needed, name: value}, part), name)
+def _read(part: str, spec: type, name: str, value: Any) -> Any:
+    """Parse one value of a field."""
+    needed = {"sequence_length": 1} if spec is Recipe else {}
+    return getattr(read_spec(spec, {**needed, name: value}, part), name)
 
 
-def _some(values: list[Any], field: str) -> list[Any]:
+def _choices(values: list[Any], field: str) -> list[Any]:
     if 1 <= len(values) <= MOST_VALUES:
         return values
     message = f"{field} lists {len(values)} values to choose from"
@@ -160,21 +162,21 @@ def _some(values: list[Any], field: str) -> list[Any]:
 
 
 def _clusters(body: Mapping[str, Any]) -> list[Any]:
-    told = body.get(CLUSTERS)
-    if told is None:
+    given = body.get(CLUSTERS)
+    if given is None:
         return [body.get("cluster")]
     if body.get("cluster") is not None:
         message = "cluster would change nothing, because clusters tells what is planned on"
         raise Refused(Problem(field="cluster", code="told_twice", message=message, fix="leave one of them out"))
-    if not isinstance(told, list) or not 1 <= len(told) <= MOST_CLUSTERS:
+    if not isinstance(given, list) or not 1 <= len(given) <= MOST_CLUSTERS:
         message = "clusters is not a list of clusters"
         fix = f"give a list of 1 to {MOST_CLUSTERS}, each as cluster would be"
         raise Refused(Problem(field=CLUSTERS, code="not_a_list", message=message, fix=fix))
-    return told
+    return given
 
 
-def sized(question: Question, limits: PlanLimits) -> list[Question]:
-    """The question on each number of GPUs that the limits leave."""
+def on_each_size(question: Question, limits: PlanLimits) -> list[Question]:
+    """The question on each number of GPUs within the limits."""
     refuse_empty_range(limits)
     if limits.gpus is None:
         return [question]
@@ -194,49 +196,49 @@ def refuse_empty_range(limits: PlanLimits) -> None:
         raise Refused(Problem(field="limits.gpus", code="empty_range", message=message, fix="give the fewest first"))
 
 
-def missing(recipe: Recipe, limits: PlanLimits, *, is_priced: bool) -> list[Problem]:
-    """What plans cannot be ranked without."""
-    found = []
+def ranking_problems(recipe: Recipe, limits: PlanLimits, *, is_priced: bool) -> list[Problem]:
+    """Missing inputs of a ranking."""
+    problems = []
     if recipe.global_batch is None and recipe.global_batch_tokens is None:
         message = "without a batch every layout would train another one, and none could be compared"
         fix = "give recipe.global_batch or recipe.global_batch_tokens"
-        found.append(Problem(field="recipe.global_batch", code="plan_needs_batch", message=message, fix=fix))
+        problems.append(Problem(field="recipe.global_batch", code="plan_needs_batch", message=message, fix=fix))
     if recipe.stages:
         message = "layouts are ranked at one batch and length, and stages change both"
         fix = "leave stages out, and ask for an estimate of the chosen plan with them"
-        found.append(Problem(field="recipe.stages", code="plan_has_one_batch", message=message, fix=fix))
+        problems.append(Problem(field="recipe.stages", code="plan_has_one_batch", message=message, fix=fix))
     if recipe.training_tokens is None and limits.days is not None:
         message = "a deadline needs the length of the run"
-        found.append(_needs_tokens("limits.days", message))
+        problems.append(_needs_tokens("limits.days", message))
     if recipe.training_tokens is None and limits.cost_usd is not None:
-        found.append(_needs_tokens("limits.cost_usd", "a budget needs the length of the run"))
+        problems.append(_needs_tokens("limits.cost_usd", "a budget needs the length of the run"))
     if not is_priced and limits.cost_usd is not None:
         message = "a budget needs a price"
-        found.append(Problem(field="limits.cost_usd", code="limit_needs_price", message=message, fix="give price"))
-    return found
+        problems.append(Problem(field="limits.cost_usd", code="limit_needs_price", message=message, fix="give price"))
+    return problems
 
 
 def _needs_tokens(field: str, message: str) -> Problem:
     return Problem(field=field, code="limit_needs_tokens", message=message, fix="give recipe.training_tokens")
 
 
-def _why_not(told: Any, question: Question) -> Question | None:
-    """The layout that is asked after, with its micro-batch and recompute."""
-    if told is None:
+def _why_not(given: Any, question: Question) -> Question | None:
+    """Question with the layout to explain, its micro-batch and recompute."""
+    if given is None:
         return None
-    if not isinstance(told, Mapping):
+    if not isinstance(given, Mapping):
         raise Refused(not_an_object(WHY_NOT, list(SEARCHED)))
-    unknown = [name for name in told if name not in SEARCHED][:MOST_PROBLEMS]
+    unknown = [name for name in given if name not in SEARCHED][:MOST_PROBLEMS]
     if unknown:
         raise Refused(*(unknown_field(WHY_NOT, name, {*SEARCHED}, "why_not") for name in unknown))
-    layout = read_spec(Layout, told.get("layout", {}), f"{WHY_NOT}.layout")
-    names, told_recipe = SEARCHED["recipe"][1], told.get("recipe", {})
+    layout = read_spec(Layout, given.get("layout", {}), f"{WHY_NOT}.layout")
+    names, recipe_fields = SEARCHED["recipe"][1], given.get("recipe", {})
     place = f"{WHY_NOT}.recipe"
-    if not isinstance(told_recipe, Mapping):
+    if not isinstance(recipe_fields, Mapping):
         raise Refused(not_an_object(place, names))
-    other = [name for name in told_recipe if name not in names][:MOST_PROBLEMS]
+    other = [name for name in recipe_fields if name not in names][:MOST_PROBLEMS]
     if other:
         raise Refused(*(unknown_field(place, name, {*names}, "why_not") for name in other))
-    chosen = read_spec(Recipe, {"sequence_length": 1, **told_recipe}, place)
+    chosen = read_spec(Recipe, {"sequence_length": 1, **recipe_fields}, place)
     recipe = replace(question.recipe, micro_batch=chosen.micro_batch, recompute=chosen.recompute)
     return replace(question, layout=layout, recipe=recipe)
