@@ -1,5 +1,7 @@
 """One question to the estimator in one call: what a test changes is written, the rest is a single H100."""
 
+from typing import TypeVar
+
 from service.estimator import Cluster, Estimate, Layout, Model, Question, Recipe, estimate
 from service.estimator.samples import H100
 
@@ -62,3 +64,12 @@ def gpt(*, hidden: int, layers: int, heads: int, vocabulary: int, positions: int
         normalization="layernorm",
         position_embedding_rows=positions,
     )
+
+
+Value = TypeVar("Value")
+
+
+def known(value: Value | None) -> Value:
+    """A value that is never None where a test asks for it."""
+    assert value is not None
+    return value

@@ -22,9 +22,9 @@ from others.runs import commit_of
 
 from service.catalogue import shipped_catalogue
 from service.estimator import Cluster, Layout, Question, Recipe, estimate
-from service.estimator.question import filled
 from service.planner.search import SearchResult, question_of, search
 from service.planner.space import Constraints, plain_workload, search_space
+from tests.ask import known
 from tests.live import serving
 
 RUNS = 5
@@ -62,7 +62,7 @@ class Space:
         catalogue = shipped_catalogue()
         row = catalogue.find_gpu(self.gpu).row
         return Question(
-            model=filled(catalogue.find_model(self.model).row.model),
+            model=known(catalogue.find_model(self.model).row.model),
             recipe=Recipe(sequence_length=self.sequence_length, global_batch=self.global_batch),
             layout=Layout(),
             cluster=Cluster(gpu=row.slug, gpus=self.gpus),

@@ -5,7 +5,7 @@ defined once, with its bounds and its meaning. `None` means "derive it"; `resolv
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Interval, Le, Len, Lt
 
@@ -425,23 +425,6 @@ class MeasuredStep:
     def __str__(self) -> str:
         """One cell of a table: `predicted:measured`, as the flat form takes it."""
         return f"{self.predicted_seconds}:{self.measured_seconds}"
-
-
-Value = TypeVar("Value")
-
-
-def filled(value: Value | None) -> Value:
-    """The value of a field that `resolve` has filled.
-
-    A formula that meets an empty one was given a question as asked; a default here would be a quiet wrong number.
-
-    >>> filled(0)
-    0
-    """
-    if value is None:
-        message = "the question is not resolved: a field that resolve fills is empty"
-        raise TypeError(message)
-    return value
 
 
 Ratio = Annotated[float, Ge(0), Lt(10)]

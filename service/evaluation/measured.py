@@ -10,7 +10,7 @@ from service.calibration.products import scored_products, shipped_products
 from service.calibration.scores import Comparison, errors_of
 from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator.names import SPOKEN
-from service.estimator.question import Cluster, Gpu, Layout, Question, Recipe, Software, filled
+from service.estimator.question import Cluster, Gpu, Layout, Question, Recipe, Software
 from service.estimator.resolve import resolve
 from service.store import Engine, Measured, each_measurement
 from service.store.keys import Caller
@@ -42,8 +42,12 @@ def _evaluated(counted: CountedPeak) -> EvaluatedPeak:
         name: getattr(counted, name)
         for name in ("sequence_length", "micro_batch", "precision", "attention", "optimizer")
     }
+    model = catalogue.models[counted.model].model
+    if model is None:
+        message = f"the catalogue describes no layers of {counted.model}"
+        raise LookupError(message)
     question = Question(
-        model=replace(filled(catalogue.models[counted.model].model), num_hidden_layers=counted.layers),
+        model=replace(model, num_hidden_layers=counted.layers),
         recipe=Recipe(**names, stack=Software(name="transformers", implementation="eager", cross_entropy="eager")),
         layout=Layout(),
         cluster=Cluster(gpu=GPU, gpus=1),

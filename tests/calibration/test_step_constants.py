@@ -8,11 +8,11 @@ import pytest
 from service.calibration.steps import ASSUMED, DENSE, SPARSE, Fitted
 from service.catalogue import shipped_catalogue
 from service.estimator.constants import STEP_CONSTANTS, StepConstants, product_scale
-from service.estimator.question import filled
 from service.estimator.samples import sample_workload
 from service.estimator.software.precision import peak_flop_per_s
 from service.estimator.time.kernels import rates_of
 from service.estimator.time.matrix_products import MATRIX_RATES, SLUG_RATES, UNMEASURED_RATES, generation_rates
+from tests.ask import known
 
 EVERY = [pytest.param(one, id=f"{one.field} {one.key or ''}".strip()) for one in (*DENSE, *SPARSE, *ASSUMED)]
 FASTEST_STACK = min(1.0, *STEP_CONSTANTS.stack_scales.values())
@@ -55,7 +55,7 @@ def test_attention_stays_below_the_peak_on_the_fastest_stack_with_heads_of_any_w
             continue
         asked = replace(job, gpu=gpu, software=software, model=replace(job.model, head_dim=width))
         rates = rates_of(asked)
-        peak = filled(peak_flop_per_s(gpu, asked.precision.attention_format))
+        peak = known(peak_flop_per_s(gpu, asked.precision.attention_format))
         for share in (rates.attention.forward_fraction, rates.attention.backward_fraction):
             assert 0 < share * rates.attention_flop_per_s / peak / FASTEST_STACK < 1
 

@@ -8,11 +8,11 @@ import pytest
 from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator.answer import Interval
 from service.estimator.estimate import estimate
-from service.estimator.question import filled
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.cost import Usage, carbon_kg_co2e, charges_of, sum_of
 from service.estimator.run.totals import lost_shares_of, power_of, usage_of
 from service.validation.questions import read_question
+from tests.ask import known
 from tests.published.cases import Case, cases
 
 KG_A_TONNE = 1000
@@ -51,7 +51,7 @@ def test_energy_is_the_published_one(case: Case, catalogue: Catalogue) -> None:
 @pytest.mark.parametrize("case", cases("spending", "carbon"))
 def test_carbon_is_the_published_one(case: Case, catalogue: Catalogue) -> None:
     resolved, used = published_run(case.inputs, catalogue)
-    grid = filled(resolved.question.cluster.grid_kg_co2e_per_kwh)
+    grid = known(resolved.question.cluster.grid_kg_co2e_per_kwh)
     assert case.agrees(carbon_kg_co2e(used.energy_kwh.value, grid) / KG_A_TONNE)
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from service.catalogue import shipped_catalogue
 from service.estimator import Layout, Model, Question, Recipe
-from service.estimator.question import Cluster, Software, filled
+from service.estimator.question import Cluster, Software
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.samples import H100
 from service.validation.serialization import to_wire
+from tests.ask import known
 
 MODELS = ("gpt2-124m", "smollm2-135m", "qwen3-0.6b")
 
@@ -20,7 +21,7 @@ FEW_TOKENS = 512
 
 def model_of(slug: str, depth: int, **changes: Any) -> Model:
     """A preset at a depth."""
-    return replace(filled(shipped_catalogue().models[slug].model), num_hidden_layers=depth, **changes)
+    return replace(known(shipped_catalogue().models[slug].model), num_hidden_layers=depth, **changes)
 
 
 def resolved_step(model: Model, *, fused_update: bool | None = None, **recipe: Any) -> ResolvedQuestion:

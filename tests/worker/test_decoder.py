@@ -10,8 +10,9 @@ from service.errors import Refused
 from service.estimator.model.build import build_ledger
 from service.estimator.model.ledger import Setting
 from service.estimator.model.parameters import parameter_counts
-from service.estimator.question import Model, filled
+from service.estimator.question import Model
 from service.worker.training.fields import ModelFields, model_fields
+from tests.ask import known
 from tests.worker.probing import need_torch
 
 SETTING = Setting(
@@ -41,7 +42,7 @@ def test_presets_have_their_parameters_or_are_refused_by_field() -> None:
     built = 0
     for slug, row in shipped_catalogue().models.items():
         for depth in (1, 2):
-            model = replace(filled(row.model), num_hidden_layers=depth)
+            model = replace(known(row.model), num_hidden_layers=depth)
             fields, refused = fields_or_refusal(model)
             assert refused <= NOT_BUILT, slug
             if fields is None:
@@ -72,7 +73,7 @@ def test_fields_are_the_estimators() -> None:
     ],
 )
 def test_what_is_not_built_is_refused_by_its_field(field: str, changes: dict[str, Any]) -> None:
-    llama = asdict(filled(shipped_catalogue().models["llama-3.2-1b"].model))
+    llama = asdict(known(shipped_catalogue().models["llama-3.2-1b"].model))
     with pytest.raises(Refused) as caught:
         model_fields({**llama, **changes})
     assert field in {problem.field for problem in caught.value.problems}

@@ -15,9 +15,9 @@ from typing import Any
 
 from service.estimator.degrees import padded_vocabulary
 from service.estimator.model.build import mlp_type
-from service.estimator.question import filled
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.software.precision import DTYPE_BYTES
+from tests.ask import known
 
 Numbers = dict[str, float]
 """Bytes by the name that our answer gives them."""
@@ -145,7 +145,7 @@ def cookbook(checkout: Path) -> tuple[str, Run]:
 
 def _cookbook_arguments(resolved: ResolvedQuestion) -> list[str]:
     model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
-    width = model.expert_width or filled(model.intermediate_size)
+    width = model.expert_width or known(model.intermediate_size)
     said = {
         "--num-gpus": resolved.question.cluster.gpus,
         "--tensor-parallel-size": layout.tensor,
@@ -160,7 +160,7 @@ def _cookbook_arguments(resolved: ResolvedQuestion) -> list[str]:
         "--ffn-expansion-factor": width / model.hidden_size,
         "--num-mlp-linears": 3 if model.gated_mlp else 2,
         "--kv-size-ratio": model.key_value_heads / model.num_attention_heads,
-        "--bytes-per-grad-ele": int(DTYPE_BYTES[filled(recipe.gradient_dtype)]),
+        "--bytes-per-grad-ele": int(DTYPE_BYTES[known(recipe.gradient_dtype)]),
         "--optimizer": recipe.optimizer.replace("-", "_"),
         "--num-experts": model.num_experts,
         "--expert-parallelism": layout.expert,
