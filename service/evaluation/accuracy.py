@@ -241,7 +241,8 @@ def accuracy_of_evaluations(evaluations: Sequence[Evaluation], catalogue: Catalo
     """Accuracy of evaluated rows."""
     groups: dict[Key, list[Evaluation]] = {}
     for one in evaluations:
-        groups.setdefault(_key(one), []).append(one)
+        key = (one.quantity, one.row.text("source_key"), one.figure_class, one.is_moe)
+        groups.setdefault(key, []).append(one)
     peaks = [one for one in evaluations if one.quantity == "peak"]
     residuals = _residuals_by_kind(evaluations)
     steps = StepScorer(evaluations)
@@ -254,7 +255,7 @@ def accuracy_of_evaluations(evaluations: Sequence[Evaluation], catalogue: Catalo
         verdicts=verdicts_of(peaks),
         rows_worst=worst_rows(evaluations),
         steps=tuple(
-            _group(own, ("step", EVERY, name, _moe_of(name)), steps, None)
+            _group(own, ("step", EVERY, name, None if name == EVERY else name == "MoE"), steps, None)
             for name, classes in {**STEP_CLASSES, APART: (APART,)}.items()
             if (own := [one for one in evaluations if one.quantity == "step" and one.figure_class in classes])
         ),
@@ -286,14 +287,6 @@ def with_own_measurements(
 
 
 Key = tuple[Quantity, str, str, bool | None]
-
-
-def _key(one: Evaluation) -> Key:
-    return one.quantity, one.row.text("source_key"), one.figure_class, one.is_moe
-
-
-def _moe_of(step_class: str) -> bool | None:
-    return None if step_class == EVERY else step_class == "MoE"
 
 
 def _group(evaluations: Sequence[Evaluation], key: Key, steps: StepScorer, left_out: float | None) -> Group:

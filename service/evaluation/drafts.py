@@ -105,6 +105,7 @@ CHUNKED = re.compile(r"chunked attention (\d+)")
 def put_architecture(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     """Set the model fields from a row's columns."""
     heads, experts = row.count("heads"), row.count("moe_experts", 0)
+    widths = {"intermediate_size": row.whole("ffn_hidden"), "head_dim": row.whole("head_dim")}
     draft.model.update(
         vocab_size=row.count("vocab"),
         hidden_size=row.count("hidden"),
@@ -113,7 +114,7 @@ def put_architecture(row: MeasuredRow, framework: Framework, draft: Draft) -> No
         num_key_value_heads=row.count("kv_heads", heads),
         gated_mlp=row.is_on("gated_mlp"),
         tie_word_embeddings=row.is_on("tied_embeddings"),
-        **{field: given for field, given in _widths(row).items() if given},
+        **{field: width for field, width in widths.items() if width},
     )
     if experts:
         draft.model.update(_experts(row, experts))
@@ -126,10 +127,6 @@ def put_architecture(row: MeasuredRow, framework: Framework, draft: Draft) -> No
         draft.model["position_embedding_rows"] = row.count("seq_len")
     _put_attention(row, draft)
     draft.recipe["vocabulary_multiple"] = 1  # tables give the padded vocabulary
-
-
-def _widths(row: MeasuredRow) -> dict[str, int | None]:
-    return {"intermediate_size": row.whole("ffn_hidden"), "head_dim": row.whole("head_dim")}
 
 
 def _experts(row: MeasuredRow, experts: int) -> dict[str, Any]:

@@ -112,19 +112,8 @@ NO_SECONDS = ("",) * 7
 """Empty step cells of a memory row."""
 
 HEADER = (
-    "quantity",
-    "source",
-    "class",
-    "model",
-    "rows",
-    "scored",
-    "MAPE",
-    "median",
-    "bias",
-    "p95",
-    "in 80 %",
-    "GiB off",
-)
+    "quantity", "source", "class", "model", "rows", "scored", "MAPE", "median", "bias", "p95", "in 80 %", "GiB off",
+)  # fmt: skip
 
 
 GIB = float(1 << 30)
@@ -187,22 +176,20 @@ def memory_lines(group: Group) -> list[tuple[str, ...]]:
 
 
 def _figures(figures: Figures) -> tuple[str, ...]:
-    return (str(figures.rows), str(figures.scored), *_fractions(figures))
-
-
-def _names(group: Group) -> tuple[str, str, str, str]:
-    kind = {None: "all", True: "MoE", False: "dense"}[group.moe]
-    return group.quantity, f"{group.source_key}{' *' if group.in_sample else ''}", group.memory_class, kind
-
-
-def _fractions(figures: Figures) -> tuple[str, ...]:
     return (
+        str(figures.rows),
+        str(figures.scored),
         percent(figures.mape_fraction),
         percent(figures.median_fraction),
         percent(figures.bias_fraction, signed=True),
         percent(figures.p95_fraction),
         percent(figures.coverage80_fraction, digits=0),
     )
+
+
+def _names(group: Group) -> tuple[str, str, str, str]:
+    kind = {None: "all", True: "MoE", False: "dense"}[group.moe]
+    return group.quantity, f"{group.source_key}{' *' if group.in_sample else ''}", group.memory_class, kind
 
 
 def _gib(figures: Figures) -> str:
