@@ -53,14 +53,14 @@ from service.evaluation.totals import TotalsAccuracy
 from service.features.batch.openapi import batch_schemas
 from service.features.calibrations import lists as calibrations
 from service.features.calibrations.drift import Drift
-from service.features.calibrations.schemas import Chosen, Promotion
+from service.features.calibrations.schemas import CalibrationRequest, PromotionRequest
 from service.features.catalogue.price_import import ImportReport
-from service.features.checks.schedulers import FORBIDDEN, KIND, VERSION, JudgedJob
+from service.features.checks.schedulers import FORBIDDEN, KIND, VERSION, JobCheck
 from service.features.checks.schemas import Waiting
 from service.features.compare.openapi import comparison_schemas
 from service.features.measurements import lists as measurements
-from service.features.measurements.importing import KeptMeasurements, RecordsBody
-from service.features.measurements.lists import Doubt, Named
+from service.features.measurements.importing import ImportedMeasurements, RecordsBody
+from service.features.measurements.lists import QuarantineRequest, ReleaseRequest
 from service.features.plans.openapi import plan_schemas
 from service.features.sensitivity.openapi import partial_schemas, questions_inside, sensitivity_schemas
 from service.features.solve.openapi import solve_schemas
@@ -83,7 +83,7 @@ COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
 OTHERS = (
-    Accuracy, Check, ComparedRow, Diagnosis, Export, ExportTarget, Imported, ImportReport, JudgedJob, ParameterCounts,
+    Accuracy, Check, ComparedRow, Diagnosis, Export, ExportTarget, Imported, ImportReport, JobCheck, ParameterCounts,
     PlanAnswer, Reconciliation, Solution, TotalsAccuracy, VariedRow,
 )  # fmt: skip
 """What other answers hold."""
@@ -271,18 +271,15 @@ def _review(description: str, fields: Schema) -> Schema:
 
 RENAMED = {
     "validation": {
-        "Chosen": "CalibrationRequest",
-        "Doubt": "QuarantineRequest",
         "Environment": "ProbeEnvironment",
         "Measurement": "ProbeMeasurement",
-        "Named": "ReleaseRequest",
-        "Promotion": "PromotionRequest",
         "RecordsBody": "MeasurementsRequest",
     },
     "serialization": {
         "DeviceCalibration": "CalibrationConstants",
         "Drift": "CalibrationDrift",
         "DriftPart": "CalibrationDriftPart",
+        "ImportedMeasurements": "KeptMeasurements",
         "PartError": "CalibrationError",
     },
 }
@@ -307,8 +304,10 @@ class _EveryField(GenerateJsonSchema):
 
 def measurement_schemas() -> dict[str, Schema]:
     """The schemas that the routes of measurements and calibrations refer to."""
-    asked = _generated("validation", RecordsBody, Chosen, Doubt, Named, Promotion)
-    components = _generated("serialization", KeptMeasurements, Drift, PartError, Environment, DeviceCalibration)
+    asked = _generated(
+        "validation", RecordsBody, CalibrationRequest, QuarantineRequest, ReleaseRequest, PromotionRequest
+    )
+    components = _generated("serialization", ImportedMeasurements, Drift, PartError, Environment, DeviceCalibration)
     asked["ProbeMeasurement"]["properties"]["shape"] = _SHAPE
     constants = components["CalibrationConstants"]
     constants["properties"].pop("id")

@@ -33,6 +33,7 @@ RENAMED: Mapping[str, str] = {
     "Figures": "AccuracyFigures",
     "Finding": "ImportFinding",
     "Group": "AccuracyGroup",
+    "JobCheck": "JudgedJob",
     "Launch": "LaunchFile",
     "Limits": "CheckLimits",
     "Measured": "MeasuredQuantity",

@@ -32,7 +32,7 @@ COMMAND_LINE = "command line"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """A change that somebody asked for."""
+    """A requested change."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -47,7 +47,7 @@ class AuditRecord:
     operation: str
     """What was asked for: the operation as /openapi.json calls it, or the command."""
     object: str | None
-    """What was to be changed; null where its name was told in no form that may be kept."""
+    """Object of the change; null where its name came in no form that may be stored."""
     outcome: AuditOutcome
     """Whether it was: done, forbidden, not_found, conflict or stale."""
     request_id: str | None

@@ -39,7 +39,7 @@ class DriftPart:
     error_fraction: float
     """Mean error on them, as a share of what was measured."""
     bias_fraction: float
-    """Median of measured over predicted, less one: above zero where more was measured than said."""
+    """Median of measured over predicted, less one: above zero where more was measured than predicted."""
     held_out_fraction: float | None
     """Mean error when it was fitted, on what it never saw; null where nothing was held out."""
     uncalibrated_fraction: float

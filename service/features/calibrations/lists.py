@@ -32,7 +32,7 @@ class CalibrationSummary:
     device: str
     """Name of the device."""
     note: str
-    """What to know about it; empty where nobody wrote anything."""
+    """Note on it; empty where none was given."""
     measurements: int
     """Measurements that it was fitted on."""
     held_out_fraction: float | None

@@ -20,7 +20,7 @@ MOST_IDS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class CalibrationRequest:
     """Measurements to fit on; those in quarantine are left out, however they were chosen."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
@@ -42,7 +42,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promotion:
+class PromotionRequest:
     """For whom a calibration is to hold."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
@@ -51,14 +51,14 @@ class Promotion:
     """Whose answers rest on it: its owner's, or everyone's, which only an admin may decide."""
 
 
-def read_promotion(body: Mapping[str, Any]) -> Promotion:
+def read_promotion(body: Mapping[str, Any]) -> PromotionRequest:
     """Parse a promotion; for the owner if the body is empty."""
-    return read_spec(Promotion, body, "")
+    return read_spec(PromotionRequest, body, "")
 
 
-def read_chosen(body: Mapping[str, Any]) -> Chosen:
+def read_chosen(body: Mapping[str, Any]) -> CalibrationRequest:
     """Parse a selection of measurements."""
-    chosen = read_spec(Chosen, plain(body), "")
+    chosen = read_spec(CalibrationRequest, plain(body), "")
     if not (chosen.measurements or chosen.gpu or chosen.device or chosen.runs):
         message = "nothing says which device is to be calibrated, and one calibration is of one device"
         fix = "give gpu, device, runs or the ids of measurements"
@@ -66,7 +66,7 @@ def read_chosen(body: Mapping[str, Any]) -> Chosen:
     return chosen
 
 
-def values_of(chosen: Chosen) -> dict[str, tuple[str, ...]]:
+def values_of(chosen: CalibrationRequest) -> dict[str, tuple[str, ...]]:
     """Column values of a selection."""
     selected_values = {"probe": chosen.probes, "run": chosen.runs}
     selected_values |= {
@@ -75,7 +75,7 @@ def values_of(chosen: Chosen) -> dict[str, tuple[str, ...]]:
     return {name: values for name, values in selected_values.items() if values}
 
 
-def chosen_of(rows: Sequence[Measured], chosen: Chosen) -> list[Measured]:
+def chosen_of(rows: Sequence[Measured], chosen: CalibrationRequest) -> list[Measured]:
     """Measurements that a selection matches."""
     ids = set(chosen.measurements)
     missing = len(ids - {row.id for row in rows})

@@ -221,7 +221,7 @@ def _classify(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Cat
 def _rederived(one: _Price, catalogue: Catalogue, caller: Caller) -> PriceRow:
     """Price of a row, with unchanged derived values derived again.
 
-    In an export of another revision than the current one, derived and stated values cannot be told apart.
+    In an export of another revision than the current one, derived and stated values look alike.
     """
     named = replace(one.price, gpu=catalogue.find_gpu(one.price.gpu, "gpu").row.slug)
     before = catalogue.price_index.rows.get(named.id)

@@ -92,8 +92,8 @@ async def cell(request: Request, metric: str) -> Response:
         if on_error == "problem":
             raise
         return sheet_text(request, ERRORS.shown(cells.error_text(error), on_error), catalogue.revision)
-    said = {"X-Unit": found.unit, "X-Verdict": found.verdict}
-    return sheet_text(request, found.text, catalogue.revision, said)
+    headers = {"X-Unit": found.unit, "X-Verdict": found.verdict}
+    return sheet_text(request, found.text, catalogue.revision, headers)
 
 
 table_router = APIRouter(tags=["cells"], default_response_class=Response)

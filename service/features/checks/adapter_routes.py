@@ -25,7 +25,7 @@ from service.features.checks.check import StoreQuestion
 from service.features.checks.schedulers import (
     KIND,
     VERSION,
-    JudgedJob,
+    JobCheck,
     answer_review,
     as_lines,
     check_manifest,
@@ -107,10 +107,10 @@ SCHEDULERS = ("kubernetes", "kueue", "ray", "skypilot")
 async def slurm_hook(request: Request, name: str) -> Response:
     """Return the hook, with the address of this service and the settings of the query."""
     text = _file(request, f"slurm/{name}")
-    said = body_of_flat(request.query_params.multi_items())
-    if "gpu" in (cluster := said.get("cluster", {})):
+    site_fields = body_of_flat(request.query_params.multi_items())
+    if "gpu" in (cluster := site_fields.get("cluster", {})):
         (await catalogue_of(request)).find_gpu(str(cluster["gpu"]))  # refused here, not by each job
-    site = to_bytes({part: value for part, value in said.items() if value}).decode()
+    site = to_bytes({part: value for part, value in site_fields.items() if value}).decode()
     level = "=" * (site.count("=") + 1)
     return Response(text.replace('SITE = "{}"', f"SITE = [{level}[{site}]{level}]"), media_type="text/plain")
 
@@ -204,9 +204,9 @@ async def kubernetes_admission(request: Request, token: str) -> Response:
 
 async def _check_job(
     request: Request,
-    evaluate: Callable[[Mapping[str, Any], Catalogue, StoreQuestion], JudgedJob],
+    evaluate: Callable[[Mapping[str, Any], Catalogue, StoreQuestion], JobCheck],
     apart: Callable[..., Any],
-) -> JudgedJob:
+) -> JobCheck:
     """Check a scheduler's job; a body that takes long to parse goes to another process."""
     content, catalogue = await _content_of(request), await catalogue_of(request)
     if is_long_launcher_text(content):
@@ -215,7 +215,7 @@ async def _check_job(
     else:
         job_check = evaluate(parse_object(content), catalogue, _keep(request))
     _count(request, job_check.verdict)
-    found: JudgedJob = job_check
+    found: JobCheck = job_check
     return found
 
 

@@ -3,7 +3,7 @@
 from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.features.checks.check import check
-from service.features.checks.schedulers import JudgedJob, answer_review, check_manifest, check_slurm_job
+from service.features.checks.schedulers import JobCheck, answer_review, check_manifest, check_slurm_job
 from service.store import CheckedQuestion
 from service.validation.json_text import parse_object
 from service.validation.serialization import to_bytes
@@ -18,13 +18,13 @@ def check_of(content: bytes, catalogue: Catalogue) -> tuple[Check, CheckedQuesti
     return check(parse_object(content), catalogue, questions.append), questions
 
 
-def slurm_check_of(content: bytes, catalogue: Catalogue) -> tuple[JudgedJob, CheckedQuestions]:
+def slurm_check_of(content: bytes, catalogue: Catalogue) -> tuple[JobCheck, CheckedQuestions]:
     """Check a job of Slurm."""
     questions: CheckedQuestions = []
     return check_slurm_job(parse_object(content), catalogue, questions.append), questions
 
 
-def manifest_check_of(content: bytes, catalogue: Catalogue) -> tuple[JudgedJob, CheckedQuestions]:
+def manifest_check_of(content: bytes, catalogue: Catalogue) -> tuple[JobCheck, CheckedQuestions]:
     """Check an object of Kubernetes."""
     questions: CheckedQuestions = []
     return check_manifest(parse_object(content), catalogue, questions.append), questions

@@ -33,8 +33,8 @@ HOOK_DEADLINE_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedJob:
-    """What a scheduler is told of a job."""
+class JobCheck:
+    """Answer to a scheduler."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -46,7 +46,7 @@ class JudgedJob:
     """The check behind it; null where there is none."""
 
 
-def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion = lambda _: None) -> JudgedJob:
+def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion = lambda _: None) -> JobCheck:
     """Check a scheduler's job; one that cannot be checked is let through."""
     try:
         imported = read_launch({"format": SCRIPT, "content": job.script})
@@ -59,10 +59,10 @@ def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion = 
         found = check({**body, **_limits(job, question)}, catalogue, keep)
     except Refused as refused:
         return _let_through("warn", _not_checked(refused))
-    return JudgedJob(verdict=found.verdict, reason=found.reason, check=found)
+    return JobCheck(verdict=found.verdict, reason=found.reason, check=found)
 
 
-def check_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion = lambda _: None) -> JudgedJob:
+def check_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion = lambda _: None) -> JobCheck:
     """Check a job of Slurm."""
     job = read_spec(SlurmJob, {name: value for name, value in body.items() if name != "question"}, "")
     question_fields = body.get("question", {})
@@ -74,9 +74,7 @@ def check_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQu
         return _let_through("unknown", _not_checked(refused))
 
 
-def check_manifest(
-    manifest: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion = lambda _: None
-) -> JudgedJob:
+def check_manifest(manifest: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion = lambda _: None) -> JobCheck:
     """Check an object of Kubernetes."""
     try:
         job = scheduled_by_kubernetes(manifest)
@@ -85,11 +83,11 @@ def check_manifest(
     return _let_through("unknown", NO_JOB) if job is None else check_scheduled(job, catalogue, keep)
 
 
-def _let_through(verdict: Literal["warn", "unknown"], reason: str) -> JudgedJob:
-    return JudgedJob(verdict=verdict, reason=reason, check=None)
+def _let_through(verdict: Literal["warn", "unknown"], reason: str) -> JobCheck:
+    return JobCheck(verdict=verdict, reason=reason, check=None)
 
 
-def as_lines(job_check: JudgedJob) -> str:
+def as_lines(job_check: JobCheck) -> str:
     """A verdict for scripts without a JSON parser."""
     found = job_check.check
     seconds = None if found is None else found.time_limit_seconds
@@ -158,7 +156,7 @@ def answer_review(
     return {"apiVersion": VERSION, "kind": KIND, "response": {"uid": uid, **_response(job_check)}}
 
 
-def _response(job_check: JudgedJob | None) -> dict[str, Any]:
+def _response(job_check: JobCheck | None) -> dict[str, Any]:
     if job_check is None or job_check.verdict == "unknown":
         return {"allowed": True}
     noted = {} if job_check.check is None else {"auditAnnotations": {"estimate": job_check.check.id}}

@@ -87,14 +87,14 @@ NUMBER: list[Schema] = [ref("Interval"), {"type": "number"}, {"type": "boolean"}
 
 def comparison_schemas(row: Schema, versions: Schema) -> dict[str, Schema]:
     """Schemas of comparisons."""
-    manner = {name: untitled(schema) for name, schema in schema_of(ComparisonOptions)["properties"].items()}
+    options = {name: untitled(schema) for name, schema in schema_of(ComparisonOptions)["properties"].items()}
     return {
         "ComparedCluster": object_schema("A cluster of a comparison, with what is its own.", ["cluster"], _own()),
         "ComparedPrices": _prices(),
         "ComparisonRequest": object_schema(
             "One question, the clusters and the prices that it is asked for, and how the rows are to stand.",
             [QUESTION],
-            {QUESTION: described(MEANING, ref("JobQuestion")), **_lists(), **manner},
+            {QUESTION: described(MEANING, ref("JobQuestion")), **_lists(), **options},
         ),
         "ComparedRow": _row(row),
         "ComparisonAnswer": object_schema(
@@ -116,8 +116,8 @@ def compare_operation(form: str) -> Schema:
 
 def flat_compare_operation(form: str) -> Schema:
     """OpenAPI of a GET operation."""
-    manner = {name: untitled(schema) for name, schema in schema_of(ComparisonOptions)["properties"].items()}
-    beside = [query_parameter(name, schema.pop("description"), schema) for name, schema in manner.items()]
+    options = {name: untitled(schema) for name, schema in schema_of(ComparisonOptions)["properties"].items()}
+    beside = [query_parameter(name, schema.pop("description"), schema) for name, schema in options.items()]
     return {
         "description": "The same in its flat form: fields of the cluster may be given several times, and those of the "
         "price; all their combinations are compared.",

@@ -43,9 +43,9 @@ def _route(
 
 
 def _add_routes(suffix: str, form: str) -> None:
-    name, spoken = suffix.removeprefix(".").capitalize(), {"": "", ".csv": ", as CSV", ".xlsx": ", as a workbook"}
+    name, suffixes = suffix.removeprefix(".").capitalize(), {"": "", ".csv": ", as CSV", ".xlsx": ", as a workbook"}
     as_form = f"As{name}" if name else ""
-    summary = f"The same job on many clusters at many prices{spoken[suffix]}"
+    summary = f"The same job on many clusters at many prices{suffixes[suffix]}"
     operations: tuple[tuple[str, Any, Any, list[Any]], ...] = (
         ("POST", _compared, compare_operation(form), [takes_only(REV)]),
         ("GET", _compared_flat, flat_compare_operation(form), []),

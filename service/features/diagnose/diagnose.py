@@ -189,9 +189,7 @@ def _diagnosis(parsed: ReadQuestion, oom: Said, catalogue: Catalogue) -> Diagnos
     return Diagnosis(
         id=grounds["id"],
         cause=cause.cause,
-        reason=cause.reason
-        if ran.supposition is None
-        else f"{cause.reason}; so it seems that {ran.supposition.message}",
+        reason=cause.reason if ran.difference is None else f"{cause.reason}; so it seems that {ran.difference.message}",
         confidence=cause.confidence,
         verdict=answer.verdict,
         said=oom,
@@ -200,7 +198,7 @@ def _diagnosis(parsed: ReadQuestion, oom: Said, catalogue: Catalogue) -> Diagnos
         totals=tuple(_totals(oom, answer.memory, needed)),
         lines=() if point is None else _lines(own, ran, point, needed),
         tensors=ran.tensors,
-        supposition=ran.supposition,
+        supposition=ran.difference,
         changes=changes,
         suggestions=_suggestions(cause, changes, ran),
         warnings=tuple(_warnings(oom, answer.memory, parsed)),
@@ -209,7 +207,7 @@ def _diagnosis(parsed: ReadQuestion, oom: Said, catalogue: Catalogue) -> Diagnos
 
 
 def _suggestions(cause: Explanation, changes: tuple[Any, ...], ran: Hypothesis) -> tuple[str, ...]:
-    own = () if ran.supposition is None else (f"see whether it ran as it is asked: {ran.supposition.message}",)
+    own = () if ran.difference is None else (f"see whether it ran as it is asked: {ran.difference.message}",)
     first = () if cause.first is None else (cause.first,)
     return (*first, *own, *map(memory_changes.describe_change, changes))
 

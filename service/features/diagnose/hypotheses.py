@@ -107,7 +107,7 @@ MOST_TIMES = 8
 class Hypothesis:
     """A question that may have run, and its memory over a step."""
 
-    supposition: Supposition | None
+    difference: Supposition | None
     """Difference from the question; None for the question itself."""
     question: Question
     """The question that may have run."""
@@ -127,19 +127,19 @@ class Hypothesis:
         return self.peak_stage.peak.allocated_bytes
 
 
-def evaluate_hypothesis(question: Question, oom: Said, supposition: Supposition | None = None) -> Hypothesis:
+def evaluate_hypothesis(question: Question, oom: Said, difference: Supposition | None = None) -> Hypothesis:
     """Compute the memory of a question and match its tensors."""
     resolved = peak_stage_in(resolve(question)).resolved
     loaded = stages_of(resolved.workload, resolved.degrees, resolved.question.layout)
-    return Hypothesis(supposition, question, timeline(resolved), _tensors(resolved, loaded, oom))
+    return Hypothesis(difference, question, timeline(resolved), _tensors(resolved, loaded, oom))
 
 
 def likeliest_hypothesis(asked: Question, oom: Said, needed_bytes: float, own: Hypothesis) -> Hypothesis:
     """The difference that best explains why more was needed than predicted."""
     candidates = []
-    for supposition, question in differences(asked):
+    for difference, question in differences(asked):
         try:
-            one = evaluate_hypothesis(question, oom, supposition)
+            one = evaluate_hypothesis(question, oom, difference)
         except Refused:
             continue
         if one.peak_bytes * (1 + NEAR_FRACTION) >= needed_bytes:
@@ -163,10 +163,10 @@ def differences(question: Question) -> Iterator[tuple[Supposition, Question]]:
         yield _recipe(question, fields, f"sequences were {times} times as long")
         times *= 2
     for stage in ZERO_STAGES[: resolved.question.layout.zero_stage]:
-        supposition = Supposition(
+        difference = Supposition(
             patch={"layout": {"zero_stage": stage}}, message=f"states were sharded as by ZeRO stage {stage} only"
         )
-        yield supposition, replace(question, layout=replace(question.layout, zero_stage=stage))
+        yield difference, replace(question, layout=replace(question.layout, zero_stage=stage))
     if recipe.precision != "fp32":
         yield _recipe(question, {"precision": "fp32"}, "everything was kept in fp32")
     if recipe.method != "full":
@@ -182,17 +182,17 @@ def eager_hypothesis(asked: Question, oom: Said, own: Hypothesis) -> Hypothesis:
     """The eager attention hypothesis if the requested size is that of its scores, else `own`."""
     if own.tensors or asked.recipe.attention == "eager":
         return own
-    supposition, question = eager_attention(asked)
+    difference, question = eager_attention(asked)
     try:
-        eager = evaluate_hypothesis(question, oom, supposition)
+        eager = evaluate_hypothesis(question, oom, difference)
     except Refused:
         return own
     return eager if any(one.tensor.startswith(SCORES) for one in eager.tensors) else own
 
 
 def _recipe(question: Question, fields: dict[str, Any], message: str) -> tuple[Supposition, Question]:
-    supposition = Supposition(patch={"recipe": fields}, message=message)
-    return supposition, replace(question, recipe=replace(question.recipe, **fields))
+    difference = Supposition(patch={"recipe": fields}, message=message)
+    return difference, replace(question, recipe=replace(question.recipe, **fields))
 
 
 def _tensors(resolved: ResolvedQuestion, stages: list[LoadedStage], oom: Said) -> tuple[MatchedTensor, ...]:

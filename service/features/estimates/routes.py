@@ -2,9 +2,9 @@
 
 POST /v1/memory?method= answers as another tool would.
 
-The routes are asynchronous because an answer takes a millisecond or two of pure computation: the
-catalogue is in memory, and no route here waits for the database: only an earlier catalogue that
-nobody asked for lately is read from there, on another thread.
+The routes are asynchronous because an answer takes a millisecond or two of pure computation. The catalogue is in
+memory, and no route here waits for the database: only an earlier catalogue that was not requested lately is read from
+there, on another thread.
 """
 
 from collections.abc import Mapping

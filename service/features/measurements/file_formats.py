@@ -16,7 +16,7 @@ from service.errors import NotFound, Problem, Refused
 from service.estimator.degrees import CollectiveName
 from service.estimator.names import STRICT
 from service.features.measurements.importing import (
-    KeptMeasurements,
+    ImportedMeasurements,
     Words,
     import_all,
     import_records,
@@ -86,7 +86,7 @@ FORMATS: Mapping[MeasurementFormat, Format] = {
 
 def import_measurements(
     engine: Engine, catalogue: Catalogue, caller: Caller, name: str, content: bytes, given: Mapping[str, Any]
-) -> KeptMeasurements:
+) -> ImportedMeasurements:
     """Store the measurements of another tool's file."""
     file_format, beside = format_named(name), read_spec(Beside, plain(given), "")
     records = file_format.read(text_of(content), beside)
@@ -130,7 +130,7 @@ NUMBERS = ("memory_bytes",)
 
 def import_file(
     engine: Engine, catalogue: Catalogue, kind: str, content: bytes, name: str, given: Sequence[str]
-) -> KeptMeasurements:
+) -> ImportedMeasurements:
     """Store the measurements of a file."""
     refuse_pickle(content, name)
     beside = dict(map(_pair, given))

@@ -92,7 +92,7 @@ def _faults(record: ProbeRecord) -> list[tuple[str, str, str, str]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptMeasurements:
+class ImportedMeasurements:
     """What came in."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
@@ -107,7 +107,9 @@ class KeptMeasurements:
     """What each is read by."""
 
 
-def import_records(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> KeptMeasurements:
+def import_records(
+    engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]
+) -> ImportedMeasurements:
     """Store the records of a request."""
     read = read_records(body)
     measured_at = utc_text(parse_moment(read.measured_at))
@@ -128,7 +130,7 @@ def run_of(records: Sequence[ProbeRecord]) -> str:
 
 def import_all(
     engine: Engine, catalogue: Catalogue, records: Sequence[ProbeRecord], origin: Origin
-) -> KeptMeasurements:
+) -> ImportedMeasurements:
     """Store parsed records."""
     stored: list[Measured] = []
     by_environment: dict[Environment, list[ProbeRecord]] = {}
@@ -143,7 +145,7 @@ def import_all(
                 connection, own, replace(origin, gpu=known[0], calibration=known[1]), predictor(gpu), gpu
             )
         note_in(connection, f"measurements?run={origin.run}")
-    return KeptMeasurements(
+    return ImportedMeasurements(
         run=origin.run,
         measurements=len(stored),
         quarantined=sum(row.quarantined_at is not None for row in stored),

@@ -32,7 +32,7 @@ class MeasurementRow:
     id: str
     """What it is read by."""
     measured_at: str
-    """When it came in, or when it was taken where that was told, in UTC."""
+    """When it came in, or when it was taken where that was given, in UTC."""
     source: str
     """Who measured: a launch check, or what it was imported from."""
     run: str
@@ -155,7 +155,7 @@ MOST_IDS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class ReleaseRequest:
     """Measurements by their ids."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
@@ -165,7 +165,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doubt:
+class QuarantineRequest:
     """Measurements that are not to be trusted, and why."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
@@ -178,13 +178,13 @@ class Doubt:
 
 def quarantine(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
     """Quarantine measurements, so that no calibration is fitted to them."""
-    doubt = read_spec(Doubt, plain(body), "")
-    return _changed(engine, caller, doubt.ids, doubt.reason)
+    request = read_spec(QuarantineRequest, plain(body), "")
+    return _changed(engine, caller, request.ids, request.reason)
 
 
 def release(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
     """Release measurements from quarantine."""
-    return _changed(engine, caller, read_spec(Named, body, "").ids, None)
+    return _changed(engine, caller, read_spec(ReleaseRequest, body, "").ids, None)
 
 
 def _changed(engine: Engine, caller: Caller, ids: tuple[str, ...], reason: str | None) -> Record:

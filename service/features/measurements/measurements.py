@@ -69,7 +69,7 @@ def quarantined(rows: Sequence[Measured], known: Sequence[Measured], gpu: Gpu | 
     others: dict[object, dict[str, float]] = {}
     for row in (
         *(row for row in known if is_possible(row, gpu)),
-        *(row for row in rows if _doubt_reason(row, gpu) is None),
+        *(row for row in rows if _quality_problem(row, gpu) is None),
     ):
         like = others.setdefault(_identity(row), {})
         if len(like) < MOST_LIKE or row.id in like:
@@ -77,7 +77,7 @@ def quarantined(rows: Sequence[Measured], known: Sequence[Measured], gpu: Gpu | 
     checked = []
     for row in rows:
         values = [value for name, value in others.get(_identity(row), {}).items() if name != row.id]
-        reason = _doubt_reason(row, gpu) or outlier_reason(row.value, values)
+        reason = _quality_problem(row, gpu) or outlier_reason(row.value, values)
         checked.append(row if reason is None else replace(row, quarantined_at=now_text(), reason=reason))
     return checked
 
@@ -137,7 +137,7 @@ def _identity(row: Measured) -> object:
     return row.device, row.fingerprint, row.probe, row.operation, row.quantity, shape_key(row.shape)
 
 
-def _doubt_reason(row: Measured, gpu: Gpu | None) -> str | None:
+def _quality_problem(row: Measured, gpu: Gpu | None) -> str | None:
     """Reason to doubt a measurement, whatever others show."""
     observed = observed_of(row)
     beyond = impossible(observed, None if row.kind == "cpu" else gpu)

@@ -57,7 +57,7 @@ MEANING = (
 def plan_schemas(spelled: dict[str, Schema], question: Schema) -> dict[str, Schema]:
     """Schemas of plans."""
     options = spelled.pop("PlanOptions")["properties"]
-    opened = {part: _opened(spelled[f"{noun.__name__}-Input"], names) for part, (noun, names) in SEARCHED.items()}
+    opened = {part: _opened(spelled[f"{spec.__name__}-Input"], names) for part, (spec, names) in SEARCHED.items()}
     clusters: Schema = {
         "type": "array",
         "description": "Clusters to plan on, in place of cluster.",
@@ -82,8 +82,10 @@ def plan_schemas(spelled: dict[str, Schema], question: Schema) -> dict[str, Sche
 
 def plan_operation() -> Schema:
     """OpenAPI of plans."""
-    said = "Events: progress, with counts so far; then plans, with the answer, or problem, with the problem document."
-    forms = {JSON: {"schema": ref("PlanAnswer")}, EVENTS: {"schema": {"description": said}}}
+    events_text = (
+        "Events: progress, with counts so far; then plans, with the answer, or problem, with the problem document."
+    )
+    forms = {JSON: {"schema": ref("PlanAnswer")}, EVENTS: {"schema": {"description": events_text}}}
     return {
         "description": "Every legal layout is worked out by the formulas of estimates. Whoever accepts "
         f"{EVENTS} is told how far the search is; hanging up ends it.",
@@ -93,10 +95,10 @@ def plan_operation() -> Schema:
     }
 
 
-def _opened(noun: Schema, names: tuple[str, ...]) -> Schema:
+def _opened(spec: Schema, names: tuple[str, ...]) -> Schema:
     """Schema of a part with fields that may be lists of choices."""
-    fields = {name: _or_list(name, one) if name in names else one for name, one in noun["properties"].items()}
-    return {**noun, "description": f"{noun['description']} A list restricts a field.", "properties": fields}
+    fields = {name: _or_list(name, one) if name in names else one for name, one in spec["properties"].items()}
+    return {**spec, "description": f"{spec['description']} A list restricts a field.", "properties": fields}
 
 
 def _or_list(name: str, schema: Schema) -> Schema:

@@ -56,7 +56,7 @@ def predicted(
     catalogue_at: Callable[[str], Catalogue],
     look_again: Callable[[], bool],
 ) -> Prediction | None:
-    """What an estimate said."""
+    """Prediction of an estimate."""
     if ESTIMATE_ID.fullmatch(estimate_id) is None:
         return None
     stored = store.read_answer(engine, estimate_id, owner)
@@ -159,7 +159,7 @@ class ComparedJob:
     job: FinishedJob
     """The job."""
     prediction: Prediction
-    """What its estimate said."""
+    """Prediction of its estimate."""
     compared: ReconciledJob
     """Result of the comparison."""
 

@@ -52,18 +52,18 @@ def scenario_schemas() -> dict[str, Schema]:
         "links": _full_object("Where more is.", {name: {"type": "string", "description": s} for name, s in links}),
     }
     labels: Schema = schema_of(Label)["properties"]
-    said = {name: _bare(labels[name]) if name in labels else _question() for name in FIELDS}
+    fields = {name: _bare(labels[name]) if name in labels else _question() for name in FIELDS}
     return {
         **list_schemas("Scenario", "One of the scenarios", COLUMNS),
         "Scenario": _full_object("A question under a name, with what was answered.", shown),
-        "ScenarioRequest": object_schema("A question to keep under a name.", ["name", QUESTION], said),
+        "ScenarioRequest": object_schema("A question to keep under a name.", ["name", QUESTION], fields),
         "ScenarioPatch": {
             "type": "object",
             "description": "What changes, as a merge patch: null removes a field of the question, or the note.",
             "additionalProperties": False,
             "properties": {
-                **said,
-                "note": {**said["note"], "type": ["string", "null"]},
+                **fields,
+                "note": {**fields["note"], "type": ["string", "null"]},
                 QUESTION: described("Fields of the question that change.", ref("QuestionPatch")),
             },
         },

@@ -52,9 +52,9 @@ def partial_schemas(spelled: Schemas) -> dict[str, Schema]:
         "ClusterFields": _some("Some fields of a cluster.", NAMED | _fields(spelled, *CLUSTER_FORMS)),
     }
     job = {**spelled[QUESTION_PLACES], "required": ["model", "recipe"]}
-    told = {"description": "What is trained and how; what it runs on and what that costs may be said elsewhere."}
+    text = {"description": "What is trained and how; what it runs on and what that costs may be said elsewhere."}
     solved = object_schema("Fields that a solution changes, by dotted name.", [], dict(_changes(spelled)))
-    return {**some, "JobQuestion": job | told, "SolvedFields": solved, **_Patches(spelled).made()}
+    return {**some, "JobQuestion": job | text, "SolvedFields": solved, **_Patches(spelled).made()}
 
 
 def questions_inside(spelled: Schemas) -> Mapping[str, Schema]:
@@ -155,11 +155,11 @@ class _Patches:
         if "anyOf" in schema:
             return schema | {"anyOf": [self._inside(option) for option in schema["anyOf"]]}
         component = schema.get("$ref", "").rpartition("/")[2]
-        noun = self._spelled.get(component, {})
-        if "properties" not in noun:
+        spec = self._spelled.get(component, {})
+        if "properties" not in spec:
             return schema
         kept = {key: value for key, value in schema.items() if key != "$ref"}
-        return self._of(component.removesuffix(INPUT), noun["properties"]) | kept
+        return self._of(component.removesuffix(INPUT), spec["properties"]) | kept
 
 
 VARIATIONS: dict[str, Schema] = {

@@ -71,7 +71,7 @@ MEANING = "What POST /v1/estimates takes; the open field may be any legal value,
 
 def solve_schemas(lists: Schema) -> dict[str, Schema]:
     """Schemas of solve, without those of the answer."""
-    wish = {name: untitled(schema) for name, schema in schema_of(SolveOptions)["properties"].items()}
+    options = {name: untitled(schema) for name, schema in schema_of(SolveOptions)["properties"].items()}
     limits = {"description": "What has to hold beside fitting; null for no more.", "anyOf": [ref("SolveLimits"), NULL]}
     serving = {
         "description": "What the trained model is used on; read with limits.inference_usd_per_million_tokens.",
@@ -84,7 +84,7 @@ def solve_schemas(lists: Schema) -> dict[str, Schema]:
         "additionalProperties": False,
         "required": ["unknown"],
         "properties": {
-            **wish,
+            **options,
             QUESTION: asked,
             LIMITS: limits,
             SERVING: serving,

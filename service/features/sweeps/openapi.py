@@ -122,9 +122,9 @@ def one_operation(description: str) -> Schema:
 
 def events_operation() -> Schema:
     """OpenAPI of the event stream."""
-    said = "Events: progress, each with the whole state of the sweep, then ended with the last one, or problem. "
-    said += "A stream may end before that, with the event again: ask anew."
-    content = {EVENTS: {"schema": {"description": said}, "example": PROGRESS}}
+    events_text = "Events: progress, each with the whole state of the sweep, then ended with the last one, or problem. "
+    events_text += "A stream may end before that, with the event again: ask anew."
+    content = {EVENTS: {"schema": {"description": events_text}, "example": PROGRESS}}
     return {
         "description": "Whoever connects anew is told the state of the moment first, so nothing is missed.",
         "parameters": [ID],

@@ -100,8 +100,8 @@ def read(database: Database, caller: CallerDep, sweep_id: str) -> Response:
 def events(request: Request, database: Database, caller: CallerDep, sweep_id: str) -> Response:
     """Stream its states until it ends, the client hangs up or the service stops."""
     sweeps.require_visible(database, caller, sweep_id)
-    told = while_authorized(request, events_of(request, sweep_id))
-    return StreamingResponse(told, media_type=EVENTS, headers={"Cache-Control": "no-store"})
+    state_events = while_authorized(request, events_of(request, sweep_id))
+    return StreamingResponse(state_events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
 
 @router.post(

@@ -35,7 +35,7 @@ class JobNotifications:
         self._read_on_change = ReadOnChange(engine, self._read)
         self._claims = asyncio.Semaphore(AT_ONCE)
 
-    async def claim(self, request: Request, seeker: Seeker, wait_seconds: float) -> Claim | None:
+    async def claim(self, request: Request, claimant: Seeker, wait_seconds: float) -> Claim | None:
         """Claim the first suitable job."""
         clock = asyncio.get_running_loop().time
         ends = clock() + wait_seconds
@@ -44,7 +44,7 @@ class JobNotifications:
             refuse_expired(request)
             if not is_urgent:
                 await self._poll()
-            if claim := await self._claim_next(request, seeker, is_urgent=is_urgent):
+            if claim := await self._claim_next(request, claimant, is_urgent=is_urgent):
                 return claim
             left_seconds = ends - clock()
             if self._leaving.is_set():
@@ -55,25 +55,27 @@ class JobNotifications:
             is_urgent = False
         return None
 
-    async def _claim_next(self, request: Request, seeker: Seeker, *, is_urgent: bool) -> Claim | None:
+    async def _claim_next(self, request: Request, claimant: Seeker, *, is_urgent: bool) -> Claim | None:
         """Claim a job, unless earlier workers took all suitable ones."""
-        if not (is_urgent or self._has_job_for(seeker)):
+        if not (is_urgent or self._has_job_for(claimant)):
             return None
         async with self._claims:
-            if not (is_urgent or self._has_job_for(seeker)):
+            if not (is_urgent or self._has_job_for(claimant)):
                 return None
-            claim = await self._claimed(request, seeker)
+            claim = await self._claimed(request, claimant)
             if claim is None:
                 self._read_on_change.expire()
-                self._available = frozenset(opening for opening in self._available if not seeker.can_do(opening))
+                self._available = frozenset(
+                    available_job for available_job in self._available if not claimant.can_do(available_job)
+                )
             return claim
 
-    def _has_job_for(self, seeker: Seeker) -> bool:
-        return any(seeker.can_do(opening) for opening in self._available)
+    def _has_job_for(self, claimant: Seeker) -> bool:
+        return any(claimant.can_do(available_job) for available_job in self._available)
 
-    async def _claimed(self, request: Request, seeker: Seeker) -> Claim | None:
+    async def _claimed(self, request: Request, claimant: Seeker) -> Claim | None:
         """Claim a job, and release it if the worker disconnected."""
-        claim = await run_in_threadpool(claim_job, self._engine, seeker, self._lease_seconds)
+        claim = await run_in_threadpool(claim_job, self._engine, claimant, self._lease_seconds)
         if claim is not None and await request.is_disconnected():
             await run_in_threadpool(finish_job, self._engine, claim.lease, Outcome(ending="released"))
             return None

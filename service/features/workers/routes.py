@@ -55,16 +55,16 @@ async def claim(request: Request) -> Response:
     engine, state = database_of(request), request.app.state
     capabilities = named_in(view_of(request), claim_request.capabilities)
     caller, bounds = caller_of(request), WorkerBounds(state.settings.workers_per_key, _alive_seconds(request))
-    seeker = Seeker(
+    claimant = Seeker(
         worker=claim_request.worker,
         capabilities=capabilities,
         kinds=claim_request.kinds,
         key=caller.id,
         owner=caller.works_for,
     )
-    await run_in_threadpool(see_worker, engine, seeker, bounds)
+    await run_in_threadpool(see_worker, engine, claimant, bounds)
     notifications: JobNotifications = state.job_notifications
-    claimed = await notifications.claim(request, seeker, claim_request.wait_seconds)
+    claimed = await notifications.claim(request, claimant, claim_request.wait_seconds)
     if claimed is None:
         return Response(status_code=204)
     job = claimed.job
