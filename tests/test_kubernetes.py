@@ -11,7 +11,7 @@ import typer.main
 import yaml
 
 from service import __version__
-from service.api.health import LOOK_SECONDS
+from service.api.health import CHECK_SECONDS
 from service.api.pages import GUIDE, MANIFESTS
 from service.api.server import STOP_SECONDS
 from service.cli.application import app
@@ -164,8 +164,8 @@ def test_whoever_asks_whether_a_replica_is_ready_waits_until_it_says_so() -> Non
     compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     waits += [int(seconds) for seconds in re.findall(r"timeout check (\d+)s", compose)]
     assert len(waits) == 3
-    assert min(waits) >= LOOK_SECONDS + 1  # a look at the database, and the way there and back
-    assert f"says so after {LOOK_SECONDS:g} s" in "".join(
+    assert min(waits) >= CHECK_SECONDS + 1  # a look at the database, and the way there and back
+    assert f"says so after {CHECK_SECONDS:g} s" in "".join(
         path.read_text(encoding="utf-8") for path in MANIFESTS.values()
     )
 

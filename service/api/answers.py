@@ -1,6 +1,6 @@
 """Answers as JSON and tables, content negotiation, and the routes of a list.
 
-Threads select the rows of a list. A computing process writes a long file: a workbook of 500 rows takes 50 ms.
+Threads select the rows of a list. A compute process writes long files: a workbook of 500 rows takes 50 ms.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,19 +22,19 @@ from service.validation.serialization import to_bytes
 JSON = "application/json"
 
 MOST_ROWS_ON_A_THREAD = 100
-"""Rows of a file that a thread writes, in some milliseconds."""
+"""Longest file that a thread writes, in some milliseconds."""
 
 FORM_OF: Mapping[str, Literal["json", "csv", "xlsx"]] = {JSON: "json", CSV_BODY: "csv", XLSX: "xlsx"}
-"""How a table is sent, by its media type."""
+"""Form of a table by media type."""
 
 
 def json_answer(value: Any) -> Response:
-    """The response that carries an answer."""
+    """A JSON response."""
     return Response(to_bytes(value), media_type=JSON)
 
 
 def table_answer(content: bytes, media_type: str, name: str) -> Response:
-    """The response that carries a table."""
+    """A table as a response."""
     if media_type == CSV_BODY:
         return Response(content, media_type=f"{CSV_BODY}; charset=utf-8; header=present")
     saved_as = {"Content-Disposition": f'attachment; filename="{name}.xlsx"'} if media_type == XLSX else None
@@ -42,62 +42,61 @@ def table_answer(content: bytes, media_type: str, name: str) -> Response:
 
 
 def preferred(accept: str, offered: Sequence[str]) -> str:
-    """The media type that a caller likes best.
+    """The offered media type with the highest weight in an Accept header.
 
     >>> preferred("text/csv, application/json;q=0.5", ("application/json", "text/csv"))
     'text/csv'
     >>> preferred("*/*", ("application/json", "text/csv"))
     'application/json'
     """
-    said = [item.partition(";") for item in accept.lower().split(",")]
-    weights = {media.strip(): _weight(parameters) for media, _, parameters in said}
-
+    ranges = [item.partition(";") for item in accept.lower().split(",")]
+    weights = {media.strip(): _weight(parameters) for media, _, parameters in ranges}
     return max(offered, key=lambda media: next((weights[name] for name in _ranges(media) if name in weights), 0.0))
 
 
 def _ranges(media: str) -> tuple[str, ...]:
-    """What an Accept header may call a media type, the most exact first."""
+    """Media ranges that match a media type, the most specific first."""
     return media, f"{media.partition('/')[0]}/*", "*/*"
 
 
 def _weight(parameters: str) -> float:
-    """The q of a media range; 1 where it has none that can be read."""
-    told = [text.strip().removeprefix("q=") for text in parameters.split(";") if text.strip().startswith("q=")]
+    """The q of a media range; 1 without a valid one."""
+    weights = [text.strip().removeprefix("q=") for text in parameters.split(";") if text.strip().startswith("q=")]
     try:
-        return float(told[0]) if told else 1.0
+        return float(weights[0]) if weights else 1.0
     except ValueError:
         return 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Routes:
-    """What a list is called, and where its rows come from."""
+    """Names, columns and rows of a list."""
 
     plural: str
-    """Its name in the path."""
+    """Name of the list in the path."""
     singular: str
-    """What one row is called in the names of schemas and operations."""
+    """Name of one row in schemas and operations."""
     meaning: str
-    """What it lists, in words."""
+    """Summary of the list."""
     columns: Sequence[Column]
-    """Its columns, the key first."""
-    held: Callable[[Request], Listed]
-    """The list, as it is when somebody asks."""
+    """Columns, the key first."""
+    rows: Callable[[Request], Listed]
+    """The current rows for a request."""
     as_parquet: bool = False
-    """Whether it is served as Parquet too."""
+    """Whether the list is available as Parquet."""
 
 
 def add_list(router: APIRouter, routes: Routes) -> None:
-    """Serve a list in every form."""
-    held, plural, described = routes.held, routes.plural, (routes.singular, routes.columns)
+    """Add the routes of a list: JSON, CSV, XLSX and, where set, Parquet."""
+    rows, plural, described = routes.rows, routes.plural, (routes.singular, routes.columns)
 
     async def page(request: Request) -> Response:
         if routes.as_parquet and preferred(request.headers.get("accept", ""), (JSON_BODY, PARQUET)) == PARQUET:
             return await columnar(request)
-        return json_answer(await run_in_threadpool(lambda: page_of(held(request), _parameters(request))))
+        return json_answer(await run_in_threadpool(lambda: page_of(rows(request), _parameters(request))))
 
     async def file_of(request: Request, write: Callable[[Table], Any]) -> Any:
-        selected = await on_compute_threads(request, lambda: table_of(held(request), _parameters(request)))
+        selected = await on_compute_threads(request, lambda: table_of(rows(request), _parameters(request)))
         if len(selected.rows) <= MOST_ROWS_ON_A_THREAD:
             return await on_compute_threads(request, write, selected)
         return await compute(request, write, Large(selected))
@@ -117,7 +116,7 @@ def add_list(router: APIRouter, routes: Routes) -> None:
         return Response(file, media_type=PARQUET, headers=saved_as)
 
     columns = (".parquet", columnar, "as Parquet, all of them", table_operation(PARQUET, *described))
-    for suffix, endpoint, spoken, operation in (
+    for suffix, endpoint, form_name, operation in (
         ("", page, "page by page", list_operation(*described)),
         (".csv", table, "as CSV, all of them", table_operation(CSV_BODY, *described)),
         (".xlsx", workbook, "as an Excel workbook, all of them", table_operation(XLSX, *described)),
@@ -128,7 +127,7 @@ def add_list(router: APIRouter, routes: Routes) -> None:
             f"/v1/{plural}{suffix}",
             endpoint,
             operation_id=f"list{routes.singular}s{'As' if form else ''}{form}",
-            summary=f"{routes.meaning}, {spoken}",
+            summary=f"{routes.meaning}, {form_name}",
             openapi_extra=operation,
         )
 

@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 
 
 def repeat(complaint: str, task: Callable[[], object], seconds: float, stop: Event, noted: Event | None = None) -> None:
-    """Do something again and again; what fails is said once, until it works again.
+    """Run a task periodically until `stop` is set; log the first of consecutive failures.
 
-    With `noted`, each time waits until something was noted, so a process that is idle does not wake up for it. To end
-    it, set `stop`, then `noted`.
+    With `noted`, each run waits for that event, so an idle process does not wake up. To end it, set `stop`, then
+    `noted`.
     """
     failing = False
     while not _is_over(seconds, stop, noted):

@@ -1,10 +1,10 @@
 """HEAD, ETags and 304, If-Match, and Idempotency-Key.
 
-HEAD runs as GET and loses its body; its answer ends with its first bytes, so that a stream sees its caller gone. A
-handler that wants a cheaper HEAD asks `is_head(request)`.
+HEAD runs as GET without its body; its answer ends at the first bytes, so that a stream sees a disconnect. A handler
+with a cheaper HEAD checks `is_head(request)`.
 
-An Idempotency-Key holds for a day, for one owner and one operation. The change and its answer are one transaction:
-if the process dies in between, nothing is stored, and the request may be sent again.
+An Idempotency-Key is valid for a day, for one owner and one operation. The change and its answer are one transaction:
+if the process dies in between, nothing is stored, and the client may send the request again.
 """
 
 import re
@@ -31,12 +31,12 @@ HEAD = "traincost.head"
 
 
 def is_head(request: Request) -> bool:
-    """Whether the caller asked for the headers only."""
+    """Whether the request is a HEAD."""
     return bool(request.scope.get(HEAD))
 
 
 def matches_etag(request: Request, etag: str) -> bool:
-    """Whether the caller holds an answer already, so that it need not be made."""
+    """Whether If-None-Match names an ETag, so that the answer need not be computed."""
     return _lists_etag(request.headers.get("if-none-match", ""), etag)
 
 
@@ -52,7 +52,7 @@ class Conditional:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run a GET or HEAD with its validators; hand on anything else untouched."""
+        """Run a GET or HEAD with its validators; pass on other methods unchanged."""
         if scope["type"] != "http" or scope["method"] not in {"GET", "HEAD"}:
             await self.app(scope, receive, send)
             return
@@ -63,7 +63,7 @@ class Conditional:
 
 
 class _Sender:
-    """Holds the start of a response back until its first bytes tell the ETag."""
+    """Delays the start of a response until its first bytes, from which the ETag follows."""
 
     def __init__(self, send: Send, known: str, *, head: bool) -> None:
         self.send = send
@@ -106,10 +106,10 @@ def _lists_etag(known: str, etag: str) -> bool:
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
-"""Header of an answer that was given before."""
+"""Header of a stored answer that is sent again."""
 
 KEY = re.compile(r"[\x21-\x7e]{1,255}")
-"""What a key looks like: visible ASCII."""
+"""Form of a key: visible ASCII."""
 
 MALFORMED = Problem(
     field=HEADER,
@@ -132,7 +132,7 @@ PARAMETER: Schema = {
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
     "example": "9f4e1c0a-6f0b-4c39-8f1f-0a8a3f5f5c11",
 }
-"""How it stands in the contract of an operation."""
+"""The header in the OpenAPI document."""
 
 
 _REPLAYED: Schema = {
@@ -142,18 +142,18 @@ _REPLAYED: Schema = {
 
 
 def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
-    """A route that makes something, as one that makes it once under an Idempotency-Key."""
+    """A creating route that creates once per Idempotency-Key."""
 
-    def route(request: Request, **given: Any) -> Response:
+    def route(request: Request, **arguments: Any) -> Response:
         sent = request.headers.getlist(HEADER)
         if not sent:
-            return write(request=request, **given)
+            return write(request=request, **arguments)
         if len(sent) > 1 or KEY.fullmatch(sent[0]) is None:
             raise WrongParameter(MALFORMED)
         key = RequestKey(caller=caller_of(request).owner, operation=request.scope["route"].operation_id, key=sent[0])
-        digest = digest_of(_canonical(given["body"]) + request.scope["query_string"])
+        digest = digest_of(_canonical(arguments["body"]) + request.scope["query_string"])
         engine = database_of(request)
-        answer, is_repeat = once(engine, key, digest, lambda: _remembered(write(request=request, **given), digest))
+        answer, is_repeat = once(engine, key, digest, lambda: _remembered(write(request=request, **arguments), digest))
         if answer.request_digest != digest:
             raise ApiError("key_reused", REUSED)
         headers = {**answer.headers, **({REPLAYED: "true"} if is_repeat else {})}
@@ -165,12 +165,12 @@ def idempotent(write: Callable[..., Response]) -> Callable[..., Response]:
 
 
 def takes_idempotency_key(method: str, responses: Mapping[str, Any]) -> bool:
-    """Whether an operation makes something, so that it takes an Idempotency-Key."""
+    """Whether an operation creates something, so that it accepts an Idempotency-Key."""
     return method == "post" and not {"201", "202"}.isdisjoint(responses)
 
 
 def describe_idempotency(operation: Schema) -> None:
-    """Add to the contract what an operation does with an Idempotency-Key."""
+    """Add the Idempotency-Key of an operation to the OpenAPI document."""
     operation["parameters"] = [*operation.get("parameters", ()), PARAMETER]
     for status, response in operation["responses"].items():
         if status.startswith("2"):
@@ -178,7 +178,7 @@ def describe_idempotency(operation: Schema) -> None:
 
 
 def _canonical(body: Mapping[str, Any]) -> bytes:
-    """A body, whatever the order of its fields."""
+    """A body as JSON with sorted fields."""
     return to_json(_ordered(body))
 
 
@@ -199,17 +199,17 @@ NEEDED = "send If-Match with the ETag that GET of the row gives, so that nobody 
 
 
 def _if_match(request: Request) -> IsCurrent:
-    given = request.headers.getlist("if-match")
-    if not given:
+    values = request.headers.getlist("if-match")
+    if not values:
         raise ApiError("precondition_required", NEEDED)
-    tags = {tag.strip() for value in given for tag in value.split(",")}
+    tags = {tag.strip() for value in values for tag in value.split(",")}
     return lambda record: tags == {"*"} or row_etag(record) in tags
 
 
 IfMatch = Annotated[IsCurrent, Depends(_if_match)]
-"""Argument of a route that changes a row: whether the caller's version is the one that holds."""
+"""Argument of a route that changes a row: whether If-Match names its current version."""
 
 
 def row_etag(record: Record) -> str:
-    """The ETag of one row: that of its JSON, in which its revision stands."""
+    """The ETag of one row, from its JSON with its revision."""
     return etag_of(to_bytes(record))

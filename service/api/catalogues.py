@@ -18,61 +18,61 @@ from service.store import Engine, History
 from service.store.replicas import ReadOnChange
 
 KEYS_SECONDS = 0.5
-"""Time between two looks at what other processes changed of the keys: their streams end within a second."""
-LOOK_SECONDS = 1.0
-"""Time between two looks at the catalogue, and from a note to the write of what was noted."""
+"""Time between two reads of keys that other processes changed: their streams end within a second."""
+WRITE_SECONDS = 1.0
+"""Time between two reads of the catalogue without replicas, and from a note to its write."""
 FOLLOW_SECONDS = 0.25
-"""Time between two looks at the catalogue of others, who wait until it is taken over. Source: a choice."""
+"""Time between two reads of the catalogue; writers of other replicas wait for it. Source: a choice."""
 LEAVE_SECONDS = 1.0
-"""Longest wait for a look that is under way when the process stops; a database that hangs does not hold it up."""
+"""Longest wait for a running task when the process stops; a hanging database delays it no longer."""
 
 
 async def catalogue_of(request: Request) -> Catalogue:
-    """The catalogue that a request asks under: the rows for everyone and the caller's own."""
+    """The catalogue of a request: the shared rows and the caller's own, at the revision that it names."""
     revision, caller = one_of(request, REV), caller_of(request)
     history: History = request.app.state.history
     if revision is None:
         made = history.holdings.view_if_made(caller.owner)
         return made.asked_by(caller.owner) if made else await run_in_threadpool(history.view, caller.owner)
-    held = history.held(revision, caller.owner)
-    return held if held is not None else await run_in_threadpool(catalogue_at(request), revision)
+    cached = history.held(revision, caller.owner)
+    return cached if cached is not None else await run_in_threadpool(catalogue_at(request), revision)
 
 
 def view_of(request: Request) -> Catalogue:
-    """What the caller of a request sees of the catalogue now, for routes on threads."""
+    """The caller's current catalogue, for routes on threads."""
     history: History = request.app.state.history
     return history.view(caller_of(request).owner)
 
 
 def catalogue_at(request: Request) -> Callable[[str], Catalogue]:
-    """The catalogue of a revision, as far as the caller of a request may see it."""
+    """A function that returns the catalogue of a revision, as the caller may see it."""
     history, caller = request.app.state.history, caller_of(request)
     return partial(history.at, owner=caller.owner, of_all=caller.sees_all)
 
 
 @asynccontextmanager
 async def background_refresh(app: FastAPI) -> AsyncIterator[None]:
-    """While the application runs, what other processes change is taken over, on threads of their own."""
+    """Run the background threads that apply other processes' changes and write queued notes."""
     stop, keys, engine = Event(), app.state.keys, app.state.engine
     follow, refresh_keys = ReadOnChange(engine, partial(_follow, app)), ReadOnChange(engine, keys.refresh)
     is_alone = engine is None or engine.dialect.name == "sqlite"  # no replica waits for this one to follow
     used, denied = keys.noted, app.state.denied_changes.noted
-    looks: tuple[tuple[str, Callable[[], None], float, Event, Event | None], ...] = (
+    tasks: tuple[tuple[str, Callable[[], None], float, Event, Event | None], ...] = (
         (
             "the catalogue in memory is not brought up to date",
             follow,
-            LOOK_SECONDS if is_alone else FOLLOW_SECONDS,
+            WRITE_SECONDS if is_alone else FOLLOW_SECONDS,
             stop,
             None,
         ),
         ("keys that others make or revoke are not seen", refresh_keys, KEYS_SECONDS, stop, None),
-        ("it is not written when keys were last used", keys.write_uses, LOOK_SECONDS, stop, used),
-        ("refused changes are missing in the audit log", app.state.denied_changes.write, LOOK_SECONDS, stop, denied),
+        ("it is not written when keys were last used", keys.write_uses, WRITE_SECONDS, stop, used),
+        ("refused changes are missing in the audit log", app.state.denied_changes.write, WRITE_SECONDS, stop, denied),
     )
-    with suppress(Unreachable):  # said before the first look, so that whoever writes meanwhile waits for it
+    with suppress(Unreachable):  # recorded before the first read, so that concurrent writers wait for it
         await run_in_threadpool(app.state.replicas.say, 0)
         await run_in_threadpool(_follow, app)
-    threads = [_started(partial(repeat, *look)) for look in looks]
+    threads = [_started(partial(repeat, *task)) for task in tasks]
     try:
         yield
     finally:
@@ -86,7 +86,7 @@ async def background_refresh(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _follow(app: FastAPI) -> None:
-    """Take over what other processes changed, and say in the database what is in memory then."""
+    """Apply other processes' changes, and record the applied revision in the database."""
     app.state.history.refresh()
     app.state.replicas.say(app.state.history.number)
 
@@ -98,7 +98,7 @@ def _started(work: Callable[[], None]) -> Thread:
 
 
 def _write_last(write: Callable[[], None]) -> None:
-    """Write what is left to write; a process that ends has nobody to tell that it cannot."""
+    """Write queued notes; ignore a failure, because the process ends."""
     with suppress(Unreachable):
         write()
 
@@ -115,4 +115,4 @@ def database_of(request: Request) -> Engine:
 
 
 Database = Annotated[Engine, Depends(database_of)]
-"""Argument of a route that reads or writes the database itself."""
+"""Route argument: the database."""

@@ -1,4 +1,4 @@
-"""Questions of checks, written to the database by a thread of their own: no check waits for it."""
+"""Questions of checks, written to the database by a background thread, so that no check waits for it."""
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -16,29 +16,29 @@ from service.store import CheckedQuestion, Engine, Replicas, forget_checked_ques
 from service.store.keys import TEAM
 
 WRITE_SECONDS = 0.5
-"""Time between two writes. Source: a choice; whoever reads a job's comment is slower."""
+"""Time between two writes. Source: a choice; people read a job's comment later than that."""
 MOST_BYTES = 65_536
-"""Longest question that is kept, as JSON. Source: a choice; ten times the longest config of a released model."""
+"""Longest question that is stored, as JSON. Source: a choice; ten times the longest config of a released model."""
 MOST_WAITING_BYTES = 1 << 25
-"""Bytes of questions that wait while the database does not answer; of more, the oldest are let go. Source: a choice."""
+"""Queued questions while the database does not answer; beyond that the oldest are dropped. Source: a choice."""
 KEPT_DAYS = 400
-"""How long a question is kept. Source: a choice; a year's budget and some weeks to close it."""
+"""Retention of questions. Source: a choice; a year's budget and some weeks to close it."""
 FORGET_SECONDS = 3600.0
-"""Time between two looks for questions that are older."""
+"""Time between two removals of older questions."""
 LEAVE_SECONDS = 2.0
 """Longest wait for the last write when the process stops."""
 OTHERS_SECONDS = 2 * WRITE_SECONDS
-"""Longest wait for what another replica has still to write: its next write, and as long again for that to be done."""
+"""Longest wait for another replica's queue: its next write, and as long again for the write itself."""
 LOOK_SECONDS = 0.05
-"""Time between two looks for it."""
+"""Time between two reads during that wait."""
 MOST_PATIENT = 8
-"""Requests that wait for it at once; others are told that there is nothing, and leave threads to those who know."""
+"""Requests that wait for it at once; others get a 404 at once, so that threads stay free."""
 
 log = logging.getLogger(__name__)
 
 
 class CheckedQuestions:
-    """Questions that wait to be kept."""
+    """Questions that wait to be written."""
 
     def __init__(self, engine: Engine | None, replicas: Replicas | None = None) -> None:
         self._engine, self._replicas = engine, replicas
@@ -51,7 +51,7 @@ class CheckedQuestions:
         """Set where a question waits to be written."""
 
     def keep(self, question: CheckedQuestion, owner: str = TEAM) -> None:
-        """Have a question of an owner kept soon, unless it is longer than any that means something."""
+        """Queue a question of an owner, unless it is too long."""
         size, key = len(to_json(question.question)), (question.estimate_id, owner)
         if self._engine is None or size > MOST_BYTES:
             return
@@ -65,20 +65,20 @@ class CheckedQuestions:
                 self._drop(next(iter(self._waiting)))
 
     def keep_all(self, questions: Iterable[CheckedQuestion], owner: str = TEAM) -> None:
-        """Have several of an owner kept."""
+        """Queue several questions of an owner."""
         for question in questions:
             self.keep(question, owner)
 
-    def find(self, estimate_id: str, whose: str | None = None) -> CheckedQuestion | None:
-        """A question that is not written yet; None where it is written, or the owner never asked it."""
+    def find(self, estimate_id: str, owner: str | None = None) -> CheckedQuestion | None:
+        """A question that is not written yet; None where it is written, or its owner differs."""
         with self._lock:
-            if whose is not None:
-                found = self._waiting.get((estimate_id, whose))
-                return None if found is None else found[0]
+            if owner is not None:
+                queued = self._waiting.get((estimate_id, owner))
+                return None if queued is None else queued[0]
             return next((one for (name, _), (one, _) in self._waiting.items() if name == estimate_id), None)
 
     def write(self) -> None:
-        """Write what waits; what could not be written waits on."""
+        """Write the queued questions; keep them queued where the database fails."""
         with self._writing:
             with self._lock:
                 batch = {key: question for key, (question, _) in self._waiting.items()}
@@ -90,10 +90,10 @@ class CheckedQuestions:
                     self._drop(key)
 
     def of_others(self) -> Callable[[], bool]:
-        """What to wait with for questions that other replicas were asked before now, and have still to write."""
+        """A function that waits for other replicas' queues: it returns whether to read the database again."""
         end = monotonic() + OTHERS_SECONDS
 
-        def look_again() -> bool:
+        def should_retry() -> bool:
             if self._replicas is None or monotonic() > end or not self._replicas.are_there():
                 return False
             if not self._patient.acquire(blocking=False):
@@ -104,21 +104,21 @@ class CheckedQuestions:
                 self._patient.release()
             return True
 
-        return look_again
+        return should_retry
 
     def forget(self) -> None:
-        """Remove questions that were kept long enough."""
+        """Remove questions beyond their retention."""
         if self._engine is not None and self._clock is not None:
             forget_checked_questions(self._engine, self._clock.present() - timedelta(days=KEPT_DAYS))
 
     def _drop(self, key: tuple[str, str]) -> None:
-        """Take a question off those that wait, unless it was let go meanwhile."""
+        """Remove a question from the queue, if it is still there."""
         self._bytes -= self._waiting.pop(key, (None, 0))[1]
 
 
 @asynccontextmanager
 async def writing_checks(app: FastAPI) -> AsyncIterator[None]:
-    """While the application runs, and once more at its end, the questions of checks are written."""
+    """Write the questions of checks while the application runs, and once more at its end."""
     stop = Event()
     thread = Thread(target=_write_repeatedly, args=(app.state.checked_questions, stop), name="checks", daemon=True)
     thread.start()
@@ -131,7 +131,7 @@ async def writing_checks(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _write_repeatedly(questions: CheckedQuestions, stop: Event) -> None:
-    """Write what is noted, the last time once it stops; what fails is said once, until it works again."""
+    """Write queued questions until stop is set, then once more; log the first of consecutive failures."""
     failing, is_last, forgotten = False, False, -FORGET_SECONDS
     questions.noted.set()  # what is old is removed at the start
     while not is_last:
@@ -143,7 +143,7 @@ def _write_repeatedly(questions: CheckedQuestions, stop: Event) -> None:
             if monotonic() > forgotten + FORGET_SECONDS:
                 questions.forget()
                 forgotten = monotonic()
-        except Exception as error:  # whatever it is, checks go on, and the next write may succeed
+        except Exception as error:  # of any kind: checks go on, and the next write may succeed
             if not failing:
                 log.warning("the questions of checks are not kept: %s", type(error).__name__)
             failing = True

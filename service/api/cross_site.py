@@ -1,7 +1,7 @@
-"""Cross-site requests: refused where no key protects the service; CORS where a setting names origins.
+"""Cross-site requests: rejected where the service has no keys; CORS where a setting names origins.
 
-A browser says of which origin the page is that sends a change. What a page reads is its browser's to keep from it, but
-where the page's own name was made to point here: so what the service is called is judged too.
+Browsers send the origin of a page with each change. They also keep a page from reading other origins, unless its host
+name resolves to this service (DNS rebinding): so the Host header is checked too.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from service.api.limits.rate_limits import is_loopback
 from service.settings import Settings
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods that change nothing, whoever sends them."""
+"""Methods that change nothing."""
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
-"""What this machine is called by itself."""
+"""Names of this machine."""
 
 OWN_SITES = frozenset({b"same-origin", b"none"})
-"""What a browser says of a request that a page of the service made, or that its user asked for."""
+"""Values of Sec-Fetch-Site for requests of the service's own pages and of the user."""
 
 CROSS_SITE = (
     "a page of another origin sent this, and the service asks for no key that would tell who wants it; "
@@ -34,21 +34,21 @@ UNKNOWN_NAME = (
 
 
 class CrossSiteRequest(AccessDenied):
-    """A page of another origin sent this: 403; or the service is not called what it was asked as: 421."""
+    """A request from a page of another origin: 403; or for an unknown host name: 421."""
 
 
 class CrossSiteRequests:
-    """Tells what pages of other sites send."""
+    """Rejects requests from pages of other sites."""
 
     def __init__(self, settings: Settings) -> None:
         self._takes_any = "*" in settings.cors_origins
         self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
-        is_near = is_loopback(settings.host) or not settings.insecure
-        names = (*LOCAL_NAMES, settings.host, *settings.host_names) if is_near else ()
+        is_local = is_loopback(settings.host) or not settings.insecure
+        names = (*LOCAL_NAMES, settings.host, *settings.host_names) if is_local else ()
         self._names = frozenset(_bracketed(name).lower().encode() for name in names)
 
     def refuse(self, scope: Any) -> None:
-        """Let a request pass that no page of another site had sent."""
+        """Raise for a request from a page of another site, or for an unknown host name."""
         host = origin = site = b""
         for name, value in scope["headers"]:
             if name == b"host":
@@ -69,7 +69,7 @@ class CrossSiteRequests:
 
 
 def _bracketed(name: str) -> str:
-    """A name or address as it stands in a Host header."""
+    """A name or address in the form of a Host header."""
     return f"[{name}]" if ":" in name else name
 
 
@@ -84,21 +84,21 @@ SENT_HEADERS = (
     "X-Request-Id",
     "traceparent", "tracestate",
 )  # fmt: skip
-"""Headers that such a page may send: all that the contract has, and those of traces."""
+"""Headers that such a page may send: those of the contract, and those of traces."""
 
 EXPOSED_HEADERS = (
     "Allow", "Content-Disposition", "Deprecation", "ETag", "Idempotent-Replayed", "Link", "Location", "RateLimit",
     "RateLimit-Policy", "Retry-After", "Sunset", "WWW-Authenticate", "X-Api-Version", "X-Not-Expressible",
     "X-Request-Id", "X-Unit", "X-Verdict",
 )  # fmt: skip
-"""Headers that such a page may read, beside those that every page may."""
+"""Headers that such a page may read, beside the CORS-safelisted ones."""
 
 REMEMBERED_SECONDS = 600
-"""For how long a browser need not ask again what it may send."""
+"""Time for which a browser caches a preflight answer."""
 
 
 def cors_middleware(origins: Sequence[str]) -> list[Middleware]:
-    """What tells browsers which pages may call."""
+    """The CORS middleware for the origins of the settings."""
     if not origins:
         return []
     cors = Middleware(

@@ -1,8 +1,4 @@
-"""Request id, log line, metrics and error handling of every request.
-
-What is done for every request is done here, once: its id stands in every line of the log that it causes, it is counted
-and timed, and its own line is written as its answer begins.
-"""
+"""Request id, log line, metrics and error handling of every request."""
 
 import logging
 import re
@@ -24,28 +20,28 @@ from service.errors import Leaving
 from service.logs import FIELDS, REQUEST_ID
 
 CALLER_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-"""A caller's own request id is kept only in this form, which is safe in any log and header."""
+"""Accepted form of a caller's request id, which is safe in logs and headers."""
 
 API_VERSION = "X-Api-Version"
-"""Header that names the version of the contract."""
+"""Header with the version of the contract."""
 
 COMMON_HEADERS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", API_VERSION: __version__}
 """Headers of every answer."""
 
 RAW_COMMON_HEADERS = tuple((name.lower().encode(), value.encode()) for name, value in COMMON_HEADERS.items())
-"""The same as they are sent."""
+"""The same headers as raw bytes."""
 
 CLOSES = (b"connection", b"close")
-"""Header of what is answered while the process drains: the next request is another's."""
+"""Header of answers of a draining process: the client sends the next request to another one."""
 
 WARNING_STATUS = 500
-"""Status from which on the line of a request is a warning; below, it is told to whoever debugs."""
+"""Lowest status that is logged as a warning; others are logged at level debug."""
 
 log = logging.getLogger(__name__)
 
 
 class RequestMiddleware:
-    """ASGI middleware that gives each request an id and each answer its common headers, and notes both."""
+    """ASGI middleware that sets request ids and common headers, writes log lines and counts requests."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics | None = None, draining: Event | None = None) -> None:
         self.app = app
@@ -87,14 +83,14 @@ class RequestMiddleware:
 
 
 class ErrorMiddleware:
-    """ASGI middleware: an unforeseen exception becomes a 500 without a stack, an early end a 503."""
+    """ASGI middleware that answers 500 to an unexpected exception, and 503 where the process ends early."""
 
     def __init__(self, app: ASGIApp, leaving: Event | None = None) -> None:
         self.app = app
         self.leaving = leaving or Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the request; log what it did not foresee."""
+        """Run the request, and log an unexpected exception."""
         started = False
 
         async def send_watched(message: Message) -> None:
@@ -115,23 +111,23 @@ class ErrorMiddleware:
 
 
 def problem_of(request: Request, error: Exception) -> Response:
-    """The problem document of what went wrong, also where only a part of the answer did."""
+    """The problem document of an exception, also for one part of an answer."""
     handler = next((HANDLERS[kind] for kind in type(error).__mro__ if kind in HANDLERS), None)
     if handler is not None:
-        found: Response = handler(request, error)
-        return found
+        response: Response = handler(request, error)
+        return response
     log.error("request %s failed", request.scope["state"]["request_id"], exc_info=error)
     detail = "this is a defect of the service; report it with the request_id"
     return problem_response(request.scope, "internal_error", detail)
 
 
 def _request_id(scope: Scope) -> str:
-    asked = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
-    return asked.decode() if CALLER_REQUEST_ID.fullmatch(asked) else uuid4().hex
+    sent = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
+    return sent.decode() if CALLER_REQUEST_ID.fullmatch(sent) else uuid4().hex
 
 
 def _log_request(scope: Scope, context: RequestContext, seconds: float) -> None:
-    """The line of a request, as its answer begins."""
+    """Write the log line of a request, as its answer begins."""
     status = context.status or 0
     level = logging.WARNING if status >= WARNING_STATUS else logging.DEBUG
     if not log.isEnabledFor(level):
@@ -144,6 +140,6 @@ def _log_request(scope: Scope, context: RequestContext, seconds: float) -> None:
 
 
 def _path(scope: Scope) -> str:
-    """Path and query as they were sent, credentials masked."""
+    """Path and query as sent, with credentials masked."""
     query = scope["query_string"].decode("ascii", "backslashreplace")
     return masked(quote(scope["path"]) + (f"?{query}" if query else ""))

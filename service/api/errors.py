@@ -43,7 +43,7 @@ from service.validation.question_parts import PARTS
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of problem: its HTTP status and what it is called."""
+    """HTTP status and title of one kind of problem."""
 
     status: int
     title: str
@@ -85,24 +85,24 @@ KINDS: Mapping[str, Kind] = {
     "draining": Kind(503, "This process of the service is about to end"),
     "not_ready": Kind(503, "The service cannot reach its database"),
 }
-"""Every kind by its stable code; `type` of a document is `/docs#` and the code."""
+"""Problems by stable code; `type` of a document is `/docs#` and the code."""
 
 BODY_CODES = {"not_json", "body_timeout", "body_too_large", "unsupported_media_type"}
-"""Kinds whose one thing to mend is the body as a whole, whose pointer is empty; their detail is the fix."""
+"""Codes whose one error concerns the whole body: the pointer is empty, and the detail is the fix."""
 
 CODE_OF_STATUS = {kind.status: code for code, kind in KINDS.items()}
-"""The kind of what the router refuses, by its status: the last one that has it."""
+"""Code of an error of the router, by status: the last one that has it."""
 
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 class ReservedPath(Route):
-    """A path that is spelled out, in whole or in part, with the methods that only wider paths take."""
+    """A literal path with the methods that only routes with parameters accept; it answers them with 405."""
 
 
 def reserved_paths(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
-    """What has to stand before all routes, so that no parameter takes the place of a path that is spelled out."""
+    """Routes to match before all others, so that no path parameter captures a literal path."""
     known = [route for route in routes if isinstance(route, APIRoute)]
     taken: dict[str, set[str]] = {}
     for route in known:
@@ -110,53 +110,53 @@ def reserved_paths(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
     example = {path: re.sub(r"\{[^}]*\}", "x", path) for path in taken}
     matched = {route.path: {path for path in taken if route.path_regex.match(example[path])} for route in known}
     return [
-        ReservedPath(path, _refuse, methods=sorted({*METHODS} - methods))
+        ReservedPath(path, _method_not_allowed, methods=sorted({*METHODS} - methods))
         for path, methods in taken.items()
         if any(path in matched[wider] and wider not in matched[path] and not taken[wider] <= methods for wider in taken)
     ]
 
 
 def accepts_method(routes: Iterable[BaseRoute], scope: dict[str, object]) -> bool:
-    """Whether a path takes a method."""
-    found = next((route for route in routes if route.matches(scope)[0] == Match.FULL), None)
-    return found is not None and not isinstance(found, ReservedPath)
+    """Whether the path of a scope accepts its method."""
+    match = next((route for route in routes if route.matches(scope)[0] == Match.FULL), None)
+    return match is not None and not isinstance(match, ReservedPath)
 
 
-async def _refuse(_request: Request) -> None:
+async def _method_not_allowed(_request: Request) -> None:
     raise HTTPException(405)
 
 
 MEDIA_TYPE = "application/problem+json"
 MOST_BYTES = 16 * 1024
 LONGEST_TEXT = 1_000
-"""Characters kept of one message or fix."""
+"""Longest message or fix, in characters."""
 
 
 NOT_FOUND_CODES: Mapping[type[NotFound], str] = {UnknownMetric: "unknown_metric", UnknownRevision: "unknown_revision"}
-"""Code of what is not found, where it is more than a path or a row."""
+"""Codes of NotFound subclasses, where they have one of their own."""
 
 UNREACHABLE_CODES: Mapping[type[Unreachable], str] = {Busy: "busy", Leaving: "draining"}
-"""Code of what is away, where the database itself is not."""
+"""Codes of Unreachable subclasses, where the database itself is reachable."""
 
 REFUSAL_CODES: Mapping[type[Refused], str] = {
     AlreadyFinished: "already_finished", Conflict: "conflict", ForAdmins: "forbidden", LeaseLost: "lease_lost",
     NoWorker: "no_matching_worker",
 }  # fmt: skip
-"""Code of a refusal for what there is, not for the question itself."""
+"""Codes of refusals that follow from stored state, not from the question itself."""
 
 NOTHING_THERE = "there is nothing at this path; GET /docs lists every operation"
 
 RETRY_AFTER = {"Retry-After": "5"}
-"""When to ask again for what the database has to answer."""
+"""Header of answers that need the database."""
 
 
 CALLER_GONE = 499
-"""Status of an answer that nobody waits for any more. Source: nginx, client closed request."""
+"""Status of a request whose client disconnected. Source: nginx, client closed request."""
 LEAVING = "this process of the service is about to end; ask again, another one or the next will answer"
 
 
 class ApiError(TraincostError):
-    """A request fails for a reason of HTTP's, not of the question's."""
+    """A request that fails at the level of HTTP, not because of its question."""
 
     def __init__(self, code: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -166,11 +166,11 @@ class ApiError(TraincostError):
 
 
 class CallerGone(TraincostError):
-    """Nobody waits for the answer any more."""
+    """The client disconnected before its answer."""
 
 
 class WrongParameter(Refused):
-    """A query parameter is wrong, whatever the method."""
+    """A wrong query parameter, of any method."""
 
 
 def problem_response(
@@ -203,23 +203,28 @@ def problem_response(
 
 
 def on_api_error(request: Request, error: ApiError) -> Response:
-    """Problem document of a request that HTTP itself refuses."""
+    """Problem document of an error at the level of HTTP."""
     return problem_response(request.scope, error.code, error.detail, headers=error.headers)
 
 
 def on_refused(request: Request, error: Refused) -> Response:
     """Problem document of a question that cannot be answered as asked."""
-    place, problems = _pointer, list(error.problems)
+    location, problems = _pointer, list(error.problems)
     if request.method == "GET" or isinstance(error, WrongParameter):
-        place, problems = _parameter, [rephrased(problem, QUERY) for problem in problems]
+        location, problems = _parameter, [rephrased(problem, QUERY) for problem in problems]
     first, *others = problems
     detail = f"{first.message}; {first.fix}" + (f" (and {len(others)} more)" if others else "")
     code = next((code for kind, code in REFUSAL_CODES.items() if isinstance(error, kind)), "refused")
-    return problem_response(request.scope, code, detail, errors=[place(p) | _said(p) for p in problems])
+    errors = [
+        location(problem)
+        | {"code": problem.code, "message": _shortened(problem.message), "fix": _shortened(problem.fix)}
+        for problem in problems
+    ]
+    return problem_response(request.scope, code, detail, errors=errors)
 
 
 def on_not_json(request: Request, error: NotJson) -> Response:
-    """Problem document of a body that is no JSON."""
+    """Problem document of a body that is not JSON."""
     return problem_response(request.scope, "not_json", str(error))
 
 
@@ -230,23 +235,23 @@ def on_not_found(request: Request, error: NotFound) -> Response:
 
 
 def on_stale(request: Request, error: Stale) -> Response:
-    """Problem document of a change that starts from a version that holds no longer."""
+    """Problem document of a change based on an outdated version."""
     return problem_response(request.scope, "stale", str(error))
 
 
 def on_unreachable(request: Request, error: Unreachable) -> Response:
-    """Problem document of what needs a database that does not answer, or not in time."""
+    """Problem document of a request whose database does not answer in time."""
     code = next((code for kind, code in UNREACHABLE_CODES.items() if isinstance(error, kind)), "not_ready")
     return problem_response(request.scope, code, str(error), headers=RETRY_AFTER)
 
 
 def on_caller_gone(_: Request, __: CallerGone) -> Response:
-    """The end of a request whose caller has gone: no answer, but a status for the figures."""
+    """The empty answer of a disconnected client, with a status for the metrics."""
     return Response(status_code=CALLER_GONE)
 
 
 def on_invalid_parameters(request: Request, error: RequestValidationError) -> Response:
-    """Problem document of path or query parameters that FastAPI refuses."""
+    """Problem document of path or query parameters that FastAPI rejects."""
     problems = [
         Problem(
             field="" if finding["type"] == "extra_forbidden" else ".".join(map(str, finding["loc"][1:])),
@@ -260,7 +265,7 @@ def on_invalid_parameters(request: Request, error: RequestValidationError) -> Re
 
 
 def on_http_exception(request: Request, error: HTTPException) -> Response:
-    """Problem document of what the router refuses: an unknown path, a method the path does not take."""
+    """Problem document of a router error: an unknown path, or a method that the path does not accept."""
     if error.status_code != 405:
         code = CODE_OF_STATUS.get(error.status_code, "internal_error")
         detail = NOTHING_THERE if code == "not_found" else KINDS[code].title
@@ -284,17 +289,13 @@ def _pointer(problem: Problem) -> dict[str, str]:
 
 
 def _parameter(problem: Problem) -> dict[str, str]:
-    """Query parameter of a field, by its name in the flat form; a whole part has none."""
+    """Query parameter of a field in the flat form; a whole part has none."""
     name = problem.field
     return {} if not name or (name in PARTS and name not in flat_fields()) else {"parameter": name}
 
 
-def _said(problem: Problem) -> dict[str, str]:
-    return {"code": problem.code, "message": _shortened(problem.message), "fix": _shortened(problem.fix)}
-
-
 def _shortened(text: str) -> str:
-    """A text that ends with a whole word, and says so where some of it is left out."""
+    """A text cut at a whole word, with an ellipsis where it is cut."""
     return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 4].rpartition(' ')[0]} ..."
 
 
@@ -309,4 +310,4 @@ HANDLERS: dict[Any, Any] = {
     RequestValidationError: on_invalid_parameters,
     HTTPException: on_http_exception,
 }
-"""Which exception becomes a problem document by which function."""
+"""Exception handlers by exception type."""

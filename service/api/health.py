@@ -13,26 +13,26 @@ from service.api.queries import takes_only
 from service.errors import Leaving
 from service.store import Engine, takes_changes
 
-LOOK_SECONDS = 3.0
-"""Longest wait for a look: where others write for longer than that, a change would wait too. Source: a choice."""
+CHECK_SECONDS = 3.0
+"""Longest wait for the check: where other writers take longer, a change would wait too. Source: a choice."""
 
 
 class Readiness:
-    """Looks at the database when it is asked for."""
+    """Checks the database on demand."""
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine
-        self._look: asyncio.Task[bool] | None = None
+        self._check: asyncio.Task[bool] | None = None
 
-    async def look(self) -> bool:
-        """Whether the database takes changes; a look that is under way serves everybody."""
+    async def check(self) -> bool:
+        """Whether the database accepts changes; concurrent callers share one check."""
         if self._engine is None:
             return False
-        if self._look is None or self._look.done():
-            self._look = asyncio.ensure_future(run_in_threadpool(takes_changes, self._engine))
-        look = self._look
-        done, _ = await asyncio.wait({look}, timeout=LOOK_SECONDS)
-        return look in done and look.result()
+        if self._check is None or self._check.done():
+            self._check = asyncio.ensure_future(run_in_threadpool(takes_changes, self._engine))
+        check = self._check
+        done, _ = await asyncio.wait({check}, timeout=CHECK_SECONDS)
+        return check in done and check.result()
 
 
 TEXT: Schema = {"text/plain": {"schema": {"type": "string"}}}
@@ -48,7 +48,7 @@ router = APIRouter(tags=["health"], dependencies=[takes_only()])
     openapi_extra={"responses": json_response(ref("HealthAnswer"))},
 )
 async def health() -> dict[str, str]:
-    """Answer as long as the process can answer anything."""
+    """Liveness: answer while the process runs."""
     return {"status": "ok"}
 
 
@@ -59,11 +59,11 @@ async def health() -> dict[str, str]:
     openapi_extra={"responses": json_response(ref("ReadinessAnswer"))},
 )
 async def readiness(request: Request) -> dict[str, str]:
-    """Answer once the database takes changes; 503 until then, and from the moment on at which the process is to end."""
+    """Readiness: 200 once the database accepts changes; 503 before that and while the process drains."""
     if request.app.state.draining.is_set():
         raise Leaving(LEAVING)
-    found: Readiness = request.app.state.readiness
-    if not await found.look():
+    readiness_check: Readiness = request.app.state.readiness
+    if not await readiness_check.check():
         raise ApiError("not_ready", "the database does not answer, or takes no changes", RETRY_AFTER)
     return {"status": "ready"}
 
@@ -79,8 +79,8 @@ async def readiness(request: Request) -> dict[str, str]:
     },
 )
 async def figures(request: Request) -> Response:
-    """What was counted in memory, and what the database tells within two seconds."""
+    """Counts in memory, and figures of the database where it answers within two seconds."""
     state = request.app.state
-    found = await state.database_figures.now()
-    exposed = await asyncio.to_thread(state.metrics.exposed, state.catalogue.revision, found)  # others are answered
-    return Response(exposed, media_type=CONTENT_TYPE, headers=FRESH)
+    database = await state.database_figures.now()
+    content = await asyncio.to_thread(state.metrics.exposed, state.catalogue.revision, database)
+    return Response(content, media_type=CONTENT_TYPE, headers=FRESH)

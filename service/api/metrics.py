@@ -1,8 +1,8 @@
 """Prometheus metrics of the process and the database.
 
-Names and labels are a promise: dashboards and alerts rest on them. A label holds one of a closed list (a route is its
-template, never a path), so the number of series is bounded. Requests are counted in memory; figures of
-the database are read at a scrape, on one thread, so that a database that hangs holds up no request.
+Names and labels are stable: dashboards and alerts depend on them. Label values come from a closed list (a route is its
+template, never a path), so the number of series is bounded. Requests are counted in memory; figures of the database
+are read at a scrape, on one thread, so that a hanging database delays no request.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ from service.store import Figures
 PATIENCE_SECONDS = 2.0
 """Longest wait for the database. Source: a choice; Prometheus itself waits 10 s."""
 FRESH_SECONDS = 5.0
-"""Time for which figures are told again without a look. Source: a choice; scrapers ask every 15 s."""
+"""Time for which figures are cached. Source: a choice; scrapers ask every 15 s."""
 
 log = logging.getLogger(__name__)
 
 
 class DatabaseFigures:
-    """Figures of the database, as of a moment ago."""
+    """Cached figures of the database."""
 
     def __init__(
         self,
@@ -52,30 +52,30 @@ class DatabaseFigures:
     ) -> None:
         self._read = read
         self._patience_seconds, self._fresh_seconds = patience_seconds, fresh_seconds
-        self._look: Future[Figures] | None = None
-        self._found: tuple[float, Figures] | None = None
+        self._read_task: Future[Figures] | None = None
+        self._cached: tuple[float, Figures] | None = None
 
     async def now(self) -> Figures | None:
-        """The figures."""
-        if self._found is not None and monotonic() - self._found[0] < self._fresh_seconds:
-            return self._found[1]
-        if self._look is None or self._look.done():
-            self._look = _on_daemon_thread(self._read)
+        """The figures; None where the database does not answer in time."""
+        if self._cached is not None and monotonic() - self._cached[0] < self._fresh_seconds:
+            return self._cached[1]
+        if self._read_task is None or self._read_task.done():
+            self._read_task = _on_daemon_thread(self._read)
         try:
-            look = asyncio.shield(asyncio.wrap_future(self._look))  # it goes on where nobody waits for it any longer
-            found = await asyncio.wait_for(look, self._patience_seconds)
+            reading = asyncio.shield(asyncio.wrap_future(self._read_task))  # it outlives this request
+            figures = await asyncio.wait_for(reading, self._patience_seconds)
         except TimeoutError:
             log.warning("the database does not tell its figures within %.0f s", self._patience_seconds)
             return None
-        except Exception as error:  # whatever it is, what was counted in memory can still be told
+        except Exception as error:  # of any kind: the counts in memory are served without them
             log.warning("the database does not tell its figures: %s", type(error).__name__)
             return None
-        self._found = (monotonic(), found)
-        return found
+        self._cached = (monotonic(), figures)
+        return figures
 
 
 def _on_daemon_thread(read: Callable[[], Figures]) -> Future[Figures]:
-    """What a function gives, once it does, on a thread that nobody waits for when the process ends."""
+    """The future result of a function on a daemon thread, which does not delay the end of the process."""
     future: Future[Figures] = Future()
 
     def run() -> None:
@@ -89,37 +89,37 @@ def _on_daemon_thread(read: Callable[[], Figures]) -> Future[Figures]:
 
 
 RefusalKind = Literal["connections", "grammar", "head", "host", "target", "framing", "late"]
-"""One connection too many, what the parser refuses, a head too long, its Host, another host in its target, the length
-of its content, a head that is late."""
+"""Too many connections, a parser error, a long head, a wrong Host, another host in the target, wrong framing of the
+content, a late head."""
 
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-"""Upper ends of the ranges that times are counted in [second]. Source: a choice; an estimate takes 1 to 5 ms."""
+"""Upper bounds of histogram buckets [second]. Source: a choice; an estimate takes 1 to 5 ms."""
 
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 OTHER = "other"
-"""Method of what nobody asks in earnest."""
+"""Label of unknown methods."""
 
 NO_STATUS = "none"
-"""Status of a request whose caller went away before there was one."""
+"""Status label of a request whose client disconnected before its answer."""
 
 VERDICTS = ("ok", "warn", "deny", "unknown")
 ERRORS = ("busy", "unreachable")
 POLICIES = ("default", "key", "address")
 COMPUTE_OUTCOMES = ("done", "failed", "cancelled", "late")
-"""How a computation ends: with a result, with an exception, by its caller's hang-up, at its deadline."""
+"""Outcomes of a computation: a result, an exception, a disconnect of its client, its deadline."""
 RESTART_REASONS = ("lost", "worn")
-"""Why a computing process is replaced: it ended by itself, or its memory has grown."""
+"""Reasons to replace a compute process: it ended, or its memory has grown."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""Of the text format of Prometheus."""
+"""Media type of the text format of Prometheus."""
 
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # of the library; when counts began is of no use
+disable_created_metrics()  # type: ignore[no-untyped-call]  # of the library; creation times are not used
 
 
 class Metrics:
-    """The figures of one application."""
+    """The metrics of one application."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -159,7 +159,7 @@ class Metrics:
         ProcessCollector(registry=self._registry)
 
     def _add_compute(self) -> None:
-        """Figures of what runs in processes of its own."""
+        """Add the metrics of computations."""
         registry = self._registry
         self._compute_waiting = Gauge(
             "traincost_compute_waiting", "Computations that wait for a process.", registry=registry
@@ -189,12 +189,12 @@ class Metrics:
         )
 
     def watch_compute(self, waiting: Callable[[], float], running: Callable[[], float]) -> None:
-        """Say where the numbers of waiting and running computations are found."""
+        """Set the functions that count waiting and running computations."""
         self._compute_waiting.set_function(waiting)
         self._compute_running.set_function(running)
 
     def begin(self) -> None:
-        """Count a request that begins; in the event loop alone."""
+        """Count a request that begins; call it in the event loop only."""
         self._in_flight += 1
 
     def end(self, method: str, context: RequestContext, seconds: float) -> None:
@@ -210,24 +210,24 @@ class Metrics:
         times.observe(seconds)
 
     def refused(self, kind: RefusalKind) -> None:
-        """Count a connection that brought no request; in the event loop alone."""
+        """Count a rejected connection; call it in the event loop only."""
         self._connection_refusals.labels(kind).inc()
 
     def exposed(self, revision: str, figures: Figures | None) -> bytes:
-        """Every figure, as Prometheus reads them."""
+        """All metrics in the text format of Prometheus."""
         return generate_latest(_Exposition(self._registry, revision, figures))
 
     def _counter(self, name: str, meaning: str, **label: Sequence[str]) -> Counter:
-        """A count by one label, there from the start for each value that this may have."""
+        """A counter with one label, initialised for each of its values."""
         ((label_name, values),) = label.items()
-        found = Counter(name, meaning, (label_name,), registry=self._registry)
+        counter = Counter(name, meaning, (label_name,), registry=self._registry)
         for value in values:
-            found.labels(value)
-        return found
+            counter.labels(value)
+        return counter
 
 
 class _Exposition(CollectorRegistry):
-    """The figures that were counted, and those that hold now."""
+    """Counted metrics together with current values."""
 
     def __init__(self, counted: Collector, revision: str, figures: Figures | None) -> None:
         super().__init__()
@@ -235,8 +235,8 @@ class _Exposition(CollectorRegistry):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._counted.collect()
-        held = {(self._revision,): 1.0}
-        yield _gauge("traincost_catalogue_info", "The catalogue that answers rest on.", ("revision",), held)
+        revision = {(self._revision,): 1.0}
+        yield _gauge("traincost_catalogue_info", "The catalogue that answers rest on.", ("revision",), revision)
         is_up = {(): float(self._figures is not None)}
         yield _gauge("traincost_database_up", "Whether the database told its figures just now.", (), is_up)
         if self._figures is not None:
@@ -244,7 +244,7 @@ class _Exposition(CollectorRegistry):
 
 
 def _database_metrics(figures: Figures) -> Iterator[Metric]:
-    """What the database knows; where it does not answer, none of this is there, rather than old."""
+    """Metrics of the database; they are absent while it does not answer."""
     yield _gauge("traincost_jobs", "Jobs that wait or run.", ("kind", "status"), figures.jobs)
     lease = figures.oldest_lease_age_seconds
     meaning = "Time since the worker of a running job was last heard of, of the one that is silent longest."
@@ -254,11 +254,11 @@ def _database_metrics(figures: Figures) -> Iterator[Metric]:
 
 
 def _gauge(name: str, meaning: str, labels: Sequence[str], values: Mapping[Any, float]) -> GaugeMetricFamily:
-    """A figure with its values, each by the values of its labels."""
-    found = GaugeMetricFamily(name, meaning, labels=labels)
+    """A gauge with its values, by label values."""
+    gauge = GaugeMetricFamily(name, meaning, labels=labels)
     for label_values, value in values.items():
-        found.add_metric(label_values, value)
-    return found
+        gauge.add_metric(label_values, value)
+    return gauge
 
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ WITHOUT_OPENTELEMETRY = (
 
 
 def is_installed() -> bool:
-    """Whether spans could be sent."""
+    """Whether OpenTelemetry is installed."""
     try:
         version(EXPORTER)
     except PackageNotFoundError:
@@ -281,7 +281,7 @@ def is_installed() -> bool:
 
 
 def tracing_of(settings: Settings) -> "Tracing | None":
-    """What sends spans."""
+    """The exporter of spans; None without a collector."""
     if settings.otlp_endpoint is None:
         return None
     if not is_installed():

@@ -1,4 +1,4 @@
-"""Pages for people: /, /guide, /docs, and the contract that /docs shows. They load nothing from other sites."""
+"""HTML pages /, /guide and /docs, and the OpenAPI document that /docs shows. They load nothing from other sites."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,18 +13,18 @@ from service.errors import NotFound
 
 WEB = Path(__file__).parents[1] / "web"
 ASSETS = {path.relative_to(WEB).as_posix() for path in WEB.rglob("*") if path.suffix in {".css", ".js", ".svg"}}
-"""Files in WEB that the pages load."""
+"""Static files of the pages."""
 
 GUIDE = WEB / "guide"
 GUIDES = sorted(path.stem for path in GUIDE.glob("*.html") if path.stem != "index")
 """Pages of the guide beside its first one, each served under its file's name."""
 
 EMBED = "embed"
-"""Parameter of the front page: 1 leaves out all but the answer, for a frame in a page of another tool."""
+"""Parameter of the front page: 1 shows the answer only, for a frame in another tool."""
 
 
 def _policy(frame_ancestors: Sequence[str] = ()) -> dict[str, str]:
-    """Headers that keep a page to this host, and say who may show it in a frame."""
+    """The Content-Security-Policy: resources of this host only, and the allowed frame ancestors."""
     framed_by = " ".join(frame_ancestors) or "'none'"
     return {"Content-Security-Policy": f"default-src 'self'; frame-ancestors {framed_by}; base-uri 'none'"}
 
@@ -32,14 +32,14 @@ def _policy(frame_ancestors: Sequence[str] = ()) -> dict[str, str]:
 POLICY = _policy()
 
 FRESH = {"Cache-Control": "no-cache"}
-"""Asked for again each time, and answered 304 while it is the same: the parts of a page belong together."""
+"""Revalidated at each use (304 while unchanged), so that the files of a page match."""
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/", dependencies=[takes_only(EMBED)])
 async def front_page(request: Request) -> Response:
-    """The page that puts a question together and shows its answer."""
+    """The page with the question form and its answer."""
     choice_of(request, EMBED, ["0", "1"])
     return FileResponse(WEB / "index.html", headers=_policy(request.app.state.settings.frame_ancestors) | FRESH)
 
@@ -63,13 +63,13 @@ for _name in GUIDES:
 
 @router.get("/docs", dependencies=[takes_only()])
 async def documentation() -> Response:
-    """The contract, readable."""
+    """The contract as a page."""
     return FileResponse(WEB / "docs.html", headers=POLICY)
 
 
 @router.get("/web/{name:path}", dependencies=[takes_only()])
 async def asset(name: str) -> Response:
-    """What the pages load."""
+    """A static file."""
     if name not in ASSETS:
         raise NotFound("the pages load no file of this name")
     return FileResponse(WEB / name, headers=FRESH)
@@ -89,7 +89,7 @@ deployment_router = APIRouter(include_in_schema=False, dependencies=[takes_only(
 
 @deployment_router.get("/guide/kubernetes/{name}")
 async def manifest(name: str) -> Response:
-    """One manifest."""
+    """One Kubernetes manifest."""
     if name not in MANIFESTS:
         raise NotFound(f"no manifest of that name is served; {', '.join(MANIFESTS)} are")
     return PlainTextResponse(MANIFESTS[name].read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
-"""Query parameters: those that a path names; any other is refused, because it would change nothing.
+"""Query parameters. Routes reject parameters that they do not declare, because those would change nothing.
 
-Paths whose whole query is a question or a filter are judged by the workflow that reads it.
+Routes whose whole query is a question or a filter validate it themselves.
 """
 
 import re
@@ -21,31 +21,31 @@ TRUTH = {"true": True, "false": False}
 
 
 def takes_only(*names: str) -> Any:
-    """The dependency of a route that refuses every query parameter but the named ones."""
+    """A route dependency that rejects every query parameter but the named ones."""
     what = f"only {' and '.join(names)}" if names else "no query parameter"
 
-    async def refuse_others(request: Request) -> None:
+    async def reject_others(request: Request) -> None:
         if request.query_params.keys() <= {*names}:
             return
         message = f"{request.method} takes {what} here; any other parameter would be ignored, so it is refused"
         fix = "put every other field into the body" if request.method == "POST" else "leave the other parameters out"
         raise WrongParameter(Problem(field="", code="unknown_parameter", message=message, fix=fix))
 
-    return Depends(refuse_others)
+    return Depends(reject_others)
 
 
 def is_explained(request: Request) -> bool:
-    """Whether the caller asks for explanations."""
-    asked = request.query_params.getlist(EXPLAIN)
-    if len(asked) > 1 or any(value not in TRUTH for value in asked):
+    """Whether the request asks for explanations."""
+    values = request.query_params.getlist(EXPLAIN)
+    if len(values) > 1 or any(value not in TRUTH for value in values):
         message = "explain is neither true nor false; it decides whether equations come with the answer"
         fix = "say explain=true, once, or leave it out"
         raise WrongParameter(Problem(field=EXPLAIN, code="not_true_or_false", message=message, fix=fix))
-    return any(TRUTH[value] for value in asked)
+    return any(TRUTH[value] for value in values)
 
 
 def method_of(request: Request) -> ToolName | None:
-    """The other tool that the caller asks for."""
+    """The other tool that the request names in `method`."""
     if one_of(request, METHOD) is None:
         return None
     name = choice_of(request, METHOD, list(TOOLS))
@@ -57,7 +57,7 @@ def method_of(request: Request) -> ToolName | None:
 
 
 def one_of(request: Request, name: str) -> str | None:
-    """The value of a query parameter that may be given once."""
+    """The value of a parameter that may be given once; None where it is absent."""
     given = request.query_params.getlist(name)
     if len(given) > 1:
         message = f"{name} is given more than once, so it is unclear which counts"
@@ -69,7 +69,7 @@ def one_of(request: Request, name: str) -> str | None:
 
 
 def choice_of(request: Request, name: str, choices: Sequence[str]) -> str:
-    """The value of a query parameter that takes one of a few."""
+    """The value of a parameter with a list of choices; the first choice where it is absent."""
     given = one_of(request, name)
     if given is None:
         return choices[0]
@@ -81,12 +81,12 @@ def choice_of(request: Request, name: str, choices: Sequence[str]) -> str:
 
 
 DOCUMENTED = "localhost:8000"
-"""Host and port in the files, for which those of the service are put."""
+"""Host and port in the shipped files, replaced by those of the request."""
 HOST = re.compile(r"[A-Za-z0-9.\-]+(:\d+)?|\[[0-9A-Fa-f:]+\](:\d+)?")
 
 
 def address_of(request: Request) -> str:
-    """The address under which a request reached the service."""
+    """The base URL under which a request reached the service."""
     if not HOST.fullmatch(request.url.netloc):
         message = "the address at which this was asked for is no host name"
         raise WrongParameter(Problem(field="", code="not_a_host", message=message, fix="ask by name or IP address"))
@@ -94,6 +94,6 @@ def address_of(request: Request) -> str:
 
 
 def with_address(text: str, request: Request) -> str:
-    """A file that names the service where its caller reached it."""
+    """A shipped file with the address of the service as the client reached it."""
     address = address_of(request)
     return text.replace(f"http://{DOCUMENTED}", address).replace(DOCUMENTED, address.partition("://")[2])

@@ -1,6 +1,6 @@
-"""Request context: facts about a request beside its question.
+"""Request context: id, route, status and headers of a request.
 
-Within /v1 no operation ends before its sunset, which is at least two years after its successor exists.
+Within /v1 no operation is removed before its sunset, at least two years after its successor exists.
 """
 
 import re
@@ -8,7 +8,6 @@ from collections.abc import Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
-from typing import Any
 
 from fastapi import Request
 
@@ -17,35 +16,34 @@ from service.api.openapi import Schema
 from service.logs import MASK
 
 UNMATCHED = "none"
-"""Stands for the route of a request that no route takes, or that is refused before one is looked for."""
+"""Route label of a request that matches no route, or that is rejected before routing."""
 
 CONTEXT = "seen"
-"""Name of it in the state of a request."""
+"""Name of the context in the request state."""
 
 RawHeader = tuple[bytes, bytes]
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """What is known of one request so far."""
+    """Facts about one request, filled in as it runs."""
 
     request_id: str
-    """Its caller's own id, or one that was made for it."""
+    """The caller's request id, or a generated one."""
     route: str = UNMATCHED
-    """Template of the path that its route takes, in which names stand for what callers send."""
+    """Path template of its route."""
     status: int | None = None
-    """Status of its answer; None before that begins."""
+    """Status of its answer; None before the answer begins."""
     headers: MutableSequence[RawHeader] = field(default_factory=list)
-    """What its answer carries beside what its route says."""
+    """Headers of its answer beside those of its route."""
     limit_headers: Sequence[RawHeader] = ()
-    """What its answer tells of what its caller may still ask."""
+    """Rate limit headers of its answer."""
 
 
 def context_of(request: Request) -> RequestContext:
-    """What is known of a request."""
-    state: dict[str, Any] = request.scope["state"]
-    found: RequestContext = state[CONTEXT]
-    return found
+    """The context of a request."""
+    context: RequestContext = request.scope["state"][CONTEXT]
+    return context
 
 
 _NAMES = "|".join("".join(f"(?:{letter}|%{ord(letter):x})" for letter in name) for name in IN_QUERY)
@@ -53,7 +51,7 @@ _NAMES = "|".join("".join(f"(?:{letter}|%{ord(letter):x})" for letter in name) f
 SECRETS = re.compile(
     rf"(?<=/v1/adapters/kubernetes/admission/)[^?]+|(?<=[?&])((?:{_NAMES})=)[^&]*|\btck_[\w%.~-]+", re.IGNORECASE
 )
-"""The token of the webhook's address, credentials in a query however their names are spelled, and any key at all."""
+"""The token in the webhook's path, credentials in a query in any spelling of their names, and any key."""
 
 
 def masked(text: str) -> str:
@@ -62,40 +60,40 @@ def masked(text: str) -> str:
     >>> masked("/v1/cell/fits?key=tck_0.1&tp=2")
     '/v1/cell/fits?key=***&tp=2'
     """
-    return SECRETS.sub(lambda found: (found[1] or "") + MASK, text)
+    return SECRETS.sub(lambda match: (match[1] or "") + MASK, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deprecation:
-    """An operation that is about to go."""
+    """A deprecated operation."""
 
     since: datetime
-    """From when on it is deprecated, in UTC."""
+    """Start of the deprecation, in UTC."""
     sunset: datetime
-    """When it goes, in UTC."""
+    """Removal of the operation, in UTC."""
     successor: str
-    """Path of what does the same."""
+    """Path of its replacement."""
 
 
 DEPRECATED: Mapping[str, Deprecation] = {}
-"""By the operation's id; none is, as yet."""
+"""Deprecated operations by id; none yet."""
 
 
 def deprecation_headers(operation_id: str | None) -> tuple[RawHeader, ...]:
-    """What an answer says of its operation's end.
+    """Headers of a deprecated operation.
 
     Source: RFC 9745 (Deprecation), RFC 8594 (Sunset), RFC 5829 (successor-version).
     """
-    found = DEPRECATED.get(operation_id) if operation_id is not None else None
-    if found is None:
+    deprecation = DEPRECATED.get(operation_id) if operation_id is not None else None
+    if deprecation is None:
         return ()
     return (
-        (b"deprecation", f"@{int(found.since.timestamp())}".encode()),
-        (b"sunset", format_datetime(found.sunset.astimezone(UTC), usegmt=True).encode()),
-        (b"link", f'<{found.successor}>; rel="successor-version"'.encode()),
+        (b"deprecation", f"@{int(deprecation.since.timestamp())}".encode()),
+        (b"sunset", format_datetime(deprecation.sunset.astimezone(UTC), usegmt=True).encode()),
+        (b"link", f'<{deprecation.successor}>; rel="successor-version"'.encode()),
     )
 
 
 def deprecation_of(operation_id: str) -> Schema:
-    """What the contract says of an operation's end."""
+    """The deprecation of an operation in OpenAPI."""
     return {"deprecated": True} if operation_id in DEPRECATED else {}

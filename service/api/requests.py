@@ -13,15 +13,16 @@ from service.text_bounds import is_text
 from service.validation.json_text import NOT_TEXT, parse_object, parse_unjudged_object
 
 LONG_BYTES = 32 * 1024
-"""Bytes of a body from which it is read in another process."""
+"""Longest body that is read in this process."""
 
 MOST_MARKS = 1_000
-"""Words and marks of a launcher's text that are read at once, in milliseconds; a file of 300 settings has as many."""
+"""Words and marks of a launcher's text that are read in this process, in milliseconds; a file of 300 settings has as
+many."""
 
 MARKS = (b",", b"=", b":", b".", b"[", b"{", b"#", b"\n", b"\\n")
 
 DEADLINE_SECONDS = 60.0
-"""Longest time that such a body is read. Source: a choice; with free cores the longest takes about a second."""
+"""Time limit of reading a body in another process. Source: a choice; with free cores the longest takes about 1 s."""
 
 BODY_DEADLINE = Problem(
     field="",
@@ -32,23 +33,23 @@ BODY_DEADLINE = Problem(
 
 
 def is_long(content: bytes) -> bool:
-    """Whether a body is read in another process, whatever it holds."""
+    """Whether to read a body in another process because of its length."""
     return len(content) > LONG_BYTES
 
 
 def is_long_launcher_text(content: bytes) -> bool:
-    """Whether a body with a launcher's words is read in another process: it is long, or has many settings."""
+    """Whether to read a body with a launcher's text in another process: it is long, or has many settings."""
     if is_long(content):
         return True
     return len(content) > MOST_MARKS and sum(map(content.count, MARKS)) + len(content.split()) > MOST_MARKS
 
 
 async def read_in_process(request: Request, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function makes of a body in another process."""
+    """Run a reader of a body in another process."""
     try:
         return await compute(request, function, *arguments, deadline_seconds=DEADLINE_SECONDS)
-    except Refused as refused:
-        if refused.problems[0].code == BODY_DEADLINE.code:
+    except Refused as error:
+        if error.problems[0].code == BODY_DEADLINE.code:
             raise Refused(BODY_DEADLINE) from None
         raise
 
@@ -58,7 +59,7 @@ PARAMETERS = {
     CSV_BODY: {"", "charset=utf-8", "header=present"},
     TEXT_BODY: {"", "charset=utf-8"},
 }
-"""Parameters that a media type may have."""
+"""Accepted parameters of each media type."""
 
 NOT_UTF_8 = "the body is no text in UTF-8, or holds a NUL"
 
@@ -71,12 +72,12 @@ async def read_body(request: Request, media_types: Sequence[str] = (JSON_BODY,))
 
 
 async def read_large_body(request: Request) -> Mapping[str, Any]:
-    """The JSON object in a request's long body; its values are not judged yet."""
+    """The JSON object in a request's long body, without validation of its values."""
     refuse_media_type(request, (JSON_BODY,))
     content = await request.body()
     if is_long(content):
-        found: Mapping[str, Any] = await read_in_process(request, parse_unjudged_object, content)
-        return found
+        value: Mapping[str, Any] = await read_in_process(request, parse_unjudged_object, content)
+        return value
     return parse_unjudged_object(content)
 
 
@@ -93,11 +94,11 @@ async def _patch_of(request: Request) -> Mapping[str, Any]:
 
 
 JsonObject = Annotated[Mapping[str, Any], Depends(_object_of)]
-"""Argument of a route that runs on a thread: the JSON object in the body."""
+"""Argument of a threaded route: the JSON object in the body."""
 OptionalObject = Annotated[Mapping[str, Any], Depends(_optional_object_of)]
-"""Argument of a route that runs on a thread: the JSON object in the body; empty where there is no body."""
+"""Argument of a threaded route: the JSON object in the body; empty without a body."""
 MergePatch = Annotated[Mapping[str, Any], Depends(_patch_of)]
-"""Argument of a route that runs on a thread: the merge patch in the body."""
+"""Argument of a threaded route: the merge patch in the body."""
 
 
 async def read_table_text(request: Request) -> bytes:
@@ -119,10 +120,10 @@ async def read_plain_text(request: Request) -> str:
 
 
 def refuse_media_type(request: Request, media_types: Sequence[str]) -> None:
-    """Refuse a body that does not call itself what it has to be, in UTF-8, uncompressed."""
+    """Reject a body of another media type, another charset, or with a content encoding."""
     media_type, _, parameters = request.headers.get("content-type", "").partition(";")
-    said = {parameter.strip().lower().replace('"', "") for parameter in parameters.split(";")}
-    if media_type.strip().lower() not in media_types or not said <= PARAMETERS[media_types[0]]:
+    given = {parameter.strip().lower().replace('"', "") for parameter in parameters.split(";")}
+    if media_type.strip().lower() not in media_types or not given <= PARAMETERS[media_types[0]]:
         named = " or ".join(media_types)
         raise ApiError("unsupported_media_type", f"send the body as content-type: {named}, in UTF-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":

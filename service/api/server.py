@@ -1,4 +1,11 @@
-"""Server process: its address, its start and its end."""
+"""Server process: its start and end, and limits on connections and request heads.
+
+The parser rejects what breaks the grammar of HTTP. `LimitedProtocol` adds limits on time, length and the number of
+connections, and the rules that prevent request smuggling between a proxy and the service.
+
+A kernel that receives bytes which no program reads resets the connection, and the peer loses the answer. So the
+service first closes its own direction, then discards incoming bytes for a moment (nginx's lingering close).
+"""
 
 import asyncio
 import ctypes
@@ -33,29 +40,29 @@ from service.logs import start_log
 from service.settings import Settings
 
 LINGER_SECONDS = 2.0
-"""How long what is sent after the answer is thrown away. Source: a choice; nginx takes 5 s since something came."""
+"""Time for which bytes after the answer are discarded. Source: a choice; nginx takes 5 s since the last byte."""
 
 
 class LingeringClose:
-    """A transport that, where the other side is still sending, is closed a moment later than it is told to."""
+    """A transport that delays its close while the peer is still sending."""
 
     def __init__(self, transport: Transport, loop: AbstractEventLoop, is_sending: Callable[[], bool]) -> None:
         self._transport, self._loop, self._is_sending = transport, loop, is_sending
         self._timer: TimerHandle | None = None
-        self.is_told = False
+        self.is_closed = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def is_closing(self) -> bool:
-        """Whether it was told to close."""
-        return self.is_told or self._transport.is_closing()
+        """Whether the close was requested."""
+        return self.is_closed or self._transport.is_closing()
 
     def close(self) -> None:
-        """Say nothing more, and close: at once, or once the other side was heard out."""
-        if self.is_told:
+        """End the sending direction, and close: at once, or LINGER_SECONDS later while the peer is sending."""
+        if self.is_closed:
             return
-        self.is_told = True
+        self.is_closed = True
         if self._transport.is_closing() or not self._is_sending() or not self._transport.can_write_eof():
             self._transport.close()
             return
@@ -63,20 +70,20 @@ class LingeringClose:
         self._transport.resume_reading()
         self._timer = self._loop.call_later(LINGER_SECONDS, self._transport.close)
 
-    def forget(self) -> None:
-        """The connection is gone."""
+    def cancel(self) -> None:
+        """Cancel the delayed close of a lost connection."""
         if self._timer is not None:
             self._timer.cancel()
 
 
 HEAD_SECONDS = 10.0
-"""Time that a request line and its headers have to arrive, from the connection or from the end of the last answer."""
+"""Time limit of a request line and its headers, from the connection or from the end of the last answer."""
 MOST_HEAD_BYTES = 64 << 10
-"""Longest request line with its headers; also the most that chunked content has around it beyond FRAMING_BYTES."""
+"""Longest request line with its headers; also the chunk framing allowed beyond FRAMING_BYTES."""
 FRAMING_BYTES = 16
-"""What may stand around each byte of chunked content; a chunk of one byte has five around it."""
+"""Framing allowed for each byte of chunked content; a chunk of one byte has five."""
 RETRY_SECONDS = 1
-"""When to try again for a connection that was one too many."""
+"""Retry-After of a connection beyond the limit."""
 
 HOST = re.compile(rb"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 CHUNKED = [b"chunked"]
@@ -91,12 +98,12 @@ ONE_LENGTH = "send one Content-Length, or Transfer-Encoding: chunked, and never 
 TOO_MANY = "close connections that are not in use, or wait"
 
 log = logging.getLogger(__name__)
-of_parser = logging.getLogger(f"{__name__}.parser")
-of_parser.setLevel(logging.ERROR)  # what it warns of is told by a refusal, whose id the caller has
+parser_log = logging.getLogger(f"{__name__}.parser")
+parser_log.setLevel(logging.ERROR)  # its warnings repeat rejections, which carry a request id
 
 
 class RejectedConnection(ApiError):
-    """What a connection brings becomes no request; it is answered and closed."""
+    """A connection without a valid request: it gets an error answer and is closed."""
 
     def __init__(self, kind: RefusalKind, code: str, detail: str, headers: Mapping[str, str] = CLOSES) -> None:
         super().__init__(code, detail, headers)
@@ -104,20 +111,20 @@ class RejectedConnection(ApiError):
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol for one connection, with bounds.
+    """uvicorn's protocol for one connection, with limits.
 
-    `limit_concurrency` of the server's configuration is the number of connections from which on others are turned away.
+    `limit_concurrency` of the server's configuration is the largest number of connections.
     """
 
     head_seconds = HEAD_SECONDS
 
     @staticmethod
     def on_refusal(kind: RefusalKind) -> None:
-        """Called for each connection that is refused."""
+        """Called for each rejected connection."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self.logger = of_parser
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.logger = parser_log
         self.most_connections, self.limit_concurrency = self.limit_concurrency, None
         self.head_timer: TimerHandle | None = None
         self.refusal: RejectedConnection | None = None
@@ -131,19 +138,19 @@ class LimitedProtocol(HttpToolsProtocol):
         self.transport = self.lingering = LingeringClose(transport, self.loop, self._is_awaiting)  # type: ignore[assignment]  # closes later, else the same
         if self.most_connections is not None and len(self.connections) > self.most_connections:
             headers = {**CLOSES, "Retry-After": str(RETRY_SECONDS)}
-            self._refuse(RejectedConnection("connections", "too_many_connections", TOO_MANY, headers))
+            self._reject(RejectedConnection("connections", "too_many_connections", TOO_MANY, headers))
         else:
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing any more."""
-        self._wait_no_longer()
-        self.lingering.forget()
+        """Cancel the timers."""
+        self._cancel_head_timer()
+        self.lingering.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived, and count what of it is no content."""
-        if self.is_over or self.lingering.is_told:
+        """Parse bytes, and count those that are not content."""
+        if self.is_over or self.lingering.is_closed:
             return
         self.new_content_bytes = 0
         super().data_received(data)
@@ -151,31 +158,31 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.is_over or self.transport.is_closing():
             return
         if self.framing_bytes > MOST_HEAD_BYTES + FRAMING_BYTES * self.content_bytes:
-            self._refuse(_head_too_large())
+            self._reject(_head_too_large())
         elif self.cycle is None or self.cycle.response_complete:
             self._await_head()
 
     def on_message_begin(self) -> None:
-        """Begin to count for another request."""
+        """Reset the counts for the next request."""
         super().on_message_begin()
         self.is_in_head = True
         self.framing_bytes = self.content_bytes = 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header of the head; those behind the content could change what was judged already."""
+        """Keep a header of the head; ignore trailers, which could override headers that were checked already."""
         if self.is_in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Hand on the request, unless its head could mean two things."""
+        """Pass on the request unless its head is ambiguous."""
         self.refusal = rejection_of(self.url, self.headers, self.parser.get_http_version())
         if self.refusal is not None:
             raise self.refusal
         self.is_in_head = False
-        self._wait_no_longer()
+        self._cancel_head_timer()
         super().on_headers_complete()
         if self.parser.should_upgrade():
-            self.cycle.keep_alive = False  # what follows may be of another protocol
+            self.cycle.keep_alive = False  # another protocol may follow
 
     def on_body(self, body: bytes) -> None:
         """Count content."""
@@ -184,31 +191,31 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, part of which may be here."""
+        """Wait for the next request, which may be partly received."""
         super().on_response_complete()
         if self.cycle.response_complete:
-            self.cycle.body = bytearray()  # read ahead, and wanted by nobody: the connection may stay a while
+            self.cycle.body = bytearray()  # unread content would take memory while the connection is kept alive
         if self.is_in_head and not self.is_over:
             self._unset_keepalive_if_required()
             self._await_head()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what the parser refuses, in the words of the service, while its complaint is handled."""
+        """Answer a parser error with a problem document; called while the parser's exception is handled."""
         log.debug("%s", msg)
         is_no_method = isinstance(sys.exception(), httptools.HttpParserInvalidMethodError)
-        self._refuse(
+        self._reject(
             self.refusal or RejectedConnection("grammar", "bad_request", NO_METHOD if is_no_method else MALFORMED)
         )
 
     def _is_awaiting(self) -> bool:
-        """Whether the rest of a head that was begun is still to come, or that of the content behind one."""
+        """Whether the peer still has to send the rest of a head or of its content."""
         return self.is_in_head or (self.cycle is not None and self.cycle.more_body)
 
-    def _refuse(self, error: "RejectedConnection") -> None:
-        """Answer with a problem and close, once what came before on this connection is answered."""
+    def _reject(self, error: "RejectedConnection") -> None:
+        """Answer with a problem document and close, after earlier requests on this connection are answered."""
         self.is_over = True
         self.on_refusal(error.kind)
-        self._wait_no_longer()
+        self._cancel_head_timer()
         earlier = self.cycle
         if earlier is not None and not earlier.response_complete:
             if not earlier.more_body:
@@ -224,33 +231,33 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.head_timer is None:
             self.head_timer = self.loop.call_later(self.head_seconds, self._on_late_head)
 
-    def _wait_no_longer(self) -> None:
+    def _cancel_head_timer(self) -> None:
         if self.head_timer is not None:
             self.head_timer.cancel()
             self.head_timer = None
 
     def _on_late_head(self) -> None:
-        """End what did not become a request; who sent nothing is told nothing."""
+        """Close a connection without a complete head; answer only if part of one arrived."""
         self.head_timer = None
         if self.is_in_head:
             detail = f"send the request line and all headers within {self.head_seconds:g} seconds"
-            self._refuse(RejectedConnection("late", "head_timeout", detail))
+            self._reject(RejectedConnection("late", "head_timeout", detail))
         else:
             self.transport.close()
 
 
 def protocol_reporting(on_refusal: Callable[[RefusalKind], None]) -> type[LimitedProtocol]:
-    """The protocol of a server that wants to know what it refuses."""
+    """The protocol with a callback for rejected connections."""
     return type("Counting", (LimitedProtocol,), {"on_refusal": staticmethod(on_refusal)})
 
 
 def rejection_of(target: bytes, headers: Sequence[tuple[bytes, bytes]], version: str) -> RejectedConnection | None:
-    """Why nobody should answer a request with this head."""
+    """The reason to reject a request head; None for a valid one."""
     if len(target) + sum(len(name) + len(value) + len(": \r\n") for name, value in headers) > MOST_HEAD_BYTES:
         return _head_too_large()
 
-    def values(wanted: bytes) -> list[bytes]:
-        return [value for name, value in headers if name == wanted]
+    def values(header: bytes) -> list[bytes]:
+        return [value for name, value in headers if name == header]
 
     host, lengths, codings = values(b"host"), values(b"content-length"), values(b"transfer-encoding")
     if len(host) != 1 or HOST.fullmatch(host[0]) is None:
@@ -266,7 +273,7 @@ def rejection_of(target: bytes, headers: Sequence[tuple[bytes, bytes]], version:
 
 
 def response_bytes(error: ApiError) -> bytes:
-    """A refusal as it stands on the connection."""
+    """An error answer as raw HTTP bytes."""
     request_id = uuid4().hex
     log.info("connection refused as %s: %s", request_id, error.code)
     headers = {**error.headers, **COMMON_HEADERS, "X-Request-Id": request_id}
@@ -281,13 +288,13 @@ def _head_too_large() -> RejectedConnection:
 
 
 M_ARENA_MAX = -8
-"""Name of the setting. Source: glibc's malloc.h."""
+"""Option of mallopt for the number of heaps. Source: glibc's malloc.h."""
 MOST_HEAPS = 2
-"""Heaps. Source: a choice; glibc makes up to eight a core, and only one thread runs Python at a time."""
+"""Heaps. Source: a choice; glibc creates up to eight per core, and only one thread runs Python at a time."""
 
 
 def bound_heaps() -> None:
-    """Have threads share a few heaps: call it before any thread starts. Only glibc takes this setting."""
+    """Limit the heaps that threads share; call it before any thread starts. Only glibc supports it."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, MOST_HEAPS)
 
@@ -296,60 +303,60 @@ if sys.platform != "win32":
     import resource
 
 RESERVED_FILES = 256
-"""Files that are no connections of callers: the database, logs, pipes to workers, what is being read."""
+"""File descriptors beside client connections: the database, logs, pipes to workers, files."""
 ON_WINDOWS = 512
-"""Connections where the system does not tell how many files a process may open."""
+"""Connections on Windows, which has no limit of open files to read."""
 
 
-def connection_limit(wanted: int) -> int:
-    """How many connections this process can hold, once it may open as many files as the system allows it to."""
+def connection_limit(requested: int) -> int:
+    """Connections that this process can hold, after raising its limit of open files as far as the system allows."""
     if sys.platform == "win32":
-        return min(wanted, ON_WINDOWS)
+        return min(requested, ON_WINDOWS)
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = wanted + RESERVED_FILES
+    files = requested + RESERVED_FILES
     if resource.RLIM_INFINITY != allowed < files:
         allowed = files if most == resource.RLIM_INFINITY else min(files, most)
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
-    return wanted if allowed == resource.RLIM_INFINITY else max(min(wanted, allowed - RESERVED_FILES), 1)
+    return requested if allowed == resource.RLIM_INFINITY else max(min(requested, allowed - RESERVED_FILES), 1)
 
 
 BACKLOG = 2048
 """Connections that may wait to be accepted."""
 STOP_SECONDS = 8.0
-"""Time that draining and running requests have together once the process is told to stop: it ends within 10 s."""
+"""Time limit of draining and running requests together after a stop signal: the process ends within 10 s."""
 SETTLE_SECONDS = 0.25
-"""Time that who was taken last has to send a request, before connections without one are closed. Source: a choice; a
-few round trips."""
+"""Time for the last accepted clients to send a request, before idle connections close. Source: a choice; a few round
+trips."""
 ACCEPT_PASSES = 3
-"""Turns of the event loop in which all that waits for it is accepted."""
+"""Passes of the event loop that accept all waiting connections."""
 LOOK_SECONDS = 0.1
-"""Time between two looks whether somebody in a hurry cuts the drain short."""
+"""Time between two checks whether a second signal cuts the drain short."""
 TICK_SECONDS = 1.0
 """Time between two updates of the Date header."""
 SWITCH_SECONDS = 0.0005
-"""Time after which a thread that computes lets the event loop go on, which waits for that several times an answer.
-Source: a choice; with Python's own 0.005 a check takes 20 ms and more beside one thread of a list's file."""
+"""Switch interval of threads: the event loop waits for it several times per answer. Source: a choice; with Python's
+default of 0.005 a check takes 20 ms and more beside one thread that writes a list's file."""
 NEW_OBJECTS = 10_000
-"""Objects made since the last look for garbage in cycles at which the next is due. Source: `.ci/proof load`; with
-Python's own 700, looks take a fifteenth of what an answer takes."""
+"""Allocations between two garbage collections. Source: `.ci/proof load`; with Python's default of 700, collections take
+a fifteenth of an answer's time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifecycle:
-    """What is done when a server starts and ends."""
+    """Callbacks at the start and end of a server."""
 
     announce: Callable[[], None]
-    """When the first request can be answered."""
+    """Called once the server accepts requests."""
     drain: Callable[[], None]
-    """When the process is told to stop, in the event loop: from here on it says that it is about to end."""
+    """Called in the event loop at a stop signal: readiness fails from here on."""
     end_beside: Callable[[], None]
-    """Meanwhile, on a thread: ends what runs beside the server and still asks it."""
+    """Called on a thread meanwhile: ends local processes that still send requests."""
     leave: Callable[[], None]
-    """Once others have heard of it, in the event loop: ends what would go on for long."""
+    """Called in the event loop after the drain: ends long requests."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens, taken before anything else starts: a taken port is said at once."""
+    """A listening socket, opened before anything else starts so that a taken port is reported at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -361,7 +368,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def refuse_public_without_keys(listener: socket.socket, settings: Settings, *, is_locked: bool) -> None:
-    """Do not let everybody in by mistake: only this machine reaches a service without keys, unless somebody says so."""
+    """Refuse to start a service without keys on a public address, unless --insecure is set."""
     if not (is_locked or settings.insecure or ip_address(listener.getsockname()[0]).is_loopback):
         raise StartupError(
             f"other machines reach {settings.host}, and there are no keys, so everybody there could change everything; "
@@ -370,12 +377,12 @@ def refuse_public_without_keys(listener: socket.socket, settings: Settings, *, i
 
 
 def address(host: str, port: int) -> str:
-    """Host and port as they stand in a URL."""
+    """Host and port in the form of a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def run(app: FastAPI, listener: socket.socket, settings: Settings, moments: Lifecycle) -> None:
-    """Answer requests until the process is told to stop."""
+    """Serve requests until a stop signal."""
     start_log(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_SECONDS)
     logging.getLogger("uvicorn.error").setLevel(logging.DEBUG if settings.log_level == "debug" else logging.WARNING)
@@ -386,7 +393,7 @@ def run(app: FastAPI, listener: socket.socket, settings: Settings, moments: Life
 def configured(
     app: ASGIApp, settings: Settings, on_refusal: Callable[[RefusalKind], None] = lambda _: None
 ) -> uvicorn.Config:
-    """How the server treats connections."""
+    """The configuration of uvicorn."""
     return uvicorn.Config(
         app,
         http=protocol_reporting(on_refusal),
@@ -403,7 +410,7 @@ def configured(
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it has started, and when it is about to end."""
+    """uvicorn's server with lifecycle callbacks and a drain."""
 
     def __init__(self, config: uvicorn.Config, moments: Lifecycle, drain_seconds: float) -> None:
         super().__init__(config)
@@ -412,20 +419,20 @@ class _Server(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def main_loop(self) -> None:
-        """Tick once a second, and at once on a signal; uvicorn ticks ten times a second."""
+        """Tick once a second, and at once on a signal; uvicorn's own loop ticks ten times a second."""
         self._loop = asyncio.get_running_loop()
         while not await self.on_tick(0):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._end.wait(), TICK_SECONDS)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Take a signal to end, and wake the main loop."""
+        """Handle a stop signal, and wake the main loop."""
         super().handle_exit(sig, frame)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._end.set)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then say so; what is in memory now stays there, so nobody looks through it for garbage any more."""
+        """Start and announce it; freeze present objects, which live as long as the process, against collections."""
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
@@ -433,21 +440,21 @@ class _Server(uvicorn.Server):
         self.moments.announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say so, go on until whoever sends requests has heard it, then end."""
-        begun = monotonic()
+        """Drain: report the end, serve until load balancers have noticed, then stop."""
+        started = monotonic()
         self.moments.drain()
         beside = asyncio.create_task(run_in_threadpool(self.moments.end_beside))
-        while monotonic() - begun < self.drain_seconds and not self.force_exit:  # noqa: ASYNC110 - uvicorn's own flag
+        while monotonic() - started < self.drain_seconds and not self.force_exit:  # noqa: ASYNC110 - uvicorn's own flag
             await asyncio.sleep(LOOK_SECONDS)
         await beside
-        await self._take_no_more()
+        await self._stop_accepting()
         self.moments.leave()
-        left_seconds = max(1, int(STOP_SECONDS - (monotonic() - begun)))
+        left_seconds = max(1, int(STOP_SECONDS - (monotonic() - started)))
         self.config.timeout_graceful_shutdown = left_seconds
         await super().shutdown(sockets)
 
-    async def _take_no_more(self) -> None:
-        """Accept who waits for it already, then nobody; the last ones may still send their request."""
+    async def _stop_accepting(self) -> None:
+        """Accept the waiting connections, then no more; the last ones may still send a request."""
         for _ in range(ACCEPT_PASSES):
             await asyncio.sleep(0)
         for server in self.servers:

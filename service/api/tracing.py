@@ -1,7 +1,7 @@
 """OpenTelemetry spans, one for each request.
 
-A caller's own trace goes on: `traceparent` (W3C Trace Context) names its span as the parent of ours. A span holds the
-template of the route, the method, the status and the request's id; neither address, query nor body.
+A span continues the caller's trace: `traceparent` (W3C Trace Context) names its parent. It has the template of the
+route, the method, the status and the request id, but neither address, query nor body.
 """
 
 import logging
@@ -22,17 +22,17 @@ from service import __version__
 from service.api.request_context import CONTEXT, UNMATCHED, RequestContext
 
 PATH = "/v1/traces"
-"""Where a collector takes spans, below its address. Source: OTLP 1.9, OTLP/HTTP request."""
+"""Path of a collector for spans. Source: OTLP 1.9, OTLP/HTTP request."""
 EXPORT_SECONDS = 5.0
-"""Longest wait for the collector; requests wait for nothing of it."""
+"""Longest wait for the collector; requests do not wait for it."""
 LEAVE_SECONDS = 1.0
-"""Longest wait for the last spans to be sent when the process stops."""
+"""Longest wait for the last spans when the process stops."""
 FAILED = 500
-"""Status from which on a span says that something failed."""
+"""Lowest status of a failed span."""
 
 
 class Tracing:
-    """Sends spans of one application."""
+    """Exports spans of one application."""
 
     def __init__(self, endpoint: str) -> None:
         logging.getLogger("opentelemetry").setLevel(logging.ERROR)
@@ -43,22 +43,22 @@ class Tracing:
         self.tracer = self._provider.get_tracer("traincost", __version__)
 
     def middleware(self) -> Middleware:
-        """What makes spans of the requests of an application."""
+        """The middleware that creates spans."""
         return Middleware(Traced, tracing=self)
 
     def flush(self) -> None:
-        """Send what is there to send."""
+        """Export the queued spans."""
         self._provider.force_flush()
 
     async def close(self) -> None:
-        """Send what is left, if that does not take long."""
+        """Export the last spans, within LEAVE_SECONDS."""
         thread = Thread(target=self._provider.shutdown, name="last spans", daemon=True)
         thread.start()
         await run_in_threadpool(thread.join, LEAVE_SECONDS)
 
 
 class Traced:
-    """ASGI middleware that makes a span of each request."""
+    """ASGI middleware that creates a span for each request."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
         self.app = app

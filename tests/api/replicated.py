@@ -14,7 +14,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from service.api.catalogues import LOOK_SECONDS
+from service.api.catalogues import WRITE_SECONDS
 from service.catalogue import Catalogue
 from service.settings import Settings
 from service.store import load_catalogue
@@ -37,7 +37,7 @@ class _Keys:
 
     def refresh(self) -> None:
         """Wait until every replica has looked."""
-        time.sleep(2 * LOOK_SECONDS)
+        time.sleep(2 * WRITE_SECONDS)
 
 
 class _State:

@@ -194,7 +194,7 @@ class Held(Handler):
 
 async def at_once(held: Held, *lengths: int) -> list[int]:
     """Statuses of answers to bodies that are there at the same time, the last of which is sent when the others are."""
-    limit = BodyLimit(held, most_held_bytes=MOST_HELD_BYTES)
+    limit = BodyLimit(held, most_reserved_bytes=MOST_HELD_BYTES)
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(ErrorMiddleware(limit)), base_url="http://localhost"
     ) as client:
@@ -206,7 +206,7 @@ async def at_once(held: Held, *lengths: int) -> list[int]:
         await asyncio.wait(tasks[-1:], timeout=0.05)
         held.are_over.set()
         answers = await asyncio.gather(*tasks)
-    assert limit.held.left_bytes == MOST_HELD_BYTES, "what was held is let go of"
+    assert limit.memory.left_bytes == MOST_HELD_BYTES, "what was held is let go of"
     return [answer.status_code for answer in answers]
 
 
@@ -225,13 +225,13 @@ def test_bodies_together_take_up_no_more_than_a_bound() -> None:
 
 
 def test_who_is_refused_for_others_is_told_when_to_come_again() -> None:
-    refused = post(BodyLimit(Handler(), most_held_bytes=0), chunks(UNCOUNTED_BYTES, 1))
+    refused = post(BodyLimit(Handler(), most_reserved_bytes=0), chunks(UNCOUNTED_BYTES, 1))
     assert refused.json()["code"] == "too_many_bodies"
     assert (refused.headers["retry-after"], refused.headers["connection"]) == ("1", "close")
 
 
 def test_a_body_that_breaks_off_holds_nothing() -> None:
-    limit = BodyLimit(Handler(), most_held_bytes=MOST_HELD_BYTES, maximum_seconds=0.01)
+    limit = BodyLimit(Handler(), most_reserved_bytes=MOST_HELD_BYTES, maximum_seconds=0.01)
 
     async def stalled() -> AsyncIterator[bytes]:
         yield b"x" * MOST_HELD_BYTES
@@ -239,4 +239,4 @@ def test_a_body_that_breaks_off_holds_nothing() -> None:
 
     for _ in range(3):
         assert post(limit, stalled()).status_code == 408
-    assert limit.held.left_bytes == MOST_HELD_BYTES
+    assert limit.memory.left_bytes == MOST_HELD_BYTES

@@ -1,7 +1,7 @@
-"""Audit entries of requests, and of changes that were refused.
+"""Audit entries of requests, and of denied changes.
 
-What is done is noted in its own transaction, by whatever writes it. What is refused wrote nothing: it is noted a moment
-later, by a thread of its own, so that no refusal waits for the database.
+A change writes its entry in its own transaction. A denied change has none: a background thread writes its entry a
+moment later, so that no rejection waits for the database.
 """
 
 import re
@@ -18,23 +18,23 @@ from service.store import AuditEntry, AuditOutcome, Deed, Engine, act_as, keep_e
 from service.store.keys import Caller
 
 ACTOR = "deed"
-"""Name of the change in the state of the request that makes it."""
+"""Name of the actor in the request state."""
 
 OUTCOME_OF_STATUS: Mapping[int, AuditOutcome] = {403: "forbidden", 404: "not_found", 409: "conflict", 412: "stale"}
-"""By status, refusals that say something of who may change what; others say that a request was not understood."""
+"""Audited rejections by status: those about permissions and state, not malformed requests."""
 
 MOST_WAITING = 10_000
-"""Refusals that wait while the database does not answer; of more, the oldest are let go. Source: a choice."""
+"""Queued entries while the database does not answer; beyond that the oldest are dropped. Source: a choice."""
 
 LONGEST_SECONDS = 1.0
-"""Longest wait while another thread writes: readers of the log do not queue up behind a database that is slow."""
+"""Longest wait for another thread's write: readers of the log do not queue up behind a slow database."""
 
 OBJECT = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
-"""Names of objects as the log holds them: what else a caller writes into a path is left out."""
+"""Object names that the log stores; others from a path are omitted."""
 
 
 def begin_audit(request: Request, caller: Caller) -> None:
-    """Say who answers for what is written from now on in this request."""
+    """Set the actor of what this request writes from now on."""
     state = request.scope["state"]
     deed = Deed(
         caller=caller.id or None,
@@ -47,7 +47,7 @@ def begin_audit(request: Request, caller: Caller) -> None:
 
 
 class DeniedChanges:
-    """Changes that were refused and wait to be noted."""
+    """Denied changes that wait to be written."""
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine
@@ -57,19 +57,19 @@ class DeniedChanges:
         """Set where something waits to be written."""
 
     def note(self, request: Request, response: Response) -> None:
-        """Have a refusal noted, if it is one of a change by somebody who is known."""
+        """Queue the entry of a denied change by an authenticated caller."""
         deed: Deed | None = request.scope["state"].get(ACTOR)
         outcome = OUTCOME_OF_STATUS.get(response.status_code)
         if deed is not None and outcome is not None and self._engine is not None:
-            named = "/".join(map(str, request.path_params.values()))
-            known = named if OBJECT.fullmatch(named) else None
+            name = "/".join(map(str, request.path_params.values()))
+            known = name if OBJECT.fullmatch(name) else None
             self._waiting.append(AuditEntry(deed=deed, at=datetime.now(UTC), object=known, outcome=outcome))
             self.noted.set()
 
     def write(self) -> None:
-        """Write what waits; what could not be written waits on."""
+        """Write the queued entries; keep them queued where the database fails."""
         if not self._writing.acquire(timeout=LONGEST_SECONDS):
-            return  # it is being written; the database is slow
+            return  # another thread writes them to a slow database
         try:
             batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
             if self._engine is None or not batch:

@@ -1,6 +1,6 @@
-"""Authorisation: keys, tokens and share links, decided in memory before a route runs.
+"""Authorization by keys, tokens and share links, decided in memory before a route runs.
 
-The tables of scopes name every POST, because a POST may read or change; GET reads, and PUT, PATCH and DELETE change.
+The scope tables list every POST, because a POST may read or change; GET reads, and PUT, PATCH and DELETE change.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,30 +25,30 @@ ISSUER_AWAY = "the issuer of tokens does not say with which key this one is sign
 
 
 class InvalidToken(TraincostError):
-    """A token is none, is another service's, or holds no longer."""
+    """A malformed, foreign or expired token."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedToken:
-    """Who sent a token."""
+    """The caller and the scopes of a verified token."""
 
     caller: Caller
-    """Who it is."""
+    """Subject and owner of the token."""
     scopes: Collection[Scope]
-    """What the token allows."""
+    """Scopes that the token grants."""
     end_seconds: float
-    """When it expires [second since 1970]."""
+    """Expiry of the token [second since 1970]."""
 
 
 class TokenVerifier(Protocol):
-    """What judges tokens."""
+    """A verifier of tokens."""
 
     async def verify(self, token: str) -> VerifiedToken:
-        """Who sent a token; WrongToken where it is none that holds here and now."""
+        """The verified token; InvalidToken where it is not valid here and now."""
 
 
 def is_token(sent: str) -> bool:
-    """Whether what a caller sends is a token and not a key.
+    """Whether a bearer credential is a token, not a key.
 
     >>> is_token("tck_a.b"), is_token("a.b.c")
     (False, True)
@@ -64,27 +64,27 @@ SINGULAR: Mapping[str, str] = {
     "rate-cards": "RateCard",
     "regions": "Region",
 }
-"""What one row of a list is called in the names of schemas and operations."""
+"""Singular of each list, in names of schemas and operations."""
 
 PUBLIC_OPERATIONS = frozenset({"getHealth", "getReadiness", "createAdmissionReview"})
-"""Operations that ask for no key: probes send none, and the address of the webhook holds a secret of its own."""
+"""Operations without a key: probes send none, and the path of the webhook contains its own secret."""
 
 SHEET_OPERATIONS = frozenset({
     "getCell", "getCellReason", "getCellTable", "getCellXml", "getScenarioAsOds", "getScenarioAsXlsx",
 })  # fmt: skip
-"""Operations for which a sheet key is enough, in the query too, for a sheet can send nothing else."""
+"""Operations that accept a sheet key, also in the query, because spreadsheets send no headers."""
 
 SHAREABLE_OPERATIONS = frozenset({"getScenario", "getScenarioAsOds", "getScenarioAsXlsx"})
-"""Operations that a link opens which the service signed for that scenario."""
+"""Operations that accept a share link of their scenario."""
 
 WORKER_OPERATIONS = frozenset({"claimJob", "finishJob", "getSweepContent", "keepJob", "keepJobFile"})
-"""Operations that only workers have a use for."""
+"""Operations of workers."""
 
 ADMIN_OPERATIONS = frozenset({"listAuditRecords", "listAuditRecordsAsCsv", "listAuditRecordsAsXlsx"})
-"""Operations that look after the service."""
+"""Operations of administrators."""
 
 WRITER_OPERATIONS = frozenset({"listShares"})
-"""Operations that change nothing, and need what the changes need that they are about."""
+"""Reads that require the scope of the changes that they list."""
 
 SCOPE_OF_METHOD: Mapping[str, Scope] = {"GET": "read", "PUT": "write", "PATCH": "write", "DELETE": "write"}
 
@@ -129,12 +129,12 @@ SCOPE_OF_POST: Mapping[str, Scope] = {
     "shareScenario": "write",
     **{f"create{singular}": "write" for singular in SINGULAR.values()},
 }
-"""What asks a question writes nothing, whatever its method."""
+"""Scope of each POST: questions only read."""
 
 KEY, SHEET_KEY, SHARE_LINK = "key", "sheetKey", "shareLink"
 
 SCOPE = "x-scope"
-"""Where an operation of the contract says which scope its caller needs: only OAuth has scopes among its schemes."""
+"""Extension of an OpenAPI operation that names its scope: only OAuth schemes of OpenAPI have scopes."""
 
 SECURITY_SCHEMES: Schema = {
     KEY: {
@@ -160,7 +160,7 @@ SECURITY_SCHEMES: Schema = {
 
 
 def required_scope(operation_id: str | None, method: str) -> Scope | None:
-    """The scope that an operation needs."""
+    """The scope that an operation requires; None for a public one."""
     if operation_id is None or operation_id in PUBLIC_OPERATIONS:
         return None
     if operation_id in SHEET_OPERATIONS:
@@ -175,12 +175,12 @@ def required_scope(operation_id: str | None, method: str) -> Scope | None:
 
 
 def is_rate_limited(operation_id: str | None, method: str) -> bool:
-    """Whether requests for an operation are counted, and refused where they are too many."""
+    """Whether requests of an operation count against a rate limit."""
     return required_scope(operation_id, method) is not None
 
 
 def security_requirement(operation_id: str, method: str) -> Schema:
-    """What the contract says that an operation needs."""
+    """Security requirement of an operation in OpenAPI."""
     scope = required_scope(operation_id, method)
     if scope is None:
         return {"security": []}
@@ -193,28 +193,28 @@ def security_requirement(operation_id: str, method: str) -> Schema:
 
 
 CALLER = "caller"
-"""Name of who asks in the state of the request."""
+"""Name of the caller in the request state."""
 
 GRANT = "admitted"
-"""Name of what let a request in, in its state."""
+"""Name of the grant in the request state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What let a request in."""
+    """The credential that authorized a request."""
 
     key: ApiKey | None = None
-    """The key; None where a token did, or the service asked for neither."""
+    """The key; None for a token, or where the service requires no credential."""
     token_end_seconds: float | None = None
-    """When the token expires [second since 1970]; None where a key let it in, or nothing had to."""
+    """Expiry of the token [second since 1970]; None without a token."""
     scope: Scope
-    """What the request needs."""
+    """Scope that the request requires."""
 
 
 def caller_of(request: Request) -> Caller:
-    """Who sent a request."""
-    found: Caller = request.scope["state"].get(CALLER, ANYBODY)
-    return found
+    """The caller of a request."""
+    caller: Caller = request.scope["state"].get(CALLER, ANYBODY)
+    return caller
 
 
 async def _caller(request: Request) -> Caller:
@@ -222,7 +222,7 @@ async def _caller(request: Request) -> Caller:
 
 
 CallerDep = Annotated[Caller, Depends(_caller)]
-"""Argument of a route that reads or changes what belongs to somebody."""
+"""Route argument: the caller, for what has an owner."""
 
 
 CHALLENGE = 'Bearer realm="traincost"'
@@ -237,19 +237,19 @@ KEY_IN_ADDRESS = (
 )
 
 SHARE_LINK_CALLER = Caller(id="share link", owner="", sees_all=True)
-"""Whoever has a link that the service signed; it was signed for the one scenario that they read."""
+"""Caller with a share link, which is valid for one scenario."""
 
 
 ANONYMOUS = Caller(owner="")
-"""Whoever asks what needs no key of a service that otherwise asks for one: they see what everyone does."""
+"""Caller of a public operation of a service with keys: they see the shared rows."""
 
 
 class AccessDenied(ApiError):
-    """The caller may not do this: 401 where nobody is known to ask, 403 where somebody is who may not."""
+    """Access denied: 401 without a valid credential, 403 without the required scope."""
 
 
 class _Identity(NamedTuple):
-    """Somebody who is known, before it is asked what they may do."""
+    """An authenticated caller, before authorization."""
 
     caller: Caller
     scopes: Collection[Scope]
@@ -258,22 +258,24 @@ class _Identity(NamedTuple):
 
 
 async def authorize(request: Request) -> ApiKey | None:
-    """Let a request through where its caller may do it."""
-    operation_id, presented = request.scope["route"].operation_id, presented_by(request.scope)
+    """Authenticate and authorize the caller of a request; return their key, if they have one."""
+    operation_id, credential = request.scope["route"].operation_id, presented_by(request.scope)
     scope, state = required_scope(operation_id, request.method), request.app.state
-    if operation_id in SHAREABLE_OPERATIONS and presented.share is not None:
-        await _check_share_link(request, presented.share)
+    if operation_id in SHAREABLE_OPERATIONS and credential.share is not None:
+        await _check_share_link(request, credential.share)
         request.scope["state"][CALLER] = SHARE_LINK_CALLER
     elif scope is not None and is_locked(state.keys, state.tokens):
-        known = await _identify(state.keys, state.tokens, presented)
-        request.scope["state"][CALLER] = known.caller
-        request.scope["state"][GRANT] = Grant(key=known.key, token_end_seconds=known.token_end_seconds, scope=scope)
+        identity = await _identify(state.keys, state.tokens, credential)
+        request.scope["state"][CALLER] = identity.caller
+        request.scope["state"][GRANT] = Grant(
+            key=identity.key, token_end_seconds=identity.token_end_seconds, scope=scope
+        )
         if scope == "write" and request.method not in {"GET", "HEAD"}:
-            begin_audit(request, known.caller)
-        _check_scope(known, presented, scope)
-        if known.key is not None:
-            state.keys.note_use(known.key, datetime.now(UTC))
-        return known.key
+            begin_audit(request, identity.caller)
+        _check_scope(identity, credential, scope)
+        if identity.key is not None:
+            state.keys.note_use(identity.key, datetime.now(UTC))
+        return identity.key
     elif scope is not None:
         request.scope["state"][GRANT] = Grant(scope=scope)
         if scope == "write" and request.method not in {"GET", "HEAD"}:
@@ -284,61 +286,61 @@ async def authorize(request: Request) -> ApiKey | None:
 
 
 def is_locked(ring: KeyRing, tokens: TokenVerifier | None) -> bool:
-    """Whether callers have to say who they are."""
+    """Whether callers have to authenticate."""
     return tokens is not None or ring.is_locked
 
 
-async def _identify(ring: KeyRing, tokens: TokenVerifier | None, presented: Presented) -> _Identity:
-    sent = presented.key if presented.bearer is None else presented.bearer
+async def _identify(ring: KeyRing, tokens: TokenVerifier | None, credential: Presented) -> _Identity:
+    sent = credential.key if credential.bearer is None else credential.bearer
     if sent is None:
         raise unauthorized(NO_KEY, "")
     if tokens is not None and is_token(sent):
         try:
-            bearer = await tokens.verify(sent)
-        except InvalidToken as wrong:
-            raise unauthorized(str(wrong)) from None
-        return _Identity(bearer.caller, bearer.scopes, None, bearer.end_seconds)
+            token = await tokens.verify(sent)
+        except InvalidToken as error:
+            raise unauthorized(str(error)) from None
+        return _Identity(token.caller, token.scopes, None, token.end_seconds)
     key = ring.find(sent)
     if key is None:
         raise unauthorized(UNKNOWN_KEY)
-    standing = key_status(key, datetime.now(UTC))
-    if standing != "active":
-        raise unauthorized(inactive_key_reason(standing))
+    status = key_status(key, datetime.now(UTC))
+    if status != "active":
+        raise unauthorized(inactive_key_reason(status))
     return _Identity(Caller(id=key.id, owner=key.owner, sees_all="admin" in key.scopes), key.scopes, key, None)
 
 
-def inactive_key_reason(standing: str) -> str:
-    """Why a key that is revoked or expired lets nobody in."""
-    return f"the key {'was revoked' if standing == 'revoked' else 'has expired'}; ask for another"
+def inactive_key_reason(status: str) -> str:
+    """Message for a revoked or expired key."""
+    return f"the key {'was revoked' if status == 'revoked' else 'has expired'}; ask for another"
 
 
-def _check_scope(known: _Identity, presented: Presented, scope: Scope) -> None:
-    if presented.bearer is None and set(known.scopes) != {"sheet"}:
+def _check_scope(identity: _Identity, credential: Presented, scope: Scope) -> None:
+    if credential.bearer is None and set(identity.scopes) != {"sheet"}:
         raise _forbidden(KEY_IN_ADDRESS, "sheet")
-    if not does_allow(known.scopes, scope):
-        what = "token" if known.key is None else "key"
+    if not does_allow(identity.scopes, scope):
+        what = "token" if identity.key is None else "key"
         raise _forbidden(f"this needs a {what} with the scope {scope}, which this one has not", scope)
 
 
 async def _check_share_link(request: Request, share: str) -> None:
-    """Refuse a link that the service did not sign, or that has ended."""
+    """Reject a share link that is not genuine, has ended or was revoked."""
     state = request.app.state
     if state.keys.signing_secret is None:
-        await state.signing_secret_refresh.refresh()  # another process may have made it a moment ago
+        await state.signing_secret_refresh.refresh()  # another process may have created it a moment ago
     now = datetime.now(UTC)
-    opened = verify_link(state.keys, request.path_params["scenario_id"], share, now)
-    if isinstance(opened, str):
-        raise unauthorized(opened)
-    if opened.id is not None:
-        reason = await run_in_threadpool(revocation_reason, state.engine, opened.id)
+    link = verify_link(state.keys, request.path_params["scenario_id"], share, now)
+    if isinstance(link, str):
+        raise unauthorized(link)
+    if link.id is not None:
+        reason = await run_in_threadpool(revocation_reason, state.engine, link.id)
         if reason is not None:
             raise unauthorized(reason)
-        state.keys.note_opening(opened.id, now)
+        state.keys.note_opening(link.id, now)
 
 
-def unauthorized(detail: str, why: str = ', error="invalid_token"') -> AccessDenied:
-    """The refusal of a caller who is not known, or not any more."""
-    return AccessDenied("unauthorized", detail, {"WWW-Authenticate": f"{CHALLENGE}{why}"})
+def unauthorized(detail: str, error: str = ', error="invalid_token"') -> AccessDenied:
+    """The 401 of a caller without a valid credential."""
+    return AccessDenied("unauthorized", detail, {"WWW-Authenticate": f"{CHALLENGE}{error}"})
 
 
 def _forbidden(detail: str, scope: Scope) -> AccessDenied:

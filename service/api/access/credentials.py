@@ -1,6 +1,6 @@
-"""Credentials of a request: a key in a header, or in the query where a sheet cannot send headers.
+"""Credentials of a request: a key in a header, or in the query for spreadsheets, which send no headers.
 
-It is taken out of the query before anything else reads it: so it stands in no ETag, no question and no error.
+The middleware removes them from the query first, so they appear in no ETag, question or error.
 """
 
 import re
@@ -15,47 +15,47 @@ IN_QUERY: Mapping[str, re.Pattern[str]] = {
     "key": re.compile(r"/v1/cell/.+|/v1/scenarios/[^/]+\.(xlsx|ods)"),
     "share": re.compile(r"/v1/scenarios/[^/]+"),
 }
-"""By the name of a query parameter, the paths at which a credential may stand in it."""
+"""Paths that accept a credential in the query, by parameter."""
 
 PRESENTED = "presented"
-"""Name of what a caller sent in the state of the request."""
+"""Name of the credentials in the request state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Presented:
-    """What a caller sends to be let in, nothing of it judged yet."""
+    """Credentials of a request, not verified yet."""
 
     bearer: str | None = None
-    """The key in the header; None where there is none."""
+    """The bearer credential of the header; None without one."""
     key: str | None = None
-    """The key in the query; None where there is none, empty where there are several."""
+    """The key in the query; None without one, empty for several."""
     share: str | None = None
-    """The signature in a link; None where there is none, empty where there are several."""
+    """The signature of a share link; None without one, empty for several."""
 
 
 NOTHING = Presented()
-"""What an anonymous caller sends."""
+"""No credentials."""
 
 
 def presented_by(scope: Scope) -> Presented:
-    """What the caller of a request sent to be let in."""
-    found: Presented = scope["state"].get(PRESENTED, NOTHING)
-    return found
+    """The credentials of a request."""
+    presented: Presented = scope["state"].get(PRESENTED, NOTHING)
+    return presented
 
 
 class Credentials:
-    """ASGI middleware that takes credentials out of a request, and keeps answers to them out of shared caches."""
+    """ASGI middleware that removes credentials from a request, and keeps its answer out of shared caches."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the request with what was presented in its state."""
+        """Run the request with its credentials in its state."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        query, taken = _split(scope)
-        presented = Presented(_bearer(scope), **taken)
+        query, in_query = _split(scope)
+        presented = Presented(_bearer(scope), **in_query)
         if presented == NOTHING:
             await self.app(scope, receive, send)
             return
@@ -79,32 +79,32 @@ def _bearer(scope: Scope) -> str | None:
 
 
 def _split(scope: Scope) -> tuple[bytes, dict[str, str | None]]:
-    """The query without credentials, and these by the parameter that held each."""
+    """The query without credentials, and these by parameter."""
     query: bytes = scope["query_string"]
     if not query or scope["method"] not in {"GET", "HEAD"}:
         return query, {}
-    taken: dict[str, str | None] = {}
+    credentials: dict[str, str | None] = {}
     for name, paths in IN_QUERY.items():
         if paths.fullmatch(scope["path"]):
-            query, taken[name] = _without_parameter(query, name)
-    return query, taken
+            query, credentials[name] = _without_parameter(query, name)
+    return query, credentials
 
 
 def _without_parameter(query: bytes, name: str) -> tuple[bytes, str | None]:
-    """A query without a parameter, and the value that this had."""
-    kept, values = [], []
+    """A query without a parameter, and the parameter's value."""
+    others, values = [], []
     for part in query.split(b"&"):
         label, _, value = part.decode("latin-1").partition("=")
         if unquote_plus(label) == name:
             values.append(unquote_plus(value))
         else:
-            kept.append(part)
-    return b"&".join(kept), (values[0] if len(values) == 1 else "") if values else None
+            others.append(part)
+    return b"&".join(others), (values[0] if len(values) == 1 else "") if values else None
 
 
 def _keep_private(headers: MutableHeaders) -> None:
-    said = headers.get("cache-control")
-    if said is None:
+    directives = headers.get("cache-control")
+    if directives is None:
         headers["Cache-Control"] = "private"
-    elif "private" not in said and "no-store" not in said:
-        headers["Cache-Control"] = f"private, {said}"
+    elif "private" not in directives and "no-store" not in directives:
+        headers["Cache-Control"] = f"private, {directives}"

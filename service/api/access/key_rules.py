@@ -23,7 +23,7 @@ IMPLIED_SCOPES: Mapping[Scope, frozenset[Scope]] = {
     "worker": frozenset({"worker"}),
     "admin": frozenset(get_args(Scope)),
 }
-"""What each scope allows: itself, and what whoever has it needs too."""
+"""Scopes that each scope includes: itself, and those that its holders need too."""
 
 NO_SUCH_KEY = "there is no key of this id in {}; traincost keys list tells those that are"
 
@@ -31,17 +31,17 @@ KeyStatus = Literal["active", "expired", "revoked"]
 
 ID_BYTES = 6
 SECRET_BYTES = 32
-"""256 bits: a digest of that many needs no salt and no slow hash, for nobody tries them all."""
+"""256 random bits: their digest needs no salt and no slow hash, because guessing them is infeasible."""
 LONGEST_NAME = 120
 MOST_DAYS = 3650
 
 LIMIT_BOUNDS = {"requests_per_minute": (0, MOST_PER_MINUTE), "request_burst": (1, MOST_AT_ONCE)}
-"""What limits of a key may be: the same as those of the service."""
+"""Bounds of a key's limits, the same as those of the service."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyLimits:
-    """What a key may ask; where one is None, what the service says for all."""
+    """Rate limits of a key; None for the service's."""
 
     requests_per_minute: int | None = None
     """Requests in a minute in the long run; 0 for any number."""
@@ -50,70 +50,70 @@ class KeyLimits:
 
 
 SERVICE_LIMITS = KeyLimits()
-"""Limits of a key that has none of its own."""
+"""Limits of a key without its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRequest:
-    """A key that somebody asks for."""
+    """A key to create."""
 
     name: str
-    """What it is for."""
+    """Its purpose."""
     scopes: Sequence[str]
-    """What it is to allow."""
+    """Its scopes."""
     owner: str = TEAM
-    """Whose it is."""
+    """Its owner."""
     days: int | None = None
-    """How long it holds; None for as long as nobody revokes it."""
+    """Its validity; None until it is revoked."""
     limits: KeyLimits = SERVICE_LIMITS
-    """What it may ask."""
+    """Its rate limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key that was just made."""
+    """A new key."""
 
     key: ApiKey
-    """What is kept of it."""
+    """The stored row."""
     presented: str
-    """What its caller sends: told once, kept nowhere."""
+    """The credential that callers send; it is shown once and not stored."""
 
 
-def make_key(engine: Engine, wanted: KeyRequest) -> NewKey:
+def make_key(engine: Engine, request: KeyRequest) -> NewKey:
     """Make a key."""
-    wanted = replace(wanted, name=composed(wanted.name), owner=composed(wanted.owner))
-    problems = [*_problems(wanted)]
+    request = replace(request, name=composed(request.name), owner=composed(request.owner))
+    problems = [*_problems(request)]
     if problems:
         raise Refused(*problems)
-    made = _new_key(wanted)
+    made = _new_key(request)
     store.create_key(engine, made.key)
     return made
 
 
-def create_temporary_key(ring: KeyRing, wanted: KeyRequest) -> NewKey:
-    """Make a key that holds for as long as this process runs, and is kept nowhere."""
-    made = _new_key(wanted)
+def create_temporary_key(ring: KeyRing, request: KeyRequest) -> NewKey:
+    """Create a key that is valid while this process runs, and is not stored."""
+    made = _new_key(request)
     ring.lend(made.key)
     return made
 
 
-def _new_key(wanted: KeyRequest) -> NewKey:
+def _new_key(request: KeyRequest) -> NewKey:
     secret, now = token_urlsafe(SECRET_BYTES), datetime.now(UTC)
     key = ApiKey(
         id=f"tck_{token_urlsafe(ID_BYTES)}",
-        name=wanted.name,
-        owner=wanted.owner,
-        scopes=tuple(scope for scope in get_args(Scope) if scope in wanted.scopes),
+        name=request.name,
+        owner=request.owner,
+        scopes=tuple(scope for scope in get_args(Scope) if scope in request.scopes),
         digest=sha256(secret.encode()).digest(),
         created_at=now,
-        expires_at=None if wanted.days is None else now + timedelta(days=wanted.days),
-        **asdict(wanted.limits),
+        expires_at=None if request.days is None else now + timedelta(days=request.days),
+        **asdict(request.limits),
     )
     return NewKey(key, f"{key.id}{SEPARATOR}{secret}")
 
 
 def limit(engine: Engine, key_id: str, limits: KeyLimits) -> None:
-    """Give a key other limits; running services hear of it within about a second."""
+    """Change the limits of a key; running services apply them within about a second."""
     problems = [*_limit_problems(limits)]
     if problems:
         raise Refused(*problems)
@@ -122,7 +122,7 @@ def limit(engine: Engine, key_id: str, limits: KeyLimits) -> None:
 
 
 def revoke(engine: Engine, key_id: str) -> datetime | None:
-    """Have a key refused from now on; running services hear of it within about a second."""
+    """Revoke a key; running services reject it within about a second."""
     now = datetime.now(UTC)
     moment = store.revoke_key(engine, key_id.partition(SEPARATOR)[0], now)
     if moment is None:
@@ -131,24 +131,24 @@ def revoke(engine: Engine, key_id: str) -> datetime | None:
 
 
 def key_status(key: ApiKey, moment: datetime) -> KeyStatus:
-    """Whether a key holds."""
+    """Status of a key at a moment."""
     if key.revoked_at is not None:
         return "revoked"
     return "expired" if key.expires_at is not None and key.expires_at <= moment else "active"
 
 
 def does_allow(scopes: Iterable[Scope], scope: Scope) -> bool:
-    """Whether what somebody has is enough for what needs a scope."""
-    return any(scope in IMPLIED_SCOPES[held] for held in scopes)
+    """Whether any of the granted scopes includes a scope."""
+    return any(scope in IMPLIED_SCOPES[granted] for granted in scopes)
 
 
 def key_records(engine: Engine) -> list[Record]:
-    """Every key, without what its secret could be told from."""
+    """Every key, without its digest."""
     return [key_record(key) for key in store.read_keys(engine)]
 
 
 def key_record(key: ApiKey) -> Record:
-    """A key as it may be told to anybody who runs the service."""
+    """A key for operators of the service, without its digest."""
     moments = {name: getattr(key, name) for name in ("created_at", "expires_at", "revoked_at", "last_used_at")}
     return {
         "id": key.id,
@@ -162,7 +162,7 @@ def key_record(key: ApiKey) -> Record:
     }
 
 
-def _problems(wanted: KeyRequest) -> list[Problem]:
+def _problems(request: KeyRequest) -> list[Problem]:
     problems = [
         Problem(
             field=name,
@@ -170,21 +170,21 @@ def _problems(wanted: KeyRequest) -> list[Problem]:
             message=f"{name} is empty, longer than {LONGEST_NAME} characters, or holds what nobody sees",
             fix="say in a line what, or who, it stands for",
         )
-        for name, text in (("name", wanted.name), ("owner", wanted.owner))
+        for name, text in (("name", request.name), ("owner", request.owner))
         if not (0 < len(text.strip()) <= len(text) <= LONGEST_NAME and text.isprintable())
     ]
-    if wanted.owner == SHIPPED:
+    if request.owner == SHIPPED:
         message = f"{SHIPPED} owns what the service ships, which nobody changes"
         problems.append(Problem(field="owner", code="not_a_choice", message=message, fix="choose another name"))
-    unknown = set(wanted.scopes) - set(get_args(Scope))
-    if unknown or not wanted.scopes:
+    unknown = set(request.scopes) - set(get_args(Scope))
+    if unknown or not request.scopes:
         message = "a scope is none that a key can have" if unknown else "a key without a scope allows nothing"
         fix = f"say {', '.join(get_args(Scope)[:-1])} or {get_args(Scope)[-1]}"
         problems.append(Problem(field="scope", code="not_a_choice", message=message, fix=fix))
-    if wanted.days is not None and not 1 <= wanted.days <= MOST_DAYS:
-        message = f"days is {wanted.days}; a key holds for 1 to {MOST_DAYS} days, or until it is revoked"
+    if request.days is not None and not 1 <= request.days <= MOST_DAYS:
+        message = f"days is {request.days}; a key holds for 1 to {MOST_DAYS} days, or until it is revoked"
         problems.append(Problem(field="days", code="out_of_bounds", message=message, fix="choose a number in between"))
-    return [*problems, *_limit_problems(wanted.limits)]
+    return [*problems, *_limit_problems(request.limits)]
 
 
 def _limit_problems(limits: KeyLimits) -> Iterator[Problem]:

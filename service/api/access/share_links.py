@@ -12,21 +12,21 @@ from hmac import compare_digest, digest
 from service.store import Engine, KeyRing, read_share_link, utc_text
 
 SCHEME = "2"
-"""Version of what is signed, and how."""
+"""Version of the signature scheme."""
 UNLISTED_SCHEME = "1"
-"""That of links without an id."""
+"""Scheme of links without an id."""
 PARAMETER = "share"
 LONGEST_END = 11
-"""Digits of a moment in seconds: enough until the year 5138, and few enough to be computed with."""
+"""Digits of an end in seconds: enough until the year 5138, and few enough for int()."""
 
 
 def signed(secret: bytes, link_id: str, scenario_id: str, end: int) -> str:
-    """What a link holds that lets its reader in: scheme, id, end [second since 1970] and signature."""
+    """Token of a share link: scheme, id, end [second since 1970] and signature."""
     return f"{SCHEME}.{link_id}.{end}.{_signature(secret, f'{SCHEME} {scenario_id} {link_id} {end}')}"
 
 
 def signed_unlisted(secret: bytes, scenario_id: str, end: int) -> str:
-    """What links of earlier versions hold, which have no id: scheme, end [second since 1970] and signature."""
+    """Token of a link without an id, from earlier versions: scheme, end [second since 1970] and signature."""
     return f"{UNLISTED_SCHEME}.{end}.{_signature(secret, f'{UNLISTED_SCHEME} {scenario_id} {end}')}"
 
 
@@ -36,14 +36,14 @@ def _signature(secret: bytes, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedLink:
-    """What a link says of itself, once its signature was checked."""
+    """A share link with a valid signature."""
 
     id: str | None
     """Its id; None for a link of an earlier version."""
 
 
 def verify_link(keys: KeyRing, scenario_id: str, token: str, moment: datetime) -> VerifiedLink | str:
-    """Check the signature and the end of a link."""
+    """Check the signature and the end of a link; return the link, or the reason against it."""
     scheme, _, rest = token.partition(".")
     link_id: str | None = None
     if scheme == SCHEME:
@@ -62,7 +62,7 @@ def verify_link(keys: KeyRing, scenario_id: str, token: str, moment: datetime) -
 
 
 def revocation_reason(engine: Engine, link_id: str) -> str | None:
-    """Why the row of a link does not let its reader in; None where it does."""
+    """Message for a link that was revoked or removed; None for a valid one."""
     link = read_share_link(engine, link_id)
     if link is None:
         return "the link is kept no longer; ask for another"

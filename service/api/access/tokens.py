@@ -32,16 +32,16 @@ from service.store.keys import Caller
 from service.validation.text import composed
 
 FRESH_SECONDS = 600.0
-"""Age from which keys are read again while the old ones serve. Source: a choice; a key that is gone is refused then."""
+"""Age at which keys are refreshed in the background. Source: a choice; the time until a withdrawn key is rejected."""
 APART_SECONDS = 5.0
-"""Shortest time between two looks for an unknown key. Source: a choice."""
+"""Shortest time between two reads for an unknown key. Source: a choice."""
 LONGEST_SECONDS = 5.0
 """Longest wait for the issuer. Source: a choice."""
 MOST_BYTES = 1 << 20
-"""Longest document that is read. Source: a choice; a thousand keys take less."""
+"""Longest JWK set. Source: a choice; a thousand keys take less."""
 
 KEY_TYPES = frozenset({"RSA", "EC", "OKP"})
-"""Kinds of keys that have a public part."""
+"""Key types (kty) with a public part."""
 
 RETRY_AFTER = {"Retry-After": str(int(APART_SECONDS))}
 
@@ -50,12 +50,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A public key of the issuer."""
+    """A public signing key of the issuer."""
 
     public: Any
-    """The key, as the library that checks signatures has it."""
+    """The key, as an object of PyJWT."""
     algorithm: str | None
-    """The only algorithm that it is for; None where the issuer does not say."""
+    """The only algorithm of the key; None where the issuer names none."""
 
 
 class SigningKeys:
@@ -69,22 +69,22 @@ class SigningKeys:
         self._reading: Task[None] | None = None
 
     async def find(self, key_id: str) -> SigningKey | None:
-        """The key of an id."""
-        found, now = self._keys.get(key_id), monotonic()
-        if found is None and now - self._tried_at >= APART_SECONDS:
-            await shield(self._started())
-            found = self._keys.get(key_id)
-        elif found is None and self._reading is not None:
+        """The key with an id; None where the issuer has none."""
+        key, now = self._keys.get(key_id), monotonic()
+        if key is None and now - self._tried_at >= APART_SECONDS:
+            await shield(self._refresh())
+            key = self._keys.get(key_id)
+        elif key is None and self._reading is not None:
             await shield(self._reading)
-            found = self._keys.get(key_id)
+            key = self._keys.get(key_id)
         elif now - max(self._read_at, self._tried_at) >= FRESH_SECONDS:
-            self._started()
-        if found is None and self._is_away:
+            self._refresh()
+        if key is None and self._is_away:
             raise ApiError("issuer_away", ISSUER_AWAY, RETRY_AFTER)
-        return found
+        return key
 
-    def _started(self) -> Task[None]:
-        """The look at the issuer that is under way, or a new one."""
+    def _refresh(self) -> Task[None]:
+        """The running read of the issuer's keys, or a new one."""
         if self._reading is None:
             self._tried_at = monotonic()
             self._reading = create_task(self._read())
@@ -94,7 +94,7 @@ class SigningKeys:
         try:
             self._keys = keys_of(await run_in_threadpool(_content, self._source))
             self._read_at, self._is_away = monotonic(), False
-        except Exception as error:  # whatever it is, known keys serve, and the next look may succeed
+        except Exception as error:  # of any kind: known keys stay valid, and the next read may succeed
             if not self._is_away:
                 log.warning("the keys that tokens are signed with cannot be read: %s", type(error).__name__)
             self._is_away = True
@@ -103,18 +103,18 @@ class SigningKeys:
 
 
 def keys_of(content: bytes) -> dict[str, SigningKey]:
-    """The keys of a JWK set that tokens may be signed with."""
+    """The signing keys of a JWK set, by id."""
     document = json.loads(content)
     if not isinstance(document, dict) or not isinstance(document.get("keys"), list):
-        raise ValueError("no JWK set")  # noqa: TRY004 - text is wrong, not a type
-    found = {}
+        raise ValueError("no JWK set")  # noqa: TRY004 - the text is wrong, not a type
+    keys = {}
     for one in document["keys"]:
         if isinstance(one, dict) and one.get("kty") in KEY_TYPES and one.get("use", "sig") == "sig" and "kid" in one:
             try:
-                found[str(one["kid"])] = SigningKey(PyJWK(one).key, one.get("alg"))
-            except PyJWTError:  # of a curve or a form that nobody here can check; tokens signed with it are refused
+                keys[str(one["kid"])] = SigningKey(PyJWK(one).key, one.get("alg"))
+            except PyJWTError:  # an unsupported curve or form: tokens signed with it are rejected
                 log.warning("a key that tokens may be signed with cannot be used")
-    return found
+    return keys
 
 
 def _keys_of_file(path: str) -> Mapping[str, SigningKey]:
@@ -126,7 +126,7 @@ def _keys_of_file(path: str) -> Mapping[str, SigningKey]:
 
 
 def _content(source: str) -> bytes:
-    """What stands at an address, or in a file."""
+    """The content of a URL or a file."""
     if "://" not in source:
         with Path(source).open("rb") as file:
             return file.read(MOST_BYTES)
@@ -143,9 +143,9 @@ def _content(source: str) -> bytes:
 LONGEST = 8_192
 """Characters of the longest token. Source: a choice; providers stay below 4,096."""
 LEEWAY_SECONDS = 30.0
-"""How far the clocks of two machines may differ. Source: a choice."""
+"""Tolerated clock skew. Source: a choice."""
 REQUIRED = ("exp", "iss", "aud", "sub")
-"""Claims without which a token is none of RFC 9068."""
+"""Claims that RFC 9068 requires."""
 
 REASONS: tuple[tuple[type[Exception], str], ...] = (
     (jwt.ExpiredSignatureError, "the token has expired; ask its issuer for another"),
@@ -161,7 +161,7 @@ NO_OWNER = "the token does not say in a line of text whose it is"
 
 
 class JwtVerifier:
-    """What judges tokens."""
+    """Verifies JSON web tokens of an OpenID Connect issuer."""
 
     def __init__(self, settings: Settings, keys: SigningKeys) -> None:
         self._settings = settings
@@ -169,14 +169,14 @@ class JwtVerifier:
         self._roles: Mapping[str, Scope] = dict(settings.oidc_roles)
 
     async def verify(self, token: str) -> VerifiedToken:
-        """Who sent a token."""
-        algorithm, key_id = self._read_head(token)
+        """Check signature, issuer, audience and expiry of a token; return its caller and scopes."""
+        algorithm, key_id = self._read_header(token)
         key = await self._keys.find(key_id)
         if key is None:
             raise InvalidToken(UNKNOWN_SIGNING_KEY)
         if key.algorithm not in {None, algorithm}:
             raise InvalidToken(NOT_ALLOWED)
-        claims = self._checked(token, key.public, algorithm)
+        claims = self._decode(token, key.public, algorithm)
         subject, owner = claims["sub"], composed(claim_of(claims, self._settings.oidc_owner_claim))
         if not (_is_name(subject) and _is_name(owner)) or owner == SHIPPED:
             raise InvalidToken(NO_OWNER)
@@ -185,22 +185,22 @@ class JwtVerifier:
             Caller(id=subject, owner=owner, sees_all="admin" in scopes, is_shared=True), scopes, float(claims["exp"])
         )
 
-    def _read_head(self, token: str) -> tuple[str, str]:
-        """Algorithm and key that a token says it is signed with, nothing of it believed yet."""
+    def _read_header(self, token: str) -> tuple[str, str]:
+        """Algorithm and key id in the unverified header of a token."""
         if len(token) > LONGEST:
             raise InvalidToken(UNREADABLE)
         try:
-            head = jwt.get_unverified_header(token)
+            header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
             raise InvalidToken(UNREADABLE) from None
-        algorithm, key_id = head.get("alg"), head.get("kid")
+        algorithm, key_id = header.get("alg"), header.get("kid")
         if algorithm not in self._settings.oidc_algorithms:
             raise InvalidToken(NOT_ALLOWED)
-        if not isinstance(key_id, str) or "crit" in head:
+        if not isinstance(key_id, str) or "crit" in header:
             raise InvalidToken(UNREADABLE)
         return algorithm, key_id
 
-    def _checked(self, token: str, key: Any, algorithm: str) -> Mapping[str, Any]:
+    def _decode(self, token: str, key: Any, algorithm: str) -> Mapping[str, Any]:
         try:
             claims: Mapping[str, Any] = jwt.decode(
                 token,
@@ -212,33 +212,35 @@ class JwtVerifier:
                 options={"require": list(REQUIRED)},
             )
         except jwt.PyJWTError as error:
-            raise InvalidToken(next((why for kind, why in REASONS if isinstance(error, kind)), UNREADABLE)) from None
-        except (ValueError, TypeError, OverflowError, RecursionError):  # a claim of a kind that nobody expects
+            raise InvalidToken(
+                next((reason for kind, reason in REASONS if isinstance(error, kind)), UNREADABLE)
+            ) from None
+        except (ValueError, TypeError, OverflowError, RecursionError):  # a claim of an unexpected type
             raise InvalidToken(UNREADABLE) from None
         return claims
 
 
 def claim_of(claims: Mapping[str, Any], name: str) -> Any:
-    """What a token says under a name.
+    """The claim with a name, or at a dotted path.
 
     >>> claim_of({"realm_access": {"roles": ["x"]}}, "realm_access.roles")
     ['x']
     """
     if name in claims:
         return claims[name]
-    found: Any = claims
+    value: Any = claims
     for part in name.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
-def scopes_of(said: Any, roles: Mapping[str, Scope]) -> frozenset[Scope]:
-    """What the names in a claim allow.
+def scopes_of(claim: Any, roles: Mapping[str, Scope]) -> frozenset[Scope]:
+    """The scopes of the roles in a claim.
 
     >>> scopes_of("openid ml", {"ml": "write"}), scopes_of(["x"], {"ml": "write"}), scopes_of(7, {})
     (frozenset({'write'}), frozenset(), frozenset())
     """
-    names = said.split() if isinstance(said, str) else said if isinstance(said, list) else ()
+    names = claim.split() if isinstance(claim, str) else claim if isinstance(claim, list) else ()
     return frozenset(roles[name] for name in names if isinstance(name, str) and name in roles)
 
 

@@ -1,10 +1,10 @@
-"""Computation in other processes, for what takes more than some milliseconds.
+"""Computations of more than some milliseconds, in compute processes.
 
-Every process computes one thing at a time. What finds none free waits in the queue of its caller, and the queues take
-turns. A caller may have a bounded number of computations; more are refused with 429, and 503 refuses what finds the
-service full. Both say when to ask again, from how long computations took lately.
+Each process runs one computation at a time. Without a free process a computation waits in the queue of its caller, and
+the queues are served round-robin. A caller beyond their limit gets 429, and a full service answers 503. Both set
+Retry-After from the recent durations of computations.
 
-Requests that ask the same share one computation, which ends with the last of them.
+Identical requests share one computation, which is cancelled when the last of them disconnects.
 """
 
 import asyncio
@@ -42,30 +42,30 @@ from service.catalogue import Catalogue
 from service.errors import Leaving, Problem, Refused
 
 MOST_PROCESSES = 8
-"""Most processes where no setting says how many. Source: a choice; each takes some 60 MB."""
+"""Most processes without a setting. Source: a choice; each takes some 60 MB."""
 MOST_PER_CALLER = 64
 """Computations of one caller that run or wait. Source: a choice; a sheet asks for some tables at once."""
 MOST_SECONDS_PER_CALLER = 30.0
-"""How long the computations of one caller may take together, but for the first. Source: a choice; clients
+"""Expected time of one caller's computations together, after the first. Source: a choice; clients
 give up after 30 to 60 s."""
 MOST_WAITING = 256
 """Computations of all callers that wait. Source: a choice; the last of them would wait some minutes."""
 DEADLINE_SECONDS = 120.0
 """Longest time that a process works on one computation. Source: a choice; ten times the longest search measured."""
 ONCE_SECONDS = 600.0
-"""The same of what is computed once in the life of the service."""
+"""Time limit of what the service computes once in its life."""
 FIRST_GUESS_SECONDS = 1.0
-"""How long a computation takes, before any was measured."""
+"""Expected time of a computation before any was measured."""
 WEIGHT_OF_NEWEST = 0.2
-"""Weight of the newest measured time in the mean that waits are told from."""
+"""Weight of the newest measured time in the mean from which Retry-After follows."""
 LONGEST_WAIT_SECONDS = 60
-"""Longest time that a refusal asks its caller to wait."""
+"""Longest Retry-After."""
 POLL_SECONDS = 0.25
-"""Time between two looks whether the process is about to end, where that ends a stream."""
+"""Time between two checks of a stream whether the process is about to end."""
 MOST_PACKED = 4
-"""Catalogues that are kept ready to be sent to a process that lacks them."""
+"""Pickled catalogues that are cached for processes that lack them."""
 MOST_PACKED_BYTES = 1 << 26
-"""Bytes of these together; the newest is kept whatever its size. Source: a choice; the shipped one has 0.4 MB."""
+"""Bytes of these together; the newest stays whatever its size. Source: a choice; the shipped one takes 0.4 MB."""
 
 LATE = Problem(
     field="",
@@ -76,83 +76,83 @@ LATE = Problem(
 
 
 class TooBusy(AccessDenied):
-    """A computation has to wait outside: 429 for its caller's own excess, 503 where the service is full."""
+    """A rejected computation: 429 for too many of one caller, 503 where the service is full."""
 
 
 def caller_excess(count: int, seconds: int) -> TooBusy:
-    """The refusal of a caller who has too many computations, for some seconds."""
+    """The answer to a caller with too many computations."""
     detail = f"{count} of your computations already run or wait; ask again in {seconds} s"
     return TooBusy("too_many_computations", detail, {"Retry-After": str(seconds)})
 
 
 def queue_full(seconds: int) -> TooBusy:
-    """The refusal of a computation that finds the service full, for some seconds."""
+    """The answer where the queue is full."""
     detail = f"{MOST_WAITING} computations wait already; ask again in {seconds} s"
     return TooBusy("computing_full", detail, {"Retry-After": str(seconds)})
 
 
 def queue_timeout(seconds: int) -> TooBusy:
-    """The refusal of a computation for which no process became free in time."""
+    """The answer where no process became free in time."""
     return TooBusy(
         "computing_full", f"no process was free in time; ask again in {seconds} s", {"Retry-After": str(seconds)}
     )
 
 
 def process_lost(seconds: int) -> AccessDenied:
-    """The refusal of a computation whose process ended each time, for some seconds."""
+    """The answer where the process ended at each attempt."""
     detail = f"the process that computed this ended, perhaps for want of memory; ask for less, or again in {seconds} s"
     return AccessDenied("computation_lost", detail, {"Retry-After": str(seconds)})
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What is to be computed."""
+    """A function call to compute."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     caller: str
-    """Whose it is."""
+    """Key of the caller's queue."""
     key: Hashable
-    """What else computes the same has the same; None for what is shared with nobody."""
+    """Key that identical computations share; None for an unshared one."""
     deadline_seconds: float | None
-    """Longest time that a process works on it [second]; None for DEADLINE_SECONDS."""
+    """Time limit of the computation [second]; None for DEADLINE_SECONDS."""
     is_admitted: bool
-    """Whether it is part of something that was let in already."""
+    """Whether it belongs to a request that passed the limits already."""
     queue_seconds: float | None = None
-    """Longest time that it waits for a process [second]; None for as long as it takes."""
+    """Time limit of the wait for a process [second]; None for no limit."""
 
 
 class _Computation:
     """One computation that one or more requests wait for."""
 
-    def __init__(self, job: _Call, expected_seconds: float) -> None:
-        self.job = job
+    def __init__(self, call: _Call, expected_seconds: float) -> None:
+        self.call = call
         self.expected_seconds = expected_seconds
         self.is_first = False
-        """Whether its process began with it, and perhaps waited for imports."""
+        """Whether its process is new, so that its time may include imports."""
         self.items: list[Any] = []
         self.requests = 0
         self.task: asyncio.Task[Any] | None = None
         self._changed = asyncio.Event()
 
     def add(self, item: Any) -> None:
-        """Note what the computation yielded."""
+        """Store an item that the computation yielded."""
         self.items.append(item)
         self.wake()
 
     def wake(self, _: object = None) -> None:
-        """Have every request look again."""
+        """Wake every request that waits for it."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     @property
     def changed(self) -> asyncio.Event:
-        """Set at the next change from now on."""
+        """The event of the next change."""
         return self._changed
 
 
 class Compute:
-    """The computing processes of one application, and who waits for them."""
+    """The compute processes of one application, and their queues."""
 
     def __init__(self, processes: int | None, metrics: Metrics) -> None:
         self.processes = processes or processes_of(usable_cores())
@@ -160,7 +160,7 @@ class Compute:
         self._idle: list[ComputeProcess] = []
         self._running = 0
         self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        self._held: dict[str, list[_Computation]] = {}
+        self._by_caller: dict[str, list[_Computation]] = {}
         self._shared: dict[Hashable, _Computation] = {}
         self._packed: OrderedDict[str, bytes] = OrderedDict()
         self._mean_seconds: dict[Callable[..., Any], float] = {}
@@ -172,89 +172,89 @@ class Compute:
         return sum(map(len, self._queues.values()))
 
     def start(self) -> None:
-        """Start what forks the processes, so that the first computation need not wait for its imports."""
+        """Start the fork server, so that the first computation need not wait for its imports."""
         with suppress(OSError):
             fork_server().start()
 
     def close(self) -> None:
-        """End the processes that wait for work."""
+        """End the idle processes."""
         _close(self._idle)
 
     @asynccontextmanager
-    async def joined(self, job: _Call) -> AsyncIterator[_Computation]:
-        """A computation that a request waits for: one that goes on with the same key, or a new one."""
-        found = self._shared.get(job.key) if job.key is not None else None
-        if found is None:
-            found = self._begun(job)
+    async def join(self, call: _Call) -> AsyncIterator[_Computation]:
+        """Join a running computation with the same key, or start one; cancel it when its last request leaves."""
+        computation = self._shared.get(call.key) if call.key is not None else None
+        if computation is None:
+            computation = self._start(call)
         else:
             self._metrics.computations_shared.inc()
-        found.requests += 1
+        computation.requests += 1
         try:
-            yield found
+            yield computation
         finally:
-            found.requests -= 1
-            if found.requests == 0:
-                self._forget(found)
-                if found.task is not None:
-                    found.task.cancel()
+            computation.requests -= 1
+            if computation.requests == 0:
+                self._unshare(computation)
+                if computation.task is not None:
+                    computation.task.cancel()
 
-    def _begun(self, job: _Call) -> _Computation:
-        expected_seconds = self._mean_seconds.get(job.function, FIRST_GUESS_SECONDS)
-        if not job.is_admitted:
-            self._refuse_excess(job.caller, expected_seconds)
-        found = _Computation(job, expected_seconds)
-        self._held.setdefault(job.caller, []).append(found)
-        found.task = asyncio.get_running_loop().create_task(self._computed(found))
-        found.task.add_done_callback(partial(self._ended, found))
-        if job.key is not None:
-            self._shared[job.key] = found
-        return found
+    def _start(self, call: _Call) -> _Computation:
+        expected_seconds = self._mean_seconds.get(call.function, FIRST_GUESS_SECONDS)
+        if not call.is_admitted:
+            self._enforce_limits(call.caller, expected_seconds)
+        computation = _Computation(call, expected_seconds)
+        self._by_caller.setdefault(call.caller, []).append(computation)
+        computation.task = asyncio.get_running_loop().create_task(self._compute(computation))
+        computation.task.add_done_callback(partial(self._on_done, computation))
+        if call.key is not None:
+            self._shared[call.key] = computation
+        return computation
 
-    def _ended(self, computation: _Computation, task: "asyncio.Task[Any]") -> None:
-        caller = computation.job.caller
-        self._held[caller].remove(computation)
-        if not self._held[caller]:
-            del self._held[caller]
-        self._forget(computation)
+    def _on_done(self, computation: _Computation, task: "asyncio.Task[Any]") -> None:
+        caller = computation.call.caller
+        self._by_caller[caller].remove(computation)
+        if not self._by_caller[caller]:
+            del self._by_caller[caller]
+        self._unshare(computation)
         if not task.cancelled():
-            task.exception()  # whoever still waits is told it; nobody else needs to be
+            task.exception()  # marks it as retrieved: requests that still wait read it themselves
         computation.wake()
 
-    def _forget(self, computation: _Computation) -> None:
-        key = computation.job.key
+    def _unshare(self, computation: _Computation) -> None:
+        key = computation.call.key
         if key is not None and self._shared.get(key) is computation:
             del self._shared[key]
 
-    def _refuse_excess(self, caller: str, expected_seconds: float) -> None:
-        own = self._held.get(caller, [])
+    def _enforce_limits(self, caller: str, expected_seconds: float) -> None:
+        own = self._by_caller.get(caller, [])
         own_seconds = sum(one.expected_seconds for one in own)
-        share = self.processes / max(1, len(self._held))
+        share = self.processes / max(1, len(self._by_caller))
         if own and (len(own) >= MOST_PER_CALLER or own_seconds + expected_seconds > MOST_SECONDS_PER_CALLER * share):
             self._metrics.compute_refusals.labels("caller").inc()
             raise caller_excess(len(own), _whole_seconds(own_seconds / share / 2))
         if self._running >= self.processes and self._waiting >= MOST_WAITING:
             self._metrics.compute_refusals.labels("full").inc()
-            all_seconds = sum(one.expected_seconds for held in self._held.values() for one in held)
+            all_seconds = sum(one.expected_seconds for computations in self._by_caller.values() for one in computations)
             raise queue_full(_whole_seconds(all_seconds / self.processes / 2))
 
-    async def _computed(self, computation: _Computation) -> Any:
-        job = computation.job
-        if any(isinstance(argument, Large) for argument in job.arguments):
-            content = await run_in_threadpool(packed_job, job.function, job.arguments)
+    async def _compute(self, computation: _Computation) -> Any:
+        call = computation.call
+        if any(isinstance(argument, Large) for argument in call.arguments):
+            content = await run_in_threadpool(packed_job, call.function, call.arguments)
         else:
-            content = packed_job(job.function, job.arguments)
-        asked = monotonic()
+            content = packed_job(call.function, call.arguments)
+        queued = monotonic()
         try:
-            async with asyncio.timeout(job.queue_seconds):
-                await self._wait_for_process(job.caller)
+            async with asyncio.timeout(call.queue_seconds):
+                await self._wait_for_process(call.caller)
         except TimeoutError:
             self._metrics.compute_refusals.labels("full").inc()
             raise queue_timeout(_whole_seconds(computation.expected_seconds)) from None
-        begun, outcome = monotonic(), "failed"
-        self._metrics.compute_wait_seconds.observe(begun - asked)
+        started, outcome = monotonic(), "failed"
+        self._metrics.compute_wait_seconds.observe(started - queued)
         try:
-            async with asyncio.timeout(job.deadline_seconds or DEADLINE_SECONDS):
-                found = await self._tried(computation, content)
+            async with asyncio.timeout(call.deadline_seconds or DEADLINE_SECONDS):
+                result = await self._run_with_retry(computation, content)
         except TimeoutError:
             outcome = "late"
             raise Refused(LATE) from None
@@ -263,53 +263,53 @@ class Compute:
             raise
         else:
             outcome = "done"
-            return found
+            return result
         finally:
-            seconds = monotonic() - begun
+            seconds = monotonic() - started
             self._metrics.compute_seconds.observe(seconds)
             self._metrics.computations.labels(outcome).inc()
             if outcome == "done" and not computation.is_first:
-                mean = self._mean_seconds.get(job.function, seconds)
-                self._mean_seconds[job.function] = mean + WEIGHT_OF_NEWEST * (seconds - mean)
-            self._next()
+                mean = self._mean_seconds.get(call.function, seconds)
+                self._mean_seconds[call.function] = mean + WEIGHT_OF_NEWEST * (seconds - mean)
+            self._release_process()
 
     async def _wait_for_process(self, caller: str) -> None:
-        """Wait for a process: behind what this caller asked before, in turn with other callers."""
+        """Wait for a process, in the caller's queue."""
         if self._running < self.processes:
             self._running += 1
             return
-        turn = asyncio.get_running_loop().create_future()
-        self._queues.setdefault(caller, deque()).append(turn)
+        granted = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(caller, deque()).append(granted)
         try:
-            await turn
+            await granted
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._next()  # it was this one's turn just now
+            if granted.done() and not granted.cancelled():
+                self._release_process()  # it was granted just before the cancellation
             else:
-                self._leave_queue(caller, turn)
+                self._leave_queue(caller, granted)
             raise
 
-    def _leave_queue(self, caller: str, turn: "asyncio.Future[None]") -> None:
+    def _leave_queue(self, caller: str, granted: "asyncio.Future[None]") -> None:
         queue = self._queues.get(caller)
-        if queue is not None and turn in queue:
-            queue.remove(turn)
+        if queue is not None and granted in queue:
+            queue.remove(granted)
             if not queue:
                 del self._queues[caller]
 
-    def _next(self) -> None:
-        """Give a process that has become free to the next caller in turn."""
+    def _release_process(self) -> None:
+        """Grant a freed process to the next caller, round-robin."""
         while self._queues:
             caller, queue = self._queues.popitem(last=False)
-            turn = queue.popleft()
+            granted = queue.popleft()
             if queue:
                 self._queues[caller] = queue
-            if not turn.done():
-                turn.set_result(None)
+            if not granted.done():
+                granted.set_result(None)
                 return
         self._running -= 1
 
-    async def _tried(self, computation: _Computation, content: bytes) -> Any:
-        """What a job leads to; one whose process ended before it yielded anything is tried once more."""
+    async def _run_with_retry(self, computation: _Computation, content: bytes) -> Any:
+        """Run a call; retry it once where its process ended before it yielded an item."""
         with suppress(ProcessLost):
             return await self._run(computation, content)
         if not computation.items:
@@ -318,32 +318,32 @@ class Compute:
         raise process_lost(_whole_seconds(computation.expected_seconds))
 
     async def _run(self, computation: _Computation, content: bytes) -> Any:
-        catalogues = {one.token: one for one in computation.job.arguments if isinstance(one, Catalogue)}
+        catalogues = {one.token: one for one in computation.call.arguments if isinstance(one, Catalogue)}
         computation.is_first = not self._idle
         try:
             process = self._idle.pop() if self._idle else ComputeProcess(fork_server())
         except OSError as error:
             raise ProcessLost from error
-        is_sound = False
+        is_reusable = False
         try:
-            found = await process.run(content, partial(self._packed_catalogue, catalogues), computation.add)
+            result = await process.run(content, partial(self._packed_catalogue, catalogues), computation.add)
         except MemoryError as error:
             raise ProcessLost from error
         except ProcessLost:
             self._metrics.compute_restarts.labels("lost").inc()
             raise
         except Exception:
-            is_sound = True  # of the job, not of the process
+            is_reusable = True  # an error of the call, not of the process
             raise
         else:
-            is_sound = True
-            return found
+            is_reusable = True
+            return result
         finally:
-            if is_sound and not process.is_worn:
+            if is_reusable and not process.is_worn:
                 self._idle.append(process)
             else:
                 process.close()
-                if is_sound:
+                if is_reusable:
                     self._metrics.compute_restarts.labels("worn").inc()
 
     async def _packed_catalogue(self, catalogues: dict[str, Catalogue], token: str) -> bytes:
@@ -372,12 +372,12 @@ async def compute(
     is_admitted: bool = False,
     queue_seconds: float | None = None,
 ) -> Any:
-    """What a function gives that runs in a process of its own."""
-    found = None
-    job = _Call(function, arguments, _caller(request), key, deadline_seconds, is_admitted, queue_seconds)
-    async for item in _items_of(request, job, None):
-        found = item
-    return found
+    """Run a function in a compute process, and return its result."""
+    result = None
+    call = _Call(function, arguments, _caller(request), key, deadline_seconds, is_admitted, queue_seconds)
+    async for item in _items_of(request, call, None):
+        result = item
+    return result
 
 
 async def computed_items(
@@ -388,24 +388,24 @@ async def computed_items(
     deadline_seconds: float | None = None,
     until: Event | None = None,
 ) -> AsyncGenerator[Any, None]:
-    """The same, with what the generator yields on its way, but for numbers of questions."""
-    job = _Call(function, arguments, _caller(request), key, deadline_seconds, is_admitted=False)
-    async with aclosing(_items_of(request, job, until)) as items:
+    """Items that a generator yields in a compute process, then its result; integers count as further questions."""
+    call = _Call(function, arguments, _caller(request), key, deadline_seconds, is_admitted=False)
+    async with aclosing(_items_of(request, call, until)) as items:
         async for item in items:
             yield item
 
 
-async def _items_of(request: Request, job: _Call, until: Event | None) -> AsyncGenerator[Any, None]:
+async def _items_of(request: Request, call: _Call, until: Event | None) -> AsyncGenerator[Any, None]:
     state: Compute = request.app.state.compute
-    gone = asyncio.ensure_future(_wait_for_disconnect(request))
+    disconnected = asyncio.ensure_future(_wait_for_disconnect(request))
     try:
-        async with state.joined(job) as computation:
-            told = 0
+        async with state.join(call) as computation:
+            position = 0
             while True:
                 changed = computation.changed
-                while told < len(computation.items):
-                    item = computation.items[told]
-                    told += 1
+                while position < len(computation.items):
+                    item = computation.items[position]
+                    position += 1
                     if isinstance(item, int):
                         await count_questions(request, item)
                     else:
@@ -413,53 +413,53 @@ async def _items_of(request: Request, job: _Call, until: Event | None) -> AsyncG
                 if computation.task is not None and computation.task.done():
                     yield computation.task.result()
                     return
-                await _wait(changed, gone, until)
+                await _wait(changed, disconnected, until)
     finally:
-        gone.cancel()
+        disconnected.cancel()
 
 
 _computed_once: dict[Callable[[], bytes], bytes] = {}
 
 
 async def computed_once(request: Request, function: Callable[[], bytes]) -> bytes:
-    """What a function of what ships with the service gives, which is the same as long as this process runs."""
+    """The result of a function of shipped data, computed once in the life of this process."""
     if function not in _computed_once:
-        found = await compute(request, function, key=function, deadline_seconds=ONCE_SECONDS)
-        _computed_once[function] = found
+        _computed_once[function] = await compute(request, function, key=function, deadline_seconds=ONCE_SECONDS)
     return _computed_once[function]
 
 
 def compute_from_thread(request: Request) -> Callable[..., Any]:
-    """`compute`, for a route that runs in a thread."""
+    """`compute` for a route that runs on a thread."""
     return lambda function, *arguments: from_thread.run(partial(compute, request, function, *arguments))
 
 
-async def _wait(changed: asyncio.Event, gone: "asyncio.Future[None]", until: Event | None) -> None:
-    """Wait for a change; refuse to where nobody waits for the answer, or the process is about to end."""
-    look = asyncio.ensure_future(changed.wait())
+async def _wait(changed: asyncio.Event, disconnected: "asyncio.Future[None]", until: Event | None) -> None:
+    """Wait for a change; raise where the client disconnected, or the process is about to end."""
+    waiting = asyncio.ensure_future(changed.wait())
     try:
-        await asyncio.wait((look, gone), timeout=None if until is None else POLL_SECONDS, return_when="FIRST_COMPLETED")
+        timeout = None if until is None else POLL_SECONDS
+        await asyncio.wait((waiting, disconnected), timeout=timeout, return_when="FIRST_COMPLETED")
     finally:
-        look.cancel()
-    if gone.done():
+        waiting.cancel()
+    if disconnected.done():
         raise CallerGone
     if until is not None and until.is_set():
         raise Leaving(LEAVING)
 
 
 async def _wait_for_disconnect(request: Request) -> None:
-    """Wait until the caller of a request has gone."""
+    """Wait until the client of a request disconnects."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def _whole_seconds(seconds: float) -> int:
-    """How long a refusal asks its caller to wait."""
+    """Retry-After of a rejected computation."""
     return min(LONGEST_WAIT_SECONDS, max(1, ceil(seconds)))
 
 
 def _caller(request: Request) -> str:
-    """Whose computation it is: the holder of a key or a token; or whoever asks from an address."""
+    """Key of a caller's queue: the id of their key or token, or else their network address."""
     caller = caller_of(request)
     if caller.id and caller != SHARE_LINK_CALLER:
         return f"caller:{caller.id}"
@@ -467,7 +467,7 @@ def _caller(request: Request) -> str:
 
 
 def processes_of(cores: int) -> int:
-    """How many processes compute where no setting says so: one core is left to what answers at once.
+    """Default number of compute processes; it leaves one core to the event loop.
 
     >>> processes_of(1), processes_of(4), processes_of(64)
     (1, 3, 8)
@@ -476,9 +476,9 @@ def processes_of(cores: int) -> int:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use, as its affinity and its control group say."""
-    found = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    with suppress(OSError, ValueError):  # no Linux, or no limit
+    """Cores that this process may use, by its affinity and its control group."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # not Linux, or without a limit
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        found = min(found, int(quota) // int(period))
-    return max(1, found)
+        cores = min(cores, int(quota) // int(period))
+    return max(1, cores)

@@ -1,11 +1,11 @@
-"""Compute processes: the fork server, the processes that it forks, and the protocol between them and the API.
+"""Compute processes: the fork server, the processes that it forks, and their protocol with the API.
 
-A process with threads and an event loop must not fork. So one server without either imports the planner once and forks
-every computing process from there, which costs some 10 ms and shares its memory. The standard library's forkserver
-would also import the main program in each process, and would let SIGTERM end work that a draining service still owes.
+A process with threads and an event loop must not fork. So a server without either imports the planner once and forks
+every compute process, which takes some 10 ms and shares its memory. The standard library's forkserver would also import
+the main program in each process, and SIGTERM would end work that a draining service still has to answer.
 
-A computing process takes one job at a time and is killed to end one early. It runs at lower priority than the API, and
-in its session: Linux weighs the priorities of processes within a session (sched_autogroup).
+A compute process runs one call at a time and is killed to end one early. It runs at lower priority than the API, and
+in its session: Linux weighs priorities within a session (sched_autogroup).
 """
 
 import asyncio
@@ -50,39 +50,39 @@ PRELOADED = (
     "service.evaluation.totals",
     "service.openapi.places",
 )
-"""Modules that the server imports once for all processes; others are imported where they are first needed."""
+"""Modules that the fork server imports for all processes; a process imports others at their first use."""
 
 NICENESS = 10
-"""How far computing processes stand behind the API. Source: measured by `.ci/proof beside_load`."""
+"""Niceness of compute processes above the API's. Source: measured by `.ci/proof beside_load`."""
 MOST_BYTES = 4 << 30
-"""Address space of one process; a job that needs more fails. Source: a choice; ten times the largest search."""
+"""Address space of one process; a call that needs more fails. Source: a choice; ten times the largest search."""
 RETIRE_BYTES = 512 << 20
-"""Memory after which a process is replaced once its job is done. Source: a choice; five times what one begins with."""
+"""Memory at which a process is replaced after its call. Source: a choice; five times that of a new process."""
 MOST_CATALOGUES = 4
-"""Catalogues that a process holds."""
+"""Catalogues that a process caches."""
 LENGTH = struct.Struct(">I")
 COMMAND = struct.Struct(">cI")
 FORK, KILL = b"F", b"K"
 CHUNK_BYTES = 1 << 18
 MOST_BYTES_AT_ONCE = 1 << 18
-"""Bytes of an answer that the event loop unpickles; a thread does more."""
+"""Longest answer that the event loop unpickles; a thread unpickles longer ones."""
 REAP_SECONDS = 1.0
 STOP_SECONDS = 3.0
-"""Longest wait for the server's end, which waits for its imports at most."""
+"""Longest wait for the fork server to end; it finishes its imports first."""
 PR_SET_PDEATHSIG = 1
-"""Source: prctl(2); a process ends with the one that forked it."""
+"""Option that ends a process with its parent. Source: prctl(2)."""
 
 
 class ProcessLost(Exception):
-    """A computing process ended before its job did."""
+    """A compute process ended before its call."""
 
 
 class _SocketClosed(Exception):
-    """The API has ended, or has given the process up."""
+    """The API ended, or closed its side of the socket."""
 
 
 class _CatalogueToken:
-    """Stands for a catalogue among the arguments of a job."""
+    """Placeholder of a catalogue among the arguments of a call."""
 
     __slots__ = ("token",)
 
@@ -92,20 +92,20 @@ class _CatalogueToken:
 
 @dataclass(frozen=True, slots=True)
 class Large:
-    """An argument of a job that a thread pickles: thousands of rows would hold the event loop up."""
+    """An argument that a thread pickles: thousands of rows would block the event loop."""
 
     value: Any
 
 
 def packed_job(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
-    """A job as it is sent: each catalogue among its arguments is named, not sent."""
-    given = [one.value if isinstance(one, Large) else one for one in arguments]
-    named = [_CatalogueToken(one.token) if isinstance(one, Catalogue) else one for one in given]
-    return pickle.dumps((function, named), pickle.HIGHEST_PROTOCOL)
+    """A pickled call, with a token in place of each catalogue."""
+    values = [one.value if isinstance(one, Large) else one for one in arguments]
+    tokenized = [_CatalogueToken(one.token) if isinstance(one, Catalogue) else one for one in values]
+    return pickle.dumps((function, tokenized), pickle.HIGHEST_PROTOCOL)
 
 
 class _Sink(bytearray):
-    """Takes what pickle writes, frame by frame, so that other threads run between two frames."""
+    """A file that pickle writes frame by frame, so that other threads run between two frames."""
 
     def write(self, data: bytes) -> int:
         self += data
@@ -113,30 +113,30 @@ class _Sink(bytearray):
 
 
 def packed_catalogue(catalogue: Catalogue) -> bytes:
-    """A catalogue as it is sent; call it on a thread, for a large one takes seconds."""
+    """A pickled catalogue; call it on a thread, because a large one takes seconds."""
     sink = _Sink()
     pickle.Pickler(sink, pickle.HIGHEST_PROTOCOL).dump(catalogue)
     return bytes(sink)
 
 
 class ComputeProcess:
-    """One computing process, from the API's side."""
+    """One compute process, as the API uses it."""
 
     def __init__(self, server: "ForkServer") -> None:
         self._server = server
-        self._line, self._number = server.fork()
+        self._socket, self._number = server.fork()
         self.is_worn = False
-        """Whether it should be replaced, now that its job is done."""
+        """Whether to replace it, because its memory has grown."""
 
     async def run(
         self,
-        job: bytes,
+        call: bytes,
         catalogue: Callable[[str], Awaitable[bytes]],
         on_item: Callable[[Any], None],
     ) -> Any:
-        """Run one job. Where this is cancelled, close the process."""
+        """Run one call; close the process after a cancellation."""
         try:
-            await self._send(job)
+            await self._send(call)
             while True:
                 kind, value = await _unpickled(await self._receive())
                 if kind == "missing":
@@ -147,32 +147,32 @@ class ComputeProcess:
                     break
         except OSError as error:
             raise ProcessLost from error
-        found, self.is_worn = value
+        result, self.is_worn = value
         if kind == "raised":
-            raise found
-        return found
+            raise result
+        return result
 
     def close(self) -> None:
-        """End the process, whatever it does."""
-        self._line.close()
+        """Kill the process."""
+        self._socket.close()
         self._server.kill(self._number)
 
     async def _send(self, content: bytes) -> None:
         loop = asyncio.get_running_loop()
-        await loop.sock_sendall(self._line, LENGTH.pack(len(content)) + content)
+        await loop.sock_sendall(self._socket, LENGTH.pack(len(content)) + content)
 
     async def _receive(self) -> bytearray:
         (length,) = LENGTH.unpack(await self._exactly(LENGTH.size))
         return await self._exactly(length)
 
     async def _exactly(self, length: int) -> bytearray:
-        loop, found = asyncio.get_running_loop(), bytearray()
-        while len(found) < length:
-            more = await loop.sock_recv(self._line, min(CHUNK_BYTES, length - len(found)))
+        loop, received = asyncio.get_running_loop(), bytearray()
+        while len(received) < length:
+            more = await loop.sock_recv(self._socket, min(CHUNK_BYTES, length - len(received)))
             if not more:
                 raise ConnectionResetError("the computing process has ended")
-            found += more
-        return found
+            received += more
+        return received
 
 
 async def _unpickled(content: bytearray) -> Any:
@@ -182,21 +182,21 @@ async def _unpickled(content: bytearray) -> Any:
 
 
 class ForkServer:
-    """The server that forks computing processes, started when it is first needed, and again where it has ended."""
+    """The server that forks compute processes; it starts at its first use, and again after it ended."""
 
     def __init__(self) -> None:
         self._lock, self._numbers = Lock(), count(1)
-        self._line: socket.socket | None = None
+        self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the server, unless it runs; its imports go on meanwhile."""
+        """Start the server unless it runs; do not wait for its imports."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._start()
 
     def fork(self) -> tuple[socket.socket, int]:
-        """Have a process forked."""
+        """Fork a process, and return its socket and its number."""
         here, there = socket.socketpair()
         here.setblocking(False)  # noqa: FBT003 - of the standard library
         number = next(self._numbers) & 0xFFFFFFFF
@@ -213,32 +213,32 @@ class ForkServer:
     def kill(self, number: int) -> None:
         """Kill a process."""
         with self._lock, suppress(OSError):
-            if self._line is not None:
-                self._line.sendall(COMMAND.pack(KILL, number))
+            if self._socket is not None:
+                self._socket.sendall(COMMAND.pack(KILL, number))
 
     def _send_fork(self, number: int, there: socket.socket) -> None:
-        if self._line is None:
+        if self._socket is None:
             raise ConnectionResetError
-        socket.send_fds(self._line, [COMMAND.pack(FORK, number)], [there.fileno()])
+        socket.send_fds(self._socket, [COMMAND.pack(FORK, number)], [there.fileno()])
 
     def _start(self) -> None:
-        if self._line is not None:
-            self._line.close()
+        if self._socket is not None:
+            self._socket.close()
         here, there = socket.socketpair()
         with there:
             self._process = self._launched(there)
-        self._line = here
+        self._socket = here
         register(self.stop)
 
     @staticmethod
     def _launched(line: socket.socket) -> "subprocess.Popen[bytes]":
-        """A new Python that serves forks to the other end of a line."""
-        path = [os.path.abspath(one) for one in sys.path]  # noqa: PTH100 - an empty one is this folder
+        """A new Python that serves forks on a socket."""
+        path = [os.path.abspath(one) for one in sys.path]  # noqa: PTH100 - an empty entry is this folder
         program = (
             "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
             f"from {__name__} import serve_forks; serve_forks(int(sys.argv[2]))"
         )
-        return subprocess.Popen(  # noqa: S603 - this Python, with words of this module
+        return subprocess.Popen(  # noqa: S603 - this Python, with arguments of this module
             [sys.executable, "-P", "-c", program, json.dumps(path), str(line.fileno())],
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"},
             stdin=subprocess.DEVNULL,
@@ -247,10 +247,10 @@ class ForkServer:
         )
 
     def stop(self) -> None:
-        """End the server and every process that it forked."""
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        """Stop the server and every process that it forked."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
         if self._process is not None:
             try:
                 self._process.wait(STOP_SECONDS)
@@ -264,12 +264,12 @@ _servers: dict[int, ForkServer] = {}
 
 
 def fork_server() -> ForkServer:
-    """The fork server of this process; one that was forked has one of its own."""
+    """The fork server of this process; a forked process gets its own."""
     return _servers.setdefault(os.getpid(), ForkServer())
 
 
 def serve_forks(descriptor: int) -> None:
-    """Fork a process whenever the API asks for one, until the API ends. Runs as a program of its own."""
+    """Fork a process for each command of the API until the API ends; the main function of the fork server."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the API decides when work ends
     with socket.socket(fileno=descriptor) as line:
@@ -279,7 +279,7 @@ def serve_forks(descriptor: int) -> None:
         gc.collect()
         gc.freeze()
         with suppress(OSError):
-            os.nice(NICENESS)  # once all is imported, for the first computation waits for that
+            os.nice(NICENESS)  # after the imports, because the first computation waits for them
         _fork_on_demand(line)
 
 
@@ -291,7 +291,7 @@ def _fork_on_demand(line: socket.socket) -> None:
             continue
         command, descriptors, _, _ = socket.recv_fds(line, COMMAND.size, 1)
         if len(command) < COMMAND.size:
-            break  # the API has ended, and its processes with it
+            break  # the API ended: end its processes too
         kind, number = COMMAND.unpack(command)
         if kind == KILL and number in children:
             os.kill(children[number], signal.SIGKILL)
@@ -307,7 +307,7 @@ def _fork_on_demand(line: socket.socket) -> None:
 
 
 def _reap(children: dict[int, int]) -> None:
-    """Forget the processes that have ended, so that no number of theirs is killed later."""
+    """Remove processes that ended, so that no reused pid is killed later."""
     numbers = {pid: number for number, pid in children.items()}
     with suppress(ChildProcessError):
         while (pid := os.waitpid(-1, os.WNOHANG)[0]) != 0:
@@ -315,7 +315,7 @@ def _reap(children: dict[int, int]) -> None:
 
 
 def _compute(line: socket.socket) -> NoReturn:
-    """Run one job after the other until the API closes the line."""
+    """Run calls until the API closes the socket."""
     code = 1
     try:
         if sys.platform == "linux":
@@ -333,31 +333,32 @@ def _compute(line: socket.socket) -> NoReturn:
 
 
 class _Worker:
-    """What a computing process does."""
+    """The main loop of a compute process."""
 
     def __init__(self, line: socket.socket) -> None:
-        self._line = line
+        self._socket = line
         self._catalogues: OrderedDict[str, Catalogue] = OrderedDict()
 
     def work(self) -> None:
         while True:
-            job = self._receive()
+            call = self._receive()
             try:
-                found = ("done", self._run(job))
+                outcome = ("done", self._run(call))
             except _SocketClosed:
                 raise
             except Exception as error:
-                found = ("raised", _picklable(error))
-            kind, value = found
+                outcome = ("raised", _picklable(error))
+            kind, value = outcome
             self._send(kind, (value, _largest_bytes() > RETIRE_BYTES))
 
-    def _run(self, job: bytes) -> Any:
-        function, named = pickle.loads(job)  # noqa: S301 - from the process that started this one
-        found = function(*(self._catalogue(one.token) if isinstance(one, _CatalogueToken) else one for one in named))
-        return self._drained(found) if isinstance(found, Generator) else found
+    def _run(self, call: bytes) -> Any:
+        function, tokenized = pickle.loads(call)  # noqa: S301 - from the process that started this one
+        arguments = (self._catalogue(one.token) if isinstance(one, _CatalogueToken) else one for one in tokenized)
+        result = function(*arguments)
+        return self._drain(result) if isinstance(result, Generator) else result
 
-    def _drained(self, steps: Generator[Any, None, Any]) -> Any:
-        """What a generator returns; what it yields is handed on as it comes."""
+    def _drain(self, steps: Generator[Any, None, Any]) -> Any:
+        """The return value of a generator, whose items are sent as they come."""
         while True:
             try:
                 item = next(steps)
@@ -367,7 +368,7 @@ class _Worker:
                 self._send("item", item)
 
     def _catalogue(self, token: str) -> Catalogue:
-        """A catalogue that this process holds, or asks for; the order of its rows counts in the words of refusals."""
+        """A cached catalogue, or one requested from the API, with its rows in the same order for error messages."""
         if token not in self._catalogues:
             self._send("missing", token)
             self._catalogues[token] = pickle.loads(self._receive())  # noqa: S301 - from the API
@@ -379,7 +380,7 @@ class _Worker:
     def _send(self, kind: str, value: Any) -> None:
         content = pickle.dumps((kind, value), pickle.HIGHEST_PROTOCOL)
         try:
-            self._line.sendall(LENGTH.pack(len(content)) + content)
+            self._socket.sendall(LENGTH.pack(len(content)) + content)
         except OSError as error:
             raise _SocketClosed from error
 
@@ -388,20 +389,20 @@ class _Worker:
         return self._exactly(length)
 
     def _exactly(self, length: int) -> bytes:
-        found = bytearray()
-        while len(found) < length:
+        received = bytearray()
+        while len(received) < length:
             try:
-                more = self._line.recv(min(CHUNK_BYTES, length - len(found)))
+                more = self._socket.recv(min(CHUNK_BYTES, length - len(received)))
             except OSError as error:
                 raise _SocketClosed from error
             if not more:
                 raise _SocketClosed
-            found += more
-        return bytes(found)
+            received += more
+        return bytes(received)
 
 
 def _picklable(error: Exception) -> Exception:
-    """An exception that reaches the API, with its stack for the log where nobody raised it on purpose."""
+    """An exception that pickles, with its stack for the log where it is unexpected."""
     if not isinstance(error, TraincostError):
         trace = "".join(traceback.format_exception(error))
         error = error if type(error) is MemoryError else RuntimeError(repr(error))
@@ -410,6 +411,6 @@ def _picklable(error: Exception) -> Exception:
 
 
 def _largest_bytes() -> int:
-    """The most memory that this process held."""
+    """Peak memory of this process."""
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return largest if sys.platform == "darwin" else largest << 10

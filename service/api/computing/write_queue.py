@@ -1,10 +1,10 @@
-"""Write queue: writers wait for their turn without a thread.
+"""Write queue: writers wait in the event loop, not on a thread.
 
-Writers are alone in the database, one after the other. Were each to wait on a thread, forty of them would leave none
-for the lists, which are answered from memory. A change of the catalogue is answered once every replica holds it, so
-that whoever made it reads it back, whichever of them answers.
+The database takes one writer at a time. Forty writers that each waited on a thread would leave none for lists, which
+are answered from memory. A change of the catalogue is answered once every replica has it, so that its author reads it
+back from any of them.
 
-Few threads compute at the same time: the event loop waits some milliseconds for each of them.
+Few threads compute at the same time, because the event loop waits some milliseconds for each of them.
 """
 
 from asyncio import Semaphore, sleep, timeout
@@ -21,15 +21,15 @@ from service.errors import Busy, Unreachable
 from service.store import History, Replicas
 
 MOST_WRITERS = 4
-"""Writers that have a thread: one writes, the others check what they were sent or wait to be next."""
+"""Writers with a thread: one writes, the others validate their requests or wait for the database."""
 MOST_COMPUTING = 2
 """Threads that compute at the same time. Source: a choice; each slows other answers; a long task leaves one free."""
 PATIENCE_SECONDS = 30.0
 """Longest wait for a thread."""
 REPLICAS_SECONDS = 3.0
-"""Longest wait for replicas to take a change over: one that hangs holds nobody up for longer. Source: a choice."""
+"""Longest wait for replicas to apply a change: a hanging replica delays a writer no longer. Source: a choice."""
 POLL_SECONDS = 0.03
-"""Time between two questions whether they have. Source: a choice; far below what taking over takes."""
+"""Time between two checks of the replicas. Source: a choice; far below the time to apply a change."""
 
 NO_SLOT = "other changes are being written, and this one did not get its turn; nothing of it was written"
 
@@ -39,27 +39,27 @@ Result = TypeVar("Result")
 
 async def on_compute_threads(request: Request, compute: Callable[..., Result], *arguments: Any) -> Result:
     """Run a function that computes for milliseconds on a thread, and few of them at the same time."""
-    turns: Semaphore = request.app.state.compute_slots
-    async with turns:
+    slots: Semaphore = request.app.state.compute_slots
+    async with slots:
         return await run_in_threadpool(compute, *arguments)
 
 
 def queued(write: Callable[..., Response]) -> Callable[..., Awaitable[Response]]:
-    """A route that writes, as one that waits for its turn."""
+    """A writing route that waits for a write slot."""
 
-    async def route(request: Request, **given: Any) -> Response:
-        turns: Semaphore = request.app.state.write_slots
+    async def route(request: Request, **arguments: Any) -> Response:
+        slots: Semaphore = request.app.state.write_slots
         history: History = request.app.state.history
         before = history.number
         try:
             async with timeout(PATIENCE_SECONDS):
-                await turns.acquire()
+                await slots.acquire()
         except TimeoutError:
             raise Busy(NO_SLOT) from None
         try:
-            answer = await run_in_threadpool(write, request=request, **given)
+            answer = await run_in_threadpool(write, request=request, **arguments)
         finally:
-            turns.release()
+            slots.release()
         if history.number != before:
             await _wait_for_replicas(request.app.state.replicas, history.number)
         return answer
@@ -70,7 +70,7 @@ def queued(write: Callable[..., Response]) -> Callable[..., Awaitable[Response]]
 
 
 async def _wait_for_replicas(replicas: Replicas, number: int) -> None:
-    """Wait until every replica holds a change; what is written stays written, whether they do or not."""
+    """Wait until every replica has applied a change, which is committed either way."""
     with suppress(Unreachable):
         for _ in range(round(REPLICAS_SECONDS / POLL_SECONDS)):
             if not await run_in_threadpool(replicas.are_behind, number):

@@ -1,4 +1,4 @@
-"""Size and time limits of request bodies, and memory that all bodies share.
+"""Size and time limits of request bodies, and the memory budget that all bodies share.
 
 No body is read before the caller is authenticated, so that unauthenticated callers cannot fill memory.
 """
@@ -14,45 +14,45 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.api.errors import ApiError, problem_response
 
 MOST_RESERVED_BYTES = 256 << 20
-"""Most that bodies hold together. Source: a choice; four of the longest that anybody may send."""
+"""Memory budget of all bodies together. Source: a choice; four of the longest bodies."""
 UNCOUNTED_BYTES = 64 << 10
-"""What of each body is not counted: the number of connections bounds it, and the server reads ahead as much anyway."""
+"""Part of each body outside the budget: the number of connections bounds it, and the server reads as much ahead."""
 RETRY_SECONDS = 1
-"""When to send a body again that was one too many."""
+"""Retry-After of a body beyond the budget."""
 
 TOO_MUCH = "the service holds as much of other requests' bodies as it may; send this one again in a moment"
 
 
 class BodyMemory:
-    """What bodies may still take up together."""
+    """The memory budget of all bodies."""
 
     def __init__(self, most_bytes: int) -> None:
         self.left_bytes = most_bytes
 
 
 class BodyReservation:
-    """What one body takes up."""
+    """Memory that one body reserves."""
 
-    __slots__ = ("_held", "_own_bytes")
+    __slots__ = ("_memory", "_reserved_bytes")
 
-    def __init__(self, held: BodyMemory) -> None:
-        self._held = held
-        self._own_bytes = 0
+    def __init__(self, memory: BodyMemory) -> None:
+        self._memory = memory
+        self._reserved_bytes = 0
 
     def grow(self, length: int) -> None:
-        """Hold more of a body."""
-        more = length - UNCOUNTED_BYTES - self._own_bytes
+        """Reserve memory for a body of this length so far."""
+        more = length - UNCOUNTED_BYTES - self._reserved_bytes
         if more <= 0:
             return
-        if more > self._held.left_bytes:
+        if more > self._memory.left_bytes:
             raise ApiError("too_many_bodies", TOO_MUCH, {"Connection": "close", "Retry-After": str(RETRY_SECONDS)})
-        self._held.left_bytes -= more
-        self._own_bytes += more
+        self._memory.left_bytes -= more
+        self._reserved_bytes += more
 
     def release(self) -> None:
-        """Hold nothing any more."""
-        self._held.left_bytes += self._own_bytes
-        self._own_bytes = 0
+        """Return the reserved memory."""
+        self._memory.left_bytes += self._reserved_bytes
+        self._reserved_bytes = 0
 
 
 MAXIMUM_BODY_BYTES = 1 << 20
@@ -62,32 +62,32 @@ LARGER_BODY_BYTES: Mapping[str, int] = {
     "/v1/reconciliations": 4 << 20,
     "/v1/sweeps": 4 << 20,
 }
-"""Longest body of the paths that take more: a thousand questions with a config.json each have some 3 MB, and a table of
-as many prices as one import takes has some 2 MB."""
+"""Longest body of paths with a higher limit: a thousand questions with a config.json each take some 3 MB, and a table
+with as many prices as one import accepts some 2 MB."""
 SHORTER_BODY_BYTES: Mapping[re.Pattern[str], int] = {
     re.compile(r"/v1/worker/claim"): 32 << 10,
     re.compile(r"/v1/worker/jobs/[^/]+/heartbeat"): 16 << 10,
 }
-"""Longest body of what workers send often. Source: a choice; a claim of a node with eight GPUs has some 300 bytes, a
-heartbeat that tells of eight probes 2 KB."""
+"""Longest body of frequent worker requests. Source: a choice; a claim of a node with eight GPUs takes some 300 bytes, a
+heartbeat with eight probes 2 KB."""
 UPLOAD_BYTES: Mapping[re.Pattern[str], int] = {
     re.compile(r"/v1/worker/jobs/[^/]+/finish"): 8 << 20,
     re.compile(r"/v1/worker/jobs/[^/]+/files/[^/]+"): 64 << 20,
 }
-"""Longest body of what workers hand in: figures of some ten thousand shapes, traces of some steps. Such a body is read
-only where its route asks for it."""
+"""Longest body of worker uploads: figures of some ten thousand shapes, traces of some steps. Only their routes read
+them."""
 BODY_SECONDS = 30.0
-"""Seconds a body may take to arrive."""
+"""Time limit of a body."""
 UPLOAD_BYTES_PER_S = 1 << 18
-"""How fast what workers hand in has to arrive. Source: a choice; a slow line between a cluster and its office."""
+"""Slowest accepted upload. Source: a choice; a slow line between a cluster and its office."""
 CLOSES = {"Connection": "close"}
-"""Header of what refuses a body: the rest of it is not read."""
+"""Header of an answer that rejects a body, the rest of which is not read."""
 
 
 class BodyLimit:
-    """ASGI middleware that bounds the body, and reads it when it is first asked for: once it is known who sends it.
+    """ASGI middleware that limits the body, and reads it on the first `receive`, after authentication.
 
-    What is asked for comes whole, or is refused with ApiError: too long, too late, or one too many to be held.
+    The body arrives whole, or `receive` raises ApiError: too long, too late, or beyond the memory budget.
     """
 
     def __init__(
@@ -95,57 +95,59 @@ class BodyLimit:
         app: ASGIApp,
         maximum_bytes: int = MAXIMUM_BODY_BYTES,
         maximum_seconds: float = BODY_SECONDS,
-        most_held_bytes: int = MOST_RESERVED_BYTES,
+        most_reserved_bytes: int = MOST_RESERVED_BYTES,
     ) -> None:
         self.app = app
         self.maximum_bytes = maximum_bytes
         self.maximum_seconds = maximum_seconds
-        self.held = BodyMemory(most_held_bytes)
+        self.memory = BodyMemory(most_reserved_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand on the request with a body that is still to be read, or refuse the length that it declares with 413."""
+        """Pass on the request with an unread body, or answer 413 to the length that it declares."""
         headers = dict(scope.get("headers", ()))
         if scope["type"] != "http" or not {b"content-length", b"transfer-encoding"} & headers.keys():
             await self.app(scope, receive, send)
             return
         path = scope.get("path", "")
-        handed_in = next((most for form, most in UPLOAD_BYTES.items() if form.fullmatch(path)), None)
+        upload = next((most for form, most in UPLOAD_BYTES.items() if form.fullmatch(path)), None)
         shorter = next((most for form, most in SHORTER_BODY_BYTES.items() if form.fullmatch(path)), self.maximum_bytes)
-        maximum_bytes = handed_in or LARGER_BODY_BYTES.get(path, shorter)
+        maximum_bytes = upload or LARGER_BODY_BYTES.get(path, shorter)
         declared = headers.get(b"content-length", b"0")
         if not declared.isdigit() or len(declared) > len(str(1 << 64)) or int(declared) > maximum_bytes:
             error = _too_large(maximum_bytes)
             await problem_response(scope, error.code, str(error), headers=error.headers)(scope, receive, send)
             return
-        maximum_seconds = handed_in / UPLOAD_BYTES_PER_S if handed_in else self.maximum_seconds
-        body = _Body(receive, maximum_bytes, maximum_seconds, BodyReservation(self.held))
+        maximum_seconds = upload / UPLOAD_BYTES_PER_S if upload else self.maximum_seconds
+        body = _Body(receive, maximum_bytes, maximum_seconds, BodyReservation(self.memory))
         is_long = b"transfer-encoding" in headers or int(declared) > UNCOUNTED_BYTES
         try:
             await self.app(scope, body.receive, _closing(body, send) if is_long else send)
         except ClientDisconnect:
-            if not body.is_broken_off:
+            if not body.is_incomplete:
                 raise
-            # nobody is there to be answered, and half a body says nothing
+            # the client disconnected during its body: there is nothing to answer
         finally:
-            body.share.release()
+            body.reservation.release()
 
 
 class _Body:
-    """The body of one request, read as a whole when it is first asked for."""
+    """The body of one request, read whole on the first `receive`."""
 
-    __slots__ = ("_maximum_bytes", "_maximum_seconds", "_receive", "is_asked_for", "is_broken_off", "share")
+    __slots__ = ("_maximum_bytes", "_maximum_seconds", "_receive", "is_incomplete", "is_requested", "reservation")
 
-    def __init__(self, receive: Receive, maximum_bytes: int, maximum_seconds: float, share: BodyReservation) -> None:
+    def __init__(
+        self, receive: Receive, maximum_bytes: int, maximum_seconds: float, reservation: BodyReservation
+    ) -> None:
         self._receive = receive
         self._maximum_bytes, self._maximum_seconds = maximum_bytes, maximum_seconds
-        self.share = share
-        self.is_asked_for = self.is_broken_off = False
+        self.reservation = reservation
+        self.is_requested = self.is_incomplete = False
 
     async def receive(self) -> Message:
-        """The whole body; behind it what becomes of the connection."""
-        if self.is_asked_for:
+        """The whole body, then the later messages of the connection."""
+        if self.is_requested:
             return await self._receive()
-        self.is_asked_for = True
+        self.is_requested = True
         try:
             async with asyncio.timeout(self._maximum_seconds):
                 return {"type": "http.request", "body": await self._whole(), "more_body": False}
@@ -154,27 +156,27 @@ class _Body:
             raise ApiError("body_timeout", detail, CLOSES) from None
 
     async def _whole(self) -> bytes:
-        """The body; ApiError as soon as it is longer than allowed; ClientDisconnect where it breaks off."""
+        """The body; ApiError once it exceeds its limit, ClientDisconnect where the client leaves."""
         body = bytearray()
         more = True
         while more:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                self.is_broken_off = True
+                self.is_incomplete = True
                 raise ClientDisconnect
             body += message.get("body", b"")
             if len(body) > self._maximum_bytes:
                 raise _too_large(self._maximum_bytes)
-            self.share.grow(len(body))
+            self.reservation.grow(len(body))
             more = message.get("more_body", False)
         return bytes(body)
 
 
 def _closing(body: _Body, send: Send) -> Send:
-    """Sends an answer that ends the connection where the body is not read: what came of it is let go of then."""
+    """A `send` that closes the connection where the body was not read, so that received bytes are released."""
 
     async def send_closing(message: Message) -> None:
-        if message["type"] == "http.response.start" and not body.is_asked_for:
+        if message["type"] == "http.response.start" and not body.is_requested:
             headers = MutableHeaders(scope=message)
             headers["Connection"] = CLOSES["Connection"]
         await send(message)

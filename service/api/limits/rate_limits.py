@@ -1,9 +1,9 @@
-"""Rate limits per caller: a long-run rate, with bursts of a whole sheet's cells.
+"""Rate limits per caller: a long-run rate, with bursts for all cells of a sheet.
 
-Nothing is waited for where this process counts alone; where replicas count together, `shared_limits.py` does it.
+A process counts alone in memory, or together with its replicas in Redis (`shared_limits.py`).
 
-The first question of a request is counted before its route begins. The route counts the others once it has read how
-many there are, and before it answers any.
+The first question of a request counts before its route runs. The route counts the others after it has read them and
+before it answers any.
 """
 
 from collections.abc import Callable
@@ -25,35 +25,35 @@ from service.settings import Settings
 from service.store import ApiKey
 
 Policy = Literal["default", "key", "address", "worker"]
-"""Who is counted: the holder of a key or a token, a key with limits of its own, or, without either, an address; the
-workers of any of these are counted on their own."""
+"""Kind of quota: of a key or token, of a key with its own limits, or of an address without either; workers of any of
+these have a separate quota."""
 
 WITHOUT_REDIS = (
     "TRAINCOST_REDIS_URL needs the client of Redis: pip install '.[replicas]' in the folder of traincost's source"
 )
 
 IPV6_NETWORK_BITS = 64
-"""What of an IPv6 address tells callers apart: a network of this size is one subscriber's. Source: RFC 6177."""
+"""Prefix of an IPv6 address that identifies a caller: the network of one subscriber. Source: RFC 6177."""
 
 
 class TooManyRequests(AccessDenied):
-    """The caller has asked too often: 429, or its text in a cell that asks for that."""
+    """Too many requests: 429, or its text in a spreadsheet cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Somebody whose requests are counted."""
+    """A caller's quota."""
 
     policy: Policy
-    """Whose limit it is."""
+    """Kind of the quota."""
     caller: str
     """Id of the key, subject of the token, or address."""
     limit: Limit
-    """What they may ask."""
+    """Its rate limit."""
 
 
 class RateLimits:
-    """What callers of one application may ask."""
+    """The rate limits of one application."""
 
     def __init__(
         self, settings: Settings, shared: Counts | None = None, fall_back: Callable[[], None] = lambda: None
@@ -65,56 +65,56 @@ class RateLimits:
         self._worker_limit = _limit(settings.worker_requests_per_minute, settings.worker_request_burst)
 
     def of_address(self, host: str) -> Quota | None:
-        """Whoever asks from an address."""
+        """Quota of a network address; None without a limit."""
         return None if self._limit is None else Quota("address", network_of(host), self._limit)
 
     def of_caller(self, caller: str, key: ApiKey | None) -> Quota | None:
-        """Whoever is known."""
+        """Quota of an authenticated caller; None without a limit."""
         if key is None or not has_own_limits(key):
             return None if self._limit is None else Quota("default", caller, self._limit)
         own = limit_of(self._settings, key)
         return None if own is None else Quota("key", caller, own)
 
     def of_worker(self, caller: str, key: ApiKey | None) -> Quota | None:
-        """The workers of one caller."""
+        """Quota of a caller's workers; None without a limit."""
         own = key is not None and has_own_limits(key)
         limit = limit_of(self._settings, key) if own else self._worker_limit
         return None if limit is None else Quota("worker", caller, limit)
 
-    async def take(self, counted: Quota, cost: int = 1) -> Allowance:
+    async def take(self, quota: Quota, cost: int = 1) -> Allowance:
         """Count a request."""
-        name = f"{counted.policy}:{counted.caller}"
+        name = f"{quota.policy}:{quota.caller}"
         if self._shared is not None:
-            standing = await self._shared.take(name, counted.limit, cost)
-            if standing is not None:
-                return standing
+            allowance = await self._shared.take(name, quota.limit, cost)
+            if allowance is not None:
+                return allowance
             self._fall_back()
-        return self._own.take(name, counted.limit, cost)
+        return self._own.take(name, quota.limit, cost)
 
     async def close(self) -> None:
-        """Let go of what counts for all replicas."""
+        """Close the connections to Redis."""
         if self._shared is not None:
             await self._shared.close()
 
 
-def limit_headers(counted: Quota, standing: Allowance) -> tuple[RawHeader, RawHeader]:
-    """What an answer tells of the limit.
+def limit_headers(quota: Quota, allowance: Allowance) -> tuple[RawHeader, RawHeader]:
+    """Rate limit headers of an answer.
 
     Source: draft-ietf-httpapi-ratelimit-headers-10, sections 3 and 4 (structured fields of RFC 9651).
     """
-    policy, limit = counted.policy, counted.limit
-    quota = f'"{policy}";q={limit.burst};w={limit.window_seconds}'
-    left = f'"{policy}";r={standing.remaining};t={ceil(standing.reset_seconds)}'
-    return (b"ratelimit-policy", quota.encode()), (b"ratelimit", left.encode())
+    policy, limit = quota.policy, quota.limit
+    size = f'"{policy}";q={limit.burst};w={limit.window_seconds}'
+    left = f'"{policy}";r={allowance.remaining};t={ceil(allowance.reset_seconds)}'
+    return (b"ratelimit-policy", size.encode()), (b"ratelimit", left.encode())
 
 
 def has_own_limits(key: ApiKey) -> bool:
-    """Whether a key has limits of its own."""
+    """Whether a key overrides the service's limits."""
     return key.requests_per_minute is not None or key.request_burst is not None
 
 
 def limit_of(settings: Settings, key: ApiKey | None = None) -> Limit | None:
-    """What somebody may ask: what their key says, and the settings where it says nothing.
+    """The limit of a key, with the settings for what it does not override; None for no limit.
 
     >>> limit_of(Settings(database_url="sqlite://", requests_per_minute=60, request_burst=5))
     Limit(burst=5, interval_seconds=1.0)
@@ -131,7 +131,7 @@ def _limit(per_minute: int, burst: int) -> Limit | None:
 
 
 def rate_limits_of(settings: Settings, metrics: Metrics) -> RateLimits:
-    """What callers of an application may ask."""
+    """The rate limits of an application, shared through Redis where the settings name one."""
     if settings.redis_url is None:
         return RateLimits(settings)
     if not has_redis():
@@ -142,24 +142,24 @@ def rate_limits_of(settings: Settings, metrics: Metrics) -> RateLimits:
 
 
 def has_redis() -> bool:
-    """Whether replicas could count together."""
+    """Whether the Redis client is installed."""
     return find_spec("redis") is not None
 
 
-def too_many_requests(standing: Allowance, asked: int = 1) -> TooManyRequests:
-    """The refusal of a request that is too many."""
-    wait_seconds = max(1, ceil(standing.retry_seconds))
+def too_many_requests(allowance: Allowance, cost: int = 1) -> TooManyRequests:
+    """The 429 of a request beyond its quota."""
+    wait_seconds = max(1, ceil(allowance.retry_seconds))
     detail = f"too many requests came from this caller; ask again in {wait_seconds} s"
-    if asked > 1:
+    if cost > 1:
         detail = (
-            f"this counts as {asked} requests, and its caller may send {standing.remaining} now; "
+            f"this counts as {cost} requests, and its caller may send {allowance.remaining} now; "
             f"ask again in {wait_seconds} s, or less at once"
         )
     return TooManyRequests("rate_limited", detail, {"Retry-After": str(wait_seconds)})
 
 
 def network_of(host: str) -> str:
-    """What of an address is counted.
+    """The part of an address that identifies a caller.
 
     >>> network_of("192.0.2.7"), network_of("2001:db8:1:2:3::4")
     ('192.0.2.7', '2001:db8:1:2::')
@@ -167,65 +167,62 @@ def network_of(host: str) -> str:
     if ":" not in host:
         return host
     try:
-        found = ip_address(host.partition("%")[0])
+        address = ip_address(host.partition("%")[0])
     except ValueError:
         return host
-    if not isinstance(found, IPv6Address):
+    if not isinstance(address, IPv6Address):
         return host
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    beside = 128 - IPV6_NETWORK_BITS
-    return str(IPv6Address(int(found) >> beside << beside))
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    host_bits = 128 - IPV6_NETWORK_BITS
+    return str(IPv6Address(int(address) >> host_bits << host_bits))
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address to listen on."""
+    """Whether a listening address is reachable from this machine only."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-QUOTA = "counted"
-"""Name of whose requests are counted in the state of a request."""
+QUOTA = "quota"
+"""Name of the quota in the request state."""
 
 
-async def count_request(request: Request, counted: Quota | None) -> None:
-    """Count a request, and tell its caller where they stand."""
-    if counted is None:
+async def count_request(request: Request, quota: Quota | None) -> None:
+    """Count a request, and set its rate limit headers."""
+    if quota is None:
         return
-    standing = await _count(request, counted, 1)
-    if standing.retry_seconds:
-        raise too_many_requests(standing)
-    request.scope["state"][QUOTA] = counted
+    allowance = await _count(request, quota, 1)
+    if allowance.retry_seconds:
+        raise too_many_requests(allowance)
+    request.scope["state"][QUOTA] = quota
 
 
 async def count_questions(request: Request, questions: int) -> None:
-    """Count what a request asks beside its first question.
-
-    Where there are more than its caller may ever send at once, it costs all of that.
-    """
-    counted: Quota | None = request.scope["state"].get(QUOTA)
-    if counted is None:
+    """Count the questions of a request beside its first one; a whole burst is the most that a request costs."""
+    quota: Quota | None = request.scope["state"].get(QUOTA)
+    if quota is None:
         return
-    cost = min(questions, counted.limit.burst)
+    cost = min(questions, quota.limit.burst)
     if cost <= 1:
         return
-    standing = await _count(request, counted, cost - 1)
-    if standing.retry_seconds:
-        again = standing.retry_seconds + counted.limit.interval_seconds  # then its first one is counted again
-        raise too_many_requests(Allowance(standing.remaining, standing.reset_seconds, again), cost)
+    allowance = await _count(request, quota, cost - 1)
+    if allowance.retry_seconds:
+        again = allowance.retry_seconds + quota.limit.interval_seconds  # the retry counts its first question again
+        raise too_many_requests(Allowance(allowance.remaining, allowance.reset_seconds, again), cost)
 
 
 def question_counter(request: Request) -> Callable[[int], None]:
-    """What counts the questions of a request whose route runs in a thread."""
+    """`count_questions` for a route that runs on a thread."""
     return lambda questions: from_thread.run(count_questions, request, questions)
 
 
-async def _count(request: Request, counted: Quota, cost: int) -> Allowance:
+async def _count(request: Request, quota: Quota, cost: int) -> Allowance:
     limits: RateLimits = request.app.state.rate_limits
-    standing = await limits.take(counted, cost)
-    context_of(request).limit_headers = limit_headers(counted, standing)
-    if standing.retry_seconds:
-        request.app.state.metrics.rate_limit_refusals.labels(counted.policy).inc()
-    return standing
+    allowance = await limits.take(quota, cost)
+    context_of(request).limit_headers = limit_headers(quota, allowance)
+    if allowance.retry_seconds:
+        request.app.state.metrics.rate_limit_refusals.labels(quota.policy).inc()
+    return allowance

@@ -1,7 +1,7 @@
-"""Counts of requests: a leaky bucket, stored as one moment for each caller.
+"""Request counts: a leaky bucket per caller, stored as the time at which it is empty.
 
-Each request moves the moment at which the caller's bucket is empty again, and is too many where that is further off
-than a full bucket takes to leak (the generic cell rate algorithm).
+Each request moves that time; it exceeds the limit where the time is further ahead than a full bucket takes to leak
+(the generic cell rate algorithm).
 """
 
 from collections import OrderedDict
@@ -12,47 +12,47 @@ from time import monotonic
 from typing import Protocol
 
 MOST_CALLERS = 100_000
-"""Callers that one process remembers, those that asked last; some 20 MB. Source: a choice."""
+"""Callers that one process remembers, the most recent ones; some 20 MB. Source: a choice."""
 SLACK_SECONDS = 1e-6
-"""What sums of moments may be off: so a whole burst is a whole burst by any clock. Source: doubles of seconds since
-1970 stand 2.4e-7 s apart."""
+"""Rounding tolerance of sums of times, so that a whole burst always passes. Source: doubles of seconds since 1970 are
+2.4e-7 s apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What one caller may ask."""
+    """Rate limit of one caller."""
 
     burst: int
-    """Requests at once, after a pause."""
+    """Requests at once after a pause."""
     interval_seconds: float
-    """Time in which one more is allowed."""
+    """Time after which one more is allowed."""
 
     @property
     def window_seconds(self) -> int:
-        """Time in which a whole burst is allowed again."""
+        """Time after which a whole burst is allowed again."""
         return max(1, ceil(self.burst * self.interval_seconds))
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Where a caller stands after a request."""
+    """What a caller may send after a request."""
 
     remaining: int
-    """Requests that it may send at once."""
+    """Requests allowed at once."""
     reset_seconds: float
-    """Time until it may send a whole burst again."""
+    """Time until a whole burst is allowed again."""
     retry_seconds: float
-    """Time after which to ask again; 0 where the request was not too many."""
+    """Time after which to retry; 0 for an allowed request."""
 
 
 class Counts(Protocol):
-    """What counts requests of callers, wherever."""
+    """A counter of requests, local or shared."""
 
     async def take(self, caller: str, limit: Limit, cost: int = 1) -> Allowance | None:
         """Count a request; None where it cannot be counted now."""
 
     async def close(self) -> None:
-        """Let go of what it holds."""
+        """Close its connections."""
 
 
 def count_in_bucket(empty_at: float, now: float, limit: Limit, cost: int = 1) -> tuple[float, Allowance]:
@@ -70,14 +70,14 @@ def count_in_bucket(empty_at: float, now: float, limit: Limit, cost: int = 1) ->
     after = before + cost * limit.interval_seconds
     too_many_seconds = after - now - full_seconds
     is_too_many = too_many_seconds > SLACK_SECONDS
-    kept = before if is_too_many else after
-    left = max(0, floor((now + full_seconds - kept + SLACK_SECONDS) / limit.interval_seconds))
-    standing = Allowance(left, kept - now, too_many_seconds if is_too_many else 0.0)
-    return empty_at if is_too_many else after, standing
+    counted = before if is_too_many else after
+    left = max(0, floor((now + full_seconds - counted + SLACK_SECONDS) / limit.interval_seconds))
+    allowance = Allowance(left, counted - now, too_many_seconds if is_too_many else 0.0)
+    return empty_at if is_too_many else after, allowance
 
 
 class LocalCounts:
-    """The requests that this process was sent."""
+    """Request counts of this process."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -86,8 +86,8 @@ class LocalCounts:
     def take(self, caller: str, limit: Limit, cost: int = 1) -> Allowance:
         """Count a request."""
         known = self._empty_at
-        known[caller], standing = count_in_bucket(known.get(caller, 0.0), self._clock(), limit, cost)
+        known[caller], allowance = count_in_bucket(known.get(caller, 0.0), self._clock(), limit, cost)
         known.move_to_end(caller)
         if len(known) > MOST_CALLERS:
             known.popitem(last=False)
-        return standing
+        return allowance

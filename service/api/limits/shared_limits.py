@@ -1,7 +1,7 @@
 """Rate limits that replicas share in Redis; without Redis each replica counts alone.
 
-Redis's own clock counts, so those of the replicas need not agree. The request that first finds Redis away waits for
-ANSWER_SECONDS at most. The next ones do not wait: Redis is pinged in the background until it answers again.
+The clock of Redis counts, so those of the replicas need not agree. The first request during an outage of Redis waits
+for ANSWER_SECONDS at most. The next ones do not wait: a background task pings Redis until it answers again.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class SharedCounts:
-    """The requests that all replicas were sent."""
+    """Request counts of all replicas together."""
 
     def __init__(self, url: str, clock: Callable[[], float] = monotonic) -> None:
         pool = BlockingConnectionPool.from_url(
@@ -66,9 +66,9 @@ class SharedCounts:
             self._ping_again()
             return None
         most_seconds = limit.burst * limit.interval_seconds + SLACK_SECONDS
-        asked = [cost * limit.interval_seconds, most_seconds]
+        arguments = [cost * limit.interval_seconds, most_seconds]
         try:
-            empty_at, now = await self._count(keys=[PREFIX + caller], args=asked)
+            empty_at, now = await self._count(keys=[PREFIX + caller], args=arguments)
         except (RedisError, OSError, TimeoutError) as error:
             if not self._is_away:
                 log.warning("Redis does not answer, so each replica counts requests alone: %s", type(error).__name__)
@@ -86,9 +86,9 @@ class SharedCounts:
 
     def _ping_again(self) -> None:
         if self._ping is None and self._clock() >= self._next_ping_at:
-            self._ping = asyncio.create_task(self._look())
+            self._ping = asyncio.create_task(self._send_ping())
 
-    async def _look(self) -> None:
+    async def _send_ping(self) -> None:
         try:
             await self._redis.ping()
         except (RedisError, OSError, TimeoutError):
@@ -101,7 +101,7 @@ class SharedCounts:
 
 
 async def does_answer(url: str) -> bool:
-    """Whether a Redis answers."""
+    """Whether a Redis server answers."""
     counts = SharedCounts(url)
     try:
         return await counts.take("doctor", Limit(burst=1, interval_seconds=1.0)) is not None

@@ -22,6 +22,6 @@ add_list(
         singular="AuditRecord",
         meaning="Who changed what, the newest first",
         columns=COLUMNS,
-        held=_held,
+        rows=_held,
     ),
 )

@@ -40,7 +40,7 @@ add_list(
         singular="Calibration",
         meaning="What was fitted on measurements, the newest first",
         columns=lists.COLUMNS,
-        held=lambda request: lists.listed_calibrations(database_of(request), caller_of(request)),
+        rows=lambda request: lists.listed_calibrations(database_of(request), caller_of(request)),
     ),
 )
 

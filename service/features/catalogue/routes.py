@@ -48,7 +48,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
             singular=SINGULAR[plural],
             meaning=f"The {plural} of the catalogue",
             columns=listing.columns,
-            held=lambda request: listed(listing, visible_catalogue(request)),
+            rows=lambda request: listed(listing, visible_catalogue(request)),
         ),
     )
 
@@ -80,6 +80,6 @@ add_list(
         singular="Revision",
         meaning="Every change of the catalogue, the newest first",
         columns=COLUMNS,
-        held=lambda request: listed_revisions(request.app.state.history, caller_of(request)),
+        rows=lambda request: listed_revisions(request.app.state.history, caller_of(request)),
     ),
 )

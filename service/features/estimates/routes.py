@@ -128,7 +128,7 @@ def stored_estimate(request: Request, database: Database, caller: CallerDep, est
     """Asking alone stores nothing; scenarios and checks do."""
     state = request.app.state
     checked = state.checked_questions
-    waiting = partial(checked.find, whose=caller.whose)
+    waiting = partial(checked.find, owner=caller.whose)
     found = stored_answer(database, caller.whose, estimate_id, catalogue_at(request), waiting, checked.of_others())
     return Response(found, media_type=JSON)
 

@@ -35,7 +35,7 @@ add_list(
         singular="LaunchCheck",
         meaning="The launch checks",
         columns=launch_checks.COLUMNS,
-        held=lambda request: launch_checks.listed_launch_checks(database_of(request), caller_of(request)),
+        rows=lambda request: launch_checks.listed_launch_checks(database_of(request), caller_of(request)),
     ),
 )
 

@@ -44,7 +44,7 @@ add_list(
         singular="Measurement",
         meaning="What was measured, the newest first",
         columns=lists.COLUMNS,
-        held=lambda request: lists.listed_measurements(database_of(request), caller_of(request)),
+        rows=lambda request: lists.listed_measurements(database_of(request), caller_of(request)),
         as_parquet=True,
     ),
 )

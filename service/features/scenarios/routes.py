@@ -48,7 +48,7 @@ add_list(
         singular="Scenario",
         meaning="The saved questions",
         columns=scenarios.COLUMNS,
-        held=lambda request: scenarios.listed_scenarios(database_of(request), caller_of(request)),
+        rows=lambda request: scenarios.listed_scenarios(database_of(request), caller_of(request)),
     ),
 )
 

@@ -46,7 +46,7 @@ add_list(
         singular="Sweep",
         meaning="The sweeps",
         columns=sweeps.COLUMNS,
-        held=lambda request: sweeps.listed_sweeps(database_of(request), caller_of(request)),
+        rows=lambda request: sweeps.listed_sweeps(database_of(request), caller_of(request)),
     ),
 )
 
