@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.jobs.ends import SlowerClock
 from service.settings import Settings
-from service.store import Engine, Keeping, KeyRing, forget_old
+from service.store import Engine, KeyRing, RetentionPeriods, remove_old
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Retention:
 
     def __init__(self, engine: Engine, settings: Settings, stop: Event) -> None:
         self._engine, self._stop = engine, stop
-        self._keeping = Keeping(
+        self._keeping = RetentionPeriods(
             jobs_days=settings.keep_jobs_days,
             job_files_days=settings.keep_job_files_days,
             measurements_days=settings.keep_measurements_days,
@@ -67,7 +67,7 @@ class Retention:
 
     def run(self) -> dict[str, int]:
         """Remove the rows that are too old now, and count them by table."""
-        return forget_old(self._engine, self._keeping, self._clock.present(), self._pause)
+        return remove_old(self._engine, self._keeping, self._clock.present(), self._pause)
 
     def _pause(self) -> bool:
         return self._stop.wait(PAUSE_SECONDS)

@@ -23,7 +23,7 @@ from service.api.catalogues import database_of
 from service.api.errors import ApiError, WrongParameter
 from service.api.openapi import Schema
 from service.errors import Problem
-from service.store import RememberedAnswer, RequestKey, once
+from service.store import RequestKey, StoredResponse, once
 from service.tabular.lists import IsCurrent, Record
 from service.validation.serialization import digest_of, to_bytes
 
@@ -188,9 +188,9 @@ def _ordered(value: Any) -> Any:
     return [_ordered(item) for item in value] if isinstance(value, list) else value
 
 
-def _remembered(response: Response, digest: str) -> RememberedAnswer:
+def _remembered(response: Response, digest: str) -> StoredResponse:
     headers = {name: value for name, value in response.headers.items() if name != "content-length"}
-    return RememberedAnswer(
+    return StoredResponse(
         request_digest=digest, status=response.status_code, headers=headers, content=bytes(response.body)
     )
 

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 
 from service.jobs.ends import SlowerClock
-from service.store import CheckedQuestion, Engine, Replicas, forget_checked_questions, keep_checked_questions
+from service.store import CheckedQuestion, Engine, Replicas, remove_checked_questions, store_checked_questions
 from service.store.keys import TEAM
 
 WRITE_SECONDS = 0.5
@@ -84,7 +84,7 @@ class CheckedQuestions:
                 batch = {key: question for key, (question, _) in self._waiting.items()}
             if self._engine is None or not batch:
                 return
-            keep_checked_questions(self._engine, [(question, owner) for (_, owner), question in batch.items()])
+            store_checked_questions(self._engine, [(question, owner) for (_, owner), question in batch.items()])
             with self._lock:
                 for key in batch:
                     self._drop(key)
@@ -109,7 +109,7 @@ class CheckedQuestions:
     def forget(self) -> None:
         """Remove questions beyond their retention."""
         if self._engine is not None and self._clock is not None:
-            forget_checked_questions(self._engine, self._clock.present() - timedelta(days=KEPT_DAYS))
+            remove_checked_questions(self._engine, self._clock.present() - timedelta(days=KEPT_DAYS))
 
     def _drop(self, key: tuple[str, str]) -> None:
         """Remove a question from the queue, if it is still there."""

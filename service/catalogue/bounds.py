@@ -44,7 +44,7 @@ class Fault(NamedTuple):
     code: str
     """Stable name of the broken rule."""
     wanted: str
-    """The right value, as a noun phrase."""
+    """The right value, in words."""
     item: int | None = None
     """Position of the wrong item, where only one item of a list is wrong."""
 
@@ -69,16 +69,16 @@ class Rule:
 
     @property
     def wanted(self) -> str:
-        """The allowed values, as a noun phrase, e.g. `a whole number from 1 to 2048`."""
+        """The allowed values, in words, e.g. `a whole number from 1 to 2048`."""
         if self.choices:
             return f"one of {', '.join(map(str, self.choices))}"
         limits = {bound.word: _plain(bound.limit) for bound in self.bounds}
         length = f"{limits.get('from', '0')} to {limits.get('to', 'any number of')}"
-        said = "".join(f" {word} {limit}" for word, limit in limits.items())
+        limits_text = "".join(f" {word} {limit}" for word, limit in limits.items())
         return {
             bool: "true or false",
-            int: f"a whole number{said}",
-            float: f"a number{said}".replace("above 0 to below", "above 0 and below"),
+            int: f"a whole number{limits_text}",
+            float: f"a number{limits_text}".replace("above 0 to below", "above 0 and below"),
             str: f"text of {length} characters",
             tuple: f"a list of {length} values",
         }.get(self.kind, "an object")
@@ -104,15 +104,15 @@ class Rule:
         return Fault("wrong_length" if has_length else "out_of_range", self.wanted)
 
 
-def faults_of(noun: Any) -> dict[str, Fault]:
+def faults_of(spec: Any) -> dict[str, Fault]:
     """All faults of an object's fields."""
-    judged = {name: rule.fault(getattr(noun, name)) for name, rule in _rules(noun.__class__).items()}
+    judged = {name: rule.fault(getattr(spec, name)) for name, rule in _rules(spec.__class__).items()}
     return {name: fault for name, fault in judged.items() if fault}
 
 
-def rule_of(noun: type, name: str) -> Rule:
+def rule_of(spec: type, name: str) -> Rule:
     """The rule of one field."""
-    return _rules(noun)[name]
+    return _rules(spec)[name]
 
 
 def rule_for(annotation: Any) -> Rule:
@@ -137,8 +137,8 @@ def rule_for(annotation: Any) -> Rule:
 
 
 @cache
-def _rules(noun: type) -> Mapping[str, Rule]:
-    hints = get_type_hints(noun, include_extras=True)
+def _rules(spec: type) -> Mapping[str, Rule]:
+    hints = get_type_hints(spec, include_extras=True)
     return {name: rule_for(hint) for name, hint in hints.items() if not name.startswith("__")}
 
 

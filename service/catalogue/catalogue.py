@@ -81,8 +81,8 @@ class Catalogue:
     def __post_init__(self) -> None:
         """Refuse rows that refer to a missing GPU."""
         others: tuple[Row, ...] = (*self.clusters.values(), *self.rate_cards.values(), *self.calibrations.values())
-        spoken_of = self.price_index.gpus().union(gpu for row in others for gpu in gpus_of(row))
-        for gpu in spoken_of - self.gpus.keys():
+        referenced = self.price_index.gpus().union(gpu for row in others for gpu in gpus_of(row))
+        for gpu in referenced - self.gpus.keys():
             raise UnsoundFact(f"a row speaks of gpu {gpu}, which the catalogue does not hold")
 
     def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = (), revision: str | None = None) -> "Catalogue":

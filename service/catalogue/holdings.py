@@ -12,7 +12,7 @@ from service.catalogue.provenance import SHIPPED
 from service.catalogue.rows import CalibrationRow, GpuRow, ModelRow, PriceRow, RegionRow, Row, key_of
 
 
-class Beside(NamedTuple):
+class AdjustedRow(NamedTuple):
     """A row beside rows that stay."""
 
     row: Row
@@ -23,14 +23,11 @@ class Beside(NamedTuple):
     """Left-out GPU that it refers to; None where a name conflicts."""
 
 
-def beside(fixed: Iterable[Row], others: Iterable[Row]) -> Iterator[Beside]:
+def beside(fixed: Iterable[Row], others: Iterable[Row]) -> Iterator[AdjustedRow]:
     """Rows beside fixed rows.
 
     A row whose slug is a name of a fixed one is left out, as is one that refers to a left-out GPU; any other loses
     the names that fixed rows have.
-
-    A row whose slug is a name of a fixed one is left out, as is one that speaks of a GPU that is; any other goes
-    without the names that fixed rows have.
     """
     stay = tuple(fixed)
     keys = {(type(row), key_of(row)) for row in stay}
@@ -40,12 +37,14 @@ def beside(fixed: Iterable[Row], others: Iterable[Row]) -> Iterator[Beside]:
         key: Key = (type(row), key_of(row))
         missing = left_out.intersection(gpus_of(row))
         if missing:
-            yield Beside(row, None, min(missing))
+            yield AdjustedRow(row, None, min(missing))
         elif key in keys or any((type(row), form) in taken for form in forms_of(key_of(row))):
             left_out |= {key_of(row)} if isinstance(row, GpuRow) and key not in keys else set()
-            yield Beside(row, None)
+            yield AdjustedRow(row, None)
         else:
-            yield Beside(row, row if isinstance(row, PriceRow | RegionRow | CalibrationRow) else _without(row, taken))
+            yield AdjustedRow(
+                row, row if isinstance(row, PriceRow | RegionRow | CalibrationRow) else _without(row, taken)
+            )
 
 
 def _without(row: Named, taken: Container[tuple[type, str]]) -> Named:
@@ -191,9 +190,6 @@ class Holdings:
 
         A row that becomes visible to everyone, or to its owner alone, leaves its former part; a calibration may be
         in both.
-
-        A row that becomes visible to everyone, or to its owner alone, leaves the part where it stood; a calibration may
-        stand in both.
         """
         ended: dict[Place, Row] = {}
         for row in (*drop, *put):

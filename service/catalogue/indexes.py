@@ -136,8 +136,6 @@ def find_region(regions: Mapping[str, RegionRow], name: str, field: str) -> Foun
     """The region that a name means.
 
     A machine's region needs its cloud, because us-east1 of one is not us-east-1 of another.
-
-    A machine's region is told with its cloud, because us-east1 of one is not us-east-1 of another.
     """
     wanted = name.casefold()
     row = regions.get(name) or next((row for row in regions.values() if wanted in names_of_region(row)), None)

@@ -90,13 +90,10 @@ def rate_of(card: RateCardRow, gpu: str, price_model: PriceModel | None, field: 
 
     A rate without terms is valid for terms without a rate of their own. Where the question has no terms, that rate
     is taken, else the only one; several with different terms are refused, because the caller has to choose.
-
-    A rate without terms holds on any that have no rate of their own. Where no terms are asked for, that rate is
-    taken, else the only one; several that differ in their terms are refused, because the caller has to choose.
     """
     rates = {rate.price_model: rate for rate in card.rates if rate.gpu == gpu}
     if not rates:
-        priced = _told(sorted({rate.gpu for rate in card.rates}))
+        priced = _list_text(sorted({rate.gpu for rate in card.rates}))
         message = f"the rate card has no rate for {gpu}, the GPU of the cluster; its rates are for {priced}"
         raise Refused(
             _problem(f"{field}.rate_card", "no_rate", message, "add a rate to the card, or give another price")
@@ -104,9 +101,9 @@ def rate_of(card: RateCardRow, gpu: str, price_model: PriceModel | None, field: 
     if price_model in rates:
         return Found(rates[price_model], None)
     if None in rates:
-        said = f"the rate card prices {gpu} on any terms alike"
-        return Found(rates[None], said if price_model else None)
-    terms = _told(sorted(filter(None, rates)))
+        assumption = f"the rate card prices {gpu} on any terms alike"
+        return Found(rates[None], assumption if price_model else None)
+    terms = _list_text(sorted(filter(None, rates)))
     if price_model is None and len(rates) == 1:
         (only,) = rates.values()
         return Found(only, f"the rate card prices {gpu} only as {only.price_model}")
@@ -115,7 +112,7 @@ def rate_of(card: RateCardRow, gpu: str, price_model: PriceModel | None, field: 
     raise Refused(_problem(f"{field}.price_model", "no_rate", wrong, f"give price_model as one of {terms}"))
 
 
-def _told(names: list[str]) -> str:
+def _list_text(names: list[str]) -> str:
     return ", ".join(names[:MOST_CHOICES]) + (", ..." if len(names) > MOST_CHOICES else "")
 
 
@@ -154,10 +151,6 @@ def newest_price(prices: Iterable[PriceRow], query: PriceQuery, field: str) -> F
     A row dated by its year alone counts as older than one of the same year with a month. Of rows of one date, the
     largest machine comes first; of one machine, the price itself before the upper and that before the lower end of a
     range; then the cheapest row.
-
-    A row dated by its year alone counts as older than one of the same year with a month. Of rows of one date, the
-    largest machine comes first; of one machine, the price itself before the upper and that before the lower end of
-    a range; then the cheapest row.
     """
     rows = [row for row in prices if row.gpu == query.gpu]
     rows = _narrowed(rows, "provider", query.provider, query, field)
@@ -178,8 +171,8 @@ def _narrowed(rows: list[PriceRow], column: str, wanted: str, query: PriceQuery,
     if kept:
         return kept
     known = sorted({str(getattr(row, column)) for row in rows})
-    told = ", ".join(known[:MOST_CHOICES]) + (", ..." if len(known) > MOST_CHOICES else "")
-    fix = f"for {query.gpu}, {column} may be {told}" if known else "give usd_per_gpu_hour instead"
+    choices = ", ".join(known[:MOST_CHOICES]) + (", ..." if len(known) > MOST_CHOICES else "")
+    fix = f"for {query.gpu}, {column} may be {choices}" if known else "give usd_per_gpu_hour instead"
     message = f"the catalogue holds no price of {query.gpu} with this {column}"
     raise UnknownName(Problem(field=f"{field}.{column}", code="unknown_price", message=message, fix=fix))
 

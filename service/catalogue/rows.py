@@ -252,10 +252,10 @@ Row = ModelRow | GpuRow | ClusterRow | PriceRow | RateCardRow | RegionRow | Cali
 """A row of any kind."""
 
 
-def price_id(told: Sequence[str]) -> str:
+def price_id(identity: Sequence[str]) -> str:
     """The id of a price: its words in URL form, and a digest of the exact words."""
-    words = NOT_IN_IDS.sub("-", "-".join(told).lower()).strip("-")
-    return f"{words}-{sha256(dumps(list(told)).encode()).hexdigest()[:8]}"
+    words = NOT_IN_IDS.sub("-", "-".join(identity).lower()).strip("-")
+    return f"{words}-{sha256(dumps(list(identity)).encode()).hexdigest()[:8]}"
 
 
 def key_of(row: Row) -> str:

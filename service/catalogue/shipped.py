@@ -56,9 +56,6 @@ def gpu_row(row: Mapping[str, str]) -> GpuRow:
 
     The peak in fp32 is that of TF32 where the tensor cores have it: frameworks run fp32 matrix products there. A
     misspelt architecture would silently lose its measured efficiencies, so it does not load.
-
-    The peak in fp32 is that of TF32 where the tensor cores have it: frameworks run fp32 matrix products there.
-    An architecture that is misspelt would silently lose its measured efficiencies, so it does not load.
     """
     with _named("gpu", row.get("slug")):
         if row["architecture"] not in MATRIX_RATES.keys() | UNMEASURED_ARCHITECTURES:
@@ -154,8 +151,8 @@ def _named(kind: str, slug: object) -> Iterator[None]:
         raise UnsoundFact(f"{kind} {slug}: {error}") from None
 
 
-def _check(noun: object) -> None:
-    faults = faults_of(noun)
+def _check(spec: object) -> None:
+    faults = faults_of(spec)
     if faults:
         raise UnsoundFact("; ".join(fault.message(name) for name, fault in faults.items()))
 

@@ -12,14 +12,14 @@ app = typer.Typer()
 
 Format = Annotated[str, typer.Argument(help="nccl-tests, gemm-csv, memory-snapshot, or records (a worker's own).")]
 File = Annotated[Path, typer.Argument(help="The file; - for what is piped in.", allow_dash=True)]
-Told = Annotated[
+Facts = Annotated[
     list[str] | None,
     typer.Option("--tell", help="Facts that the file lacks: device=NAME, operation=all_gather, run=NAME; repeat it."),
 ]
 
 
 @app.command("import-measurements")
-def import_measurements(kind: Format, file: File, *, tell: Told = None, as_json: AsJson = False) -> None:
+def import_measurements(kind: Format, file: File, *, tell: Facts = None, as_json: AsJson = False) -> None:
     """Store measurements of another tool with their predictions, for calibrations."""
     import sys
 

@@ -21,7 +21,7 @@ from service.errors import StartupError
 from service.estimator import FORMULAS_VERSION
 from service.features.launch_checks.launch_checks import ALIVE_SECONDS
 from service.settings import LEAST_DATABASE_CONNECTIONS, LOOPBACK, Settings, unknown_settings
-from service.store import Condition, Contents, Room, file_of, look_at
+from service.store import ConnectionLimits, DatabaseContents, DatabaseState, file_of, inspect_database
 
 State = Literal["ok", "warning", "fault"]
 
@@ -97,7 +97,7 @@ def _of_space(settings: Settings) -> Iterator[Finding]:
         yield Finding(name=name, state=state, said=f"{free_bytes / 1e9:.1f} GB are free in {folder}", fix=fix)
 
 
-def _of_database(settings: Settings) -> Generator[Finding, None, Condition | None]:
+def _of_database(settings: Settings) -> Generator[Finding, None, DatabaseState | None]:
     """Findings of the database; the generator's return value is its state, where it was reached."""
     name, file = "database", file_of(settings.database_url)
     if file is not None and not file.exists():
@@ -105,7 +105,7 @@ def _of_database(settings: Settings) -> Generator[Finding, None, Condition | Non
         yield Finding(name=name, state="warning", said=f"there is no {file} yet", fix=fix)
         return None
     try:
-        found = look_at(settings.database_url, ALIVE_SECONDS)
+        found = inspect_database(settings.database_url, ALIVE_SECONDS)
     except StartupError as error:
         fix = "start it, or name another one in TRAINCOST_DATABASE_URL"
         yield Finding(name=name, state="fault", said=str(error), fix=fix)
@@ -123,7 +123,7 @@ def _of_database(settings: Settings) -> Generator[Finding, None, Condition | Non
     return found
 
 
-def _of_revision(found: Condition) -> Finding:
+def _of_revision(found: DatabaseState) -> Finding:
     name = "migrations"
     if found.revision == found.expected:
         return Finding(name=name, state="ok", said=f"tables are at revision {found.revision}")
@@ -134,7 +134,7 @@ def _of_revision(found: Condition) -> Finding:
     return Finding(name=name, state="fault", said=said, fix="install the newer traincost that made them")
 
 
-def _of_room(room: Room, each: int) -> Finding:
+def _of_room(room: ConnectionLimits, each: int) -> Finding:
     """Findings of the connections. A rolling upgrade runs one more replica."""
     replicas = max(1, room.replicas) + 1
     need, taken = replicas * each, room.connections
@@ -155,7 +155,7 @@ def _of_clock(ahead_seconds: float) -> Finding:
     return Finding(name="clock", state="warning", said=said, fix="let both machines follow a time server")
 
 
-def _of_contents(held: Contents, settings: Settings) -> Iterator[Finding]:
+def _of_contents(held: DatabaseContents, settings: Settings) -> Iterator[Finding]:
     if held.is_whole:
         said = f"the database holds {held.catalogue}, and its rows make that digest"
         yield Finding(name="catalogue", state="ok", said=said)
@@ -173,7 +173,7 @@ def _of_contents(held: Contents, settings: Settings) -> Iterator[Finding]:
         yield Finding(name="workers", state="warning", said=said, fix=fix)
 
 
-def _of_keys(held: Contents, settings: Settings) -> Finding:
+def _of_keys(held: DatabaseContents, settings: Settings) -> Finding:
     standings = [key_status(key, datetime.now(UTC)) for key in held.keys]
     active = standings.count("active")
     if active:

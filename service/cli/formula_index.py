@@ -68,17 +68,22 @@ def _section(module: ModuleType) -> str:
 
 
 def _row(function: Callable[..., Any]) -> str:
-    said = read_docstring(function)
-    cases = (case.strip() for case in _NEXT_CASE.split(said.sections["Formula"]))
+    docstring = read_docstring(function)
+    cases = (case.strip() for case in _NEXT_CASE.split(docstring.sections["Formula"]))
     equation = "<br>".join(f"`{case}`" for case in cases if case)
-    cells = (f"`{function.__name__}`: {said.summary}", equation, said.unit or "", said.sections.get("Source", ""))
+    cells = (
+        f"`{function.__name__}`: {docstring.summary}",
+        equation,
+        docstring.unit or "",
+        docstring.sections.get("Source", ""),
+    )
     return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |\n"
 
 
 def _letters() -> Iterator[tuple[str, str, str]]:
     """Letter, field and meaning of every field of a question whose description names a letter."""
-    for noun in ast.parse(getsource(question)).body:
-        for field, below in zip(getattr(noun, "body", []), getattr(noun, "body", [])[1:], strict=False):
+    for node in ast.parse(getsource(question)).body:
+        for field, below in zip(getattr(node, "body", []), getattr(node, "body", [])[1:], strict=False):
             if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
                 found = _LETTER.match(str(ast.literal_eval(below.value)))
                 if found:

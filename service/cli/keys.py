@@ -100,8 +100,8 @@ def revoke(key_id: KeyId) -> None:
 
     with database(is_made=False) as engine, by_command("revokeKey"):
         before = workflow.revoke(engine, key_id)
-    told = "revoked" if before is None else f"was revoked already, at {utc_text(before)}:"
-    typer.echo(f"{told} {key_id.partition('.')[0]}")
+    result = "revoked" if before is None else f"was revoked already, at {utc_text(before)}:"
+    typer.echo(f"{result} {key_id.partition('.')[0]}")
 
 
 shares = typer.Typer(no_args_is_help=True, help="List and revoke the links that show scenarios without a key.")

@@ -18,12 +18,12 @@ def asked_of(url: str, key: str | None) -> Iterator[Client]:
         with Client(url, key) as client:
             yield client
     except Problem as problem:
-        found = dict.fromkeys(_told(one) for one in problem.errors)
+        found = dict.fromkeys(_problem_text(one) for one in problem.errors)
         raise NotAnswered(f"the service refuses: {'; '.join(found) or problem.detail}") from None
     except ClientError as error:
         raise NotAnswered(f"{error}; is it running there? Say where with --url or TRAINCOST_URL") from None
 
 
-def _told(finding: Finding) -> str:
+def _problem_text(finding: Finding) -> str:
     """A problem with its field and its remedy."""
     return f"{finding.pointer or finding.parameter or ''}: {finding.message}; {finding.fix}".removeprefix(": ")

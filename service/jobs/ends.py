@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import ColumnElement, Connection, DateTime, Engine, and_, literal, or_, select, update
 
 from service.errors import AlreadyFinished, Problem, Unreachable
-from service.jobs.jobs import Also, Job, change_in, job_in, job_of, the_job
+from service.jobs.jobs import Job, OnEnd, change_in, job_in, job_of, job_update
 from service.jobs.leases import Lease, is_held, locked
-from service.store.audit import note_in
+from service.store.audit import log_change_in
 from service.store.engine import answering, reading, writing
 from service.store.queries import database_time, later, now
 from service.store.tables import ENDED, JOBS
@@ -64,7 +64,7 @@ class Outcome:
         return sha256(text.encode()).digest()
 
 
-def finish_job(engine: Engine, lease: Lease, outcome: Outcome, also: Also | None = None) -> bool:
+def finish_job(engine: Engine, lease: Lease, outcome: Outcome, also: OnEnd | None = None) -> bool:
     """Store the outcome of an attempt, if the worker holds the lease. Repeated requests store it once."""
     digest = outcome.digest()
     with answering(), writing(engine) as connection:
@@ -81,20 +81,20 @@ def finish_job(engine: Engine, lease: Lease, outcome: Outcome, also: Also | None
         return True
 
 
-def cancel_job(engine: Engine, job_id: str, also: Also | None = None) -> Job | None:
+def cancel_job(engine: Engine, job_id: str, also: OnEnd | None = None) -> Job | None:
     """Cancel a job: at once where it is queued, at its worker's next heartbeat where it runs."""
     with answering(), writing(engine) as connection:
-        note_in(connection, job_id)
+        log_change_in(connection, job_id)
         return _cancel_in(connection, job_id, also)
 
 
-def cancel_jobs(engine: Engine, parent: str, also: Also | None = None) -> None:
+def cancel_jobs(engine: Engine, parent: str, also: OnEnd | None = None) -> None:
     """Cancel all parts of a parent."""
     query = select(JOBS.c.id).where(JOBS.c.parent == parent, JOBS.c.status.not_in(ENDED)).order_by(JOBS.c.id)
     with answering(), writing(engine) as connection:
         for job_id in connection.execute(query).scalars().all():
             _cancel_in(connection, job_id, also)
-        note_in(connection, parent)
+        log_change_in(connection, parent)
 
 
 def retry_jobs(engine: Engine, parent: str) -> int:
@@ -110,19 +110,19 @@ def retry_jobs(engine: Engine, parent: str) -> int:
         jobs = connection.execute(query.with_for_update()).all()
         for job_id, status in jobs:
             values = {"cancel_requested": False} if status == "running" else again
-            change_in(connection, the_job(job_id), values)
-        note_in(connection, parent)
+            change_in(connection, job_update(job_id), values)
+        log_change_in(connection, parent)
     return len(jobs)
 
 
-def reap_jobs(engine: Engine, also: Also | None = None, moment: datetime | None = None) -> int:
+def expire_leases(engine: Engine, also: OnEnd | None = None, moment: datetime | None = None) -> int:
     """End the jobs whose lease has expired. Several processes may do so at the same time."""
     with answering(), reading(engine) as connection:
         jobs = connection.execute(select(JOBS.c.id).where(*_is_abandoned(moment)).order_by(JOBS.c.id)).scalars().all()
     taken, errors = 0, []
     for job_id in jobs:
         try:
-            taken += _reap(engine, job_id, also, moment)
+            taken += _expire(engine, job_id, also, moment)
         except Unreachable:
             raise
         except Exception as error:  # what belongs to the end of one job keeps no other one waiting
@@ -132,7 +132,7 @@ def reap_jobs(engine: Engine, also: Also | None = None, moment: datetime | None 
     return taken
 
 
-def _reap(engine: Engine, job_id: str, also: Also | None, moment: datetime | None) -> bool:
+def _expire(engine: Engine, job_id: str, also: OnEnd | None, moment: datetime | None) -> bool:
     """End one job with an expired lease, unless another process did, or its worker renewed the lease."""
     is_lost = (JOBS.c.lease_until < (now() if moment is None else moment)).label("is_lost")
     query = select(*JOBS.c, is_lost).where(JOBS.c.id == job_id, *_is_abandoned(moment))
@@ -156,44 +156,42 @@ def _is_abandoned(moment: datetime | None) -> tuple[ColumnElement[bool], ...]:
     return JOBS.c.status == "running", or_(has_ended, is_overtime(moment))
 
 
-def _end_in(connection: Connection, job: Job, values: Mapping[str, Any], also: Also | None) -> Job | None:
+def _end_in(connection: Connection, job: Job, values: Mapping[str, Any], also: OnEnd | None) -> Job | None:
     data = {"attempt": job.attempt, **({"error": values["error"]} if values.get("error") else {})}
-    ended = change_in(connection, the_job(job.id), values, data)
+    ended = change_in(connection, job_update(job.id), values, data)
     if ended is not None and ended.status in ENDED and also is not None:
         also(connection, ended)
     return ended
 
 
-def _cancel_in(connection: Connection, job_id: str, also: Also | None) -> Job | None:
+def _cancel_in(connection: Connection, job_id: str, also: OnEnd | None) -> Job | None:
     job = job_in(connection, locked(job_id))
     if job is None or job.status in ENDED or job.cancel_requested:
         return job
     if job.status == "queued":
         return _end_in(connection, job, {"status": "cancelled", "cancel_requested": True, **_ENDS_NOW}, also)
-    return change_in(connection, the_job(job_id), {"cancel_requested": True}, {"cancel_requested": True})
+    return change_in(connection, job_update(job_id), {"cancel_requested": True}, {"cancel_requested": True})
 
 
 def _after(job: Job, outcome: Outcome) -> dict[str, Any]:
     """The next state of a job whose worker ends an attempt."""
-    told = {"result": outcome.result, "error": None if outcome.error is None else dict(outcome.error)}
+    reported = {"result": outcome.result, "error": None if outcome.error is None else dict(outcome.error)}
     if outcome.ending == "succeeded":
-        return {"status": "succeeded", **told, **_ENDS_NOW}
+        return {"status": "succeeded", **reported, **_ENDS_NOW}
     if job.cancel_requested:
-        return {"status": "cancelled", **told, **_ENDS_NOW}
-    is_given_back = outcome.ending in {"cancelled", "released"}  # cancelled: it stopped before it was wanted again
+        return {"status": "cancelled", **reported, **_ENDS_NOW}
+    is_given_back = outcome.ending in {"cancelled", "released"}  # cancelled: it stopped before the retry
     if is_given_back and job.given_back < MOST_RELEASES:
         return {"status": "queued", "given_back": job.given_back + 1, "available_at": now(), **_NOT_HELD}
     is_final = bool((outcome.error or {}).get("final"))
     if is_final or job.attempts_used >= job.max_attempts:
-        return {"status": "failed", **told, **_ENDS_NOW}
+        return {"status": "failed", **reported, **_ENDS_NOW}
     wait_seconds = min(FIRST_WAIT_SECONDS * 2.0 ** (job.attempts_used - 1), LONGEST_WAIT_SECONDS)
-    return {"status": "queued", **told, "available_at": later(wait_seconds), **_NOT_HELD}
+    return {"status": "queued", **reported, "available_at": later(wait_seconds), **_NOT_HELD}
 
 
 def _after_loss(job: Job, error: Mapping[str, str]) -> dict[str, Any]:
     """The next state of a job whose lease expired.
-
-    An attempt that began under an earlier release, which gave no lease, does not count.
 
     An attempt that began under an earlier release, which gave no lease, does not count.
     """
@@ -218,8 +216,6 @@ class SlowerClock:
     """The present by the slower of two clocks: the database's, and the monotonic clock of this process.
 
     A clock that is set forward by mistake would expire everything at once.
-
-    A clock that is set forward by mistake would make everything old at once.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -231,7 +227,7 @@ class SlowerClock:
         return min(database_time(self._engine), self._started_at + timedelta(seconds=monotonic() - self._started))
 
 
-class _Look(NamedTuple):
+class _ClockReading(NamedTuple):
     """The database's clock, read between two moments of this process's own clock."""
 
     begun: float
@@ -242,36 +238,36 @@ class _Look(NamedTuple):
 class LeaseExpiry:
     """Expires leases of workers that stopped sending heartbeats, but not because a clock was set.
 
-    Leases are moments of the database's clock. Set forward by an hour, it would expire all of them at once; set back,
-    it would keep the job of a lost worker for an hour longer. So each tick compares the database's clock with the
-    monotonic clock. Where the two disagree, every lease is renewed. Moments too far in the future are corrected at
-    every tick: the clock may have jumped there and back between two of them.
+    Leases are moments of the database's clock. Set forward by an hour, it would expire all of them at once; set
+    back, it would keep the job of a lost worker for an hour longer. So each tick compares the database's clock with
+    the monotonic clock. Where the two disagree, every lease is renewed. Moments too far in the future are corrected
+    at every tick: the clock may have jumped there and back between two of them.
     """
 
     def __init__(
-        self, engine: Engine, lease_seconds: float, also: Also | None = None, clock: Callable[[], float] = monotonic
+        self, engine: Engine, lease_seconds: float, also: OnEnd | None = None, clock: Callable[[], float] = monotonic
     ) -> None:
         self._engine, self._lease_seconds, self._also, self._clock = engine, lease_seconds, also, clock
-        self._last: _Look | None = None
+        self._last: _ClockReading | None = None
         with suppress(Unreachable):
             self._last = self._read()
 
     def look(self) -> int:
         """Expire leases; after a jump of the clock renew all of them instead."""
-        mend_moments(self._engine, self._lease_seconds)
+        correct_moments(self._engine, self._lease_seconds)
         found = self._read()
         if self._last is not None and self._is_jump(self._last, found):
             renew_leases(self._engine, self._lease_seconds)
             self._last = self._read()
             return 0
         self._last = found
-        return reap_jobs(self._engine, self._also, found.moment)
+        return expire_leases(self._engine, self._also, found.moment)
 
-    def _read(self) -> _Look:
+    def _read(self) -> _ClockReading:
         begun = self._clock()
-        return _Look(begun, database_time(self._engine), self._clock())
+        return _ClockReading(begun, database_time(self._engine), self._clock())
 
-    def _is_jump(self, last: _Look, found: _Look) -> bool:
+    def _is_jump(self, last: _ClockReading, found: _ClockReading) -> bool:
         """Whether the database's clock advanced by more, or less, than the time that passed."""
         most = min(MOST_JUMP_SECONDS, self._lease_seconds / 4)
         went_seconds = (found.moment - last.moment).total_seconds()
@@ -286,7 +282,7 @@ def renew_leases(engine: Engine, lease_seconds: float) -> None:
         connection.execute(update(JOBS).where(is_running).values(lease_until=later(lease_seconds)))
 
 
-def mend_moments(engine: Engine, lease_seconds: float) -> None:
+def correct_moments(engine: Engine, lease_seconds: float) -> None:
     """Correct moments of jobs that lie further ahead than the present clock would set."""
     is_running, is_queued = JOBS.c.status == "running", JOBS.c.status == "queued"
     odd = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine, delete, func, insert, select
 
 from service.errors import Problem, Refused
-from service.jobs.jobs import Job, job_in, the_job
+from service.jobs.jobs import Job, job_in, job_update
 from service.jobs.leases import Lease, is_held, locked
 from service.settings import WORKER_FILE_BYTES
 from service.store.engine import answering, reading, writing
@@ -26,7 +26,7 @@ class JobFile:
     content: bytes
 
 
-def keep_file(engine: Engine, lease: Lease, file: JobFile, most_key_bytes: int = WORKER_FILE_BYTES) -> bool:
+def store_file(engine: Engine, lease: Lease, file: JobFile, most_key_bytes: int = WORKER_FILE_BYTES) -> bool:
     """Store a file of a job, in place of one of the same name."""
     same = JOB_FILES.c.job_id == lease.job_id, JOB_FILES.c.name == file.name
     values = {"job_id": lease.job_id, "name": file.name, "media_type": file.media_type, "content": file.content}
@@ -41,7 +41,7 @@ def keep_file(engine: Engine, lease: Lease, file: JobFile, most_key_bytes: int =
         _refuse_too_large(connection, job, more_bytes, most_key_bytes)
         connection.execute(delete(JOB_FILES).where(*same))
         connection.execute(insert(JOB_FILES), values)
-        connection.execute(the_job(job.id).values(file_bytes=job.file_bytes + more_bytes))
+        connection.execute(job_update(job.id).values(file_bytes=job.file_bytes + more_bytes))
     return True
 
 

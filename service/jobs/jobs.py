@@ -90,7 +90,7 @@ class Job:
         return self.attempt - self.given_back
 
 
-Also = Callable[[Connection, Job], None]
+OnEnd = Callable[[Connection, Job], None]
 """Further writes when a job ends, in the same transaction. An exception undoes the transaction."""
 
 
@@ -132,17 +132,17 @@ def change_in(
     if row is None:
         return None
     job = job_of(row)
-    note_in(connection, job, job.status, data or {})
+    add_event_in(connection, job, job.status, data or {})
     return job
 
 
-def note_in(connection: Connection, job: Job, name: str, data: Mapping[str, Any]) -> None:
+def add_event_in(connection: Connection, job: Job, name: str, data: Mapping[str, Any]) -> None:
     """Add the event whose number is the job's count of events."""
     values = {"job_id": job.id, "number": job.events, "name": name, "data": data}
     connection.execute(insert(JOB_EVENTS).values(at=now()), values)
 
 
-def the_job(job_id: str) -> Update:
+def job_update(job_id: str) -> Update:
     """An update of one job."""
     return update(JOBS).where(JOBS.c.id == job_id)
 
@@ -202,6 +202,6 @@ def read_later_events(engine: Engine, known: Mapping[str, int]) -> dict[str, tup
         rows = connection.execute(events.order_by(JOB_EVENTS.c.number)).mappings().all()
     for row in rows:
         if row["number"] > known[row["job_id"]]:
-            said = {name: row[name] for name in JobEvent.__dataclass_fields__}
-            found[row["job_id"]][1].append(JobEvent(**{**said, "at": in_utc(row["at"])}))
+            values = {name: row[name] for name in JobEvent.__dataclass_fields__}
+            found[row["job_id"]][1].append(JobEvent(**{**values, "at": in_utc(row["at"])}))
     return found

@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple, TypeGuard
 from sqlalchemy import Connection, Engine, Select, delete, func, select, tuple_, update
 
 from service.errors import Problem, Refused
-from service.jobs.jobs import Job, change_in, job_in, note_in, the_job
+from service.jobs.jobs import Job, add_event_in, change_in, job_in, job_update
 from service.store.engine import answering, insert_new, reading, writing
 from service.store.queries import in_utc, later, moment_in, now
-from service.store.tables import JOB_FILES, JOB_TURNS, JOBS
-from service.store.workers import Opening, Seeker, saw_worker_in
+from service.store.tables import JOB_FILES, JOBS, OWNER_SHARES
+from service.store.workers import JobRequest, QueuedWork, renew_worker_in
 
 LEASE_BYTES = 32
 """Random bytes of a lease: 256 bits."""
@@ -50,36 +50,36 @@ class Claim(NamedTuple):
     lease: Lease
 
 
-def read_openings(engine: Engine) -> tuple[frozenset[Opening], float | None]:
+def read_queued_work(engine: Engine) -> tuple[frozenset[QueuedWork], float | None]:
     """Queued jobs by requirements and owner, and the seconds until a job that was put off becomes available.
 
     A cheap read before a claim, one for all waiting workers.
     """
     first = select(func.min(JOBS.c.available_at)).where(JOBS.c.status == "queued", JOBS.c.available_at > now())
     with answering(), reading(engine) as connection:
-        found = frozenset(_openings_in(connection))
+        found = frozenset(_queued_work_in(connection))
         moment, available_at = moment_in(connection), in_utc(connection.execute(first).scalar())
     return found, None if available_at is None else max(0.0, (available_at - moment).total_seconds())
 
 
-def claim_job(engine: Engine, seeker: Seeker, lease_seconds: float) -> Claim | None:
+def claim_job(engine: Engine, request: JobRequest, lease_seconds: float) -> Claim | None:
     """Claim a job that a worker can do: owners in turn, of each owner the most urgent first, then the oldest."""
     token = token_urlsafe(LEASE_BYTES)
     with answering(), writing(engine) as connection:
-        wanted = _wanted_in(connection, seeker)
+        wanted = _wanted_in(connection, request)
         found = _next_in(connection, wanted) if wanted else None
         if found is None:
             return None
         job_id, attempt = found[0], found[1] + 1
-        claimed = {"status": "running", "worker": seeker.worker, "attempt": attempt}
-        proved = {"lease_digest": _digest(token, attempt), "lease_key": seeker.key, "outcome_digest": None}
+        claimed = {"status": "running", "worker": request.worker, "attempt": attempt}
+        proved = {"lease_digest": _digest(token, attempt), "lease_key": request.key, "outcome_digest": None}
         moments = {"lease_until": later(lease_seconds), "started_at": now(), "finished_at": None}
         emptied = {"progress": None, "result": None, "error": None, "file_bytes": 0}
         values = {**claimed, **proved, **moments, **emptied}
-        job = change_in(connection, the_job(job_id), values, {"worker": seeker.worker})
+        job = change_in(connection, job_update(job_id), values, {"worker": request.worker})
         if attempt > 1:
             connection.execute(delete(JOB_FILES).where(JOB_FILES.c.job_id == job_id))
-        return None if job is None else Claim(job, Lease(job_id, token, seeker.key))
+        return None if job is None else Claim(job, Lease(job_id, token, request.key))
 
 
 def heartbeat_job(engine: Engine, lease: Lease, lease_seconds: float, progress: Any = None) -> HeartbeatState:
@@ -88,14 +88,14 @@ def heartbeat_job(engine: Engine, lease: Lease, lease_seconds: float, progress: 
         job = job_in(connection, locked(lease.job_id))
         if not is_held(job, lease) or job.status != "running":
             return "lost"
-        saw_worker_in(connection, job.lease_key, job.worker or "")
+        renew_worker_in(connection, job.lease_key, job.worker or "")
         values: dict[str, Any] = {"lease_until": later(lease_seconds)}
         if progress is not None and progress != job.progress:
             size = len(json.dumps(progress).encode())
             _refuse_too_much_progress(job, size)
             values |= {"progress": progress, "events": JOBS.c.events + 1, "progress_bytes": job.progress_bytes + size}
-            note_in(connection, replace(job, events=job.events + 1), "progress", progress)
-        connection.execute(the_job(job.id).values(**values))
+            add_event_in(connection, replace(job, events=job.events + 1), "progress", progress)
+        connection.execute(job_update(job.id).values(**values))
         return "cancel" if job.cancel_requested else "run"
 
 
@@ -142,49 +142,46 @@ def _is_available() -> tuple[Any, ...]:
     return JOBS.c.status == "queued", JOBS.c.available_at <= select(now()).scalar_subquery()
 
 
-def _wanted_in(connection: Connection, seeker: Seeker) -> dict[str, list[Opening]]:
+def _wanted_in(connection: Connection, request: JobRequest) -> dict[str, list[QueuedWork]]:
     """Queued jobs that a worker can do, by owner."""
-    wanted: dict[str, list[Opening]] = {}
-    for opening in _openings_in(connection):
-        if seeker.can_do(opening):
-            wanted.setdefault(opening.owner, []).append(opening)
+    wanted: dict[str, list[QueuedWork]] = {}
+    for work in _queued_work_in(connection):
+        if request.can_do(work):
+            wanted.setdefault(work.owner, []).append(work)
     return wanted
 
 
-def _openings_in(connection: Connection) -> list[Opening]:
+def _queued_work_in(connection: Connection) -> list[QueuedWork]:
     query = select(JOBS.c.kind, JOBS.c.requires, JOBS.c.owner).where(*_is_available()).distinct()
-    return [Opening(*row) for row in connection.execute(query)]
+    return [QueuedWork(*row) for row in connection.execute(query)]
 
 
-def _next_in(connection: Connection, wanted: Mapping[str, Sequence[Opening]]) -> tuple[str, int] | None:
+def _next_in(connection: Connection, wanted: Mapping[str, Sequence[QueuedWork]]) -> tuple[str, int] | None:
     """The next job, locked, and the number of claims.
 
-    Claims at the same moment serve different owners, and get different jobs. An owner that another claim is serving is
-    served too where no other owner has a job.
-
-    Claims at the same moment serve different owners, and get different jobs. An owner whose turn another claim is just
-    taking is served too where no other owner has a job.
+    Claims at the same moment serve different owners, and get different jobs. An owner that another claim is serving
+    is served too where no other owner has a job.
     """
-    served = select(JOB_TURNS.c.owner).where(JOB_TURNS.c.owner.in_(list(wanted)))
+    served = select(OWNER_SHARES.c.owner).where(OWNER_SHARES.c.owner.in_(list(wanted)))
     known = set(connection.execute(served).scalars())
     if new := [{"owner": owner, "served": 0} for owner in sorted(wanted.keys() - known)]:
-        connection.execute(insert_new(connection, JOB_TURNS), new)
-    served = served.order_by(JOB_TURNS.c.served, JOB_TURNS.c.owner)
+        connection.execute(insert_new(connection, OWNER_SHARES), new)
+    served = served.order_by(OWNER_SHARES.c.served, OWNER_SHARES.c.owner)
     turn = connection.execute(served.limit(1).with_for_update(skip_locked=True)).scalar_one_or_none()
     order = list(connection.execute(served).scalars())
     for owner in sorted(order, key=lambda owner: owner != turn):
         found = _first_in(connection, owner, wanted[owner])
         if found is not None:
             if owner == turn:
-                last = select(func.max(JOB_TURNS.c.served)).scalar_subquery()
-                connection.execute(update(JOB_TURNS).where(JOB_TURNS.c.owner == owner).values(served=last + 1))
+                last = select(func.max(OWNER_SHARES.c.served)).scalar_subquery()
+                connection.execute(update(OWNER_SHARES).where(OWNER_SHARES.c.owner == owner).values(served=last + 1))
             return found
     return None
 
 
-def _first_in(connection: Connection, owner: str, wanted: Sequence[Opening]) -> tuple[str, int] | None:
+def _first_in(connection: Connection, owner: str, wanted: Sequence[QueuedWork]) -> tuple[str, int] | None:
     """The first job of an owner that no other claim has locked."""
-    is_wanted = tuple_(JOBS.c.kind, JOBS.c.requires).in_([(opening.kind, opening.requires) for opening in wanted])
+    is_wanted = tuple_(JOBS.c.kind, JOBS.c.requires).in_([(work.kind, work.requires) for work in wanted])
     first = select(JOBS.c.id, JOBS.c.attempt).where(*_is_available(), JOBS.c.owner == owner, is_wanted)
     first = first.order_by(JOBS.c.priority.desc(), JOBS.c.created_at, JOBS.c.id).limit(1)
     row = connection.execute(first.with_for_update(skip_locked=True)).one_or_none()

@@ -1,19 +1,19 @@
-"""Where are facts kept between two starts? The only room with SQLAlchemy: SQLite by default, PostgreSQL by URL."""
+"""The database: SQLite by default, PostgreSQL by URL."""
 
 from sqlalchemy import Connection, Engine
 
 from service.store.audit import (
+    AuditedCall,
     AuditEntry,
     AuditOutcome,
     AuditPart,
-    Deed,
-    KeptEntry,
-    act_as,
-    acting_as,
-    keep_entries,
+    StoredEntry,
+    auditing,
+    log_change_in,
     note,
-    note_in,
     read_audit,
+    set_audited_call,
+    store_entries,
 )
 from service.store.backups import Backup, make_backup, restore_backup
 from service.store.calibrations import (
@@ -26,40 +26,49 @@ from service.store.calibrations import (
     retired_in,
 )
 from service.store.changes import Change, Rows, Written
-from service.store.condition import Condition, Contents, Figures, Room, file_of, hold_alone, look_at, read_figures
+from service.store.condition import (
+    ConnectionLimits,
+    DatabaseContents,
+    DatabaseState,
+    Figures,
+    file_of,
+    hold_alone,
+    inspect_database,
+    read_figures,
+)
 from service.store.engine import answering, place_of, takes_changes, watch_errors, writing
 from service.store.history import History, load_catalogue, load_numbered
-from service.store.idempotency import RememberedAnswer, RequestKey, once
+from service.store.idempotency import RequestKey, StoredResponse, once
 from service.store.keys import SEPARATOR, ApiKey, KeyRing, Scope, create_key, limit_key, read_keys, revoke_key
 from service.store.measurements import (
     Measured,
     counting_measurements,
     each_measurement,
-    keep_measurements_in,
     measurements_like,
     quarantine_measurements,
     read_measurements,
     read_measurements_of,
     shape_key,
+    store_measurements_in,
 )
 from service.store.prepare import prepare_database
 from service.store.queries import RowPart, database_time, utc_text
 from service.store.replicas import Replicas
-from service.store.retention import Keeping, forget_old
+from service.store.retention import RetentionPeriods, remove_old
 from service.store.scenarios import (
     CheckedQuestion,
-    Saved,
+    SavedQuestion,
     Scenario,
     change_scenario,
     create_scenario,
     delete_scenario,
-    forget_checked_questions,
-    keep_checked_questions,
-    nobody_writes,
+    no_pending_writes,
     read_answer,
     read_checked_question,
     read_scenario,
     read_scenarios,
+    remove_checked_questions,
+    store_checked_questions,
 )
 from service.store.share_links import (
     ShareLink,
@@ -70,7 +79,7 @@ from service.store.share_links import (
     revoke_unlisted_links,
 )
 from service.store.tables import ENDED
-from service.store.workers import Opening, Seeker, WorkerBounds, forget_workers, read_workers, see_worker
+from service.store.workers import JobRequest, QueuedWork, WorkerBounds, read_workers, record_worker, remove_workers
 
 __all__ = [
     "ENDED",
@@ -79,38 +88,37 @@ __all__ = [
     "AuditEntry",
     "AuditOutcome",
     "AuditPart",
+    "AuditedCall",
     "Backup",
     "Calibration",
     "Change",
     "CheckedQuestion",
-    "Condition",
     "Connection",
-    "Contents",
-    "Deed",
+    "ConnectionLimits",
+    "DatabaseContents",
+    "DatabaseState",
     "Engine",
     "Figures",
     "History",
-    "Keeping",
-    "KeptEntry",
+    "JobRequest",
     "KeyRing",
     "Measured",
-    "Opening",
-    "RememberedAnswer",
+    "QueuedWork",
     "Replicas",
     "RequestKey",
-    "Room",
+    "RetentionPeriods",
     "RowPart",
     "Rows",
-    "Saved",
+    "SavedQuestion",
     "Scenario",
     "Scope",
-    "Seeker",
     "ShareLink",
+    "StoredEntry",
+    "StoredResponse",
     "WorkerBounds",
     "Written",
-    "act_as",
-    "acting_as",
     "answering",
+    "auditing",
     "change_scenario",
     "counting_measurements",
     "create_calibration",
@@ -121,22 +129,16 @@ __all__ = [
     "delete_scenario",
     "each_measurement",
     "file_of",
-    "forget_checked_questions",
-    "forget_old",
-    "forget_workers",
     "hold_alone",
-    "keep_checked_questions",
-    "keep_entries",
-    "keep_measurements_in",
+    "inspect_database",
     "limit_key",
     "load_catalogue",
     "load_numbered",
-    "look_at",
+    "log_change_in",
     "make_backup",
     "measurements_like",
-    "nobody_writes",
+    "no_pending_writes",
     "note",
-    "note_in",
     "once",
     "place_of",
     "prepare_database",
@@ -156,14 +158,21 @@ __all__ = [
     "read_share_link",
     "read_share_links",
     "read_workers",
+    "record_worker",
+    "remove_checked_questions",
+    "remove_old",
+    "remove_workers",
     "restore_backup",
     "retire_calibration",
     "retired_in",
     "revoke_key",
     "revoke_share_link",
     "revoke_unlisted_links",
-    "see_worker",
+    "set_audited_call",
     "shape_key",
+    "store_checked_questions",
+    "store_entries",
+    "store_measurements_in",
     "takes_changes",
     "utc_text",
     "watch_errors",

@@ -20,7 +20,7 @@ AuditOutcome = Literal["done", "forbidden", "not_found", "conflict", "stale"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
+class AuditedCall:
     """The caller and operation of a change."""
 
     caller: str | None
@@ -37,7 +37,7 @@ class Deed:
 class AuditEntry:
     """A change and its outcome."""
 
-    deed: Deed
+    call: AuditedCall
     at: datetime
     object: str | None
     """Object of the change; None where the request named none in a form that may be stored."""
@@ -45,7 +45,7 @@ class AuditEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptEntry(AuditEntry):
+class StoredEntry(AuditEntry):
     """A stored entry of the log."""
 
     number: int
@@ -66,45 +66,45 @@ class AuditPart:
     """Page size."""
 
 
-_DEED: ContextVar[Deed | None] = ContextVar("deed", default=None)
+_CALL: ContextVar[AuditedCall | None] = ContextVar("call", default=None)
 
 
-def act_as(deed: Deed) -> None:
+def set_audited_call(call: AuditedCall) -> None:
     """Set the caller of all later writes of this context."""
-    _DEED.set(deed)
+    _CALL.set(call)
 
 
 @contextmanager
-def acting_as(deed: Deed) -> Iterator[None]:
+def auditing(call: AuditedCall) -> Iterator[None]:
     """Set the caller of writes inside a block."""
-    token = _DEED.set(deed)
+    token = _CALL.set(call)
     try:
         yield
     finally:
-        _DEED.reset(token)
+        _CALL.reset(token)
 
 
-def note_in(connection: Connection, *objects: str) -> None:
+def log_change_in(connection: Connection, *objects: str) -> None:
     """Log a change, in the transaction that makes it."""
-    deed = _DEED.get()
-    if deed is not None:
+    call = _CALL.get()
+    if call is not None:
         moment = datetime.now(UTC)
-        _keep_in(connection, [AuditEntry(deed=deed, at=moment, object=name, outcome="done") for name in objects])
+        _keep_in(connection, [AuditEntry(call=call, at=moment, object=name, outcome="done") for name in objects])
 
 
 def note(engine: Engine, *objects: str) -> None:
     """Log an act that changes no row but grants access, such as sharing."""
     with answering(), writing(engine) as connection:
-        note_in(connection, *objects)
+        log_change_in(connection, *objects)
 
 
-def keep_entries(engine: Engine, entries: Iterable[AuditEntry]) -> None:
+def store_entries(engine: Engine, entries: Iterable[AuditEntry]) -> None:
     """Store entries of requests that wrote nothing themselves."""
     with answering(), writing(engine) as connection:
         _keep_in(connection, entries)
 
 
-def read_audit(engine: Engine, part: AuditPart) -> list[KeptEntry]:
+def read_audit(engine: Engine, part: AuditPart) -> list[StoredEntry]:
     """A page of the log, in the order of its numbers."""
     number = AUDIT_LOG.c.number
     query = select(AUDIT_LOG).where(*(_is_among(AUDIT_LOG.c[name], values) for name, values in part.among.items()))
@@ -113,8 +113,10 @@ def read_audit(engine: Engine, part: AuditPart) -> list[KeptEntry]:
     query = query.order_by(number.desc() if part.newest_first else number).limit(part.most)
     with answering(), reading(engine) as connection:
         return [
-            KeptEntry(
-                deed=Deed(caller=row.caller, owner=row.owner, operation=row.operation, request_id=row.request_id),
+            StoredEntry(
+                call=AuditedCall(
+                    caller=row.caller, owner=row.owner, operation=row.operation, request_id=row.request_id
+                ),
                 at=row.at,
                 object=row.object,
                 outcome=row.outcome,
@@ -133,7 +135,7 @@ def _is_among(column: ColumnElement[Any], values: Collection[str | None]) -> Col
 
 def _keep_in(connection: Connection, entries: Iterable[AuditEntry]) -> None:
     rows = [
-        {**asdict(entry.deed), "at": entry.at, "object": entry.object, "outcome": entry.outcome} for entry in entries
+        {**asdict(entry.call), "at": entry.at, "object": entry.object, "outcome": entry.outcome} for entry in entries
     ]
     if rows:
         connection.execute(insert(AUDIT_LOG), rows)

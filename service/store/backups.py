@@ -37,7 +37,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service import __version__
 from service.errors import BackupRefused, StartupError
-from service.store.engine import alone, be_patient, open_engine, reading, writing
+from service.store.engine import alone, lift_time_limits, open_engine, reading, writing
 from service.store.prepare import complaint, migrate, refuse_unknown, revision_in
 from service.store.tables import METADATA
 
@@ -291,7 +291,7 @@ def restore_backup(url: str, file: Path, *, replace: bool = False) -> Backup:
         backup = _description(source, file)
         refuse_unknown(backup.revision, "the backup", BackupRefused)
         engine = open_engine(url)
-        with _said(engine), source.connect() as held, writing(engine) as target:
+        with _one_line_errors(engine), source.connect() as held, writing(engine) as target:
             alone(target, patient=True)
             if (there := our_tables(target)) and not replace:
                 raise BackupRefused(
@@ -314,12 +314,12 @@ def _opened(url: str) -> Iterator[Engine]:
     engine = open_engine(url, makes_folder=False)
     if engine.dialect.name == "sqlite" and not Path(str(engine.url.database)).is_file():
         raise BackupRefused(f"there is no database at {engine.url.database}; name one in TRAINCOST_DATABASE_URL")
-    with _said(engine):
+    with _one_line_errors(engine):
         yield engine
 
 
 @contextmanager
-def _said(engine: Engine) -> Iterator[None]:
+def _one_line_errors(engine: Engine) -> Iterator[None]:
     """The error of a database in one line; its connections are released in any case."""
     try:
         yield
@@ -352,7 +352,7 @@ def _copied_rows(engine: Engine, part: Path) -> dict[str, Tally]:
     into = open_engine(URL.create("sqlite", database=str(part)))
     try:
         with reading(engine) as source, writing(into) as target:
-            be_patient(source)
+            lift_time_limits(source)
             migrate(target, str(revision_in(source)))
             copied = copy_rows(source, target)
     finally:
@@ -383,11 +383,11 @@ def _describe(part: Path, backup: Backup) -> None:
 def _description(source: Engine, file: Path) -> Backup:
     with source.connect() as connection:
         found = connection.exec_driver_sql("SELECT name, value FROM traincost_backup").all()
-    said = {name: json.loads(value) for name, value in found}
-    if said.pop("format") != FORMAT:
+    header = {name: json.loads(value) for name, value in found}
+    if header.pop("format") != FORMAT:
         raise BackupRefused(f"{file} was made by a newer traincost; install that to restore it")
-    tables = {name: Tally(**tally) for name, tally in said.pop("tables").items()}
-    return Backup(**said, tables=tables)
+    tables = {name: Tally(**tally) for name, tally in header.pop("tables").items()}
+    return Backup(**header, tables=tables)
 
 
 def _now() -> str:

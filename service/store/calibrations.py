@@ -8,7 +8,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Engine, and_, insert, or_, select, update
 
 from service.catalogue.provenance import Scope
-from service.store.audit import note_in
+from service.store.audit import log_change_in
 from service.store.engine import answering, reading, writing
 from service.store.queries import utc_text
 from service.store.tables import CALIBRATIONS
@@ -65,7 +65,7 @@ def create_calibration(engine: Engine, calibration: Calibration) -> Calibration:
         held = calibration_in(connection, calibration.id)
         if held is None:
             connection.execute(insert(CALIBRATIONS), _record(calibration))
-            note_in(connection, calibration.id)
+            log_change_in(connection, calibration.id)
             return calibration
         if held.status != "promoted":
             record = _record(calibration)
@@ -106,7 +106,7 @@ def promoted_in(
         retired_in(connection, retires, moment)
     values = {"status": "promoted", "promoted_at": moment, "retired_at": None, "scope": scope}
     connection.execute(update(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration.id).values(values))
-    note_in(connection, calibration.id)
+    log_change_in(connection, calibration.id)
 
 
 def retire_calibration(engine: Engine, calibration_id: str, moment: datetime) -> None:
@@ -119,7 +119,7 @@ def retired_in(connection: Connection, calibration_id: str, moment: datetime) ->
     """Mark a calibration as retired, or as replaced, in the transaction that does so."""
     values = {"status": "retired", "retired_at": moment}
     connection.execute(update(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration_id).values(values))
-    note_in(connection, calibration_id)
+    log_change_in(connection, calibration_id)
 
 
 def _record(calibration: Calibration) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from service.catalogue.holdings import view_revision
 from service.catalogue.rows import TELLS_PRICES_APART, price_id
 from service.errors import TraincostError
 from service.estimator import Cluster, Gpu
-from service.store.audit import note_in
+from service.store.audit import log_change_in
 from service.store.tables import (
     CHANGED_PARTS,
     CHANGES,
@@ -75,7 +75,7 @@ class OtherVersions(TraincostError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class RowTable:
     """One kind of row and the table of its versions."""
 
     rows: TypeAdapter[list[Any]]
@@ -135,16 +135,16 @@ class Kept:
         return tuple(getattr(row, name) for name in self.key)
 
     def named(self, connection: Connection, key: str, held: Row | None) -> ColumnElement[bool] | None:
-        """Condition for every version of a row, whoever owned it."""
+        """Condition for every version of a row, of any owner."""
         if "slug" in self.table.c:
             return self.table.c.slug == key
         columns = [self.table.c[name] for name in TELLS_PRICES_APART]
         if held is not None:
-            told: Sequence[str] | None = [getattr(held, name) for name in TELLS_PRICES_APART]
+            identity: Sequence[str] | None = [getattr(held, name) for name in TELLS_PRICES_APART]
         else:
             ended = connection.execute(select(*columns).where(self.table.c.until_change.is_not(None)))
-            told = next((row for row in ended if price_id(row) == key), None)
-        return None if told is None else and_(*(c == value for c, value in zip(columns, told, strict=True)))
+            identity = next((row for row in ended if price_id(row) == key), None)
+        return None if identity is None else and_(*(c == value for c, value in zip(columns, identity, strict=True)))
 
     def _spread(self, record: Record) -> Record:
         spread = record.pop(self.spread) if self.spread else {}
@@ -170,18 +170,18 @@ def in_part(table: Table, part: str | None) -> list[ColumnElement[bool]]:
     return [is_for_everyone] if part == EVERYONE else [table.c.owner == part, not_(is_for_everyone)]
 
 
-def _names(noun: type[Any]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(noun))
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
-KEPT: Mapping[type, Kept] = {
-    ModelRow: Kept(TypeAdapter(list[ModelRow]), MODELS),
-    GpuRow: Kept(TypeAdapter(list[GpuRow]), GPUS, "gpu", _names(Gpu)),
-    ClusterRow: Kept(TypeAdapter(list[ClusterRow]), CLUSTERS, "cluster", _names(Cluster)),
-    PriceRow: Kept(TypeAdapter(list[PriceRow]), PRICES),
-    RateCardRow: Kept(TypeAdapter(list[RateCardRow]), RATE_CARDS),
-    RegionRow: Kept(TypeAdapter(list[RegionRow]), REGIONS),
-    CalibrationRow: Kept(TypeAdapter(list[CalibrationRow]), PROMOTED_CALIBRATIONS),
+ROW_TABLES: Mapping[type, RowTable] = {
+    ModelRow: RowTable(TypeAdapter(list[ModelRow]), MODELS),
+    GpuRow: RowTable(TypeAdapter(list[GpuRow]), GPUS, "gpu", _names(Gpu)),
+    ClusterRow: RowTable(TypeAdapter(list[ClusterRow]), CLUSTERS, "cluster", _names(Cluster)),
+    PriceRow: RowTable(TypeAdapter(list[PriceRow]), PRICES),
+    RateCardRow: RowTable(TypeAdapter(list[RateCardRow]), RATE_CARDS),
+    RegionRow: RowTable(TypeAdapter(list[RegionRow]), REGIONS),
+    CalibrationRow: RowTable(TypeAdapter(list[CalibrationRow]), PROMOTED_CALIBRATIONS),
 }
 """Every kind of row, with its table."""
 
@@ -264,8 +264,6 @@ def changes_seen(connection: Connection, owner: str, *, of_all: bool) -> list[Ch
     """Changes of an owner's view, newest first, each with the digest of the view after it.
 
     Changes of other owners' private rows are left out.
-
-    The view is the owner's; of a change of private rows of others alone it is theirs.
     """
     found = connection.execute(select(CHANGED_PARTS).order_by(CHANGED_PARTS.c.number))
     touched = {
@@ -339,7 +337,7 @@ def holdings_at(connection: Connection, number: int) -> Holdings:
 
 def rows_at(connection: Connection, number: int, part: str | None = None) -> Iterator[Row]:
     """The valid rows right after a change."""
-    for kept in KEPT.values():
+    for kept in ROW_TABLES.values():
         yield from kept.read(connection, and_(holding_at(kept.table, number), *in_part(kept.table, part)))
 
 
@@ -358,7 +356,7 @@ def holdings_since(connection: Connection, before: Holdings, since: int, number:
     """All rows after later changes, applied to rows in memory; nothing else is read."""
     put: list[Row] = []
     ended: list[Row] = []
-    for kept in KEPT.values():
+    for kept in ROW_TABLES.values():
         begin, end = kept.table.c.since_change, kept.table.c.until_change
         put += kept.read(connection, and_(begin > since, holding_at(kept.table, number)))
         ended += kept.read(connection, and_(begin <= since, end > since, end <= number))
@@ -370,8 +368,8 @@ def write_change(connection: Connection, before: Holdings, rows: Rows, owner: st
     last = newest_change(connection)
     number = 1 if last is None else last.number + 1
     for kind, held in _by_kind(before.ended_by(rows.put, rows.drop)):
-        KEPT[kind].close(connection, held, number)
-    put = tuple(row for kind, held in _by_kind(rows.put) for row in KEPT[kind].add(connection, held, number))
+        ROW_TABLES[kind].close(connection, held, number)
+    put = tuple(row for kind, held in _by_kind(rows.put) for row in ROW_TABLES[kind].add(connection, held, number))
     after = before.changed(put, rows.drop, is_strict=True)
     touched = _touched(connection, before, after)
     change = Change(
@@ -386,7 +384,7 @@ def write_change(connection: Connection, before: Holdings, rows: Rows, owner: st
     parts = [{"part": part, "number": number, "digest": digest} for part, digest in touched.items()]
     if parts:
         connection.execute(insert(CHANGED_PARTS), parts)
-    note_in(connection, _object_of(rows, number))
+    log_change_in(connection, _object_of(rows, number))
     return Written(change=change, holdings=after, rows=put)
 
 
@@ -405,10 +403,10 @@ def summary_of(before: Holdings, rows: Rows) -> str:
     done += [(type(row), "deleted", row) for row in rows.drop]
     if len(done) == 1:
         ((kind, action, row),) = done
-        return f"{KINDS[KEPT[kind].table.name]} {key_of(row)} {action}"
-    counted = Counter((KEPT[kind].table.name, action) for kind, action, _ in done)
-    said = (f"{count} {table.replace('_', ' ')} {action}" for (table, action), count in counted.items())
-    return ", ".join(said) or "no row, only what their digest is made of"
+        return f"{KINDS[ROW_TABLES[kind].table.name]} {key_of(row)} {action}"
+    counted = Counter((ROW_TABLES[kind].table.name, action) for kind, action, _ in done)
+    parts = (f"{count} {table.replace('_', ' ')} {action}" for (table, action), count in counted.items())
+    return ", ".join(parts) or "no row, only what their digest is made of"
 
 
 def _object_of(rows: Rows, number: int) -> str:
@@ -416,7 +414,7 @@ def _object_of(rows: Rows, number: int) -> str:
     changed = (*rows.put, *rows.drop)
     if len(changed) != 1:
         return f"catalogue/revisions/{number}"
-    return f"{KEPT[type(changed[0])].table.name.replace('_', '-')}/{key_of(changed[0])}"
+    return f"{ROW_TABLES[type(changed[0])].table.name.replace('_', '-')}/{key_of(changed[0])}"
 
 
 def _by_kind(rows: Iterable[Row]) -> list[tuple[type, list[Row]]]:

@@ -34,7 +34,7 @@ PROBE = "traincost_doctor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class DatabaseContents:
     """Contents of a database of this version."""
 
     catalogue: str | None
@@ -48,7 +48,7 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class ConnectionLimits:
     """Connections of a PostgreSQL server."""
 
     connections: int
@@ -58,7 +58,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class DatabaseState:
     """The state of a database."""
 
     place: str
@@ -71,9 +71,9 @@ class Condition:
     """Reason why it cannot be written; None where it can."""
     clock_difference_seconds: float
     """How far its clock is ahead of this machine's."""
-    room: Room | None
+    room: ConnectionLimits | None
     """None for SQLite."""
-    contents: Contents | None
+    contents: DatabaseContents | None
     """None where the schema has another revision."""
 
 
@@ -86,7 +86,7 @@ def file_of(url: str) -> Path | None:
     return None
 
 
-def look_at(url: str, alive_seconds: float) -> Condition:
+def inspect_database(url: str, alive_seconds: float) -> DatabaseState:
     """The state of a database, read from outside."""
     engine = open_engine(url, makes_folder=False)
     try:
@@ -94,7 +94,7 @@ def look_at(url: str, alive_seconds: float) -> Condition:
             ahead_seconds = (moment_in(connection) - datetime.now(UTC)).total_seconds()
             revision = revision_in(connection)
             room = _room(connection)
-        return Condition(
+        return DatabaseState(
             place=place_of(engine),
             revision=revision,
             expected=HEAD,
@@ -109,18 +109,18 @@ def look_at(url: str, alive_seconds: float) -> Condition:
         engine.dispose()
 
 
-def _room(connection: Connection) -> Room | None:
+def _room(connection: Connection) -> ConnectionLimits | None:
     if connection.dialect.name != "postgresql":
         return None
     found = connection.execute(_TAKEN).one()
-    return Room(connections=found.most - found.reserved, replicas=replicas_in(connection))
+    return ConnectionLimits(connections=found.most - found.reserved, replicas=replicas_in(connection))
 
 
-def _contents(engine: Engine, alive_seconds: float) -> Contents:
+def _contents(engine: Engine, alive_seconds: float) -> DatabaseContents:
     with reading(engine) as connection:
-        told, is_whole = _catalogue(connection)
+        digest, is_whole = _catalogue(connection)
         keys = keys_in(connection)
-    return Contents(catalogue=told, is_whole=is_whole, keys=keys, workers=read_workers(engine, alive_seconds))
+    return DatabaseContents(catalogue=digest, is_whole=is_whole, keys=keys, workers=read_workers(engine, alive_seconds))
 
 
 def _catalogue(connection: Connection) -> tuple[str | None, bool]:
@@ -145,7 +145,7 @@ def _refusal(engine: Engine) -> str | None:
     return None
 
 
-WAITING = ("queued", "running")
+UNFINISHED = ("queued", "running")
 """Statuses of jobs that have not ended."""
 
 MOST_CALIBRATIONS = 100
@@ -177,7 +177,7 @@ def read_figures(engine: Engine, lease_seconds: float) -> Figures:
 
 def _jobs(connection: Connection) -> dict[tuple[str, str], float]:
     kind, status = JOBS.c.kind, JOBS.c.status
-    query = select(kind, status, func.count()).where(status.in_(WAITING)).group_by(kind, status)
+    query = select(kind, status, func.count()).where(status.in_(UNFINISHED)).group_by(kind, status)
     return {(row[0], row[1]): float(row[2]) for row in connection.execute(query)}
 
 
@@ -192,7 +192,11 @@ def _calibration_ages(connection: Connection, moment: datetime) -> dict[str, flo
     query = select(gpu, fitted).where(CALIBRATIONS.c.status == "promoted", gpu.is_not(None)).group_by(gpu)
     found = connection.execute(query.order_by(fitted.desc()).limit(MOST_CALIBRATIONS))
     fitted_at = {row[0]: in_utc(row[1]) for row in found}
-    return {slug: (moment - told).total_seconds() for slug, told in fitted_at.items() if told is not None}
+    return {
+        slug: (moment - moment_fitted).total_seconds()
+        for slug, moment_fitted in fitted_at.items()
+        if moment_fitted is not None
+    }
 
 
 def hold_alone(url: str) -> IO[str] | None:
@@ -217,7 +221,7 @@ def hold_alone(url: str) -> IO[str] | None:
             "takes several"
         )
         raise StartupError(message) from None
-    with suppress(OSError):  # who holds it is told to people only
+    with suppress(OSError):  # the process id is for people only
         held.truncate(0)
         held.write(str(os.getpid()))
         held.flush()

@@ -81,7 +81,7 @@ _UNWRITTEN_POSTGRESQL = {"53100", "25006"}
 
 def refusal_of(error: DBAPIError) -> Unreachable | None:
     """The error for the caller, by SQLite's result code or PostgreSQL's SQLSTATE."""
-    if not (_is_of_the_world(error) or error.connection_invalidated):
+    if not (_is_about_the_database(error) or error.connection_invalidated):
         return None
     code, state = getattr(error.orig, "sqlite_errorcode", None), getattr(error.orig, "sqlstate", None)
     result = None if code is None else code & 0xFF
@@ -102,7 +102,7 @@ def watch_errors(engine: Engine, tell: Callable[[str], None]) -> None:
     event.listen(engine, "handle_error", heard)
 
 
-def _is_of_the_world(error: DBAPIError) -> bool:
+def _is_about_the_database(error: DBAPIError) -> bool:
     """Whether an error concerns the database itself; a damaged file is a DatabaseError of no narrower kind."""
     return isinstance(error, OperationalError | InterfaceError | InternalError) or type(error) is DatabaseError
 
@@ -205,12 +205,12 @@ def together(engine: Engine) -> Iterator[Connection]:
 def alone(connection: Connection, *, patient: bool = False) -> None:
     """Take an exclusive lock until the transaction ends, after other processes have released it."""
     if patient:
-        be_patient(connection)
+        lift_time_limits(connection)
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
 
 
-def be_patient(connection: Connection) -> None:
+def lift_time_limits(connection: Connection) -> None:
     """Lift the time limits of the current transaction: for locks, and for long statements."""
     if connection.dialect.name == "postgresql":
         _bound_locks(connection, 0, 0)
@@ -287,8 +287,6 @@ def _close_read_only(context: ExceptionContext) -> None:
     """Close all connections of the pool where one of them is read-only.
 
     SQLite opens a file read-only where it may not write, and the connection stays so when it may again.
-
-    SQLite opens a file for reading alone where it may not write, and the connection stays so when it may again.
     """
     code = getattr(context.original_exception, "sqlite_errorcode", 0)
     if code & 0xFF == sqlite3.SQLITE_READONLY:
@@ -299,8 +297,6 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
     """Switch to write-ahead logging, so that readers and a writer work side by side.
 
     Processes that switch a new file at the same moment are refused at once: the busy timeout does not apply here.
-
-    Processes that switch a new file at the same moment get a refusal at once: the busy timeout does not hold here.
     """
     deadline = monotonic() + BUSY_SECONDS
     while True:

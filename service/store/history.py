@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, and_
 from service.catalogue import EVERYONE, Catalogue, Holdings, Row, UnsoundFact, key_of
 from service.errors import Conflict, Problem, UnknownRevision, Unreachable
 from service.store.changes import (
-    KEPT,
+    ROW_TABLES,
     Change,
     Rows,
     Written,
@@ -34,10 +34,10 @@ from service.store.changes import (
 )
 from service.store.engine import NO_ANSWER, afterwards, alone, answering, reading, writing
 
-MOST_HELD = 8
+MOST_CACHED = 8
 """Earlier catalogues in memory."""
 
-MOST_HELD_ROWS = 1_000_000
+MOST_CACHED_ROWS = 1_000_000
 """Rows of the earlier catalogues in memory, except for the last one: an index takes 150 bytes a row. Source:
 measured."""
 
@@ -124,7 +124,7 @@ class History:
 
     def version(self, kind: type, key: str, revision: int, may_see: Callable[[Row], bool]) -> Row | None:
         """One version of a row, current or not."""
-        kept = KEPT[kind]
+        kept = ROW_TABLES[kind]
         now = [row for row in (self.holdings.everyone.held(kind, key),) if row is not None]
         now += [row for row in self.holdings.rows_of_kind(kind) if key_of(row) == key and may_see(row)]
         held = now[-1] if now else None
@@ -183,7 +183,7 @@ class History:
     def _hold(self, catalogue: Catalogue, owner: str) -> None:
         self._held[catalogue.revision, owner] = catalogue
         self._held.move_to_end((catalogue.revision, owner))
-        while len(self._held) > 1 and (len(self._held) > MOST_HELD or self._held_rows() > MOST_HELD_ROWS):
+        while len(self._held) > 1 and (len(self._held) > MOST_CACHED or self._held_rows() > MOST_CACHED_ROWS):
             self._held.popitem(last=False)
 
     def _held_rows(self) -> int:

@@ -10,7 +10,7 @@ from service.store.engine import answering, insert_new, together
 from service.store.queries import later, now
 from service.store.tables import REMEMBERED_ANSWERS
 
-KEPT_HOURS = 24
+RESPONSE_HOURS = 24
 """Lifetime of a stored response. Source: a choice; longer than any client retries."""
 
 
@@ -26,7 +26,7 @@ class RequestKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RememberedAnswer:
+class StoredResponse:
     """A stored response."""
 
     request_digest: str
@@ -37,18 +37,15 @@ class RememberedAnswer:
 
 
 def once(
-    engine: Engine, key: RequestKey, request_digest: str, act: Callable[[], "RememberedAnswer"]
-) -> tuple["RememberedAnswer", bool]:
+    engine: Engine, key: RequestKey, request_digest: str, act: Callable[[], "StoredResponse"]
+) -> tuple["StoredResponse", bool]:
     """Run a request, unless a response is stored under its key.
 
     The work and the response are one transaction, so a failure in between leaves neither. A second request under the
     same key waits for the first.
-
-    What is done and what is answered are kept in one transaction, so whatever breaks in between leaves neither. Whoever
-    asks at the same time under the same key waits for that.
     """
     with answering(), together(engine) as connection:
-        before = _taken(connection, key, request_digest)
+        before = _reserved(connection, key, request_digest)
         if before is not None:
             return before, True
         answer = act()
@@ -56,18 +53,18 @@ def once(
         return answer, False
 
 
-def _taken(connection: Connection, key: RequestKey, request_digest: str) -> RememberedAnswer | None:
+def _reserved(connection: Connection, key: RequestKey, request_digest: str) -> StoredResponse | None:
     """Reserve a key, or return the response of the request that reserved it before."""
     connection.execute(delete(REMEMBERED_ANSWERS).where(*_is(key), REMEMBERED_ANSWERS.c.expires_at < now()))
     row: dict[str, Any] = {
         **asdict(key), "request_digest": request_digest, "status": 0, "headers": {}, "content": b"",
-        "expires_at": later(KEPT_HOURS * 3600),
+        "expires_at": later(RESPONSE_HOURS * 3600),
     }  # fmt: skip
     taking = insert_new(connection, REMEMBERED_ANSWERS).values(row).returning(REMEMBERED_ANSWERS.c.key)
     if connection.execute(taking).first() is not None:
         return None
-    columns = [REMEMBERED_ANSWERS.c[name] for name in RememberedAnswer.__dataclass_fields__]
-    return RememberedAnswer(**connection.execute(select(*columns).where(*_is(key))).mappings().one())
+    columns = [REMEMBERED_ANSWERS.c[name] for name in StoredResponse.__dataclass_fields__]
+    return StoredResponse(**connection.execute(select(*columns).where(*_is(key))).mappings().one())
 
 
 def _is(key: RequestKey) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Engine, bindparam, func, insert, or_, select, update
 
 from service.errors import Unreachable
-from service.store.audit import note_in
+from service.store.audit import log_change_in
 from service.store.engine import NO_ANSWER, answering, reading, writing
 from service.store.queries import in_utc
 from service.store.share_links import LINKS, UNLISTED_LINKS, make_signing_secret, signing_secrets_in, write_link_uses_in
@@ -52,7 +52,7 @@ def create_key(engine: Engine, key: ApiKey) -> None:
     """Store a new key."""
     with answering(), writing(engine) as connection:
         connection.execute(insert(API_KEYS), asdict(key))
-        note_in(connection, key.id)
+        log_change_in(connection, key.id)
 
 
 def revoke_key(engine: Engine, key_id: str, moment: datetime) -> datetime | None:
@@ -61,7 +61,7 @@ def revoke_key(engine: Engine, key_id: str, moment: datetime) -> datetime | None
     with answering(), writing(engine) as connection:
         done = connection.execute(update(API_KEYS).where(is_meant, revoked_at.is_(None)).values(revoked_at=moment))
         if done.rowcount:
-            note_in(connection, key_id)
+            log_change_in(connection, key_id)
             return moment
         return in_utc(connection.execute(select(revoked_at).where(is_meant)).scalar())
 
@@ -73,7 +73,7 @@ def limit_key(engine: Engine, key_id: str, requests_per_minute: int | None, requ
     with answering(), writing(engine) as connection:
         done = connection.execute(update(API_KEYS).where(API_KEYS.c.id == key_id).values(values))
         if done.rowcount:
-            note_in(connection, key_id)
+            log_change_in(connection, key_id)
     return done.rowcount == 1
 
 
@@ -163,7 +163,7 @@ USES_APART = timedelta(minutes=1)
 SEPARATOR = "."
 """Separator of the public and the secret part of a key."""
 
-_NOBODY = ApiKey(
+_UNKNOWN_DIGEST = ApiKey(
     id="", name="", owner="", scopes=(), digest=bytes(sha256().digest_size), created_at=datetime.min.replace(tzinfo=UTC)
 )
 """Digest that stands in for an unknown key, so that the comparison takes as long as for a known one."""
@@ -198,9 +198,9 @@ class KeyRing:
     def find(self, presented: str) -> ApiKey | None:
         """The key that a caller presents."""
         key_id, _, secret = presented.partition(SEPARATOR)
-        key = self._known.get(key_id, _NOBODY)
+        key = self._known.get(key_id, _UNKNOWN_DIGEST)
         is_right = compare_digest(sha256(secret.encode(errors="replace")).digest(), key.digest)
-        return key if is_right and key is not _NOBODY else None
+        return key if is_right and key is not _UNKNOWN_DIGEST else None
 
     def known(self, key_id: str) -> ApiKey | None:
         """The key of a public part, revoked or not; None where there is none."""
@@ -226,7 +226,7 @@ class KeyRing:
             if state != self._state:
                 self._keys, self._state = {key.id: key for key in keys_in(connection)}, state
                 self._known = {**self._keys, **self._lent}
-                self._is_locked = self._is_locked or bool(self._keys)  # nothing that goes on opens what was locked
+                self._is_locked = self._is_locked or bool(self._keys)  # no later change opens a locked service
             secrets = signing_secrets_in(connection)
             self.signing_secret, self.unlisted_secret = secrets.get(LINKS), secrets.get(UNLISTED_LINKS)
 
@@ -238,7 +238,7 @@ class KeyRing:
             self.signing_secret = make_signing_secret(self._engine)
         return self.signing_secret
 
-    def note_opening(self, link_id: str, moment: datetime) -> None:
+    def record_link_use(self, link_id: str, moment: datetime) -> None:
         """Record the use of a share link; it is written later."""
         self._opened[link_id] = moment
         self.noted.set()

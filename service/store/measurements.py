@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import JSON, ColumnElement, Connection, Engine, Select, Text, cast, func, select, update
 
-from service.store.audit import note_in
+from service.store.audit import log_change_in
 from service.store.engine import answering, insert_new, reading, writing
 from service.store.queries import RowPart, part_of, utc_text
 from service.store.tables import MEASUREMENTS
@@ -18,7 +18,7 @@ MOST_NAMED = 500
 """Rows that one query names: databases take a few thousand parameters."""
 AT_ONCE = 500
 """Rows of one fetch."""
-TEXTS_KEPT = 256
+TEXTS_CACHED = 256
 """Different shapes and environments cached while rows are read: one worker measures most rows. Source: a choice."""
 
 
@@ -78,7 +78,7 @@ class Measured:
     """Whose it is."""
 
 
-def keep_measurements_in(connection: Connection, rows: Iterable[Measured]) -> None:
+def store_measurements_in(connection: Connection, rows: Iterable[Measured]) -> None:
     """Store measurements in the caller's transaction; existing ones stay as they are."""
     records = [_record(row) for row in rows]
     if records:
@@ -130,8 +130,8 @@ def measurements_like(connection: Connection, rows: Collection[Measured], most: 
     alike = [held[name].in_(sorted({getattr(row, name) for row in rows})) for name in named]
     counting = _ALL.where(held.quarantined_at.is_(None), *alike)
     wanted = {shape_key(row.shape) for row in rows}
-    told = connection.scalars(counting.with_only_columns(_SHAPE).distinct())
-    shapes = [text for text in told if shape_key(loads(text)) in wanted]
+    stored_shapes = connection.scalars(counting.with_only_columns(_SHAPE).distinct())
+    shapes = [text for text in stored_shapes if shape_key(loads(text)) in wanted]
     one_thing = (*(held[name] for name in named), held.quantity, _SHAPE)
     age = func.row_number().over(partition_by=one_thing, order_by=(held.measured_at.desc(), held.id)).label("age")
     found: list[Measured] = []
@@ -161,7 +161,7 @@ def quarantine_measurements(engine: Engine, ids: Sequence[str], moment: datetime
     with answering(), writing(engine) as connection:
         for place in range(0, len(ids), MOST_NAMED):
             connection.execute(changed.where(MEASUREMENTS.c.id.in_(ids[place : place + MOST_NAMED])))
-        note_in(connection, *ids)
+        log_change_in(connection, *ids)
 
 
 def _record(row: Measured) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _record(row: Measured) -> dict[str, Any]:
 
 def _measured_by(connection: Connection, query: Select[Any]) -> Iterator[Measured]:
     """Measurements of a query, one after the other; equal shapes and environments share one object."""
-    read = lru_cache(maxsize=TEXTS_KEPT)(loads)
+    read = lru_cache(maxsize=TEXTS_CACHED)(loads)
     for row in connection.execute(query, execution_options={"yield_per": AT_ONCE}).mappings():
         values = {name: row[name] for name in _NAMES}
         values |= {name: read(values[name]) for name in _TEXTS}

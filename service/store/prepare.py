@@ -20,7 +20,7 @@ from service.catalogue.holdings import beside
 from service.catalogue.indexes import Key, digest_of, gpus_of, revision_of
 from service.errors import StartupError, TraincostError
 from service.settings import DATABASE_CONNECTIONS
-from service.store.changes import KEPT, KINDS, Rows, has_parts, holdings_at, newest_change, write_change
+from service.store.changes import KINDS, ROW_TABLES, Rows, has_parts, holdings_at, newest_change, write_change
 from service.store.engine import alone, open_engine, place_of, reading, writing
 from service.store.tables import SEEDINGS
 
@@ -51,10 +51,10 @@ def _difference(before: Holdings, wanted: Mapping[Key, Row], shipped: Catalogue)
     held = {_key(row): row for row in before.everyone.rows() if row.owner == SHIPPED}
     put = tuple(row for key, row in wanted.items() if held.get(key) != row)
     drop = tuple(row for key, row in held.items() if key not in wanted)
-    return Rows(put=(*put, *_handed_on(before, drop, shipped)), drop=drop)
+    return Rows(put=(*put, *_orphaned_gpus(before, drop, shipped)), drop=drop)
 
 
-def _handed_on(before: Holdings, gone: Iterable[Row], shipped: Catalogue) -> Iterator[Row]:
+def _orphaned_gpus(before: Holdings, gone: Iterable[Row], shipped: Catalogue) -> Iterator[Row]:
     """GPUs that are no longer shipped, as private rows of the owners whose private rows refer to them."""
     gpus = {row.slug: row for row in gone if isinstance(row, GpuRow) and row.slug not in shipped.gpus}
     for owner, held in before.private.items():
@@ -81,13 +81,13 @@ def _nameless(gpu: GpuRow) -> GpuRow:
 def _beside(fixed: list[Row], shipped: Catalogue) -> Iterator[Row]:
     """The shipped rows beside other rows, without the names that those have."""
     for row, kept, missing in beside(fixed, shipped.rows()):
-        noun, key = KINDS[KEPT[type(row)].table.name], key_of(row)
+        kind, key = KINDS[ROW_TABLES[type(row)].table.name], key_of(row)
         if missing is not None:
-            log.warning("shipped %s %s is left out: gpu %s, of which it speaks, is", noun, key, missing)
+            log.warning("shipped %s %s is left out: gpu %s, of which it speaks, is", kind, key, missing)
         elif kept is None:
-            log.warning("shipped %s %s is left out: a row that stays has its name", noun, key)
+            log.warning("shipped %s %s is left out: a row that stays has its name", kind, key)
         elif kept is not row:
-            log.warning("shipped %s %s goes without some of its names: rows that stay have them", noun, key)
+            log.warning("shipped %s %s goes without some of its names: rows that stay have them", kind, key)
         if kept is not None:
             yield kept
 

@@ -55,7 +55,7 @@ class Replicas:
             return
         with self._lock, answering():
             try:
-                self._said(self._engine, number)
+                self._announce(self._engine, number)
             except SQLAlchemyError:
                 self._close()
                 raise
@@ -65,8 +65,8 @@ class Replicas:
         if self._engine is None:
             return False
         with answering(), reading(self._engine) as connection:
-            said = {"kind": _KIND, "number": number, "own": self._pid}
-            return bool(connection.execute(_BEHIND, said).scalar_one())
+            lock = {"kind": _KIND, "number": number, "own": self._pid}
+            return bool(connection.execute(_BEHIND, lock).scalar_one())
 
     def are_there(self) -> bool:
         """Whether other processes serve from this database."""
@@ -77,14 +77,14 @@ class Replicas:
         with self._lock:
             self._close()
 
-    def _said(self, engine: Engine, number: int) -> None:
+    def _announce(self, engine: Engine, number: int) -> None:
         if self._connection is None:
             self._connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             self._number = None
-        said: dict[str, Any] = {"kind": _KIND, "number": number}
-        self._pid = self._connection.execute(_HOLD, said).one()[1]  # asked each time: a lost connection says nothing
+        lock: dict[str, Any] = {"kind": _KIND, "number": number}
+        self._pid = self._connection.execute(_HOLD, lock).one()[1]  # checked each time: a lost connection gives no sign
         if self._number is not None:
-            self._connection.execute(_LEAVE, {**said, "number": self._number})
+            self._connection.execute(_LEAVE, {**lock, "number": self._number})
         self._number = number
 
     def _close(self) -> None:
@@ -102,11 +102,9 @@ change."""
 class ReadOnChange:
     """A read that is skipped while the database is unchanged.
 
-    SQLite counts the changes that other connections commit; asking for the count takes some microseconds, a query some
-    hundred. Databases without such a count are read each time.
-    Source: https://www.sqlite.org/pragma.html#pragma_data_version
-
-    A read that returns a number of seconds is repeated by then: what it reads changes with time too.
+    SQLite counts the changes that other connections commit; reading the count takes some microseconds, a query some
+    hundred. Databases without such a count are read each time. Source:
+    https://www.sqlite.org/pragma.html#pragma_data_version
     """
 
     def __init__(

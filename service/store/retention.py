@@ -52,7 +52,7 @@ Pause = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
+class RetentionPeriods:
     """Retention periods in days; 0 for ever."""
 
     jobs_days: float
@@ -75,21 +75,21 @@ class _Old:
     table: Table
     key: tuple[str, ...]
     conditions: tuple[ColumnElement[bool], ...]
-    spoken_of: Callable[[Connection], Set[Key]] = lambda _: frozenset()
+    referenced: Callable[[Connection], Set[Key]] = lambda _: frozenset()
     """Keys of rows that stay because others refer to them."""
 
 
-def forget_old(engine: Engine, keeping: Keeping, moment: datetime, pause: Pause) -> dict[str, int]:
+def remove_old(engine: Engine, keeping: RetentionPeriods, moment: datetime, pause: Pause) -> dict[str, int]:
     """Remove rows past their retention period that nothing refers to."""
     removed: dict[str, int] = {}
     for old in _kinds(keeping, moment):
         removed[old.name] = _forget(engine, old, pause)
     if keeping.job_files_days:
-        removed["job files"] = _forget_files(engine, _before(moment, keeping.job_files_days), pause)
+        removed["job files"] = _remove_files(engine, _before(moment, keeping.job_files_days), pause)
     return removed
 
 
-def _kinds(keeping: Keeping, moment: datetime) -> Iterator[_Old]:
+def _kinds(keeping: RetentionPeriods, moment: datetime) -> Iterator[_Old]:
     """Kinds in the order of removal: a measurement keeps its launch check, which keeps its answer."""
     if keeping.measurements_days:
         then = _before(moment, keeping.measurements_days)
@@ -100,7 +100,7 @@ def _kinds(keeping: Keeping, moment: datetime) -> Iterator[_Old]:
         yield _Old("jobs", JOBS, ("id",), (*_ended(then), _is_alone(), ~_has_measurements()))
     if keeping.answers_days:
         then = _before(moment, keeping.answers_days)
-        yield _Old("answers", ESTIMATES, ("id",), (ESTIMATES.c.stored_at < then, *_unspoken_of()))
+        yield _Old("answers", ESTIMATES, ("id",), (ESTIMATES.c.stored_at < then, *_unreferenced()))
     if keeping.audit_days:
         then = _before(moment, keeping.audit_days)
         yield _Old("audit entries", AUDIT_LOG, ("number",), (AUDIT_LOG.c.at < then,))
@@ -130,15 +130,15 @@ def _forget(engine: Engine, old: _Old, pause: Pause) -> int:
 
 
 def _going(connection: Connection, query: Select[Any], old: _Old) -> list[Key]:
-    spoken_of = old.spoken_of(connection)
-    return [key for row in connection.execute(query) if (key := tuple(row)) not in spoken_of]
+    referenced = old.referenced(connection)
+    return [key for row in connection.execute(query) if (key := tuple(row)) not in referenced]
 
 
 def _batches(found: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (found[place : place + AT_ONCE] for place in range(0, len(found), AT_ONCE))
 
 
-def _forget_files(engine: Engine, then: datetime, pause: Pause) -> int:
+def _remove_files(engine: Engine, then: datetime, pause: Pause) -> int:
     """Remove files of single jobs, and their events but the last; the files of a sweep are its table."""
     files, events = JOB_FILES.c.job_id == JOBS.c.id, JOB_EVENTS.c.job_id == JOBS.c.id
     on_the_way = and_(events, JOB_EVENTS.c.number < JOBS.c.events)
@@ -181,7 +181,7 @@ def _has_measurements() -> ColumnElement[bool]:
     return exists().where(MEASUREMENTS.c.launch_check_id == JOBS.c.id)
 
 
-def _unspoken_of() -> list[ColumnElement[bool]]:
+def _unreferenced() -> list[ColumnElement[bool]]:
     speaking: tuple[Any, ...] = (SCENARIO_REVISIONS.c.estimate_id, LAUNCH_CHECKS.c.estimate_id)
     return [~exists().where(estimate_id == ESTIMATES.c.id) for estimate_id in speaking]
 

@@ -12,22 +12,22 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, delete, exists
 
 from service.errors import Stale
 from service.estimator.answer import Verdict
-from service.store.audit import note_in
+from service.store.audit import log_change_in
 from service.store.engine import answering, insert_new, insert_or, reading, writing
 from service.store.queries import RowPart, part_of, utc_text
 from service.store.tables import CHECKED_QUESTIONS, ESTIMATE_OWNERS, ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
 
 
-def keep_answer_in(connection: Connection, estimate_id: str, answer: bytes, owner: str) -> None:
+def store_answer_in(connection: Connection, estimate_id: str, answer: bytes, owner: str) -> None:
     """Store an answer for an owner, in the caller's transaction; storing it again resets its age."""
     stored = {"id": estimate_id, "answer": answer, "stored_at": datetime.now(UTC)}
     adding = insert_or(connection, ESTIMATES)
     younger = adding.on_conflict_do_update(index_elements=["id"], set_={"stored_at": adding.excluded.stored_at})
     connection.execute(younger, stored)
-    keep_owners_in(connection, [(estimate_id, owner)])
+    store_owners_in(connection, [(estimate_id, owner)])
 
 
-def keep_owners_in(connection: Connection, owned: Iterable[tuple[str, str]]) -> None:
+def store_owners_in(connection: Connection, owned: Iterable[tuple[str, str]]) -> None:
     """Record the owners of answers, by their ids, in the caller's transaction."""
     rows = [{"estimate_id": estimate_id, "owner": owner} for estimate_id, owner in sorted(set(owned))]
     connection.execute(insert_new(connection, ESTIMATE_OWNERS), rows)
@@ -40,7 +40,7 @@ def is_owned(estimate_id: ColumnElement[str], whose: str | None) -> ColumnElemen
     return exists().where(ESTIMATE_OWNERS.c.estimate_id == estimate_id, ESTIMATE_OWNERS.c.owner == whose)
 
 
-def forget_owners_in(connection: Connection) -> None:
+def remove_owners_in(connection: Connection) -> None:
     """Remove owners of answers and questions that are gone."""
     held = (ESTIMATES.c.id, CHECKED_QUESTIONS.c.estimate_id)
     gone = [~exists().where(estimate_id == ESTIMATE_OWNERS.c.estimate_id) for estimate_id in held]
@@ -98,7 +98,7 @@ class Scenario:
     """When this revision was made, in UTC."""
 
 
-class Saved(NamedTuple):
+class SavedQuestion(NamedTuple):
     """A scenario together with its question."""
 
     scenario: Scenario
@@ -114,26 +114,26 @@ def read_scenarios(engine: Engine, owner: str | None = None, part: RowPart | Non
         return [_scenario(row) for row in connection.execute(query).mappings()]
 
 
-def read_scenario(engine: Engine, scenario_id: str, revision: int | None = None) -> Saved | None:
+def read_scenario(engine: Engine, scenario_id: str, revision: int | None = None) -> SavedQuestion | None:
     """One scenario with its question."""
     wanted = SCENARIOS.c.revision if revision is None else revision
     query = _selected(SCENARIO_REVISIONS.c.question)
     query = query.where(SCENARIOS.c.id == scenario_id, SCENARIO_REVISIONS.c.revision == wanted)
     with answering(), reading(engine) as connection:
         row = connection.execute(query).mappings().one_or_none()
-    return None if row is None else Saved(_scenario(row), row["question"])
+    return None if row is None else SavedQuestion(_scenario(row), row["question"])
 
 
-def create_scenario(engine: Engine, saved: Saved, answer: bytes) -> None:
+def create_scenario(engine: Engine, saved: SavedQuestion, answer: bytes) -> None:
     """Store a new scenario and its answer."""
     head = {name: value for name, value in _record(saved.scenario).items() if name in _HEAD}
     with answering(), writing(engine) as connection:
         connection.execute(insert(SCENARIOS), head)
         _add_revision(connection, saved, answer)
-        note_in(connection, saved.scenario.id)
+        log_change_in(connection, saved.scenario.id)
 
 
-def change_scenario(engine: Engine, saved: Saved, answer: bytes | None) -> None:
+def change_scenario(engine: Engine, saved: SavedQuestion, answer: bytes | None) -> None:
     """Store a new revision of a scenario."""
     revision = saved.scenario.revision
     starts_from = SCENARIOS.c.id == saved.scenario.id, SCENARIOS.c.revision == revision - 1
@@ -141,7 +141,7 @@ def change_scenario(engine: Engine, saved: Saved, answer: bytes | None) -> None:
         changed = connection.execute(update(SCENARIOS).where(*starts_from).values(revision=revision))
         _refuse_unless_one(changed.rowcount)
         _add_revision(connection, saved, answer)
-        note_in(connection, saved.scenario.id)
+        log_change_in(connection, saved.scenario.id)
 
 
 def delete_scenario(engine: Engine, scenario_id: str, revision: int) -> None:
@@ -151,7 +151,7 @@ def delete_scenario(engine: Engine, scenario_id: str, revision: int) -> None:
             delete(SCENARIOS).where(SCENARIOS.c.id == scenario_id, SCENARIOS.c.revision == revision)
         )
         _refuse_unless_one(gone.rowcount)
-        note_in(connection, scenario_id)
+        log_change_in(connection, scenario_id)
 
 
 def read_answer(engine: Engine, estimate_id: str, whose: str | None = None) -> bytes | None:
@@ -163,13 +163,13 @@ def read_answer(engine: Engine, estimate_id: str, whose: str | None = None) -> b
     return answer
 
 
-def _add_revision(connection: Connection, saved: Saved, answer: bytes | None) -> None:
+def _add_revision(connection: Connection, saved: SavedQuestion, answer: bytes | None) -> None:
     scenario, question = saved
     if answer is not None:
-        keep_answer_in(connection, scenario.estimate_id, answer, scenario.owner)
+        store_answer_in(connection, scenario.estimate_id, answer, scenario.owner)
     record = _record(scenario)
-    said = {column.name: record[column.name] for column in SCENARIO_REVISIONS.c if column.name in record}
-    connection.execute(insert(SCENARIO_REVISIONS), {**said, "question": question})
+    values = {column.name: record[column.name] for column in SCENARIO_REVISIONS.c if column.name in record}
+    connection.execute(insert(SCENARIO_REVISIONS), {**values, "question": question})
 
 
 def _refuse_unless_one(rows: int) -> None:
@@ -212,29 +212,29 @@ class CheckedQuestion:
     """Digest of the catalogue."""
 
 
-def keep_checked_questions(engine: Engine, asked: Iterable[tuple[CheckedQuestion, str]]) -> None:
+def store_checked_questions(engine: Engine, asked: Iterable[tuple[CheckedQuestion, str]]) -> None:
     """Store questions, each for an owner; an existing one gains the owner."""
     now, pairs = datetime.now(UTC), list(asked)
     rows = [{**asdict(one), "asked_at": now} for one in {one.estimate_id: one for one, _ in pairs}.values()]
     with answering(), writing(engine) as connection:
         connection.execute(insert_new(connection, CHECKED_QUESTIONS), rows)
-        keep_owners_in(connection, [(one.estimate_id, owner) for one, owner in pairs])
+        store_owners_in(connection, [(one.estimate_id, owner) for one, owner in pairs])
 
 
-def forget_checked_questions(engine: Engine, before: datetime) -> None:
+def remove_checked_questions(engine: Engine, before: datetime) -> None:
     """Remove questions from before a moment."""
     with answering(), writing(engine) as connection:
         connection.execute(delete(CHECKED_QUESTIONS).where(CHECKED_QUESTIONS.c.asked_at < before))
-        forget_owners_in(connection)
+        remove_owners_in(connection)
 
 
-def nobody_writes() -> bool:
+def no_pending_writes() -> bool:
     """The default wait, where no other process is about to write a question."""
     return False
 
 
 def read_checked_question(
-    engine: Engine, estimate_id: str, whose: str | None = None, look_again: Callable[[], bool] = nobody_writes
+    engine: Engine, estimate_id: str, whose: str | None = None, look_again: Callable[[], bool] = no_pending_writes
 ) -> CheckedQuestion | None:
     """The question of a check."""
     columns = [CHECKED_QUESTIONS.c[name] for name in CheckedQuestion.__dataclass_fields__]

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Select, bindparam, delete, func, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from service.store.audit import note_in
+from service.store.audit import log_change_in
 from service.store.engine import answering, reading, writing
 from service.store.queries import in_utc
 from service.store.tables import API_KEYS, SERVER_SECRETS, SHARE_LINKS
@@ -74,7 +74,7 @@ def create_share_link(engine: Engine, link: ShareLink, most: int) -> bool:
             if connection.execute(counted).scalar_one() >= most:
                 return False
         connection.execute(insert(SHARE_LINKS), asdict(link))
-        note_in(connection, f"{link.scenario_id}/{link.id}")
+        log_change_in(connection, f"{link.scenario_id}/{link.id}")
     return True
 
 
@@ -105,7 +105,7 @@ def revoke_share_link(engine: Engine, link_id: str, moment: datetime, scenario_i
             return False
         still = update(SHARE_LINKS).where(*is_meant, SHARE_LINKS.c.revoked_at.is_(None))
         if connection.execute(still.values(revoked_at=moment)).rowcount:
-            note_in(connection, f"{found}/{link_id}")
+            log_change_in(connection, f"{found}/{link_id}")
     return True
 
 
@@ -114,7 +114,7 @@ def revoke_unlisted_links(engine: Engine) -> bool:
     with answering(), writing(engine) as connection:
         gone = connection.execute(delete(SERVER_SECRETS).where(SERVER_SECRETS.c.name == UNLISTED_LINKS)).rowcount
         if gone:
-            note_in(connection, "unlisted")
+            log_change_in(connection, "unlisted")
     return bool(gone)
 
 

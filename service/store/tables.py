@@ -41,7 +41,7 @@ METADATA = MetaData(
 JSON_VALUE = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 
 
-def _held_by() -> list[SchemaItem]:
+def _version_columns() -> list[SchemaItem]:
     """Owner and version of a row, and the changes of the catalogue between which the version is valid."""
     return [
         Column("owner", String, nullable=False),
@@ -70,7 +70,7 @@ def _provenance() -> list[Column[str]]:
 MODELS = Table(
     "models",
     METADATA,
-    *_held_by(),
+    *_version_columns(),
     Column("slug", String, nullable=False),
     Column("name", String, nullable=False),
     Column("family", String, nullable=False),
@@ -88,7 +88,7 @@ MODELS = Table(
 GPUS = Table(
     "gpus",
     METADATA,
-    *_held_by(),
+    *_version_columns(),
     Column("slug", String, nullable=False),
     Column("name", String, nullable=False),
     Column("vendor", String, nullable=False),
@@ -120,7 +120,7 @@ GPUS = Table(
 CLUSTERS = Table(
     "clusters",
     METADATA,
-    *_held_by(),
+    *_version_columns(),
     Column("slug", String, nullable=False),
     Column("name", String, nullable=False),
     Column("aliases", JSON_VALUE, nullable=False),
@@ -149,7 +149,7 @@ CLUSTERS = Table(
 PRICES = Table(
     "prices",
     METADATA,
-    *_held_by(),
+    *_version_columns(),
     Column("provider", String, nullable=False),
     Column("instance_type", String, nullable=False),
     Column("gpu", String, nullable=False),
@@ -166,7 +166,7 @@ PRICES = Table(
 RATE_CARDS = Table(
     "rate_cards",
     METADATA,
-    *_held_by(),
+    *_version_columns(),
     Column("slug", String, nullable=False),
     Column("name", String, nullable=False),
     Column("rates", JSON_VALUE, nullable=False),
@@ -177,7 +177,7 @@ RATE_CARDS = Table(
 REGIONS = Table(
     "regions",
     METADATA,
-    *_held_by(),
+    *_version_columns(),
     Column("slug", String, nullable=False),
     Column("name", String, nullable=False),
     Column("kind", String, nullable=False),
@@ -194,7 +194,7 @@ REGIONS = Table(
 PROMOTED_CALIBRATIONS = Table(
     "promoted_calibrations",
     METADATA,
-    *_held_by(),
+    *_version_columns(),
     Column("gpu", String, nullable=False),
     Column("calibration", JSON_VALUE, nullable=False),
     *_provenance(),
@@ -295,7 +295,7 @@ JOBS = Table(
 the outcome, once there is one. Attempts only count up; released ones are counted beside. Requirements are canonical
 JSON text, so that equal ones are equal texts."""
 
-JOB_TURNS = Table(
+OWNER_SHARES = Table(
     "job_turns",
     METADATA,
     Column("owner", String, primary_key=True),

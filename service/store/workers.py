@@ -22,7 +22,7 @@ from service.store.tables import JOBS, WORKERS
 _CAPABILITIES = TypeAdapter(Capabilities)
 
 
-class Opening(NamedTuple):
+class QueuedWork(NamedTuple):
     """A group of queued jobs: kinds, requirements and owner."""
 
     kind: str
@@ -31,7 +31,7 @@ class Opening(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seeker:
+class JobRequest:
     """A worker that claims a job."""
 
     worker: str
@@ -44,11 +44,11 @@ class Seeker:
     owner: str | None = None
     """The only owner whose jobs it takes; None for every owner."""
 
-    def can_do(self, opening: Opening) -> bool:
+    def can_do(self, work: QueuedWork) -> bool:
         """Whether some of the queued jobs match the worker."""
-        if opening.kind not in self.kinds or self.owner not in {None, opening.owner}:
+        if work.kind not in self.kinds or self.owner not in {None, work.owner}:
             return False
-        return does_match(Requirements(**json.loads(opening.requires)), self.capabilities)
+        return does_match(Requirements(**json.loads(work.requires)), self.capabilities)
 
 
 class WorkerBounds(NamedTuple):
@@ -62,20 +62,20 @@ class WorkerBounds(NamedTuple):
 BOUNDS = WorkerBounds()
 
 
-def see_worker(engine: Engine, seeker: Seeker, bounds: WorkerBounds = BOUNDS) -> None:
+def record_worker(engine: Engine, request: JobRequest, bounds: WorkerBounds = BOUNDS) -> None:
     """Record a worker and its capabilities."""
-    moment, worker_id = now(), _id_of(seeker.key, seeker.worker)
-    can = {"capabilities": asdict(seeker.capabilities), "owner": seeker.owner}
-    first = {"id": worker_id, "key": seeker.key, "name": seeker.worker, **can}
+    moment, worker_id = now(), _id_of(request.key, request.worker)
+    can = {"capabilities": asdict(request.capabilities), "owner": request.owner}
+    first = {"id": worker_id, "key": request.key, "name": request.worker, **can}
     with answering(), writing(engine) as connection:
         known = connection.execute(update(WORKERS).where(WORKERS.c.id == worker_id).values(**can, last_seen_at=moment))
         if not known.rowcount:
-            _make_room(connection, seeker.key, bounds)
+            _make_room(connection, request.key, bounds)
             adding = insert_new(connection, WORKERS).values(first_seen_at=moment, last_seen_at=moment)
             connection.execute(adding, first)
 
 
-def saw_worker_in(connection: Connection, key: str, worker: str) -> None:
+def renew_worker_in(connection: Connection, key: str, worker: str) -> None:
     """Record a sign of life of a known worker."""
     connection.execute(update(WORKERS).where(WORKERS.c.id == _id_of(key, worker)).values(last_seen_at=now()))
 
@@ -94,7 +94,7 @@ def read_workers(engine: Engine, alive_seconds: float, owner: str | None = None)
     return [_seen([dict(row) for row in same], owner) for _, same in groupby(rows, key=itemgetter("id"))]
 
 
-def forget_workers(engine: Engine, unseen_seconds: float) -> None:
+def remove_workers(engine: Engine, unseen_seconds: float) -> None:
     """Remove workers without a recent sign of life."""
     with answering(), writing(engine) as connection:
         connection.execute(delete(WORKERS).where(WORKERS.c.last_seen_at < later(-unseen_seconds)))
@@ -126,7 +126,7 @@ def _seen(rows: list[dict[str, Any]], owner: str | None) -> SeenWorker:
     held = [one for one in rows if one["job_id"] is not None]
     jobs = tuple(one["job_id"] for one in held if owner is None or one["job_owner"] == owner)
     moments: dict[str, datetime] = {name: row[name] for name in ("first_seen_at", "last_seen_at")}
-    told = {name: utc_text(moment) for name, moment in moments.items()}
+    moments_text = {name: utc_text(moment) for name, moment in moments.items()}
     can = _CAPABILITIES.validate_python(row["capabilities"])
     return SeenWorker(
         id=row["shown_name"],
@@ -134,5 +134,5 @@ def _seen(rows: list[dict[str, Any]], owner: str | None) -> SeenWorker:
         is_busy=bool(held),
         jobs=jobs,
         capabilities=can,
-        **told,
+        **moments_text,
     )

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from service.worker.jobs import ClaimedJob, FoundFile, JobContext, JobResult, Work
+from service.worker.jobs import ClaimedJob, JobContext, JobFile, JobResult, Work
 from service.worker.running import Runner, job_folder
-from service.worker.service_client import Away, NotTaken, ServiceClient, longer_seconds
+from service.worker.service_client import RequestRefused, ServiceClient, Unavailable, longer_seconds
 
 MOST_WAIT_SECONDS = 20.0
 """Longest poll for a job."""
@@ -84,7 +84,7 @@ class Claiming:
             asked = self._client.claim(sorted(self._work), capabilities, min(left_seconds, MOST_WAIT_SECONDS))
             try:
                 job = await self._unless_stopped(asked)
-            except Away:
+            except Unavailable:
                 wait_seconds = longer_seconds(wait_seconds)
                 await self._unless_stopped(asyncio.sleep(wait_seconds))
                 continue
@@ -106,10 +106,10 @@ class Claiming:
         log.info("job %s (%s), attempt %d", job.id, job.kind, job.attempt)
         with job_folder() as folder:
             read = partial(self._client.read, job)
-            desk = JobContext(job=job, runner=self._runner, folder=folder, hand_in=self._hander(job), read=read)
-            beats = asyncio.create_task(self._heartbeats(desk))
+            context = JobContext(job=job, runner=self._runner, folder=folder, hand_in=self._hander(job), read=read)
+            beats = asyncio.create_task(self._heartbeats(context))
             try:
-                ending = await self._worked(desk, beats)
+                ending = await self._worked(context, beats)
                 if ending is None:
                     log.warning("job %s is another's now; nothing of it is handed in", job.id)
                 else:
@@ -117,13 +117,13 @@ class Claiming:
             finally:
                 await _cancelled(beats)
 
-    async def _worked(self, desk: JobContext, beats: "asyncio.Task[Literal['cancel', 'lost']]") -> JobResult | None:
+    async def _worked(self, context: JobContext, beats: "asyncio.Task[Literal['cancel', 'lost']]") -> JobResult | None:
         """The result of a job; None where the lease is lost first."""
-        work = asyncio.create_task(self._ended(desk))
+        work = asyncio.create_task(self._ended(context))
         stop = asyncio.create_task(self.stopping.wait())
         waited = {work, beats, stop}
         try:
-            await asyncio.wait(waited, timeout=desk.job.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waited, timeout=context.job.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await _cancelled(stop, *(() if work.done() else (work,)))
         if beats.done() and beats.result() == "lost":
@@ -131,68 +131,66 @@ class Claiming:
         if not work.cancelled() and work.done():
             return work.result()
         if beats.done():
-            return JobResult(outcome="cancelled", result=desk.result)
+            return JobResult(outcome="cancelled", result=context.result)
         if self.stopping.is_set():
             return JobResult(outcome="released")
-        reason = f"the job was stopped after {desk.job.timeout_seconds:.0f} s, the time that it may take"
+        reason = f"the job was stopped after {context.job.timeout_seconds:.0f} s, the time that it may take"
         error = {"code": "timed_out", "message": reason, "final": True}
-        return JobResult(outcome="failed", result=desk.result, error=error)
+        return JobResult(outcome="failed", result=context.result, error=error)
 
-    async def _ended(self, desk: JobContext) -> JobResult:
+    async def _ended(self, context: JobContext) -> JobResult:
         """The result of a job that nothing interrupts."""
         try:
-            return await self._work[desk.job.kind](desk)
-        except Exception as error:  # whatever it is, the service has to hear of it
-            log.exception("job %s", desk.job.id)
-            told = {"code": "worker_failed", "message": f"{type(error).__name__}: {error}"}
-            return JobResult(outcome="failed", result=desk.result, error=told)
+            return await self._work[context.job.kind](context)
+        except Exception as error:  # the service gets any error
+            log.exception("job %s", context.job.id)
+            error_body = {"code": "worker_failed", "message": f"{type(error).__name__}: {error}"}
+            return JobResult(outcome="failed", result=context.result, error=error_body)
 
-    async def _heartbeats(self, desk: JobContext) -> Literal["cancel", "lost"]:
+    async def _heartbeats(self, context: JobContext) -> Literal["cancel", "lost"]:
         """Send heartbeats until the service ends the job."""
-        pause_seconds, wait_seconds = desk.job.lease_seconds / HEARTBEATS, 0.0
+        pause_seconds, wait_seconds = context.job.lease_seconds / HEARTBEATS, 0.0
         while True:
             if wait_seconds:
                 await asyncio.sleep(wait_seconds)
             else:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(desk.changed.wait(), pause_seconds)
-            desk.changed.clear()
+                    await asyncio.wait_for(context.changed.wait(), pause_seconds)
+            context.changed.clear()
             try:
-                state = await self._heartbeat(desk)
-            except Away:
+                state = await self._heartbeat(context)
+            except Unavailable:
                 wait_seconds = min(longer_seconds(wait_seconds), pause_seconds)
                 continue
             wait_seconds = 0.0
             if state != "run":
                 return state
-            await asyncio.sleep(min(max(NEWS_SECONDS, desk.job.timeout_seconds / MOST_NEWS), pause_seconds))
+            await asyncio.sleep(min(max(NEWS_SECONDS, context.job.timeout_seconds / MOST_NEWS), pause_seconds))
 
-    async def _heartbeat(self, desk: JobContext) -> Literal["run", "cancel", "lost"]:
+    async def _heartbeat(self, context: JobContext) -> Literal["run", "cancel", "lost"]:
         """Renew the lease; without the progress where the service refuses it, so that the job is not lost."""
         try:
-            return await self._client.heartbeat(desk.job, desk.progress)
-        except NotTaken as error:
-            log.warning("the progress of job %s is not taken: %s", desk.job.id, error)
-            desk.progress = None
+            return await self._client.heartbeat(context.job, context.progress)
+        except RequestRefused as error:
+            log.warning("the progress of job %s is not taken: %s", context.job.id, error)
+            context.progress = None
         try:
-            return await self._client.heartbeat(desk.job, None)
-        except NotTaken as error:
-            raise Away(str(error)) from error
+            return await self._client.heartbeat(context.job, None)
+        except RequestRefused as error:
+            raise Unavailable(str(error)) from error
 
     async def _finish(self, job: ClaimedJob, ending: JobResult, *, is_refusal: bool = False) -> None:
         """Upload the result of a job, without a time limit, or briefly where this worker has to stop.
 
         A result that the service refuses fails the job; where it refuses that too, the lease expires.
-
-        A result that the service refuses makes the job fail; where it refuses that too, the lease runs out.
         """
         try:
             taken = await self._soon(self._client.finish(job, ending))
-        except NotTaken as error:
+        except RequestRefused as error:
             log.warning("the result of job %s is not taken: %s", job.id, error)
             if not is_refusal:
-                told = {"code": "result_refused", "message": str(error), "final": True}
-                await self._finish(job, JobResult(outcome="failed", error=told), is_refusal=True)
+                error_body = {"code": "result_refused", "message": str(error), "final": True}
+                await self._finish(job, JobResult(outcome="failed", error=error_body), is_refusal=True)
             return
         if taken:
             log.info("job %s %s", job.id, ending.outcome)
@@ -209,11 +207,11 @@ class Claiming:
         finally:
             await _cancelled(task, stop)
 
-    def _hander(self, job: ClaimedJob) -> Callable[[FoundFile], Awaitable[str | None]]:
-        async def hand_in(file: FoundFile) -> str | None:
+    def _hander(self, job: ClaimedJob) -> Callable[[JobFile], Awaitable[str | None]]:
+        async def hand_in(file: JobFile) -> str | None:
             try:
                 await self._client.hand_in(job, file)
-            except NotTaken as error:
+            except RequestRefused as error:
                 return str(error)
             return None
 

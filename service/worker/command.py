@@ -58,14 +58,14 @@ async def _worked(given: argparse.Namespace) -> None:
     client = ServiceClient(Address(url=given.url, token=given.token or None, worker=given.name))
     habits = WorkerOptions(once=given.once, most_idle_seconds=given.max_idle)
     stopping = asyncio.Event()
-    _stop_when_told(stopping, with_parent=given.with_parent)
+    _stop_on_signal(stopping, with_parent=given.with_parent)
     try:
         await asyncio.to_thread(remove_abandoned)
         found = await asyncio.to_thread(runner.capabilities)
         capabilities = {**found, "labels": {**found.get("labels", {}), **dict(given.label)}}
         work = work_of(capabilities)
         slots = [Claiming(client, runner, work, habits, stopping) for _ in range(given.slots or runner.slots())]
-        log.info("worker %s asks %s for jobs; %s", given.name, given.url, _said(capabilities))
+        log.info("worker %s asks %s for jobs; %s", given.name, given.url, _summary(capabilities))
         async with asyncio.TaskGroup() as group:
             for slot in slots:
                 group.create_task(slot.go_on(capabilities))
@@ -86,7 +86,7 @@ def _runner(given: argparse.Namespace) -> Runner:
     return RayRunner(given.ray_address)
 
 
-def _stop_when_told(stopping: asyncio.Event, *, with_parent: bool) -> None:
+def _stop_on_signal(stopping: asyncio.Event, *, with_parent: bool) -> None:
     """Release jobs and end: at SIGTERM and SIGINT, and with the parent process where requested."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -101,7 +101,7 @@ def _stop_when_told(stopping: asyncio.Event, *, with_parent: bool) -> None:
         loop.add_reader(sys.stdin.fileno(), read)
 
 
-def _said(capabilities: dict[str, object]) -> str:
+def _summary(capabilities: dict[str, object]) -> str:
     devices = capabilities["devices"]
     counted = [f"{one['count']} x {one['name']}" for one in devices] if isinstance(devices, list) else []
     return ", ".join(counted) or f"no GPU, {capabilities['cpu_threads']} processor threads"

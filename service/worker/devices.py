@@ -61,7 +61,7 @@ FIELDS_OF_OLD = FIELDS[:-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Driven:
+class DriverGpu:
     """One GPU as its driver reports it."""
 
     uuid: str
@@ -86,7 +86,7 @@ def ask(*words: str) -> str | None:
     if program is None:
         return None
     try:
-        done = subprocess.run(  # noqa: S603 - words are ours, and the program stands in PATH
+        done = subprocess.run(  # noqa: S603 - words are ours, and the program is in PATH
             [program, *words], capture_output=True, text=True, check=False, timeout=ASKED_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -94,7 +94,7 @@ def ask(*words: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def driven_gpus() -> tuple[Driven, ...]:
+def driver_gpus() -> tuple[DriverGpu, ...]:
     """Every GPU that the driver reports."""
     for fields in (FIELDS, FIELDS_OF_OLD):
         text = ask(f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
@@ -103,7 +103,7 @@ def driven_gpus() -> tuple[Driven, ...]:
     return ()
 
 
-def parse_gpus(text: str, fields: Sequence[str] = FIELDS) -> tuple[Driven, ...]:
+def parse_gpus(text: str, fields: Sequence[str] = FIELDS) -> tuple[DriverGpu, ...]:
     """GPUs from the output of the driver's program.
 
     >>> text = "GPU-1, 00000000:3B:00.0, 535.129.03, 1980, 700.00, 4, Disabled"
@@ -115,15 +115,15 @@ def parse_gpus(text: str, fields: Sequence[str] = FIELDS) -> tuple[Driven, ...]:
     return tuple(_driven(dict(zip(fields, row, strict=True))) for row in rows if len(row) == len(fields))
 
 
-def _driven(said: Mapping[str, str]) -> Driven:
-    return Driven(
-        uuid=said["uuid"],
-        address=said["pci.bus_id"].lower(),
-        driver=said["driver_version"],
-        most_clock_hz=_number(said["clocks.max.sm"], 1e6),
-        power_limit_watts=_number(said["power.limit"], 1.0),
-        is_divided=said.get(SLICES) == "Enabled",
-        used_bytes=_number(said["memory.used"], MEBIBYTE),
+def _driven(output: Mapping[str, str]) -> DriverGpu:
+    return DriverGpu(
+        uuid=output["uuid"],
+        address=output["pci.bus_id"].lower(),
+        driver=output["driver_version"],
+        most_clock_hz=_number(output["clocks.max.sm"], 1e6),
+        power_limit_watts=_number(output["power.limit"], 1.0),
+        is_divided=output.get(SLICES) == "Enabled",
+        used_bytes=_number(output["memory.used"], MEBIBYTE),
     )
 
 
@@ -135,24 +135,24 @@ def _number(cell: str, scale: float) -> float | None:
         return None
 
 
-def computing_processes(gpu: Driven) -> tuple[int, ...]:
+def computing_processes(gpu: DriverGpu) -> tuple[int, ...]:
     """Processes that compute on a GPU, as far as the driver shows them."""
-    said = ask(f"--id={gpu.uuid}", "--query-compute-apps=pid", "--format=csv,noheader,nounits") or ""
-    return tuple(int(line) for line in map(str.strip, said.splitlines()) if line.isdigit())
+    output = ask(f"--id={gpu.uuid}", "--query-compute-apps=pid", "--format=csv,noheader,nounits") or ""
+    return tuple(int(line) for line in map(str.strip, output.splitlines()) if line.isdigit())
 
 
-def parse_looks(text: str) -> tuple[tuple[float | None, int], ...]:
+def parse_samples(text: str) -> tuple[tuple[float | None, int], ...]:
     """Clocks and throttle reasons from the output of the driver's program.
 
-    >>> parse_looks("1755, 0x0000000000000004")
+    >>> parse_samples("1755, 0x0000000000000004")
     ((1755000000.0, 4),)
     """
-    looks = []
+    samples = []
     for line in text.splitlines():
         clock, _, mask = (cell.strip() for cell in line.partition(","))
         if mask.startswith("0x") and len(mask) == len("0x0000000000000000"):
-            looks.append((_number(clock, 1e6), int(mask, 16)))
-    return tuple(looks)
+            samples.append((_number(clock, 1e6), int(mask, 16)))
+    return tuple(samples)
 
 
 def reasons_of(mask: int) -> tuple[str, ...]:
@@ -165,10 +165,10 @@ def reasons_of(mask: int) -> tuple[str, ...]:
     return tuple(REASONS.get(bit, f"bit_{bit:#x}") for bit in bits if bit != IDLE)
 
 
-class Watch:
+class DriverWatch:
     """Samples a GPU's clock and throttle reasons while something runs on it."""
 
-    def __init__(self, gpu: Driven | None, file: Path) -> None:
+    def __init__(self, gpu: DriverGpu | None, file: Path) -> None:
         self._gpu, self._file = gpu, file
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -179,9 +179,9 @@ class Watch:
         if program is None or self._gpu is None or field is None:
             return self
         words = [f"--id={self._gpu.uuid}", f"--query-gpu=clocks.sm,{field}", "--format=csv,noheader,nounits"]
-        with self._file.open("wb") as looks:
-            self._process = subprocess.Popen(  # noqa: S603 - words are ours, and the program stands in PATH
-                [program, *words, f"--loop-ms={WATCHED_MILLISECONDS}"], stdout=looks, stderr=subprocess.DEVNULL
+        with self._file.open("wb") as samples:
+            self._process = subprocess.Popen(  # noqa: S603 - words are ours, and the program is in PATH
+                [program, *words, f"--loop-ms={WATCHED_MILLISECONDS}"], stdout=samples, stderr=subprocess.DEVNULL
             )
         return self
 
@@ -192,10 +192,10 @@ class Watch:
             os.kill(self._process.pid, signal.SIGTERM)
             self._process.wait()
 
-    def looks(self) -> tuple[tuple[float | None, int], ...]:
+    def samples(self) -> tuple[tuple[float | None, int], ...]:
         """The samples."""
         text = self._file.read_text(encoding="utf-8") if self._process is not None else ""
-        return tuple((clock, mask) for clock, mask in parse_looks(text) if not mask & IDLE)
+        return tuple((clock, mask) for clock, mask in parse_samples(text) if not mask & IDLE)
 
 
 log = logging.getLogger(__name__)
@@ -225,9 +225,9 @@ def gpus_here() -> list[tuple[str, float]]:
     if not any(Path(driver).exists() for driver in DRIVERS):
         return []
     if find_spec("torch") is not None:
-        said = _said((sys.executable, "-c", ASKED_OF_TORCH))
-        return [(name, memory) for name, memory in json.loads(said or "[]")]
-    return listed_gpus(_said(ASKED_OF_DRIVER))
+        output = _output((sys.executable, "-c", ASKED_OF_TORCH))
+        return [(name, memory) for name, memory in json.loads(output or "[]")]
+    return listed_gpus(_output(ASKED_OF_DRIVER))
 
 
 def devices_here() -> list[dict[str, Any]]:
@@ -280,14 +280,14 @@ def listed_gpus(table: str) -> list[tuple[str, float]]:
     return [(name.strip(), float(size) * MEBIBYTE) for name, _, size in rows if size.strip().isdigit()]
 
 
-def _said(command: Sequence[str]) -> str:
+def _output(command: Sequence[str]) -> str:
     """Output of a program; empty where it fails."""
     try:
         done = subprocess.run(  # noqa: S603 - fixed commands
             command, capture_output=True, text=True, check=True, timeout=TORCH_SECONDS, stdin=subprocess.DEVNULL
         )
     except (OSError, subprocess.SubprocessError) as error:
-        log.warning("this host's GPUs are not told by %s: %s", command[0], error)
+        log.warning("this host's GPUs are not listed by %s: %s", command[0], error)
         return ""
     return done.stdout
 
@@ -322,7 +322,7 @@ def chosen_device(local_rank: int) -> str:
         if local_rank >= count:
             raise CannotRun(f"process {local_rank + 1} has no GPU: there are {count}; ask for at most {count} ranks")
         return f"cuda:{local_rank}"
-    gpus = () if os.environ.get(HIDES_GPUS) in {"", "-1"} else driven_gpus()
+    gpus = () if os.environ.get(HIDES_GPUS) in {"", "-1"} else driver_gpus()
     if gpus:
         raise CannotRun(unusable(str(torch.__version__), gpus[0].driver, _why_not(torch)))
     return "cpu"
@@ -337,16 +337,16 @@ def _why_not(torch: ModuleType) -> str:
     return "it finds none"
 
 
-def unusable(torch: str, driver: str, said: str) -> str:
+def unusable(torch: str, driver: str, output: str) -> str:
     """Why torch cannot use a GPU that the driver reports, and the remedy.
 
     >>> unusable("2.9.0", "470.57", "The NVIDIA driver on your system is too old (found version 11040)")
     'the driver is too old: 470.57 does not run torch 2.9.0; update the driver, or install a torch built for it'
     """
-    mend = "update the driver, or install a torch built for it"
-    if "too old" in said:
-        return f"the driver is too old: {driver} does not run torch {torch}; {mend}"
-    return f"torch {torch} cannot use the GPU that driver {driver} tells of: {said}; {mend}"
+    remedy = "update the driver, or install a torch built for it"
+    if "too old" in output:
+        return f"the driver is too old: {driver} does not run torch {torch}; {remedy}"
+    return f"torch {torch} cannot use the GPU that driver {driver} tells of: {output}; {remedy}"
 
 
 def make_current(device: str) -> None:
@@ -357,14 +357,14 @@ def make_current(device: str) -> None:
         torch.cuda.set_device(device)
 
 
-def driven(device: str) -> Driven | None:
+def driver_gpu(device: str) -> DriverGpu | None:
     """The driver's report of the GPU behind a torch device."""
     if device == "cpu":
         return None
     import torch
 
     properties = torch.cuda.get_device_properties(device)
-    gpus = driven_gpus()
+    gpus = driver_gpus()
     address = _address(properties)
     uuid = str(getattr(properties, "uuid", ""))
     found = [gpu for gpu in gpus if (address and gpu.address.endswith(address)) or (uuid and uuid in gpu.uuid)]
@@ -378,14 +378,11 @@ def _address(properties: object) -> str | None:
     return None if bus is None or slot is None else f"{domain:04x}:{bus:02x}:{slot:02x}.0"
 
 
-def others_on(gpu: Driven | None) -> int:
+def others_on(gpu: DriverGpu | None) -> int:
     """Other processes on a GPU, counted before this one uses it.
 
     A container hides them and shows their memory, so memory in use counts as one. Hardware separates the slices of a
     divided GPU, so processes on other slices do not count.
-
-    A container hides them and shows their memory all the same, so memory in use counts as one. Slices of a divided GPU
-    are kept apart by hardware, so who is on another of them counts for nothing.
     """
     if gpu is None or gpu.is_divided:
         return 0
@@ -394,14 +391,11 @@ def others_on(gpu: Driven | None) -> int:
     return max(seen, int(hidden))
 
 
-def others_beside(gpu: Driven | None) -> int:
+def others_beside(gpu: DriverGpu | None) -> int:
     """Other processes on a GPU on which this one computes: they started during the measurement.
 
     Processes of this session do not count. A container may number processes otherwise than the driver; then one of
     those that the driver reports is this one.
-
-    Its own are those of its session. A container may number processes otherwise than the driver; then one of those that
-    the driver tells is this one.
     """
     if gpu is None or gpu.is_divided:
         return 0
@@ -416,7 +410,7 @@ def _is_own(pid: int) -> bool:
         return False
 
 
-def refuse_busy(gpu: Driven | None, others: int) -> None:
+def refuse_busy(gpu: DriverGpu | None, others: int) -> None:
     """Refuse to measure beside other processes: both would be slower than alone."""
     if gpu is not None and others:
         used = f", which hold {in_units(gpu.used_bytes, BYTES)}" if gpu.used_bytes else ""
@@ -438,37 +432,37 @@ class EnvironmentWatch:
     """The environment of a probe; complete once the probe has ended."""
 
     environment: Environment
-    gpu: Driven | None
+    gpu: DriverGpu | None
     """The driver's report of the GPU."""
 
 
 @contextmanager
 def watched(device: str, folder: Path) -> Iterator[EnvironmentWatch]:
     """The environment of a probe, read before it, sampled while it runs, and read after it."""
-    gpu = driven(device)
-    surroundings = EnvironmentWatch(environment=environment_of(device, gpu), gpu=gpu)
-    with Watch(gpu, folder / "clock.csv") as watch:
-        yield surroundings
-    looks = watch.looks()
+    gpu = driver_gpu(device)
+    environment_watch = EnvironmentWatch(environment=environment_of(device, gpu), gpu=gpu)
+    with DriverWatch(gpu, folder / "clock.csv") as watch:
+        yield environment_watch
+    samples = watch.samples()
     mask = 0
-    for _, reasons in looks:
+    for _, reasons in samples:
         mask |= reasons
-    clock = looks[-1][0] if looks else None
-    environment = surroundings.environment
+    clock = samples[-1][0] if samples else None
+    environment = environment_watch.environment
     others = max(environment.other_processes, others_beside(gpu))
-    surroundings.environment = replace(
+    environment_watch.environment = replace(
         environment, clock_hz=clock, throttle_reasons=reasons_of(mask), other_processes=others
     )
 
 
-def environment_of(device: str, gpu: Driven | None) -> Environment:
+def environment_of(device: str, gpu: DriverGpu | None) -> Environment:
     """The environment of a device before a probe runs."""
     import torch
 
     return _processor(torch) if device == "cpu" else _gpu(torch, device, gpu)
 
 
-def _gpu(torch: ModuleType, device: str, gpu: Driven | None) -> Environment:
+def _gpu(torch: ModuleType, device: str, gpu: DriverGpu | None) -> Environment:
     properties = torch.cuda.get_device_properties(device)
     hip = getattr(torch.version, "hip", None)
     amd = AMD_DRIVER.read_text(encoding="utf-8").strip() if hip and AMD_DRIVER.is_file() else None
@@ -519,7 +513,7 @@ def cpu_name(text: str) -> str:
     >>> cpu_name("processor : 0\nmodel name\t: AMD EPYC 7763 64-Core Processor\n")
     'AMD EPYC 7763 64-Core Processor'
     """
-    return _told(text, "model name") or platform.processor() or platform.machine()
+    return _cpu_field(text, "model name") or platform.processor() or platform.machine()
 
 
 def cpu_instructions(text: str) -> tuple[str, ...]:
@@ -528,11 +522,11 @@ def cpu_instructions(text: str) -> tuple[str, ...]:
     >>> cpu_instructions("processor : 0\nflags\t\t: fpu sse2 fma avx avx2 avx512f erms\n")
     ('avx', 'avx2', 'avx512f', 'fma')
     """
-    named = (_told(text, "flags") or _told(text, "Features")).split()
+    named = (_cpu_field(text, "flags") or _cpu_field(text, "Features")).split()
     return tuple(sorted(name for name in named if name.startswith(VECTORS)))
 
 
-def _told(text: str, name: str) -> str:
+def _cpu_field(text: str, name: str) -> str:
     """A field of the first processor in /proc/cpuinfo; empty where it is missing."""
     rows = (line.partition(":") for line in text.splitlines())
     return next((value.strip() for key, _, value in rows if key.strip() == name), "")

@@ -18,7 +18,7 @@ LEAST_WAIT_SECONDS = 10.0
 class Group:
     """All ranks of a probe, as one of them sees the others."""
 
-    told: ProbeContext
+    context: ProbeContext
     """Context of the probe."""
     distributed: Any
     """torch.distributed."""
@@ -31,20 +31,20 @@ class Group:
         """The largest of each value over all ranks."""
         import torch
 
-        tensor = torch.tensor(values, dtype=torch.float64, device=self.told.device)
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.context.device)
         self.distributed.all_reduce(tensor, op=self.distributed.ReduceOp.MAX)
         return [float(value) for value in tensor.tolist()]
 
     def meet(self) -> None:
         """Wait for all ranks: on a GPU its stream waits, and this process goes on."""
-        if self.told.device == "cpu":
+        if self.context.device == "cpu":
             self.distributed.barrier()
         else:
             self.distributed.all_reduce(self.token)
 
     def left_seconds(self) -> float:
         """Shortest time left of any rank."""
-        return -self.largest(-self.told.left_seconds())[0]
+        return -self.largest(-self.context.left_seconds())[0]
 
     def named(self, *names: str) -> Any:
         """A function of torch that was renamed, by the newest name that this version has."""
@@ -52,26 +52,26 @@ class Group:
 
 
 @contextmanager
-def joined(told: ProbeContext) -> Iterator[Group]:
+def joined(context: ProbeContext) -> Iterator[Group]:
     """The group of all ranks of a probe, until its end."""
     import torch
     from torch import distributed
 
-    backend = "gloo" if told.device == "cpu" else "nccl"
+    backend = "gloo" if context.device == "cpu" else "nccl"
     distributed.init_process_group(
         backend,
-        init_method=rendezvous(told.folder, os.environ),
-        rank=told.rank,
-        world_size=told.ranks,
-        timeout=timedelta(seconds=max(LEAST_WAIT_SECONDS, told.left_seconds())),
+        init_method=rendezvous(context.folder, os.environ),
+        rank=context.rank,
+        world_size=context.ranks,
+        timeout=timedelta(seconds=max(LEAST_WAIT_SECONDS, context.left_seconds())),
     )
     try:
-        token = torch.zeros(1, device=told.device)
-        yield Group(told=told, distributed=distributed, backend=backend, token=token)
+        token = torch.zeros(1, device=context.device)
+        yield Group(context=context, distributed=distributed, backend=backend, token=token)
     finally:
         distributed.destroy_process_group()
 
 
 def any_failed(group: Group, errors: Sequence[BaseException]) -> bool:
-    """Whether any rank failed, which all ranks have to know before their next barrier."""
+    """Whether any rank failed; all ranks agree on it before their next barrier."""
     return bool(group.largest(float(len(errors)))[0])

@@ -41,7 +41,7 @@ class JobResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundFile:
+class JobFile:
     """A file of a job."""
 
     name: str
@@ -57,7 +57,7 @@ class JobContext:
     runner: Runner
     folder: Path
     """An empty folder, removed afterwards."""
-    hand_in: Callable[[FoundFile], Awaitable[str | None]]
+    hand_in: Callable[[JobFile], Awaitable[str | None]]
     """Uploads a file; returns the reason of a refusal, or None."""
     read: Callable[[str], Awaitable[bytes]]
     """Downloads an input of the job, by its path at the service."""
@@ -98,11 +98,11 @@ class Task:
     """Name of the device that it is for, as the runner reports it; None for any."""
 
 
-async def record_of(runner: Runner, errand: Task, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
+async def record_of(runner: Runner, task: Task, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
     """The record of a task; None where it did not end in time. Nothing that it started is left running."""
-    running = await _started(runner, errand)
+    running = await _started(runner, task)
     try:
-        while (record := await asyncio.to_thread(running.poll)) is None and not _is_late(running, errand):
+        while (record := await asyncio.to_thread(running.poll)) is None and not _is_late(running, task):
             tell(await asyncio.to_thread(running.progress))
             await asyncio.sleep(POLL_SECONDS)
         return record
@@ -110,16 +110,14 @@ async def record_of(runner: Runner, errand: Task, tell: Callable[[dict[str, Any]
         await asyncio.shield(asyncio.to_thread(running.kill))
 
 
-def _is_late(running: Running, errand: Task) -> bool:
+def _is_late(running: Running, task: Task) -> bool:
     began_seconds = running.began_seconds()
-    return began_seconds is not None and time.monotonic() - began_seconds > errand.most_seconds
+    return began_seconds is not None and time.monotonic() - began_seconds > task.most_seconds
 
 
-async def _started(runner: Runner, errand: Task) -> Running:
+async def _started(runner: Runner, task: Task) -> Running:
     """The process of a task; a cancellation during its start ends it as soon as it has started."""
-    starting = asyncio.ensure_future(
-        asyncio.to_thread(runner.start, errand.task, errand.folder, errand.module, errand.device)
-    )
+    starting = asyncio.ensure_future(asyncio.to_thread(runner.start, task.task, task.folder, task.module, task.device))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -145,74 +143,74 @@ Record = dict[str, Any]
 """A ProbeRecord as JSON."""
 
 
-async def run_launch_check(desk: JobContext) -> JobResult:
+async def run_launch_check(context: JobContext) -> JobResult:
     """Run the probes of a launch check in order. The records so far are never lost."""
-    tasks: list[Mapping[str, Any]] = list(desk.job.payload["tasks"])
-    shown = [_shown(task, status="queued") for task in tasks]
+    tasks: list[Mapping[str, Any]] = list(context.job.payload["tasks"])
+    shown = [_progress_of(task, status="queued") for task in tasks]
     records: list[Record] = []
-    desk.result = {"records": records}
+    context.result = {"records": records}
 
-    def show(number: int, **told: Any) -> None:
-        shown[number] = _shown(tasks[number], **told)
-        desk.tell({"probes": list(shown)})
+    def show(number: int, **fields: Any) -> None:
+        shown[number] = _progress_of(tasks[number], **fields)
+        context.tell({"probes": list(shown)})
 
-    lacking = desk.runner.lacking()
+    lacking = context.runner.lacking()
     for number, task in enumerate(tasks):
         if lacking is None:
-            folder = desk.folder / f"{number}"
+            folder = context.folder / f"{number}"
             folder.mkdir()
             show(number, status="running")
-            record = await _measured(desk, task, folder, partial(show, number, status="running"))
-            record = await _handed_in(desk, record, folder)
+            record = await _measured(context, task, folder, partial(show, number, status="running"))
+            record = await _with_uploaded_files(context, record, folder)
         else:
             record = {"probe": task["probe"], "status": "skipped", "reason": lacking}
         records.append(record)
         show(number, status=record["status"], reason=record.get("reason"), done_fraction=1.0)
     if lacking is not None:
         error = {"code": WITHOUT_TORCH, "message": lacking, "final": True}
-        return JobResult(outcome="failed", result=desk.result, error=error)
-    return JobResult(outcome="succeeded", result=desk.result)
+        return JobResult(outcome="failed", result=context.result, error=error)
+    return JobResult(outcome="succeeded", result=context.result)
 
 
-async def _measured(desk: JobContext, task: Mapping[str, Any], folder: Path, show: Any) -> Record:
+async def _measured(context: JobContext, task: Mapping[str, Any], folder: Path, show: Any) -> Record:
     """The record of one probe."""
     seconds = float(task["timeout_seconds"])
-    errand = Task(task=task, folder=folder, most_seconds=seconds + LATE_SECONDS, device=desk.job.device)
-    record = await record_of(desk.runner, errand, lambda told: show(**told))
+    run = Task(task=task, folder=folder, most_seconds=seconds + LATE_SECONDS, device=context.job.device)
+    record = await record_of(context.runner, run, lambda progress: show(**progress))
     if record is None:
-        reason = f"ended after {errand.most_seconds:.0f} s: it may take {seconds:.0f} s; ask for a larger time budget"
-        return {"probe": task["probe"], "status": "failed", "reason": reason, "seconds": errand.most_seconds}
+        reason = f"ended after {run.most_seconds:.0f} s: it may take {seconds:.0f} s; ask for a larger time budget"
+        return {"probe": task["probe"], "status": "failed", "reason": reason, "seconds": run.most_seconds}
     return record
 
 
-async def _handed_in(desk: JobContext, record: Record, folder: Path) -> Record:
+async def _with_uploaded_files(context: JobContext, record: Record, folder: Path) -> Record:
     """A record that lists the uploaded ones of its files."""
     summary = record.get("summary") or {}
     kept, reasons = [], []
     for name in summary.get("files", ()):
-        reason = await _upload(desk, folder, name)
+        reason = await _upload(context, folder, name)
         if reason is None:
             kept.append(name)
         else:
             reasons.append(f"the file {name} is not kept: {reason}")
     if not reasons:
         return record
-    doubts = "; ".join(filter(None, (record.get("reason"), *reasons)))
-    return {**record, "reason": doubts, "summary": {**summary, "files": kept}}
+    reasons_text = "; ".join(filter(None, (record.get("reason"), *reasons)))
+    return {**record, "reason": reasons_text, "summary": {**summary, "files": kept}}
 
 
-async def _upload(desk: JobContext, folder: Path, name: str) -> str | None:
+async def _upload(context: JobContext, folder: Path, name: str) -> str | None:
     """The reason why a file is not uploaded; None where it is."""
     path = folder / name
     if path.parent != folder or not path.is_file():
         return "it is not there"
     media_type = MEDIA_TYPES.get(path.suffix, "application/octet-stream")
-    return await desk.hand_in(FoundFile(name=name, path=path, media_type=media_type))
+    return await context.hand_in(JobFile(name=name, path=path, media_type=media_type))
 
 
-def _shown(task: Mapping[str, Any], **told: Any) -> dict[str, Any]:
+def _progress_of(task: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
     """The progress report of a probe."""
-    shown = {name: value[:LONGEST_SHOWN] if isinstance(value, str) else value for name, value in told.items()}
+    shown = {name: value[:LONGEST_SHOWN] if isinstance(value, str) else value for name, value in fields.items()}
     return {"probe": task["probe"], "reason": None, "done_fraction": 0.0, "note": None, **shown}
 
 
@@ -224,24 +222,24 @@ SWEEP_FILE, ROWS_FILE = "sweep.json", "rows.parquet"
 
 PARQUET = "application/vnd.apache.parquet"
 
-MOST_KEPT = 4
+MOST_CACHED_SWEEPS = 4
 """Sweeps in the cache, so that each is read once for all its parts. Source: a choice; some megabytes each."""
 
 _sweeps: dict[str, bytes] = {}
 
 
-async def run_sweep_shard(desk: JobContext) -> JobResult:
+async def run_sweep_shard(context: JobContext) -> JobResult:
     """Compute a part of a sweep, and upload its rows."""
-    folder = desk.folder / "shard"
+    folder = context.folder / "shard"
     folder.mkdir()
-    (folder / SWEEP_FILE).write_bytes(await _sweep(desk))
-    errand = Task(task=desk.job.payload, folder=folder, module=SHARD_PROCESS, most_seconds=desk.job.timeout_seconds)
-    record = await record_of(desk.runner, errand, lambda told: desk.tell({"rows": told.get("rows", 0)}))
+    (folder / SWEEP_FILE).write_bytes(await _sweep(context))
+    task = Task(task=context.job.payload, folder=folder, module=SHARD_PROCESS, most_seconds=context.job.timeout_seconds)
+    record = await record_of(context.runner, task, lambda progress: context.tell({"rows": progress.get("rows", 0)}))
     if record is None:
-        return _failed("timed_out", f"the piece takes longer than {errand.most_seconds:.0f} s")
+        return _failed("timed_out", f"the piece takes longer than {task.most_seconds:.0f} s")
     if record["status"] != "succeeded":
         return _failed("shard_failed", record["reason"], is_final=bool(record.get("final")))
-    refused = await desk.hand_in(FoundFile(name=ROWS_FILE, path=folder / ROWS_FILE, media_type=PARQUET))
+    refused = await context.hand_in(JobFile(name=ROWS_FILE, path=folder / ROWS_FILE, media_type=PARQUET))
     if refused is not None:
         return _failed("file_refused", refused)
     return JobResult(outcome="succeeded", result=record["counts"])
@@ -252,12 +250,12 @@ def _failed(code: str, reason: str, *, is_final: bool = False) -> JobResult:
     return JobResult(outcome="failed", error=error)
 
 
-async def _sweep(desk: JobContext) -> bytes:
+async def _sweep(context: JobContext) -> bytes:
     """The inputs of the rows of a sweep, cached: a sweep never changes."""
-    sweep_id = str(desk.job.payload["sweep"])
+    sweep_id = str(context.job.payload["sweep"])
     if sweep_id not in _sweeps:
-        content = await desk.read(f"/v1/worker/sweeps/{sweep_id}")
-        while len(_sweeps) >= MOST_KEPT:
+        content = await context.read(f"/v1/worker/sweeps/{sweep_id}")
+        while len(_sweeps) >= MOST_CACHED_SWEEPS:
             del _sweeps[next(iter(_sweeps))]
         _sweeps[sweep_id] = content
     return _sweeps[sweep_id]

@@ -75,56 +75,56 @@ def write_json(content: Any, path: Path) -> None:
     part.replace(path)
 
 
-def measured(errand: Task) -> ProbeRecord:
+def measured(job: Task) -> ProbeRecord:
     """Run the probe of a task."""
-    record = ProbeRecord(probe=errand.task.probe, status="skipped")
-    surroundings: list[EnvironmentWatch] = []
+    record = ProbeRecord(probe=job.task.probe, status="skipped")
+    watches: list[EnvironmentWatch] = []
     try:
-        found = _found(errand, surroundings)
+        found = _found(job, watches)
         record = replace(
             record, status="succeeded", reason=found.reason, measurements=found.measurements, summary=found.summary
         )
     except CannotRun as error:
         record = replace(record, reason=str(error))
-    except Exception as error:  # whatever goes wrong is the record's reason, not a traceback that nobody reads
+    except Exception as error:  # any error is the record's reason, not an unread traceback
         record = replace(record, status="failed", reason=_reason(error))
-    environment = surroundings[0].environment if surroundings else None
-    doubts = (record.reason, *_doubts(surroundings))
+    environment = watches[0].environment if watches else None
+    flags = (record.reason, *_quality_flags(watches))
     return replace(
         record,
-        reason="; ".join(filter(None, doubts)) or None,
+        reason="; ".join(filter(None, flags)) or None,
         environment=environment,
-        seconds=time.monotonic() - errand.started_seconds,
+        seconds=time.monotonic() - job.started_seconds,
     )
 
 
-def _found(errand: Task, surroundings: list[EnvironmentWatch]) -> ProbeResult:
+def _found(job: Task, watches: list[EnvironmentWatch]) -> ProbeResult:
     """The result of a probe; its environment is appended to the list as soon as it is known."""
     if lacking := missing_torch():
         raise CannotRun(lacking)
-    place, task = errand.place, errand.task
+    place, task = job.place, job.task
     if task.probe not in get_args(ProbeName):
         raise CannotRun(f"no probe {task.probe} in this release of the worker; it has {', '.join(get_args(ProbeName))}")
-    told = ProbeContext(
+    context = ProbeContext(
         device=chosen_device(place.local_rank),
-        folder=errand.folder,
-        end_seconds=errand.started_seconds + _usable_seconds(task),
-        report=_reporter(errand.folder) if place.rank == 0 else _tell_nobody,
+        folder=job.folder,
+        end_seconds=job.started_seconds + _usable_seconds(task),
+        report=_reporter(job.folder) if place.rank == 0 else _no_report,
         rank=place.rank,
         ranks=place.ranks,
     )
-    with watched(told.device, _own_folder(errand)) as around:
-        surroundings.append(around)
+    with watched(context.device, _own_folder(job)) as around:
+        watches.append(around)
         refuse_busy(around.gpu, around.environment.other_processes)
-        make_current(told.device)
+        make_current(context.device)
         probe = importlib.import_module(f"service.worker.probes.{task.probe}")
-        told.report(0.0, f"measuring on {around.environment.device}")
-        found: ProbeResult = probe.run(task.parameters, told)
+        context.report(0.0, f"measuring on {around.environment.device}")
+        found: ProbeResult = probe.run(task.parameters, context)
     return found
 
 
-def _own_folder(errand: Task) -> Path:
-    folder = errand.folder / f"rank-{errand.place.rank}"
+def _own_folder(job: Task) -> Path:
+    folder = job.folder / f"rank-{job.place.rank}"
     folder.mkdir(exist_ok=True)
     return folder
 
@@ -142,27 +142,27 @@ def _reporter(folder: Path) -> Callable[[float, str], None]:
     return report
 
 
-def _tell_nobody(done_fraction: float, note: str) -> None:
+def _no_report(done_fraction: float, note: str) -> None:
     """Ranks other than the first report no progress."""
 
 
 def _reason(error: Exception) -> str:
     """Why a probe failed, with the remedy where it is known."""
-    said = str(error).strip().partition("\n")[0]
+    message = str(error).strip().partition("\n")[0]
     if is_out_of_memory(error):
-        return f"out of memory: {said}; ask for a smaller micro-batch or sequence, or for a device with more memory"
-    return f"{type(error).__name__}: {said}"
+        return f"out of memory: {message}; ask for a smaller micro-batch or sequence, or for a device with more memory"
+    return f"{type(error).__name__}: {message}"
 
 
-def _doubts(surroundings: Sequence[EnvironmentWatch]) -> tuple[str, ...]:
+def _quality_flags(watches: Sequence[EnvironmentWatch]) -> tuple[str, ...]:
     """Quality flags of a measurement."""
-    doubts = []
-    for one in surroundings:
+    flags = []
+    for one in watches:
         if one.environment.is_partition:
-            doubts.append("measured on a slice of a GPU (MIG): the figures hold for the slice, not for the whole GPU")
+            flags.append("measured on a slice of a GPU (MIG): the figures hold for the slice, not for the whole GPU")
         if slow := sorted(HELD_BACK.keys() & set(one.environment.throttle_reasons)):
-            doubts.append(f"the driver held the clock down ({', '.join(slow)}): cool or power the GPU, then ask again")
-    return tuple(doubts)
+            flags.append(f"the driver held the clock down ({', '.join(slow)}): cool or power the GPU, then ask again")
+    return tuple(flags)
 
 
 def _together(task: ProbeTask, folder: Path, words: Sequence[str]) -> int:

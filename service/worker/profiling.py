@@ -388,10 +388,10 @@ def _copies(events: Sequence[Event], spans: Sequence[Span]) -> dict[str, dict[st
         direction = next((way for way in ("HtoD", "DtoH") if event.role == "memcpy" and way in event.name), None)
         if direction is not None:
             way = {"HtoD": "host_to_device", "DtoH": "device_to_host"}[direction]
-            told = found.setdefault(way, {"count": 0, "bytes": 0, "seconds": 0.0})
-            told["count"] += 1
-            told["bytes"] += event.bytes
-            told["seconds"] += event.end_seconds - event.start_seconds
+            total = found.setdefault(way, {"count": 0, "bytes": 0, "seconds": 0.0})
+            total["count"] += 1
+            total["bytes"] += event.bytes
+            total["seconds"] += event.end_seconds - event.start_seconds
     return found
 
 
@@ -401,7 +401,7 @@ def _synchronisations(events: Sequence[Event], spans: Sequence[Span]) -> dict[st
     for event in _inside(events, spans):
         waits = any(word in event.name for word in _SYNCHRONISATIONS) and "Async" not in event.name
         if event.role == "runtime" and waits:
-            told = found.setdefault(event.name, {"count": 0, "seconds": 0.0})
-            told["count"] += 1
-            told["seconds"] += event.end_seconds - event.start_seconds
+            total = found.setdefault(event.name, {"count": 0, "seconds": 0.0})
+            total["count"] += 1
+            total["seconds"] += event.end_seconds - event.start_seconds
     return found

@@ -72,14 +72,18 @@ def start_ranks(ranks: int, words: Sequence[str]) -> int | None:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MASTER_")}
     running = {}
     for rank in range(ranks):
-        told = {
+        assigned = {
             "RANK": rank,
             "LOCAL_RANK": rank,
             "WORLD_SIZE": ranks,
             "LOCAL_WORLD_SIZE": ranks,
             STARTED_BY: os.getpid(),
         }
-        variables = {"OMP_NUM_THREADS": str(threads), **inherited, **{name: str(value) for name, value in told.items()}}
+        variables = {
+            "OMP_NUM_THREADS": str(threads),
+            **inherited,
+            **{name: str(value) for name, value in assigned.items()},
+        }
         running[rank] = subprocess.Popen(words, env=variables)  # noqa: S603 - the words are this program's own
     try:
         return _first_failure(running)
@@ -118,7 +122,5 @@ def rendezvous(folder: Path, variables: Mapping[str, str]) -> str:
 
     Another process cannot take a file meanwhile, as it can a port; machines without a shared file use torchrun's
     address.
-
-    A file cannot be taken by somebody else meanwhile, as a port can; machines that share none have torchrun's address.
     """
     return "env://" if "MASTER_ADDR" in variables else f"file://{folder.absolute()}/{RENDEZVOUS}"

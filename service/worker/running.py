@@ -85,6 +85,6 @@ def _removed(folder: Path) -> bool:
         with lock.open("r+", encoding="utf-8") as held:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)
-    except OSError:  # its worker is at work, or somebody else removes it
+    except OSError:  # its worker is alive, or another one removes it
         return False
     return True

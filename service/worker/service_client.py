@@ -1,11 +1,8 @@
 """Requests of a worker to the service, retried until they are answered: a measurement survives a restart.
 
-| what happened | what is done |
-|---|---|
-| no answer, 429, 5xx | sent again, after waits that grow; a result that the service fails at every time is given up |
-| 409 | the lease holds no longer: what runs is stopped |
-| 401, 403, 404 | the worker ends, and says why |
-| any other refusal | the caller is told why |
+No response, 429 and 5xx are retried after growing waits; a result at which the service fails every time is dropped.
+409 means that the lease is lost: the worker stops the job. 401, 403 and 404 end the worker with the reason. Any
+other refusal goes to the caller.
 """
 
 import asyncio
@@ -21,7 +18,7 @@ import httpx
 
 from service import __version__
 from service.errors import StartupError, TraincostError
-from service.worker.jobs import ClaimedJob, FoundFile, JobResult
+from service.worker.jobs import ClaimedJob, JobFile, JobResult
 
 CONNECT_SECONDS = 10.0
 """Longest wait for a connection."""
@@ -47,15 +44,15 @@ State = Literal["run", "cancel", "lost"]
 log = logging.getLogger(__name__)
 
 
-class Away(TraincostError):
+class Unavailable(TraincostError):
     """The service does not respond, or not with an answer; the request may be retried."""
 
 
-class Failed(Away):
+class Failed(Unavailable):
     """The service responds with a failure of its own."""
 
 
-class NotTaken(TraincostError):
+class RequestRefused(TraincostError):
     """The service refuses the request as it is."""
 
 
@@ -97,11 +94,11 @@ class ServiceClient:
         self, kinds: Sequence[str], capabilities: Mapping[str, Any], wait_seconds: float
     ) -> ClaimedJob | None:
         """Claim a job; sent once."""
-        said = {"worker": self.worker, "kinds": kinds, "capabilities": capabilities, "wait_seconds": wait_seconds}
+        body = {"worker": self.worker, "kinds": kinds, "capabilities": capabilities, "wait_seconds": wait_seconds}
         timeout = httpx.Timeout(ANSWER_SECONDS + wait_seconds, connect=CONNECT_SECONDS)
         try:
-            answer = await self._asked("POST", "/v1/worker/claim", content=encoded(said), timeout=timeout)
-        except NotTaken as error:
+            answer = await self._asked("POST", "/v1/worker/claim", content=encoded(body), timeout=timeout)
+        except RequestRefused as error:
             raise StartupError(f"the service at {self._http.base_url} does not take this worker: {error}") from None
         if answer.status_code == httpx.codes.NO_CONTENT:
             return None
@@ -111,31 +108,31 @@ class ServiceClient:
 
     async def heartbeat(self, job: ClaimedJob, progress: Mapping[str, Any] | None) -> State:
         """Renew the lease of a job; sent once."""
-        said = {"lease": job.lease, "progress": progress}
-        answer = await self._asked("POST", f"{_of(job)}/heartbeat", content=encoded(said))
+        body = {"lease": job.lease, "progress": progress}
+        answer = await self._asked("POST", f"{_of(job)}/heartbeat", content=encoded(body))
         state: State = "lost" if answer.status_code == LOST else answer.json()["state"]
         return state
 
-    async def hand_in(self, job: ClaimedJob, file: FoundFile) -> None:
+    async def hand_in(self, job: ClaimedJob, file: JobFile) -> None:
         """Upload a file of a job, retried while the service is down."""
         content = _no_longer_than(MOST_FILE_BYTES, await asyncio.to_thread(file.path.read_bytes))
         headers = {"Content-Type": file.media_type, LEASE_HEADER: job.lease}
         place = f"{_of(job)}/files/{quote(file.name, safe='')}"
         answer = await self._until_answered("PUT", place, content=content, headers=headers)
         if answer.status_code == LOST:
-            raise NotTaken(LEASE_LOST)
+            raise RequestRefused(LEASE_LOST)
 
     async def read(self, job: ClaimedJob, path: str) -> bytes:
         """Download an input of a job, retried while the service is down."""
         answer = await self._until_answered("GET", path, headers={LEASE_HEADER: job.lease})
         if answer.status_code == LOST:
-            raise NotTaken(LEASE_LOST)
+            raise RequestRefused(LEASE_LOST)
         return answer.content
 
     async def finish(self, job: ClaimedJob, ending: JobResult) -> bool:
         """Upload the result of a job, retried while the service is down."""
-        said = {"lease": job.lease, "outcome": ending.outcome, "result": ending.result, "error": ending.error}
-        answer = await self._until_answered("POST", f"{_of(job)}/finish", content=encoded(said))
+        body = {"lease": job.lease, "outcome": ending.outcome, "result": ending.result, "error": ending.error}
+        answer = await self._until_answered("POST", f"{_of(job)}/finish", content=encoded(body))
         return answer.status_code != LOST
 
     async def _until_answered(self, method: str, place: str, **sent: Any) -> httpx.Response:
@@ -143,10 +140,10 @@ class ServiceClient:
         while True:
             try:
                 return await self._asked(method, place, **sent)
-            except Away as error:
+            except Unavailable as error:
                 failures = failures + 1 if isinstance(error, Failed) else 0
                 if failures == MOST_FAILURES:
-                    raise NotTaken(f"the service fails at it: {error}") from error
+                    raise RequestRefused(f"the service fails at it: {error}") from error
                 wait_seconds = longer_seconds(wait_seconds)
                 await asyncio.sleep(wait_seconds)
 
@@ -158,7 +155,7 @@ class ServiceClient:
         except httpx.RequestError as error:
             raise self._away(repr(error)) from error
         if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
-            raise Failed(told(answer))
+            raise Failed(refusal_of(answer))
         if answer.is_server_error or answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
             raise self._away(f"status {answer.status_code}")
         if self._is_away:
@@ -167,14 +164,14 @@ class ServiceClient:
         if answer.is_success or answer.status_code == LOST:
             return answer
         if answer.status_code in NOT_LET_IN:
-            raise StartupError(f"{self._http.base_url} does not let this worker in: {told(answer)}")
-        raise NotTaken(told(answer))
+            raise StartupError(f"{self._http.base_url} does not let this worker in: {refusal_of(answer)}")
+        raise RequestRefused(refusal_of(answer))
 
-    def _away(self, why: str) -> Away:
+    def _away(self, why: str) -> Unavailable:
         if not self._is_away:
             log.warning("no answer from %s (%s); asking again, and what runs goes on", self._http.base_url, why)
             self._is_away = True
-        return Away(why)
+        return Unavailable(why)
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
@@ -182,11 +179,11 @@ def encoded(body: Mapping[str, Any]) -> bytes:
     try:
         content = json.dumps(body, allow_nan=False).encode()
     except ValueError as error:
-        raise NotTaken(str(error)) from None
+        raise RequestRefused(str(error)) from None
     return _no_longer_than(MOST_RESULT_BYTES, content)
 
 
-def told(answer: httpx.Response) -> str:
+def refusal_of(answer: httpx.Response) -> str:
     """The service's reason of a refusal."""
     try:
         return str(answer.json()["detail"])
@@ -196,7 +193,7 @@ def told(answer: httpx.Response) -> str:
 
 def _no_longer_than(most_bytes: int, content: bytes) -> bytes:
     if len(content) > most_bytes:
-        raise NotTaken(f"{len(content)} bytes are more than the {most_bytes} that the service takes")
+        raise RequestRefused(f"{len(content)} bytes are more than the {most_bytes} that the service takes")
     return content
 
 

@@ -1,4 +1,4 @@
-"""Timing of cases in turns, with cold caches and checked results.
+"""Timing of cases in rotation, with cold caches and checked results.
 
 All cases take turns, one after another and then again, so that whatever slows the machine for a while slows each of
 them for one repeat, and the median passes over it. Before every repeat a buffer larger than the caches is read,
@@ -34,8 +34,6 @@ class Caches:
     """Empties the caches of a device and times what runs after that.
 
     The buffer is read, not written, so that nothing is written back during the measurement.
-
-    The buffer is read, not written, so that nothing has to be written back while the time runs.
     """
 
     def __init__(self, device: str) -> None:
@@ -202,27 +200,27 @@ class TimingRun:
     """Reason of a missing measurement."""
 
 
-def time_cases(cases: Sequence[Case], told: ProbeContext, repeats: int = REPEATS) -> ProbeResult:
+def time_cases(cases: Sequence[Case], context: ProbeContext, repeats: int = REPEATS) -> ProbeResult:
     """Time each case for the given repeats, or as time allows."""
-    caches = Caches(told.device)
+    caches = Caches(context.device)
     courses = [TimingRun(case=case) for case in cases]
     order = sorted(courses, key=lambda course: course.case.amount)
     seconds_each = 0.0
     for number, course in enumerate(order, start=1):
-        if FIRST_RUNS * seconds_each * course.case.amount > told.left_seconds():
+        if FIRST_RUNS * seconds_each * course.case.amount > context.left_seconds():
             course.left_out = NOT_IN_TIME
             continue
         _first_turn(course, caches)
         if course.seconds:
             seconds_each = min(course.seconds[0] / course.case.amount, 1 / SLOWEST_PER_S)
-        told.report(number / len(order) / repeats, f"{course.case.operation} once")
+        context.report(number / len(order) / repeats, f"{course.case.operation} once")
     for turn in range(2, repeats + 1):
         for course in order:
             if course.seconds:
-                if told.left_seconds() < course.turn_seconds:
+                if context.left_seconds() < course.turn_seconds:
                     return _found(courses, repeats)
                 course.seconds.append(caches.cold_seconds(course.case.prepare().run))
-        told.report(turn / repeats, f"{turn} of {repeats} repeats")
+        context.report(turn / repeats, f"{turn} of {repeats} repeats")
     return _found(courses, repeats)
 
 

@@ -11,7 +11,7 @@ from service.api.checked_questions import CheckedQuestions
 from service.errors import Unreachable
 from service.features.checks.adapter_routes import JOB, REVIEW, SLURM_JOB
 from service.features.estimates import store
-from service.store import CheckedQuestion, keep_checked_questions, read_checked_question
+from service.store import CheckedQuestion, read_checked_question, store_checked_questions
 from service.store.engine import writing
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask
 from tests.api.own_bodies import TINY
@@ -72,7 +72,7 @@ def test_what_cannot_be_written_waits_and_the_oldest_is_let_go(
     engine = kept_app.state.engine
     questions = CheckedQuestions(engine)
     with monkeypatch.context() as gone:
-        gone.setattr(checked_questions, "keep_checked_questions", unreachable)
+        gone.setattr(checked_questions, "store_checked_questions", unreachable)
         for number in range(4):
             questions.keep(asked(f"est_{number}"))
             with pytest.raises(Unreachable):
@@ -99,6 +99,6 @@ def test_what_is_too_long_or_too_old_is_not_kept(kept_app: FastAPI, monkeypatch:
 def test_a_question_is_kept_once(kept_app: FastAPI) -> None:
     engine = kept_app.state.engine
     first, second = asked("est_a"), CheckedQuestion(estimate_id="est_a", question={}, formulas="2", catalogue="d")
-    keep_checked_questions(engine, [(first, "a")])
-    keep_checked_questions(engine, [(second, "b"), (second, "b")])
+    store_checked_questions(engine, [(first, "a")])
+    store_checked_questions(engine, [(second, "b"), (second, "b")])
     assert [read_checked_question(engine, "est_a", whose) for whose in (None, "a", "b", "c")] == [first] * 3 + [None]

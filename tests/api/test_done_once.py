@@ -80,7 +80,7 @@ def test_another_name_in_the_query_is_another_request(together: AskTogether) -> 
 def test_a_row_that_is_not_kept_is_in_no_answer(together: AskTogether, monkeypatch: pytest.MonkeyPatch) -> None:
     own = OWN[0]
     with monkeypatch.context() as patch:
-        patch.setattr(caching, "RememberedAnswer", lambda **_: 1 / 0)  # after the row was written
+        patch.setattr(caching, "StoredResponse", lambda **_: 1 / 0)  # after the row was written
         assert together([posted(f"/v1/{own.plural}", own.named("never-kept"), "never")])[0].status_code == 500
     (found,) = together([{"method": "GET", "url": own.path("never-kept")}])
     assert found.status_code == 404

@@ -15,9 +15,9 @@ import psycopg
 from service.answers.workers import Capabilities
 from service.jobs.jobs import NewJob, create_jobs
 from service.jobs.leases import claim_job
-from service.store import see_worker
+from service.store import record_worker
 from service.store.engine import open_engine
-from service.store.workers import Seeker
+from service.store.workers import JobRequest
 from tests.load import Found, Request, asked, keep_asking, open_files, post, processor_seconds, resident_bytes
 from tests.mixed import questions
 
@@ -93,8 +93,8 @@ def requests_of(url: str) -> dict[str, list[Request]]:
     """Requests by kind; a job is made that a worker of these clients holds."""
     engine = open_engine(url)
     create_jobs(engine, [NewJob(id=HELD, kind=KIND, payload={}, timeout_seconds=3600.0)])
-    worker = Seeker(worker="capacity", capabilities=Capabilities(), kinds=[KIND])
-    see_worker(engine, worker)
+    worker = JobRequest(worker="capacity", capabilities=Capabilities(), kinds=[KIND])
+    record_worker(engine, worker)
     claimed = claim_job(engine, worker, 3600.0)
     assert claimed is not None
     engine.dispose()

@@ -8,7 +8,7 @@ from service.answers.workers import Capabilities, Device
 from service.jobs.ends import Outcome
 from service.jobs.jobs import Job, NewJob, create_jobs, read_events, read_job
 from service.jobs.leases import Lease, claim_job
-from service.store import Seeker
+from service.store import JobRequest
 from service.store.engine import reading, writing
 from service.store.queries import later
 from service.store.tables import JOBS
@@ -23,9 +23,9 @@ def new_job(job_id: str = "job_a", **changed: Any) -> NewJob:
     return NewJob(**{"id": job_id, "kind": KIND, "payload": {"to": 3}, "timeout_seconds": 60.0, **changed})
 
 
-def seeker(worker: str = "w1", *, kinds: tuple[str, ...] = (KIND,), key: str = "", **can: Any) -> Seeker:
+def seeker(worker: str = "w1", *, kinds: tuple[str, ...] = (KIND,), key: str = "", **can: Any) -> JobRequest:
     """A worker that looks for jobs."""
-    return Seeker(worker=worker, capabilities=Capabilities(**can), kinds=kinds, key=key)
+    return JobRequest(worker=worker, capabilities=Capabilities(**can), kinds=kinds, key=key)
 
 
 def with_gpus(gpu: str, count: int, memory_bytes: float = 80e9) -> tuple[Device, ...]:

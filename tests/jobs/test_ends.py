@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import Connection, Engine, update
 
 from service.errors import AlreadyFinished
-from service.jobs.ends import Outcome, cancel_job, cancel_jobs, finish_job, reap_jobs, retry_jobs
-from service.jobs.files import JobFile, keep_file
+from service.jobs.ends import Outcome, cancel_job, cancel_jobs, expire_leases, finish_job, retry_jobs
+from service.jobs.files import JobFile, store_file
 from service.jobs.jobs import Job, create_jobs
 from service.jobs.leases import claim_job, heartbeat_job
 from service.store.queries import later
@@ -34,14 +34,14 @@ BROKEN = Outcome(ending="failed", error={"code": "probe_failed", "message": "bro
 def test_a_lease_that_ran_out_is_taken_and_its_worker_refused(queue: Engine) -> None:
     zombie = running(queue)
     lapse(queue)
-    assert reap_jobs(queue) == 1
+    assert expire_leases(queue) == 1
     assert (job_of(queue).status, job_of(queue).worker) == ("queued", None)
     assert not finish_job(queue, zombie, DONE)
     job, held = claimed(queue, "w2")
     assert job.attempt == 2
     assert heartbeat_job(queue, zombie, LEASE_SECONDS) == "lost"
     assert not finish_job(queue, zombie, DONE)
-    assert not keep_file(queue, zombie, JobFile(name="trace", media_type="text/plain", content=b"x"))
+    assert not store_file(queue, zombie, JobFile(name="trace", media_type="text/plain", content=b"x"))
     assert finish_job(queue, held, Outcome(ending="succeeded", result="of w2"))
     assert job_of(queue).result == "of w2"
     assert not finish_job(queue, zombie, DONE)
@@ -50,7 +50,7 @@ def test_a_lease_that_ran_out_is_taken_and_its_worker_refused(queue: Engine) -> 
 def test_the_same_worker_under_its_old_claim_is_refused_too(queue: Engine) -> None:
     old = running(queue)
     lapse(queue)
-    reap_jobs(queue)
+    expire_leases(queue)
     _, new = claimed(queue, "w1")
     assert old.token != new.token
     assert heartbeat_job(queue, old, LEASE_SECONDS) == "lost"
@@ -62,7 +62,7 @@ def test_a_late_heartbeat_keeps_a_lease_that_nobody_took(queue: Engine) -> None:
     held = running(queue)
     lapse(queue)
     assert heartbeat_job(queue, held, LEASE_SECONDS) == "run"
-    assert reap_jobs(queue) == 0
+    assert expire_leases(queue) == 0
     assert finish_job(queue, held, DONE)
 
 
@@ -132,7 +132,7 @@ def test_a_job_that_kills_its_workers_stops(queue: Engine) -> None:
     for _ in range(3):
         claimed(queue)
         lapse(queue)
-        assert reap_jobs(queue, lambda _, job: ended.append(job)) == 1
+        assert expire_leases(queue, lambda _, job: ended.append(job)) == 1
     job = job_of(queue)
     assert (job.status, job.attempt, job.error and job.error["code"]) == ("failed", 3, "worker_lost")
     assert ended == [job]
@@ -153,9 +153,9 @@ def test_giving_a_job_back_costs_no_attempt_and_ends_the_claim(queue: Engine) ->
 def test_a_worker_that_holds_a_job_for_too_long_loses_it(queue: Engine) -> None:
     held = running(queue, timeout_seconds=10.0, max_attempts=1)
     change(queue, started_at=later(-69.0))
-    assert reap_jobs(queue) == 0
+    assert expire_leases(queue) == 0
     change(queue, started_at=later(-71.0))
-    assert reap_jobs(queue) == 1
+    assert expire_leases(queue) == 1
     assert (job_of(queue).status, (job_of(queue).error or {})["code"]) == ("failed", "timed_out")
     assert heartbeat_job(queue, held, LEASE_SECONDS) == "lost"
 
@@ -166,7 +166,7 @@ def test_reaping_by_many_at_once_takes_each_job_once(queue: Engine) -> None:
         claimed(queue, f"w{n}")
         lapse(queue, f"job_{n}")
     with ThreadPoolExecutor(4) as threads:
-        taken = list(threads.map(lambda _: reap_jobs(queue), range(4)))
+        taken = list(threads.map(lambda _: expire_leases(queue), range(4)))
     assert sum(taken) == 10
     assert all(names(queue, f"job_{n}") == ["queued", "running", "queued"] for n in range(10))
 
@@ -198,7 +198,7 @@ def test_a_cancelled_job_whose_worker_is_gone_is_cancelled(queue: Engine) -> Non
     running(queue)
     cancel_job(queue, "job_a")
     lapse(queue)
-    assert reap_jobs(queue) == 1
+    assert expire_leases(queue) == 1
     assert job_of(queue).status == "cancelled"
 
 
@@ -253,6 +253,6 @@ def test_what_one_job_s_end_fails_at_keeps_no_other_job_waiting(queue: Engine) -
         claimed(queue, f"w{n}")
         lapse(queue, f"job_{n}")
     with pytest.raises(KeyError, match="job_1"):
-        reap_jobs(queue, also)
+        expire_leases(queue, also)
     assert [job_of(queue, f"job_{n}").status for n in range(3)] == ["failed", "running", "failed"]
-    assert reap_jobs(queue) == 1
+    assert expire_leases(queue) == 1

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import Engine
 
 from service.answers.workers import Requirements
-from service.jobs.ends import Outcome, finish_job, reap_jobs
-from service.jobs.files import JobFile, keep_file, read_file, read_file_names
+from service.jobs.ends import Outcome, expire_leases, finish_job
+from service.jobs.files import JobFile, read_file, read_file_names, store_file
 from service.jobs.jobs import NewJob, create_jobs, read_events
-from service.jobs.leases import claim_job, heartbeat_job, read_openings
+from service.jobs.leases import claim_job, heartbeat_job, read_queued_work
 from service.store.queries import later
 from tests.jobs.small import (
     DONE,
@@ -67,7 +67,7 @@ def test_openings_come_with_the_time_until_the_next_one(queue: Engine) -> None:
     create_jobs(queue, [new_job("job_a"), new_job("job_b"), new_job("job_c", kind="sweep")])
     change(queue, "job_b", available_at=later(100.0))
     change(queue, "job_c", available_at=later(50.0))
-    openings, seconds = read_openings(queue)
+    openings, seconds = read_queued_work(queue)
     assert [opening.kind for opening in openings] == [new_job("job_a").kind]
     assert seconds is not None
     assert 40.0 < seconds <= 50.0
@@ -89,7 +89,7 @@ def test_a_worker_gets_only_what_it_can_do(queue: Engine) -> None:
     }
     create_jobs(queue, [new_job(name, requires=requires) for name, requires in wanted.items()])
     create_jobs(queue, [new_job("other_kind", kind="sweep")])
-    openings, seconds = read_openings(queue)
+    openings, seconds = read_queued_work(queue)
     assert (len(openings), seconds) == (5, None)
 
     def gets(worker: Any) -> set[str]:
@@ -159,7 +159,7 @@ def test_a_claim_of_an_earlier_release_is_refused_and_costs_no_attempt(queue: En
     assert heartbeat_job(queue, lease, LEASE_SECONDS) == "lost"
     assert not finish_job(queue, lease, DONE)
     lapse(queue)
-    assert reap_jobs(queue) == 1
+    assert expire_leases(queue) == 1
     job = job_of(queue)
     assert (job.status, job.attempts_used) == ("queued", 0)
     assert finish_job(queue, claimed(queue)[1], DONE)
@@ -168,13 +168,13 @@ def test_a_claim_of_an_earlier_release_is_refused_and_costs_no_attempt(queue: En
 def test_files_belong_to_the_last_attempt(queue: Engine) -> None:
     held = running(queue)
     trace = JobFile(name="trace.json", media_type="application/json", content=b"\x00[1]" * 1000)
-    assert keep_file(queue, held, JobFile(name="trace.json", media_type="text/plain", content=b"old"))
-    assert keep_file(queue, held, trace)
-    assert keep_file(queue, held, JobFile(name="log", media_type="text/plain", content=b""))
+    assert store_file(queue, held, JobFile(name="trace.json", media_type="text/plain", content=b"old"))
+    assert store_file(queue, held, trace)
+    assert store_file(queue, held, JobFile(name="log", media_type="text/plain", content=b""))
     assert read_file(queue, "job_a", "trace.json") == trace
     assert read_file_names(queue, "job_a") == ["log", "trace.json"]
     lapse(queue)
-    reap_jobs(queue)
+    expire_leases(queue)
     claimed(queue)
     assert read_file_names(queue, "job_a") == []
     assert read_file(queue, "job_a", "trace.json") is None

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from service.errors import Busy, StartupError, Unreachable
 from service.store import prepare_database, takes_changes
-from service.store.engine import alone, answering, be_patient, open_engine, reading, writing
+from service.store.engine import alone, answering, lift_time_limits, open_engine, reading, writing
 from service.store.tables import SEEDINGS
 from tests.immutable import files_of, immutable
 from tests.needing import needs
@@ -174,7 +174,7 @@ def test_a_server_that_says_nothing_is_given_up(postgresql_url: str, monkeypatch
     with reading(engine) as connection:
         assert connection.execute(text("SELECT 1")).scalar_one() == 1
     with writing(engine) as connection:
-        be_patient(connection)
+        lift_time_limits(connection)
         connection.execute(text("SELECT pg_sleep(0.7)"))
     engine.dispose()
 

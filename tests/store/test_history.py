@@ -12,7 +12,7 @@ from service.errors import Conflict, UnknownRevision
 from service.estimator import Cluster
 from service.store import Change, History, Rows, load_catalogue, load_numbered
 from service.store import history as room
-from service.store.changes import KEPT, MOST_NAMED, Kept, OtherVersions, newest_change
+from service.store.changes import MOST_NAMED, ROW_TABLES, OtherVersions, RowTable, newest_change
 from service.store.engine import reading, writing
 from service.store.tables import CHANGED_PARTS, CHANGES, GPUS
 from tests.store.conftest import Prepare
@@ -40,7 +40,7 @@ def opened(engine: Engine) -> History:
 
 
 def test_every_catalogue_that_there_was_is_read_again(prepare: Prepare, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "MOST_HELD", 2)
+    monkeypatch.setattr(room, "MOST_CACHED", 2)
     engine = prepare()
     history = opened(engine)
     held = [history.view("team"), put(history, OWN_GPU), put(history, OWN_CARD, OWN_CLUSTER)]
@@ -189,8 +189,8 @@ def test_a_version_that_does_not_hold_cannot_end(prepare: Prepare) -> None:
     assert history.view("team").gpus[GPU.slug].revision == 1
 
 
-@pytest.mark.parametrize("table", KEPT.values(), ids=lambda kept: kept.table.name)
-def test_two_versions_of_one_row_cannot_hold(prepare: Prepare, table: Kept) -> None:
+@pytest.mark.parametrize("table", ROW_TABLES.values(), ids=lambda kept: kept.table.name)
+def test_two_versions_of_one_row_cannot_hold(prepare: Prepare, table: RowTable) -> None:
     engine = prepare()
     put(opened(engine), OWN_CARD)
     with writing(engine) as connection:
@@ -231,14 +231,14 @@ def test_of_a_change_elsewhere_only_its_rows_are_read(prepare: Prepare, monkeypa
     elsewhere.change("team", lambda _: Rows(drop=(OWN_CARD,)))
     last = put(elsewhere, replace(OWN_CARD, note="made again"))
     read: list[Row] = []
-    whole = Kept.read
+    whole = RowTable.read
 
-    def counted(kept: Kept, connection: Connection, which: ColumnElement[bool]) -> list[Any]:
+    def counted(kept: RowTable, connection: Connection, which: ColumnElement[bool]) -> list[Any]:
         rows = whole(kept, connection, which)
         read.extend(rows)
         return rows
 
-    monkeypatch.setattr(Kept, "read", counted)
+    monkeypatch.setattr(RowTable, "read", counted)
     follower.refresh()
     assert (follower.number, follower.view("team")) == (elsewhere.number, last)
     assert len(read) == len((OWN_GPU, OWN_CARD, OWN_CLUSTER, PRICE))
@@ -251,7 +251,7 @@ def test_of_a_change_elsewhere_only_its_rows_are_read(prepare: Prepare, monkeypa
 def test_of_many_rows_only_the_last_catalogue_stays_in_memory(
     prepare: Prepare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "MOST_HELD_ROWS", 2 * len(SMALL.digests))
+    monkeypatch.setattr(room, "MOST_CACHED_ROWS", 2 * len(SMALL.digests))
     history = opened(prepare())
     revisions = [history.view("team").revision, *(put(history, replace(OWN_GPU, note=note)).revision for note in "abc")]
     assert [history.held(revision, "team") is not None for revision in revisions] == [True, False, True, True]

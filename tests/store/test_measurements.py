@@ -11,7 +11,7 @@ from service.catalogue import shipped_catalogue
 from service.evaluation.measured import own_groups
 from service.features.measurements import measurements
 from service.features.measurements.measurements import Origin, measurements_in, quarantined
-from service.store import Measured, keep_measurements_in, measurements_like, read_measurements
+from service.store import Measured, measurements_like, read_measurements, store_measurements_in
 from service.store.engine import writing
 from service.store.keys import ANYBODY, TEAM
 from tests.calibration.observations import ENVIRONMENT, products, records_of
@@ -36,7 +36,7 @@ def test_only_measurements_of_the_same_kind_are_looked_at(prepare: Prepare) -> N
     others = rows_of(empty, "second", elsewhere)
     doubted = replace(rows[0], id="msr_doubted", quarantined_at="2026-11-23T08:00:00Z", reason="x")
     with writing(empty) as connection:
-        keep_measurements_in(connection, [doubted, replace(rows[0], id="msr_other", operation="another")])
+        store_measurements_in(connection, [doubted, replace(rows[0], id="msr_other", operation="another")])
         assert {row.id for row in measurements_like(connection, rows, 9)} == {row.id for row in rows}
         assert {row.id for row in measurements_like(connection, others, 9)} == {row.id for row in others}
         assert measurements_like(connection, [], 9) == []
@@ -71,7 +71,7 @@ def test_the_newest_of_the_same_shapes_are_read_and_no_others(prepare: Prepare) 
     newer = [replace(row, id=f"{row.id}-{moment}", measured_at=moment) for row in rows for moment in moments]
     renamed = replace(one, id="msr_renamed", shape={**one.shape, "name": "another"})
     with writing(empty) as connection:
-        keep_measurements_in(connection, [*newer, renamed])
+        store_measurements_in(connection, [*newer, renamed])
         found = {row.id for row in measurements_like(connection, [one], 3)}
     assert found == {"msr_renamed", *(f"{one.id}-{moment}" for moment in moments[-3:])}
 
@@ -81,7 +81,7 @@ def test_figures_of_accuracy_do_not_hold_the_measurements(prepare: Prepare) -> N
     rows = rows_of(empty, "first")
     more = [replace(row, id=f"{row.id}-{number}", predicted_value=row.value) for row in rows for number in range(100)]
     with writing(empty) as connection:
-        keep_measurements_in(connection, more)
+        store_measurements_in(connection, more)
     own_groups(empty, ANYBODY, catalogue)
     tracemalloc.start()
     (group,) = own_groups(empty, ANYBODY, catalogue)

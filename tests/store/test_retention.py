@@ -9,7 +9,7 @@ from sqlalchemy import Engine, Table, delete, func, insert, select
 
 from service.api.background import Retention
 from service.settings import Settings
-from service.store import Keeping, forget_old
+from service.store import RetentionPeriods, remove_old
 from service.store.engine import reading, writing
 from service.store.retention import AT_ONCE
 from service.store.tables import (
@@ -30,7 +30,7 @@ from service.store.tables import (
 from tests.store.holding import row_of
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
-FOR_EVER = Keeping(jobs_days=0, job_files_days=0, measurements_days=0, answers_days=0, audit_days=0)
+FOR_EVER = RetentionPeriods(jobs_days=0, job_files_days=0, measurements_days=0, answers_days=0, audit_days=0)
 TABLES = (
     LAUNCH_CHECKS, JOB_FILES, JOB_EVENTS, JOBS, SWEEPS, MEASUREMENTS, CALIBRATIONS, SCENARIO_REVISIONS, SHARE_LINKS,
     SCENARIOS, ESTIMATES, REMEMBERED_ANSWERS, AUDIT_LOG,
@@ -74,9 +74,9 @@ def _ids(engine: Engine, table: Table, column: str = "id") -> set[Any]:
 
 
 def _forget(engine: Engine, **days: float) -> dict[str, int]:
-    keeping = Keeping(**{**dict.fromkeys(Keeping.__dataclass_fields__, 0.0), **days})
-    found = forget_old(engine, keeping, NOW, lambda: False)
-    assert forget_old(engine, keeping, NOW, lambda: False) == dict.fromkeys(found, 0)
+    keeping = RetentionPeriods(**{**dict.fromkeys(RetentionPeriods.__dataclass_fields__, 0.0), **days})
+    found = remove_old(engine, keeping, NOW, lambda: False)
+    assert remove_old(engine, keeping, NOW, lambda: False) == dict.fromkeys(found, 0)
     return found
 
 
@@ -164,7 +164,7 @@ def test_remembered_answers_go_when_their_day_is_over_whatever_is_set(store: Eng
 def test_without_a_limit_all_of_it_stays(store: Engine) -> None:
     _add_check(store, "check", 40_000, "answer")
     _add(store, MEASUREMENTS, measured_at=NOW - timedelta(days=40_000))
-    assert forget_old(store, FOR_EVER, NOW, lambda: False) == {"share links": 0, "remembered answers": 0}
+    assert remove_old(store, FOR_EVER, NOW, lambda: False) == {"share links": 0, "remembered answers": 0}
     assert _ids(store, JOBS) == {"check"}
 
 
@@ -180,8 +180,8 @@ def test_a_few_go_at_a_time_and_others_write_between(store: Engine) -> None:
             left.append(connection.execute(select(func.count()).select_from(ESTIMATES)).scalar_one())
         return len(left) == 2
 
-    keeping = Keeping(jobs_days=0, job_files_days=0, measurements_days=0, answers_days=10, audit_days=0)
-    assert forget_old(store, keeping, NOW, pause)["answers"] == 2 * AT_ONCE
+    keeping = RetentionPeriods(jobs_days=0, job_files_days=0, measurements_days=0, answers_days=10, audit_days=0)
+    assert remove_old(store, keeping, NOW, pause)["answers"] == 2 * AT_ONCE
     assert left == [AT_ONCE + 1, 1]
 
 

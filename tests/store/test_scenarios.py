@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from service.errors import Stale
 from service.store import (
     Engine,
-    Saved,
+    SavedQuestion,
     Scenario,
     change_scenario,
     create_scenario,
@@ -47,7 +47,7 @@ FIRST = Scenario(
     changed_at="2026-11-21T16:30:00Z",
 )
 QUESTION = {"zero": 15e12, "b": {"c": [1, 2.5, None, True, "é"]}, "a": 10**30, "d": 1e300}
-SAVED = Saved(FIRST, QUESTION)
+SAVED = SavedQuestion(FIRST, QUESTION)
 WRITERS = 8
 
 
@@ -58,9 +58,9 @@ def store(prepare: Prepare) -> Engine:
     return engine
 
 
-def _next(saved: Saved, **changes: object) -> Saved:
+def _next(saved: SavedQuestion, **changes: object) -> SavedQuestion:
     scenario = replace(saved.scenario, revision=saved.scenario.revision + 1, **changes)  # type: ignore[arg-type]
-    return Saved(scenario, {"n": scenario.revision})
+    return SavedQuestion(scenario, {"n": scenario.revision})
 
 
 def test_a_scenario_comes_back_equal_with_its_question_as_it_was_sent(store: Engine) -> None:
@@ -86,7 +86,7 @@ def test_every_revision_stays_readable(store: Engine) -> None:
 
 
 def test_an_answer_is_stored_once_and_never_changed(store: Engine) -> None:
-    create_scenario(store, Saved(replace(FIRST, id="scn_b"), {}), b"another text")
+    create_scenario(store, SavedQuestion(replace(FIRST, id="scn_b"), {}), b"another text")
     assert read_answer(store, "est_a") == b'{"first": true}'
     assert read_answer(store, "est_c") is None
 
@@ -141,7 +141,7 @@ def _at_once(act: Callable[[int], None]) -> list[str]:
     return sorted(reports)
 
 
-def _change_to(store: Engine, following: list[Saved], writer: int) -> None:
+def _change_to(store: Engine, following: list[SavedQuestion], writer: int) -> None:
     change_scenario(store, following[writer], None)
 
 
@@ -172,7 +172,7 @@ def test_a_change_and_a_deletion_at_once_leave_no_half(store: Engine) -> None:
 def test_many_scenarios_with_one_answer_at_once_store_it_once(store: Engine) -> None:
     def act(writer: int) -> None:
         scenario = replace(FIRST, id=f"scn_{writer}", estimate_id="est_shared")
-        create_scenario(store, Saved(scenario, {}), b"the answer")
+        create_scenario(store, SavedQuestion(scenario, {}), b"the answer")
 
     assert _at_once(act) == ["written"] * WRITERS
     with reading(store) as connection:

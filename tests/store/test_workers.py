@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from service.answers.workers import Capabilities
 from service.jobs.leases import heartbeat_job
-from service.store import Seeker, forget_workers, read_workers, see_worker
+from service.store import JobRequest, read_workers, record_worker, remove_workers
 from service.store.engine import writing
 from service.store.queries import later
 from service.store.tables import WORKERS
@@ -25,9 +25,9 @@ def age(queue: Engine, seconds: float) -> None:
 
 
 def test_a_worker_is_listed_as_it_last_told_of_itself(queue: Engine) -> None:
-    see_worker(queue, Seeker(worker="w2", capabilities=Capabilities(), kinds=[]))
-    see_worker(queue, Seeker(worker="w1", capabilities=Capabilities(), kinds=[]))
-    see_worker(queue, Seeker(worker="w1", capabilities=CAN, kinds=[]))
+    record_worker(queue, JobRequest(worker="w2", capabilities=Capabilities(), kinds=[]))
+    record_worker(queue, JobRequest(worker="w1", capabilities=Capabilities(), kinds=[]))
+    record_worker(queue, JobRequest(worker="w1", capabilities=CAN, kinds=[]))
     first, second = read_workers(queue, 80.0)
     assert (first.id, first.capabilities, first.is_alive, first.jobs) == ("w1", CAN, True, ())
     assert second.id == "w2"
@@ -35,7 +35,7 @@ def test_a_worker_is_listed_as_it_last_told_of_itself(queue: Engine) -> None:
 
 
 def test_a_worker_is_alive_as_long_as_it_is_heard_of(queue: Engine) -> None:
-    see_worker(queue, Seeker(worker="w1", capabilities=CAN, kinds=[]))
+    record_worker(queue, JobRequest(worker="w1", capabilities=CAN, kinds=[]))
     held = running(queue)
     age(queue, 81.0)
     assert [worker.is_alive for worker in read_workers(queue, 80.0)] == [False]
@@ -45,17 +45,17 @@ def test_a_worker_is_alive_as_long_as_it_is_heard_of(queue: Engine) -> None:
 
 
 def test_a_worker_may_be_at_many_jobs(queue: Engine) -> None:
-    see_worker(queue, Seeker(worker="w1", capabilities=CAN, kinds=[]))
+    record_worker(queue, JobRequest(worker="w1", capabilities=CAN, kinds=[]))
     running(queue)
     running(queue, job_id="job_b")
     assert [worker.jobs for worker in read_workers(queue, 80.0)] == [("job_a", "job_b")]
 
 
 def test_who_is_not_heard_of_for_long_is_forgotten(queue: Engine) -> None:
-    see_worker(queue, Seeker(worker="w1", capabilities=CAN, kinds=[]))
+    record_worker(queue, JobRequest(worker="w1", capabilities=CAN, kinds=[]))
     age(queue, 100.0)
-    see_worker(queue, Seeker(worker="w2", capabilities=CAN, kinds=[]))
-    forget_workers(queue, 99.0)
+    record_worker(queue, JobRequest(worker="w2", capabilities=CAN, kinds=[]))
+    remove_workers(queue, 99.0)
     assert [worker.id for worker in read_workers(queue, 80.0)] == ["w2"]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from service.errors import StartupError
 from service.worker.claiming import Claiming, WorkerOptions
-from service.worker.jobs import FoundFile, JobContext, JobResult, Work
+from service.worker.jobs import JobContext, JobFile, JobResult, Work
 from service.worker.running import PROBE_PROCESS
 from service.worker.service_client import MOST_FAILURES, Address, ServiceClient
 
@@ -261,7 +261,7 @@ def test_files_are_handed_in_under_the_claim(tmp_path: Path) -> None:
     answers = []
 
     async def leaving_files(desk: JobContext) -> JobResult:
-        file = FoundFile(name="trace.json", path=tmp_path / "trace.json", media_type="application/json")
+        file = JobFile(name="trace.json", path=tmp_path / "trace.json", media_type="application/json")
         service.refusals = [503]
         answers.append(await desk.hand_in(file))
         service.refusals = [409]

@@ -14,15 +14,15 @@ from service.calibration.records import Environment
 from service.worker import devices
 from service.worker.devices import (
     PROGRAM,
-    Driven,
-    Watch,
+    DriverGpu,
+    DriverWatch,
     ask,
     computing_processes,
-    driven_gpus,
+    driver_gpus,
     others_beside,
     others_on,
     parse_gpus,
-    parse_looks,
+    parse_samples,
     refuse_busy,
 )
 from service.worker.probing import CannotRun
@@ -74,7 +74,7 @@ def test_what_a_gpu_does_not_have_is_null() -> None:
 
 def test_a_driver_that_knows_no_slices_is_asked_without_them(driver: Path) -> None:
     install(driver, gpus="GPU-1, 00000000:04:00.0, 418.226.00, 1380, 250.00, 553\n", refused="mig.mode.current")
-    (gpu,) = driven_gpus()
+    (gpu,) = driver_gpus()
     assert (gpu.driver, gpu.used_bytes, gpu.is_divided) == ("418.226.00", 553 * 2.0**20, False)
 
 
@@ -83,19 +83,19 @@ def test_messages_are_no_gpus() -> None:
 
 
 def test_looks_cut_off_or_without_a_clock_are_told_apart() -> None:
-    looks = parse_looks("1755, 0x0000000000000004\n[N/A], 0x0000000000000001\n1740, 0x00000000")
+    looks = parse_samples("1755, 0x0000000000000004\n[N/A], 0x0000000000000001\n1740, 0x00000000")
     assert looks == ((1.755e9, 4), (None, 1))
 
 
 def test_without_the_program_there_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert ask("-L") is None
-    assert driven_gpus() == ()
+    assert driver_gpus() == ()
 
 
 def test_a_process_of_others_is_refused_with_what_to_do(driver: Path) -> None:
     install(driver, apps="4242\n4243\n")
-    gpu = driven_gpus()[0]
+    gpu = driver_gpus()[0]
     assert computing_processes(gpu) == (4242, 4243)
     with pytest.raises(CannotRun, match=r"2 other processes on GPU GPU-8f6d.*which hold 4 MiB.*end them or wait"):
         refuse_busy(gpu, others_on(gpu))
@@ -114,7 +114,7 @@ def test_who_comes_while_something_is_measured_is_counted_beside_this_process(
 
     install(driver, apps=f"{os.getpid()}\n{apart.pid}\n")
     before = Environment(kind="cuda", device="x", devices=1, memory_bytes=8e10)
-    monkeypatch.setattr(devices, "driven", lambda _: gpu)
+    monkeypatch.setattr(devices, "driver_gpu", lambda _: gpu)
     monkeypatch.setattr(devices, "environment_of", lambda *_: before)
     with devices.watched("cuda:0", driver) as around:
         assert around.environment.other_processes == 0
@@ -125,12 +125,12 @@ def test_who_comes_while_something_is_measured_is_counted_beside_this_process(
 
 def test_memory_that_a_container_cannot_explain_is_somebody(driver: Path) -> None:
     install(driver, gpus=TWO.replace(", 4, ", ", 40000, "))
-    assert others_on(driven_gpus()[0]) == 1
+    assert others_on(driver_gpus()[0]) == 1
 
 
 def test_an_idle_gpu_and_a_slice_are_not_refused(driver: Path) -> None:
     install(driver)
-    for gpu in (*driven_gpus(), None):
+    for gpu in (*driver_gpus(), None):
         assert others_on(gpu) == 0
         refuse_busy(gpu, 0)
 
@@ -139,18 +139,18 @@ def test_an_idle_gpu_and_a_slice_are_not_refused(driver: Path) -> None:
 def test_a_watch_sees_what_ran_under_either_name_of_the_field(driver: Path, refused: str) -> None:
     looks = "345, 0x0000000000000001\n1980, 0x0000000000000000\n1590, 0x0000000000000044\n"
     install(driver, looks=looks, refused=refused)
-    gpu = driven_gpus()[0]
-    with Watch(gpu, driver / "looks.csv") as watch:
+    gpu = driver_gpus()[0]
+    with DriverWatch(gpu, driver / "looks.csv") as watch:
         while len((driver / "looks.csv").read_text()) < len(looks):
             pass
-    assert watch.looks() == ((1.98e9, 0), (1.59e9, 0x44))
+    assert watch.samples() == ((1.98e9, 0), (1.59e9, 0x44))
 
 
 def test_nothing_is_watched_without_a_driver(tmp_path: Path) -> None:
-    with Watch(None, tmp_path / "looks.csv") as watch:
+    with DriverWatch(None, tmp_path / "looks.csv") as watch:
         pass
-    assert watch.looks() == ()
+    assert watch.samples() == ()
 
 
 def test_a_gpu_is_told_by_all_of_its_fields() -> None:
-    assert {type(gpu) for gpu in parse_gpus(TWO + OLD)} == {Driven}
+    assert {type(gpu) for gpu in parse_gpus(TWO + OLD)} == {DriverGpu}

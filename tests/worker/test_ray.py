@@ -19,7 +19,7 @@ from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.sweeps import Shard, shards_of
 from service.worker.jobs import ROWS_FILE, SHARD_PROCESS, SWEEP_FILE
 from service.worker.probing import CannotRun
-from service.worker.runners.nodes import KIND, Node, nodes_of, placing_of
+from service.worker.runners.nodes import KIND, Node, nodes_of, placement_of
 from service.worker.running import PREFIX, WORK, Running
 from tests.needing import need
 from tests.worker.clusters import A100, H100, Cluster, cluster
@@ -46,7 +46,7 @@ NODES = (node("a", H100, 8), node("b", H100, 8), node("c", A100, 4), node("d", "
     ],
 )
 def test_ranks_are_together_where_one_node_has_enough(kind: str, ranks: int, bundles: list[int], strategy: str) -> None:
-    placing = placing_of(NODES, kind, ranks)
+    placing = placement_of(NODES, kind, ranks)
     assert ([bundle["GPU"] for bundle in placing.bundles], placing.strategy) == (bundles, strategy)
     assert all(bundle[KIND + kind] > 0 for bundle in placing.bundles)
     if len(bundles) > 1:
@@ -56,10 +56,10 @@ def test_ranks_are_together_where_one_node_has_enough(kind: str, ranks: int, bun
 
 def test_what_a_cluster_has_not_is_said_with_what_it_has() -> None:
     with pytest.raises(CannotRun, match="5 GPUs of kind NVIDIA A100-SXM4-80GB are needed, and the cluster has 4 now"):
-        placing_of(NODES, A100, 5)
-    assert placing_of(NODES, None, 4).bundles == ({"CPU": 4},)
+        placement_of(NODES, A100, 5)
+    assert placement_of(NODES, None, 4).bundles == ({"CPU": 4},)
     with pytest.raises(CannotRun, match="no node of the cluster has a processor"):
-        placing_of([], None, 1)
+        placement_of([], None, 1)
 
 
 def test_dead_nodes_and_rays_own_labels_do_not_count() -> None:

@@ -65,13 +65,13 @@ def window_without_rotation(config: Config) -> Fields:
     """Layers without rotary positions have the window, if it is switched on (SmolLM3)."""
     switched = config.flag("use_sliding_window") and config.field("sliding_window") is not None
     rotary = _rotary_layers(config)
-    return windowed(config, [SLIDING if switched and not turns else FULL for turns in rotary])
+    return windowed(config, [SLIDING if switched and not rotates else FULL for rotates in rotary])
 
 
 def chunks_with_rotation(config: Config) -> Fields:
     """Layers with rotary positions attend inside chunks (Llama 4)."""
-    turning = _rotary_layers(config)
-    pattern = _layer_types(config, [CHUNKED if turns else FULL for turns in turning])
+    rotary = _rotary_layers(config)
+    pattern = _layer_types(config, [CHUNKED if rotates else FULL for rotates in rotary])
     chunk = config.field("attention_chunk_size")
     if chunk is None:
         pattern = [FULL] * len(pattern)
@@ -119,11 +119,9 @@ def windowed(config: Config, pattern: list[str]) -> Fields:
     """Layers as the config lists them, else by the type's own rule, and the length of their window.
 
     A window of 0 is how transformers saves a window that is switched off.
-
-    A window of 0 is how transformers saves a window that is switched off.
     """
-    pattern, said = _layer_types(config, pattern), config.values.get("sliding_window")
-    if SLIDING not in pattern and type(said) is int and said == 0:
+    pattern, window = _layer_types(config, pattern), config.values.get("sliding_window")
+    if SLIDING not in pattern and type(window) is int and window == 0:
         config.understood.add("sliding_window")
         return {"layer_types": pattern}
     window = config.field("sliding_window")
@@ -158,8 +156,8 @@ def inner_width(key: str | None = None) -> Builder:
     """An MLP four times as wide as the residual stream, unless a key says otherwise (GPT-2, BLOOM, Falcon)."""
 
     def build(config: Config) -> Fields:
-        said = config.whole_or_none(key, least=1) if key else None
-        return {"intermediate_size": said or 4 * config.needed("hidden_size")}
+        width = config.whole_or_none(key, least=1) if key else None
+        return {"intermediate_size": width or 4 * config.needed("hidden_size")}
 
     return build
 
@@ -224,9 +222,9 @@ def command_with_experts(config: Config) -> Fields:
 
 def falcon_heads(config: Config) -> Fields:
     """Falcon's key and value heads: a key in the new architecture, else one or as many as query heads."""
-    said, one = config.whole_or_none("num_kv_heads", least=1), config.flag("multi_query")
+    heads, one = config.whole_or_none("num_kv_heads", least=1), config.flag("multi_query")
     if config.flag("new_decoder_architecture"):
-        return {"num_key_value_heads": said}
+        return {"num_key_value_heads": heads}
     return {"num_key_value_heads": 1 if one else None}
 
 
@@ -264,7 +262,7 @@ def dense_before(layers: int) -> Builder:
     return lambda config: _listed(config) or {"first_k_dense_replace": min(layers, config.needed("num_hidden_layers"))}
 
 
-def dense_before_said(config: Config) -> Fields:
+def dense_before_first_k(config: Config) -> Fields:
     """The first_k_dense_replace leading layers are dense, unless mlp_layer_types lists them (EXAONE with experts)."""
     leading = config.field("first_k_dense_replace")
     return _listed(config) or {"first_k_dense_replace": leading}

@@ -44,12 +44,12 @@ def mamba(keys: Mapping[str, str], inner: Callable[[Config], int]) -> Builder:
     }
 
 
-def said_or(key: str, otherwise: Callable[[Config], int]) -> Callable[[Config], int]:
+def width_or(key: str, otherwise: Callable[[Config], int]) -> Callable[[Config], int]:
     """A width that a key may hold."""
 
     def read(config: Config) -> int:
-        width, said = otherwise(config), config.whole_or_none(key, least=1)
-        return width if said is None else said
+        width, given = otherwise(config), config.whole_or_none(key, least=1)
+        return width if given is None else given
 
     return read
 
@@ -89,7 +89,7 @@ def mamba2(keys: Mapping[str, str], inner: Callable[[Config], int], *, norm: boo
 
 def falcon_h1_mixer(config: Config) -> Fields:
     """Falcon-H1's state space: mamba_d_ssm wide where present, its norm and biases by switches."""
-    inner = said_or("mamba_d_ssm", expanded("mamba_expand"))
+    inner = width_or("mamba_d_ssm", expanded("mamba_expand"))
     fields = mamba2(MAMBA2_KEYS, inner, norm=config.flag("mamba_rms_norm"))(config)
     if config.flag("projectors_bias") != fields["mixer_bias"]:
         wrong = "differs from mamba_proj_bias, and no layer kind has a bias on one of both projections"

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from service.estimator.names import SPOKEN
-from service.store import AuditOutcome, AuditPart, Deed, Engine, KeptEntry, acting_as, read_audit, utc_text
+from service.store import AuditedCall, AuditOutcome, AuditPart, Engine, StoredEntry, auditing, read_audit, utc_text
 from service.store.keys import TEAM
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed
@@ -65,7 +65,7 @@ def listed_audit(engine: Engine) -> Listed:
 
 def by_command(operation: str) -> AbstractContextManager[None]:
     """Attribute the changes inside to a command."""
-    return acting_as(Deed(caller=COMMAND_LINE, owner=TEAM, operation=operation))
+    return auditing(AuditedCall(caller=COMMAND_LINE, owner=TEAM, operation=operation))
 
 
 def _found(engine: Engine, query: ListQuery, most: int | None) -> list[AuditRecord]:
@@ -100,14 +100,14 @@ def _texts(values: Iterable[Form]) -> frozenset[str | None]:
     return frozenset(form for form in values if form is None or isinstance(form, str))
 
 
-def _record(entry: KeptEntry) -> AuditRecord:
+def _record(entry: StoredEntry) -> AuditRecord:
     return AuditRecord(
         number=entry.number,
         at=utc_text(entry.at),
-        caller=entry.deed.caller,
-        owner=entry.deed.owner,
-        operation=entry.deed.operation,
+        caller=entry.call.caller,
+        owner=entry.call.owner,
+        operation=entry.call.operation,
         object=entry.object,
         outcome=entry.outcome,
-        request_id=entry.deed.request_id,
+        request_id=entry.call.request_id,
     )

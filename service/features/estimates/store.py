@@ -8,7 +8,7 @@ from service.catalogue import Catalogue
 from service.errors import NotFound
 from service.estimator import FORMULAS_VERSION
 from service.features.estimates.answers import answer
-from service.store import CheckedQuestion, Engine, nobody_writes
+from service.store import CheckedQuestion, Engine, no_pending_writes
 from service.validation.questions import read_question
 from service.validation.serialization import to_bytes
 
@@ -27,7 +27,7 @@ def stored_answer(
     estimate_id: str,
     catalogue_at: Callable[[str], Catalogue],
     waiting: Callable[[str], CheckedQuestion | None] = lambda _: None,
-    look_again: Callable[[], bool] = nobody_writes,
+    look_again: Callable[[], bool] = no_pending_writes,
 ) -> bytes:
     """Answer of a scenario or a check."""
     known = ESTIMATE_ID.fullmatch(estimate_id) is not None

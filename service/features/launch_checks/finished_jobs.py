@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from service.errors import Problem, Refused
 from service.features.launch_checks.findings import LAUNCH_CHECK, store_findings
 from service.jobs.files import has_file_in
-from service.jobs.jobs import Also, Job
+from service.jobs.jobs import Job, OnEnd
 from service.store import Connection
 
 KIND = "sweep-shard"
@@ -28,7 +28,7 @@ def refuse_unfinished(connection: Connection, job: Job) -> None:
         raise Refused(Problem(field="result", code="file_missing", message=message, fix=f"send {ROWS_FILE} first"))
 
 
-FINISHED: Mapping[str, Also] = {KIND: refuse_unfinished, LAUNCH_CHECK: store_findings}
+FINISHED: Mapping[str, OnEnd] = {KIND: refuse_unfinished, LAUNCH_CHECK: store_findings}
 """Function by job kind; an exception rolls the transaction back."""
 
 

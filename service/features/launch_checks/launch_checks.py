@@ -34,7 +34,7 @@ from service.features.launch_checks.targets import target_of
 from service.features.launch_checks.tasks import plan_probes
 from service.jobs.ends import cancel_job
 from service.jobs.files import read_file, read_file_names
-from service.jobs.jobs import Also, Job, NewJob, read_job
+from service.jobs.jobs import Job, NewJob, OnEnd, read_job
 from service.store import Engine, read_workers, utc_text
 from service.store.keys import Caller
 from service.tabular.columns import Column, columns_of
@@ -299,7 +299,7 @@ def _unfinished_probe(name: Any, reported: Mapping[str, Any], plan: LaunchPlan) 
     )
 
 
-def cancel_launch_check(engine: Engine, caller: Caller, check_id: str, on_end: Also) -> Record:
+def cancel_launch_check(engine: Engine, caller: Caller, check_id: str, on_end: OnEnd) -> Record:
     """Stop a launch check; one that has ended stays as it is."""
     _stored_check(engine, caller, check_id)
     cancel_job(engine, check_id, on_end)

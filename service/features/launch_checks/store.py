@@ -8,10 +8,10 @@ from sqlalchemy import Connection, Engine, insert, select, update
 
 from service.answers.launch_checks import LaunchCheckRow
 from service.jobs.jobs import NewJob, create_jobs_in
-from service.store.audit import note_in
+from service.store.audit import log_change_in
 from service.store.engine import answering, reading, writing
 from service.store.queries import RowPart, part_of, utc_text
-from service.store.scenarios import keep_answer_in
+from service.store.scenarios import store_answer_in
 from service.store.tables import JOBS, LAUNCH_CHECKS
 
 
@@ -43,10 +43,10 @@ def create_launch_check(engine: Engine, check: StoredCheck, estimate: bytes, job
     """Store a launch check, the estimate of its question, and its job."""
     row = {name: value for name, value in asdict(check).items() if name != "found"}
     with answering(), writing(engine) as connection:
-        keep_answer_in(connection, check.estimate_id, estimate, job.owner)
+        store_answer_in(connection, check.estimate_id, estimate, job.owner)
         create_jobs_in(connection, [job])
         connection.execute(insert(LAUNCH_CHECKS), {**row, "probes": list(check.probes)})
-        note_in(connection, check.id)
+        log_change_in(connection, check.id)
 
 
 def read_launch_check(engine: Engine, check_id: str) -> StoredCheck | None:

@@ -16,7 +16,7 @@ from service.estimator.constants import calibration_id
 from service.estimator.names import SPOKEN, STRICT
 from service.estimator.question import Gpu
 from service.features.measurements.measurements import Origin, measurements_in
-from service.store import Engine, Measured, answering, note_in, utc_text, writing
+from service.store import Engine, Measured, answering, log_change_in, utc_text, writing
 from service.store.keys import Caller
 from service.validation.devices import gpu_of_device
 from service.validation.problems import not_an_object
@@ -144,7 +144,7 @@ def import_all(
             stored += measurements_in(
                 connection, own, replace(origin, gpu=known[0], calibration=known[1]), predictor(gpu), gpu
             )
-        note_in(connection, f"measurements?run={origin.run}")
+        log_change_in(connection, f"measurements?run={origin.run}")
     return ImportedMeasurements(
         run=origin.run,
         measurements=len(stored),

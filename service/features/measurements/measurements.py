@@ -9,7 +9,7 @@ from service.calibration.observations import Observed, impossible, outlier_reaso
 from service.calibration.records import ProbeRecord, fault_of, quality_flag_of
 from service.estimator import FORMULAS_VERSION
 from service.estimator.question import Gpu
-from service.store import Connection, Measured, keep_measurements_in, measurements_like, shape_key, utc_text
+from service.store import Connection, Measured, measurements_like, shape_key, store_measurements_in, utc_text
 from service.store.keys import TEAM
 from service.validation.devices import is_possible, observed_of
 from service.validation.serialization import digest_of, to_bytes
@@ -60,7 +60,7 @@ def measurements_in(
     """Store measurements in the transaction of the caller."""
     rows = list(_rows(records, origin, predict))
     checked = quarantined(rows, measurements_like(connection, rows, MOST_LIKE), gpu)
-    keep_measurements_in(connection, checked)
+    store_measurements_in(connection, checked)
     return checked
 
 

@@ -19,7 +19,7 @@ from service.features.estimates.store import ESTIMATE_ID
 from service.features.measurements.measurements import fingerprint_of, id_scope, now_text
 from service.features.reconcile.jobs import FinishedJob, finished_jobs, left_out
 from service.features.reconcile.slurm import SlurmRecords
-from service.store import CheckedQuestion, Engine, Measured, answering, keep_measurements_in, note_in, writing
+from service.store import CheckedQuestion, Engine, Measured, answering, log_change_in, store_measurements_in, writing
 from service.store.keys import TEAM, Caller
 from service.units import BYTES, in_units
 from service.validation.questions import read_question
@@ -231,8 +231,8 @@ def store_jobs(engine: Engine, caller: Caller, jobs: Iterable[ComparedJob], cata
     rows = [_of(caller.owner, row) for row in measured]
     if rows:
         with answering(), writing(engine) as connection:
-            keep_measurements_in(connection, rows)
-            note_in(connection, *(f"measurements?run={run}" for run in sorted({row.run for row in rows})))
+            store_measurements_in(connection, rows)
+            log_change_in(connection, *(f"measurements?run={run}" for run in sorted({row.run for row in rows})))
 
 
 def _hours(one: ComparedJob, catalogue: Catalogue) -> float | None:

@@ -30,7 +30,7 @@ from service.features.scenarios.openapi import (
     replace_operation,
 )
 from service.features.scenarios.scenarios import ScenarioChange
-from service.store import Saved
+from service.store import SavedQuestion
 from service.tabular import sheets as open_document
 from service.tabular.sheets import Sheet, excel_file
 from service.validation.serialization import to_bytes
@@ -53,7 +53,7 @@ add_list(
 )
 
 
-def _scenario(found: Saved, *, status: int = 200, location: str | None = None) -> Response:
+def _scenario(found: SavedQuestion, *, status: int = 200, location: str | None = None) -> Response:
     content = to_bytes(scenarios.scenario_record(found))
     headers = {"ETag": etag_of(content), **({} if location is None else {"Location": location})}
     return Response(content, status_code=status, headers=headers, media_type=JSON)

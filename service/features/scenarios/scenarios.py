@@ -22,7 +22,7 @@ from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, Stale
 from service.estimator.names import STRICT
 from service.features.estimates.answers import answer
-from service.store import Engine, Saved, Scenario, utc_text
+from service.store import Engine, SavedQuestion, Scenario, utc_text
 from service.store.keys import Caller
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import IsCurrent, Listed, Record, as_record, listed_in_parts
@@ -151,7 +151,7 @@ def listed_scenarios(engine: Engine, caller: Caller) -> Listed:
     return listed_in_parts(COLUMNS, partial(store.read_scenarios, engine, caller.whose))
 
 
-def find_scenario(engine: Engine, caller: Caller, scenario_id: str, revision: int | None = None) -> Saved:
+def find_scenario(engine: Engine, caller: Caller, scenario_id: str, revision: int | None = None) -> SavedQuestion:
     """One scenario."""
     found = store.read_scenario(engine, scenario_id, revision) if SCENARIO_ID.fullmatch(scenario_id) else None
     if found is None or not caller.reaches(found.scenario.owner):
@@ -160,7 +160,7 @@ def find_scenario(engine: Engine, caller: Caller, scenario_id: str, revision: in
     return found
 
 
-def scenario_record(saved: Saved) -> Record:
+def scenario_record(saved: SavedQuestion) -> Record:
     """A scenario as a resource."""
     scenario, question = saved
     record = as_record(COLUMNS, scenario)
@@ -180,7 +180,7 @@ def scenario_record(saved: Saved) -> Record:
     }
 
 
-def create_scenario(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> Saved:
+def create_scenario(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> SavedQuestion:
     """Create a scenario."""
     request = read_request(body, catalogue)
     now = utc_text(datetime.now(UTC))
@@ -193,17 +193,17 @@ def create_scenario(engine: Engine, catalogue: Catalogue, caller: Caller, body: 
         changed_at=now,
         **fields,
     )
-    saved = Saved(scenario, request.question)
+    saved = SavedQuestion(scenario, request.question)
     store.create_scenario(engine, saved, to_bytes(request.found))
     return saved
 
 
 def replace_scenario(
     engine: Engine, view: Callable[[str], Catalogue], change: ScenarioChange, body: Mapping[str, Any]
-) -> Saved:
+) -> SavedQuestion:
     """Replace a scenario by a new revision, with a new answer."""
 
-    def rewrite(saved: Saved) -> Saved:
+    def rewrite(saved: SavedQuestion) -> SavedQuestion:
         return _rewritten(engine, saved, read_request(body, view(saved.scenario.owner)))
 
     return _apply(engine, change, rewrite)
@@ -211,11 +211,11 @@ def replace_scenario(
 
 def patch_scenario(
     engine: Engine, view: Callable[[str], Catalogue], change: ScenarioChange, patch: Mapping[str, Any]
-) -> Saved:
+) -> SavedQuestion:
     """Patch a scenario in a new revision; an unchanged question keeps its answer."""
     unknown = [unknown_field("", name, set(FIELDS), "the scenario") for name in patch if name not in FIELDS]
 
-    def rewrite(saved: Saved) -> Saved:
+    def rewrite(saved: SavedQuestion) -> SavedQuestion:
         if unknown:
             raise Refused(*unknown[:MOST_PROBLEMS])
         scenario, question = saved
@@ -230,7 +230,7 @@ def delete_scenario(engine: Engine, change: ScenarioChange) -> None:
     _apply(engine, change, lambda saved: store.delete_scenario(engine, saved.scenario.id, saved.scenario.revision))
 
 
-def _apply(engine: Engine, change: ScenarioChange, act: Callable[[Saved], Done]) -> Done:
+def _apply(engine: Engine, change: ScenarioChange, act: Callable[[SavedQuestion], Done]) -> Done:
     """Apply a change to the current scenario; if another writer is first, apply it to their revision.
 
     A change from a named revision is stale then. A change from any revision is tried again: each retry means that
@@ -244,7 +244,7 @@ def _apply(engine: Engine, change: ScenarioChange, act: Callable[[Saved], Done])
             return act(saved)
 
 
-def _rewritten(engine: Engine, saved: Saved, request: ScenarioRequest) -> Saved:
+def _rewritten(engine: Engine, saved: SavedQuestion, request: ScenarioRequest) -> SavedQuestion:
     scenario = replace(
         saved.scenario,
         revision=saved.scenario.revision + 1,
@@ -253,7 +253,7 @@ def _rewritten(engine: Engine, saved: Saved, request: ScenarioRequest) -> Saved:
         note=request.label.note,
         **_answered(request),
     )
-    written = Saved(scenario, request.question)
+    written = SavedQuestion(scenario, request.question)
     store.change_scenario(engine, written, None if request.found is None else to_bytes(request.found))
     return written
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Engine, func, insert, select
 
 from service.jobs.jobs import JobStatus, NewJob, create_jobs_in
-from service.store.audit import note_in
+from service.store.audit import log_change_in
 from service.store.engine import answering, reading, writing
 from service.store.queries import RowPart, in_utc, now, part_of, utc_text
 from service.store.tables import JOBS, SWEEPS
@@ -64,7 +64,7 @@ def create_sweep(engine: Engine, sweep: NewSweep, content: bytes, shards: Sequen
     with answering(), writing(engine) as connection:
         connection.execute(insert(SWEEPS).values(created_at=now()), {**asdict(sweep), "content": content})
         create_jobs_in(connection, shards)
-        note_in(connection, sweep.id)
+        log_change_in(connection, sweep.id)
 
 
 def read_sweep(engine: Engine, sweep_id: str) -> StoredSweep | None:

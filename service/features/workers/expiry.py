@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from service.api.background import Retention, repeat
 from service.features.launch_checks.finished_jobs import on_end
 from service.jobs.ends import LeaseExpiry
-from service.store import Engine, forget_workers
+from service.store import Engine, remove_workers
 
 FORGET_SECONDS = 3600.0
 """Interval of removing old rows."""
@@ -35,7 +35,7 @@ async def expiring_leases(app: FastAPI) -> AsyncIterator[None]:
     stop, lease_seconds = Event(), app.state.settings.lease_seconds
     tasks = (
         ("jobs of lost workers wait", LeaseExpiry(engine, lease_seconds, on_end).look, lease_seconds / 2),
-        ("workers that are long gone stay listed", partial(forget_workers, engine, LISTED_SECONDS), FORGET_SECONDS),
+        ("workers that are long gone stay listed", partial(remove_workers, engine, LISTED_SECONDS), FORGET_SECONDS),
         ("what is old stays kept", Retention(engine, app.state.settings, stop).run, FORGET_SECONDS),
     )
     threads = [Thread(target=repeat, args=(*look, stop), name="reaper", daemon=True) for look in tasks]

@@ -13,8 +13,8 @@ from service.api.credential_ends import refuse_expired
 from service.api.errors import LEAVING
 from service.errors import Leaving
 from service.jobs.ends import Outcome, finish_job
-from service.jobs.leases import Claim, claim_job, read_openings
-from service.store import Engine, Opening, Seeker
+from service.jobs.leases import Claim, claim_job, read_queued_work
+from service.store import Engine, JobRequest, QueuedWork
 from service.store.replicas import ReadOnChange
 
 AT_ONCE = 4
@@ -30,12 +30,12 @@ class JobNotifications:
         self._engine = engine
         self._lease_seconds = lease_seconds
         self._leaving = leaving
-        self._available: frozenset[Opening] = frozenset()
+        self._available: frozenset[QueuedWork] = frozenset()
         self._polled_at = float("-inf")
         self._read_on_change = ReadOnChange(engine, self._read)
         self._claims = asyncio.Semaphore(AT_ONCE)
 
-    async def claim(self, request: Request, claimant: Seeker, wait_seconds: float) -> Claim | None:
+    async def claim(self, request: Request, claimant: JobRequest, wait_seconds: float) -> Claim | None:
         """Claim the first suitable job."""
         clock = asyncio.get_running_loop().time
         ends = clock() + wait_seconds
@@ -55,7 +55,7 @@ class JobNotifications:
             is_urgent = False
         return None
 
-    async def _claim_next(self, request: Request, claimant: Seeker, *, is_urgent: bool) -> Claim | None:
+    async def _claim_next(self, request: Request, claimant: JobRequest, *, is_urgent: bool) -> Claim | None:
         """Claim a job, unless earlier workers took all suitable ones."""
         if not (is_urgent or self._has_job_for(claimant)):
             return None
@@ -70,10 +70,10 @@ class JobNotifications:
                 )
             return claim
 
-    def _has_job_for(self, claimant: Seeker) -> bool:
+    def _has_job_for(self, claimant: JobRequest) -> bool:
         return any(claimant.can_do(available_job) for available_job in self._available)
 
-    async def _claimed(self, request: Request, claimant: Seeker) -> Claim | None:
+    async def _claimed(self, request: Request, claimant: JobRequest) -> Claim | None:
         """Claim a job, and release it if the worker disconnected."""
         claim = await run_in_threadpool(claim_job, self._engine, claimant, self._lease_seconds)
         if claim is not None and await request.is_disconnected():
@@ -91,5 +91,5 @@ class JobNotifications:
 
     def _read(self) -> float | None:
         """Read the available jobs; return the seconds until a delayed job becomes available."""
-        self._available, seconds = read_openings(self._engine)
+        self._available, seconds = read_queued_work(self._engine)
         return seconds

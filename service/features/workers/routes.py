@@ -32,9 +32,9 @@ from service.features.workers.schemas import (
     refuse_deep_progress,
 )
 from service.jobs.ends import finish_job
-from service.jobs.files import JobFile, holds_job, keep_file
+from service.jobs.files import JobFile, holds_job, store_file
 from service.jobs.leases import Lease, heartbeat_job
-from service.store import Seeker, WorkerBounds, read_workers, see_worker
+from service.store import JobRequest, WorkerBounds, read_workers, record_worker
 from service.validation.devices import named_in
 
 router = APIRouter(tags=["workers"])
@@ -55,14 +55,14 @@ async def claim(request: Request) -> Response:
     engine, state = database_of(request), request.app.state
     capabilities = named_in(view_of(request), claim_request.capabilities)
     caller, bounds = caller_of(request), WorkerBounds(state.settings.workers_per_key, _alive_seconds(request))
-    claimant = Seeker(
+    claimant = JobRequest(
         worker=claim_request.worker,
         capabilities=capabilities,
         kinds=claim_request.kinds,
         key=caller.id,
         owner=caller.works_for,
     )
-    await run_in_threadpool(see_worker, engine, claimant, bounds)
+    await run_in_threadpool(record_worker, engine, claimant, bounds)
     notifications: JobNotifications = state.job_notifications
     claimed = await notifications.claim(request, claimant, claim_request.wait_seconds)
     if claimed is None:
@@ -124,7 +124,7 @@ async def keep_job_file(request: Request, job_id: str, file_name: str) -> Respon
 
 @queued
 def _keep(request: Request, lease: Lease, file: JobFile) -> Response:
-    if not keep_file(database_of(request), lease, file, request.app.state.settings.worker_file_bytes):
+    if not store_file(database_of(request), lease, file, request.app.state.settings.worker_file_bytes):
         raise lease_lost()
     return Response(status_code=204)
 

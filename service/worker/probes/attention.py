@@ -23,11 +23,11 @@ CHECKED = 64
 """Queries that are compared with exact ones. Source: a choice."""
 
 
-def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
+def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
     """Time attention kernels."""
-    operands = KernelInputs(told.device)
+    operands = KernelInputs(context.device)
     cases = [_case(way, shape, operands) for shape in parameters["kernels"] for way in ("forward", "backward")]
-    return time_cases(cases, told, int(parameters.get("repeats", REPEATS)))
+    return time_cases(cases, context, int(parameters.get("repeats", REPEATS)))
 
 
 def _case(operation: str, shape: Mapping[str, Any], operands: KernelInputs) -> Case:
@@ -105,9 +105,9 @@ def _fused(shape: Mapping[str, Any], query: Any, key: Any, value: Any, *, shares
     except RuntimeError as error:
         if is_out_of_memory(error):
             raise
-        said = str(error).partition("\n")[0]
+        message = str(error).partition("\n")[0]
         raise CannotRun(
-            f"{query.device.type} has no {shape['kernel']} attention for {shape['dtype']}: {said}"
+            f"{query.device.type} has no {shape['kernel']} attention for {shape['dtype']}: {message}"
         ) from error
 
 

@@ -23,12 +23,12 @@ NUMBER_BYTES = 4
 """Bytes of one number."""
 
 
-def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
+def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
     """Time copies."""
-    operands = KernelInputs(told.device)
-    operations = OPERATIONS if told.device == "cpu" else OPERATIONS + TRANSFERS
+    operands = KernelInputs(context.device)
+    operations = OPERATIONS if context.device == "cpu" else OPERATIONS + TRANSFERS
     cases = [_case(operation, int(size), operands) for size in parameters["sizes_bytes"] for operation in operations]
-    return time_cases(cases, told, int(parameters.get("repeats", REPEATS)))
+    return time_cases(cases, context, int(parameters.get("repeats", REPEATS)))
 
 
 def _case(operation: str, size_bytes: int, operands: KernelInputs) -> Case:

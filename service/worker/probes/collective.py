@@ -64,7 +64,7 @@ BUS_FACTORS: Mapping[str, Callable[[int], float]] = {
 
 def exchange_of(operation: str, size_bytes: int, group: Group) -> Exchange:
     """An operation with filled buffers."""
-    part = -(-size_bytes // (NUMBER_BYTES * group.told.ranks))
+    part = -(-size_bytes // (NUMBER_BYTES * group.context.ranks))
     return _EXCHANGES[operation](part, group)
 
 
@@ -95,18 +95,18 @@ def _own(count: int, group: Group) -> Any:
     """This rank's data, on its device."""
     import torch
 
-    repeated = _drawn(group.told.rank).float().to(group.told.device).repeat(count // TILE + 1)
+    repeated = _drawn(group.context.rank).float().to(group.context.device).repeat(count // TILE + 1)
     return torch.narrow(repeated, 0, 0, count)
 
 
 def _room(count: int, group: Group) -> Any:
     import torch
 
-    return torch.empty(count, dtype=torch.float32, device=group.told.device)
+    return torch.empty(count, dtype=torch.float32, device=group.context.device)
 
 
 def _all_reduce(part: int, group: Group) -> Exchange:
-    ranks = group.told.ranks
+    ranks = group.context.ranks
     own, result = _own(part * ranks, group), _room(part * ranks, group)
     return Exchange(
         run=lambda: group.distributed.all_reduce(result),
@@ -117,32 +117,32 @@ def _all_reduce(part: int, group: Group) -> Exchange:
 
 
 def _all_gather(part: int, group: Group) -> Exchange:
-    own, result = _own(part, group), _room(part * group.told.ranks, group)
+    own, result = _own(part, group), _room(part * group.context.ranks, group)
     gather = group.named("all_gather_single", "all_gather_into_tensor")
 
     def exact(places: Any) -> Any:
-        return sum(_sent(rank, places % part) * (places // part == rank) for rank in range(group.told.ranks))
+        return sum(_sent(rank, places % part) * (places // part == rank) for rank in range(group.context.ranks))
 
     return Exchange(run=lambda: gather(result, own), result=result, exact=exact)
 
 
 def _reduce_scatter(part: int, group: Group) -> Exchange:
-    ranks = group.told.ranks
+    ranks = group.context.ranks
     own, result = _own(part * ranks, group), _room(part, group)
     scatter = group.named("reduce_scatter_single", "reduce_scatter_tensor")
     return Exchange(
         run=lambda: scatter(result, own),
         result=result,
-        exact=lambda places: _summed(ranks, group.told.rank * part + places),
+        exact=lambda places: _summed(ranks, group.context.rank * part + places),
     )
 
 
 def _all_to_all(part: int, group: Group) -> Exchange:
-    ranks = group.told.ranks
+    ranks = group.context.ranks
     own, result = _own(part * ranks, group), _room(part * ranks, group)
 
     def exact(places: Any) -> Any:
-        mine = group.told.rank * part + places % part
+        mine = group.context.rank * part + places % part
         return sum(_sent(rank, mine) * (places // part == rank) for rank in range(ranks))
 
     return Exchange(run=lambda: group.distributed.all_to_all_single(result, own), result=result, exact=exact)
@@ -150,9 +150,9 @@ def _all_to_all(part: int, group: Group) -> Exchange:
 
 def _send(part: int, group: Group) -> Exchange:
     """Each rank sends to the next and receives from the one before, as stages of a pipeline do."""
-    told, distributed = group.told, group.distributed
-    own, result = _own(part * told.ranks, group), _room(part * told.ranks, group)
-    before, after = (told.rank - 1) % told.ranks, (told.rank + 1) % told.ranks
+    context, distributed = group.context, group.distributed
+    own, result = _own(part * context.ranks, group), _room(part * context.ranks, group)
+    before, after = (context.rank - 1) % context.ranks, (context.rank + 1) % context.ranks
 
     def send() -> None:
         both = [distributed.P2POp(distributed.isend, own, after), distributed.P2POp(distributed.irecv, result, before)]
@@ -192,19 +192,21 @@ class RankTiming:
     """Time of one run over its size, of the last operation."""
 
 
-def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
+def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
     """Time collectives."""
-    if told.ranks == 1:
-        raise CannotRun("one rank has nobody to exchange with; ask for at least two, on a machine with as many GPUs")
+    if context.ranks == 1:
+        raise CannotRun(
+            "one rank has no other rank to exchange with; ask for at least two, on a machine with as many GPUs"
+        )
     asked = [(name, int(size)) for size in sorted(parameters["sizes_bytes"]) for name in parameters["operations"]]
     unknown = sorted({name for name, _ in asked} - BUS_FACTORS.keys())
     if unknown:
         raise CannotRun(f"no collective {', '.join(unknown)}; there are {', '.join(BUS_FACTORS)}")
-    with joined(told) as group:
-        course = RankTiming(group=group, caches=Caches(told.device), repeats=int(parameters.get("repeats", REPEATS)))
+    with joined(context) as group:
+        course = RankTiming(group=group, caches=Caches(context.device), repeats=int(parameters.get("repeats", REPEATS)))
         for number, (operation, size) in enumerate(asked, start=1):
             _one(operation, size, course, share=1 / (len(asked) - number + 1))
-            told.report(number / len(asked), f"{operation} of {size} bytes")
+            context.report(number / len(asked), f"{operation} of {size} bytes")
     return ProbeResult(
         measurements=tuple(course.measurements),
         summary={"left_out": course.left_out},
@@ -216,11 +218,9 @@ def _one(operation: str, size_bytes: int, course: RankTiming, share: float) -> N
     """Measure one operation of one size in its share of the time left, or record why not.
 
     All ranks decide alike, or they would wait for each other.
-
-    All ranks decide alike, or they would wait for each other.
     """
     group = course.group
-    ranks = group.told.ranks
+    ranks = group.context.ranks
     where = {"ranks": ranks, "nodes": nodes_of(ranks, os.environ), "backend": group.backend}
     shape = {"size_bytes": size_bytes, **where}
     if group.left_seconds() < (WARM_UPS + 1) * size_bytes * min(course.byte_seconds, 1 / SLOWEST_BYTES_PER_S):

@@ -28,22 +28,22 @@ COMMUNICATOR_BYTES = 2**26
 """Size of the sum that makes a communicator allocate all of its buffers. Source: a choice."""
 
 
-def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:  # noqa: ARG001 - there is nothing to choose
+def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:  # noqa: ARG001 - there is nothing to choose
     """Count bytes of processes that compute next to nothing."""
     counts: list[dict[str, float]] = []
     longest = 0.0
-    while len(counts) < PROCESSES and (not counts or told.left_seconds() > longest):
+    while len(counts) < PROCESSES and (not counts or context.left_seconds() > longest):
         begun = time.monotonic()
-        counts.append(dict(_steps_bytes(told.device)))
+        counts.append(dict(_steps_bytes(context.device)))
         longest = max(longest, time.monotonic() - begun)
-        told.report(len(counts) / PROCESSES, f"{len(counts)} of {PROCESSES} processes")
+        context.report(len(counts) / PROCESSES, f"{len(counts)} of {PROCESSES} processes")
     measurements = [
         measurement(name, {}, "bytes", [count[after] - count[before] for count in counts])
         for name, (after, before) in GAINED.items()
     ]
-    if told.ranks > 1:
-        measurements.append(_communicator(told))
-    counted = "resident memory of a process" if told.device == "cpu" else "memory of the device, by its driver"
+    if context.ranks > 1:
+        measurements.append(_communicator(context))
+    counted = "resident memory of a process" if context.device == "cpu" else "memory of the device, by its driver"
     return ProbeResult(measurements=tuple(measurements), summary={"counted": counted})
 
 
@@ -55,11 +55,11 @@ def _steps_bytes(device: str) -> Iterator[tuple[str, float]]:
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         if process.stdin is None or process.stdout is None:
-            raise CannotRun("this system starts no process that can be spoken to")
+            raise CannotRun("this system starts no process with pipes")
         for line in process.stdout:
-            said = json.loads(line)
-            used = said["resident_bytes"] if device == "cpu" else _used_bytes(device) - used_before
-            yield said["step"], float(used - said["allocator_bytes"])
+            report = json.loads(line)
+            used = report["resident_bytes"] if device == "cpu" else _used_bytes(device) - used_before
+            yield report["step"], float(used - report["allocator_bytes"])
             process.stdin.write("\n")
             process.stdin.flush()
     if process.returncode:
@@ -76,15 +76,15 @@ def _used_bytes(device: str) -> int:
     return int(whole) - int(free)
 
 
-def _communicator(told: ProbeContext) -> Measurement:
+def _communicator(context: ProbeContext) -> Measurement:
     """Bytes of a communicator of all ranks, on the rank with the most."""
     import torch
 
-    part = torch.ones(COMMUNICATOR_BYTES // 4, device=told.device)
+    part = torch.ones(COMMUNICATOR_BYTES // 4, device=context.device)
     part.add_(1)
-    before = _used_bytes(told.device)
-    with joined(told) as group:
+    before = _used_bytes(context.device)
+    with joined(context) as group:
         group.distributed.all_reduce(part)
         float(part[0])
-        (most,) = group.largest(float(_used_bytes(told.device) - before))
-    return measurement("communicator", {"ranks": told.ranks}, "bytes", [most])
+        (most,) = group.largest(float(_used_bytes(context.device) - before))
+    return measurement("communicator", {"ranks": context.ranks}, "bytes", [most])

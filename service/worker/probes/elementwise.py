@@ -210,11 +210,11 @@ MOVED_BYTES = 8.0
 """Rough bytes that a kernel moves for each number, to sort cases by size."""
 
 
-def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
+def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
     """Time element-wise kernels."""
-    operands = KernelInputs(told.device)
+    operands = KernelInputs(context.device)
     cases = [_case(kernel, operands) for kernel in parameters["kernels"]]
-    return time_cases(cases, told, int(parameters.get("repeats", REPEATS)))
+    return time_cases(cases, context, int(parameters.get("repeats", REPEATS)))
 
 
 def _case(asked: Mapping[str, Any], operands: KernelInputs) -> Case:

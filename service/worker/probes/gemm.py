@@ -25,11 +25,11 @@ FP8_CAPABILITY = (8, 9)
 """Lowest compute capability with fp8 products. Source: the same."""
 
 
-def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
+def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
     """Time matrix products."""
-    operands = KernelInputs(told.device)
+    operands = KernelInputs(context.device)
     cases = [_case(product, operands) for product in parameters["products"]]
-    return time_cases(cases, told, int(parameters.get("repeats", REPEATS)))
+    return time_cases(cases, context, int(parameters.get("repeats", REPEATS)))
 
 
 def _case(product: Mapping[str, Any], operands: KernelInputs) -> Case:

@@ -34,15 +34,15 @@ class Batches(IterableDataset):
             yield torch.randint(self.vocabulary, self.shape)
 
 
-def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
+def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
     """Profile three steps of the model at one depth."""
     try:
         recipe, depth = step_recipe(parameters["recipe"]), int(parameters["depth"])
         model = model_fields(parameters["model"], depth)
     except Refused as error:
         raise CannotRun(str(error)) from error
-    trainer = trainer_of(model, recipe, told.device)
-    path = told.folder / TRACE
+    trainer = trainer_of(model, recipe, context.device)
+    path = context.folder / TRACE
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if trainer.device.type == "cuda" else [])]
     loader = iter(DataLoader(Batches(model.vocab_size, recipe), batch_size=None))
     steps = WAIT + WARM_UP + ACTIVE
@@ -52,7 +52,7 @@ def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
         on_trace_ready=lambda profiled: profiled.export_chrome_trace(str(path)),
     ) as profiler:
         for step in range(steps):
-            told.report(step / steps, f"step {step + 1} of {steps}")
+            context.report(step / steps, f"step {step + 1} of {steps}")
             _step(trainer, next(loader))
             profiler.step()
     summary = summary_of(read_trace(path))

@@ -26,14 +26,14 @@ TIMED_STEPS = 5
 LATE = "out of time before {depths} layers: ask for a longer time budget, a shorter sequence or fewer depths"
 
 
-def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
+def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
     """Train a new model at each depth."""
     try:
         recipe = step_recipe(parameters["recipe"])
         models = {int(depth): model_fields(parameters["model"], int(depth)) for depth in parameters["depths"]}
     except Refused as error:
         raise CannotRun(str(error)) from error
-    end_seconds = min(told.end_seconds, time.monotonic() + float(parameters.get("seconds", math.inf)))
+    end_seconds = min(context.end_seconds, time.monotonic() + float(parameters.get("seconds", math.inf)))
     counts = int(parameters.get("steps", STEPS)), int(parameters.get("timed_steps", TIMED_STEPS))
     measurements: list[Measurement] = []
     rows: list[dict[str, Any]] = []
@@ -43,9 +43,9 @@ def run(parameters: Mapping[str, Any], told: ProbeContext) -> ProbeResult:
         if index and left_seconds <= 0:
             late = list(models)[index:]
             break
-        told.report(index / len(models), f"{depth} layers")
+        context.report(index / len(models), f"{depth} layers")
         share = time.monotonic() + left_seconds / (len(models) - index)
-        found, moments = _measured(partial(trainer_of, model, recipe, told.device), counts, told.device, share)
+        found, moments = _measured(partial(trainer_of, model, recipe, context.device), counts, context.device, share)
         measurements += found
         rows += [{"depth": depth, **row} for row in timeline(moments)]
     reason = LATE.format(depths=", ".join(map(str, late))) if late else None

@@ -107,10 +107,10 @@ class LocalRunning:
     def progress(self) -> dict[str, Any]:
         """The last progress report."""
         try:
-            told: dict[str, Any] = json.loads((self._folder / PROGRESS).read_text(encoding="utf-8"))
+            progress: dict[str, Any] = json.loads((self._folder / PROGRESS).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return told
+        return progress
 
     def kill(self) -> None:
         """End the process and everything that it started."""

@@ -40,7 +40,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placing:
+class Placement:
     """Placement of the ranks of a task."""
 
     bundles: tuple[Mapping[str, float], ...]
@@ -51,19 +51,19 @@ class Placing:
     """All on one node, or each bundle on another one."""
 
 
-def nodes_of(told: Sequence[Mapping[str, Any]]) -> tuple[Node, ...]:
+def nodes_of(facts: Sequence[Mapping[str, Any]]) -> tuple[Node, ...]:
     """The live nodes."""
-    nodes = [_node(one) for one in told if one["Alive"]]
+    nodes = [_node(one) for one in facts if one["Alive"]]
     return tuple(sorted(nodes, key=lambda node: (-node.gpus, -node.cpus, node.id)))
 
 
-def _node(told: Mapping[str, Any]) -> Node:
-    resources: Mapping[str, float] = told["Resources"]
+def _node(facts: Mapping[str, Any]) -> Node:
+    resources: Mapping[str, float] = facts["Resources"]
     kinds = [name.removeprefix(KIND) for name in resources if name.startswith(KIND)]
-    labels = {name: value for name, value in (told.get("Labels") or {}).items() if not name.startswith(OWN_LABELS)}
+    labels = {name: value for name, value in (facts.get("Labels") or {}).items() if not name.startswith(OWN_LABELS)}
     gpus = int(resources.get("GPU", 0))
     return Node(
-        id=told["NodeID"],
+        id=facts["NodeID"],
         cpus=int(resources.get("CPU", 0)),
         gpus=gpus,
         kind=kinds[0] if kinds and gpus else "",
@@ -81,23 +81,23 @@ def common_labels(nodes: Sequence[Node]) -> dict[str, str]:
     return dict(sorted(shared))
 
 
-def placing_of(nodes: Sequence[Node], kind: str | None, ranks: int) -> Placing:
+def placement_of(nodes: Sequence[Node], kind: str | None, ranks: int) -> Placement:
     """Placement of the ranks of a task: on one node where one has enough GPUs, else on as few as suffice."""
     if kind is None:
         cpus = min(ranks, max((node.cpus for node in nodes), default=0))
         if not cpus:
             raise CannotRun("no node of the cluster has a processor to give: start nodes with CPUs")
-        return Placing(bundles=({"CPU": cpus},), ranks=((),), strategy="STRICT_PACK")
+        return Placement(bundles=({"CPU": cpus},), ranks=((),), strategy="STRICT_PACK")
     sizes = _sizes([node.gpus for node in nodes if node.gpus and node.kind == kind], ranks)
     if sum(sizes) < ranks:
         raise CannotRun(f"{ranks} GPUs of kind {kind or 'unknown'} are needed, and the cluster has {sum(sizes)} now")
     own = {KIND + kind: A_LITTLE} if kind else {}
     bundles = tuple({"CPU": 1, "GPU": size, **own} for size in sizes)
     if len(sizes) == 1:
-        return Placing(bundles=bundles, ranks=((),), strategy="STRICT_PACK")
+        return Placement(bundles=bundles, ranks=((),), strategy="STRICT_PACK")
     ends = [sum(sizes[: place + 1]) for place in range(len(sizes))]
     spread = tuple(tuple(range(end - size, end)) for end, size in zip(ends, sizes, strict=True))
-    return Placing(bundles=bundles, ranks=spread, strategy="STRICT_SPREAD")
+    return Placement(bundles=bundles, ranks=spread, strategy="STRICT_SPREAD")
 
 
 def _sizes(gpus: Sequence[int], ranks: int) -> list[int]:
@@ -134,7 +134,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class NodeState:
     """State of the part of a task on one node."""
 
     record: dict[str, Any] | None
@@ -172,18 +172,18 @@ class NodeRunner:
             variables = {"PYTHONPATH": found, NODE: self._node, **meeting}
             self._running[rank] = LocalRunner(variables).start(share.task, folder, share.module)
 
-    def look(self) -> Look:
+    def look(self) -> NodeState:
         """State of the node's part."""
-        told = {rank: self._record(rank, running) for rank, running in self._running.items()}
+        records = {rank: self._record(rank, running) for rank, running in self._running.items()}
         progress = next(iter(self._running.values())).progress()
-        failed = [record for record in told.values() if record is not None and record["status"] != "succeeded"]
+        failed = [record for record in records.values() if record is not None and record["status"] != "succeeded"]
         if failed:
-            return Look(record=failed[0], progress=progress, files={})
-        if None in told.values():
-            return Look(record=None, progress=progress, files={})
-        first = min(told)
-        record = told[first]
-        return Look(record=record, progress=progress, files=self._files(first, record or {}))
+            return NodeState(record=failed[0], progress=progress, files={})
+        if None in records.values():
+            return NodeState(record=None, progress=progress, files={})
+        first = min(records)
+        record = records[first]
+        return NodeState(record=record, progress=progress, files=self._files(first, record or {}))
 
     def end(self) -> None:
         """End everything that it started; returns once that has ended."""
@@ -216,8 +216,8 @@ class NodeRunner:
 def _together(share: Share, rank: int, place: int) -> dict[str, str]:
     """torchrun's variables of a rank."""
     address, port = share.meeting or ("127.0.0.1", 0)
-    told = {
+    torchrun = {
         "RANK": rank, "LOCAL_RANK": place, "WORLD_SIZE": share.task["ranks"], "LOCAL_WORLD_SIZE": len(share.ranks),
         "MASTER_ADDR": address, "MASTER_PORT": port,
     }  # fmt: skip
-    return {name: str(value) for name, value in told.items()}
+    return {name: str(value) for name, value in torchrun.items()}

@@ -24,7 +24,16 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from service.errors import StartupError
 from service.worker.devices import can_sweep, devices_here
 from service.worker.probing import CannotRun
-from service.worker.runners.nodes import Look, Node, NodeRunner, Placing, Share, common_labels, nodes_of, placing_of
+from service.worker.runners.nodes import (
+    Node,
+    NodeRunner,
+    NodeState,
+    Placement,
+    Share,
+    common_labels,
+    nodes_of,
+    placement_of,
+)
 from service.worker.running import PROBE_PROCESS, Running, job_folder, remove_abandoned
 
 POLL_SECONDS = 0.1
@@ -80,7 +89,7 @@ class RayProbe:
             record = self._tried()
         except Stopped:
             return
-        except Exception as error:  # whatever it is, the job has to hear of it
+        except Exception as error:  # the job reports any error
             log.exception("task %s", self._task.get("probe"))
             record = self._failed(f"{type(error).__name__}: {' '.join(str(error).split())}")
         self._record = record
@@ -89,7 +98,7 @@ class RayProbe:
         """The record of the first try without a dead node."""
         for number in range(1, TRIES + 1):
             try:
-                placing = placing_of(nodes_of(ray.nodes()), self._kind, int(self._task.get("ranks", 1)))
+                placing = placement_of(nodes_of(ray.nodes()), self._kind, int(self._task.get("ranks", 1)))
                 return self._once(placing)
             except CannotRun as error:
                 return {**self._failed(str(error)), "status": "skipped"}
@@ -98,12 +107,12 @@ class RayProbe:
                 self._progress = {"note": "its node died; it is run again"}
         return self._failed(f"its node died, {TRIES} times: look at the log of the cluster")
 
-    def _once(self, placing: Placing) -> dict[str, Any]:
+    def _once(self, placing: Placement) -> dict[str, Any]:
         group = placement_group([dict(bundle) for bundle in placing.bundles], strategy=placing.strategy)
         seats: list[Any] = []
         try:
             self._wait_for(lambda: bool(group.wait(timeout_seconds=POLL_SECONDS)))
-            seats = [_seat(group, place, bundle) for place, bundle in enumerate(placing.bundles)]
+            seats = [_node_actor(group, place, bundle) for place, bundle in enumerate(placing.bundles)]
             self._start(seats, placing.ranks)
             self._began_seconds = time.monotonic()
             found = self._watched(seats)
@@ -121,16 +130,16 @@ class RayProbe:
         shares = [Share(task=self._task, module=self._module, ranks=own, meeting=meeting) for own in ranks]
         ray.get([seat.start.remote(share) for seat, share in zip(seats, shares, strict=True)], timeout=START_SECONDS)
 
-    def _watched(self, seats: Sequence[Any]) -> Look:
+    def _watched(self, seats: Sequence[Any]) -> NodeState:
         """The record of the first node once all have ended, or of the first that failed."""
         while True:
-            looks: list[Look] = ray.get([seat.look.remote() for seat in seats], timeout=START_SECONDS)
-            self._progress = looks[0].progress or self._progress
-            failed = [look for look in looks if look.record is not None and look.record["status"] != "succeeded"]
+            states: list[NodeState] = ray.get([seat.look.remote() for seat in seats], timeout=START_SECONDS)
+            self._progress = states[0].progress or self._progress
+            failed = [look for look in states if look.record is not None and look.record["status"] != "succeeded"]
             if failed:
                 return failed[0]
-            if all(look.record is not None for look in looks):
-                return looks[0]
+            if all(look.record is not None for look in states):
+                return states[0]
             self._wait_for(lambda: True)
             time.sleep(POLL_SECONDS)
 
@@ -147,7 +156,7 @@ class RayProbe:
 
 
 @ray.remote
-class _Seat(NodeRunner):
+class _NodeActor(NodeRunner):
     """A node runner on its Ray node."""
 
     def __init__(self) -> None:
@@ -158,11 +167,11 @@ class _Seat(NodeRunner):
         return ray.util.get_node_ip_address(), self.port()
 
 
-def _seat(group: PlacementGroup, place: int, bundle: Mapping[str, float]) -> Any:
+def _node_actor(group: PlacementGroup, place: int, bundle: Mapping[str, float]) -> Any:
     """A node runner with all resources of a bundle."""
     own = {name: amount for name, amount in bundle.items() if name not in {"CPU", "GPU"}}
     strategy = PlacementGroupSchedulingStrategy(placement_group=group, placement_group_bundle_index=place)
-    return _Seat.options(  # type: ignore[attr-defined]  # Ray adds it
+    return _NodeActor.options(  # type: ignore[attr-defined]  # Ray adds it
         num_cpus=bundle["CPU"],
         num_gpus=bundle.get("GPU", 0),
         resources=own,
@@ -194,7 +203,7 @@ END_SECONDS = 5.0
 """Time of a cancelled task to end before it is killed. Source: a choice."""
 
 
-class Shipped:
+class StoredInputs:
     """Inputs of tasks, stored in the cluster once for all of them."""
 
     def __init__(self) -> None:
@@ -215,7 +224,7 @@ class Shipped:
 class RayShard:
     """A part of a sweep on a cluster."""
 
-    def __init__(self, task: Mapping[str, Any], folder: Path, module: str, shipped: Shipped) -> None:
+    def __init__(self, task: Mapping[str, Any], folder: Path, module: str, shipped: StoredInputs) -> None:
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
         self._folder, self._began_seconds = folder, time.monotonic()
         carried_out = ray.remote(_carried_out).options(num_cpus=1, max_retries=RERUNS)
@@ -297,21 +306,21 @@ class RayRunner:
             raise StartupError(f"there is no Ray cluster {where}: {' '.join(str(error).split())}") from None
         self._kinds: dict[str, str] = {}
         """Kind of GPUs by the name of the device that this worker reports."""
-        self._shipped = Shipped()
+        self._shipped = StoredInputs()
         self._lock = Lock()
 
     def capabilities(self) -> dict[str, Any]:
         """Capabilities of all nodes together; each kind of GPUs is read on one of its nodes."""
         nodes = nodes_of(ray.nodes())
-        told = {kind: _asked(node) for kind, node in {node.kind: node for node in nodes}.items()}
-        devices = {kind: self._device(kind, told[kind]["devices"], nodes) for kind in told if _has_gpus(kind, nodes)}
+        found = {kind: _asked(node) for kind, node in {node.kind: node for node in nodes}.items()}
+        devices = {kind: self._device(kind, found[kind]["devices"], nodes) for kind in found if _has_gpus(kind, nodes)}
         with self._lock:
             self._kinds = {device["name"]: kind for kind, device in devices.items()}
         return {
             "devices": list(devices.values()),
             "cpu_threads": sum(node.cpus for node in nodes),
-            "measures": all(one["measures"] for one in told.values()),
-            "sweeps": all(one["sweeps"] for one in told.values()),
+            "measures": all(one["measures"] for one in found.values()),
+            "sweeps": all(one["sweeps"] for one in found.values()),
             "labels": common_labels(nodes),
             "runner": "ray",
             "nodes": len(nodes),

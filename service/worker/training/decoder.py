@@ -425,15 +425,15 @@ class Decoder(nn.Module):
         """Logits of every token."""
         hidden = self._embedded(tokens)
         length, device = tokens.shape[1], hidden.device
-        turns = None
+        rotary = None
         if self.positions is None:
-            turns = rotary_positions(length, self.model.head_width, hidden.dtype, device)
+            rotary = rotary_positions(length, self.model.head_width, hidden.dtype, device)
         masks = {layer.mixer: self._mask(layer.mixer, length, hidden) for layer in self.layers}
         for index, layer in enumerate(self.layers):
             if index < self.running.recomputed_layers:
-                hidden = checkpoint(layer, hidden, turns, masks[layer.mixer], use_reentrant=False)
+                hidden = checkpoint(layer, hidden, rotary, masks[layer.mixer], use_reentrant=False)
             else:
-                hidden = layer(hidden, turns, masks[layer.mixer])
+                hidden = layer(hidden, rotary, masks[layer.mixer])
         hidden = hidden if self.final_norm is None else self.final_norm(hidden)
         hidden = hidden if self.narrowing is None else self.narrowing(hidden)
         found: torch.Tensor = self.head(hidden)

@@ -67,9 +67,6 @@ def _host_readings(work: Work) -> list[Reading]:
 
     torch's allocator for processors reports every allocation to the profiler, those inside operations too. Modes
     that see operations alone (`torch.utils._python_dispatch`) miss what an operation allocates and frees by itself.
-
-    torch's allocator for processors tells the profiler of every allocation, those inside operations too. Modes that see
-    operations alone (`torch.utils._python_dispatch`) miss what an operation makes and frees again by itself.
     """
     marks = iter(range(1 << 30))
 
@@ -95,10 +92,10 @@ def marked_readings(events: Iterable[Mapping[str, Any]]) -> list[Reading]:
     >>> [(one.live_bytes, one.peak_bytes) for one in found]
     [(8, 12), (0, 8)]
     """
-    told = [event for event in events if event.get("name") == "[memory]" or str(event.get("name")).startswith(MARK)]
+    relevant = [event for event in events if event.get("name") == "[memory]" or str(event.get("name")).startswith(MARK)]
     found: list[Reading] = []
     live = peak = 0
-    for event in sorted(told, key=lambda event: float(event["ts"])):
+    for event in sorted(relevant, key=lambda event: float(event["ts"])):
         if event["name"] == "[memory]":
             live += int(event["args"]["Bytes"])
             peak = max(peak, live)
@@ -124,7 +121,7 @@ class Moment:
     """All of memory."""
 
 
-def told_moment(moment: Moment, before: Reading | None) -> dict[str, Any]:
+def moment_row(moment: Moment, before: Reading | None) -> dict[str, Any]:
     """One moment by category.
 
     Formula:
@@ -139,20 +136,20 @@ def told_moment(moment: Moment, before: Reading | None) -> dict[str, Any]:
 
     >>> held = TensorBytes(parameters_bytes=40, gradients_bytes=0, optimizer_states_bytes=0, input_bytes=8)
     >>> now = Moment(step=1, name="loss", layer=None, held=held, reading=Reading(live_bytes=100, peak_bytes=130))
-    >>> row = told_moment(now, Reading(live_bytes=90, peak_bytes=90))
+    >>> row = moment_row(now, Reading(live_bytes=90, peak_bytes=90))
     >>> row["activations_bytes"], row["temporaries_bytes"]
     (52, 30)
     """
     named: Mapping[str, int] = asdict(moment.held)
     now = moment.reading
-    standing = now.live_bytes if before is None else max(now.live_bytes, before.live_bytes)
+    baseline_bytes = now.live_bytes if before is None else max(now.live_bytes, before.live_bytes)
     return {
         "step": moment.step,
         "moment": moment.name,
         "layer": moment.layer,
         **named,
         "activations_bytes": now.live_bytes - sum(named.values()),
-        "temporaries_bytes": now.peak_bytes - standing,
+        "temporaries_bytes": now.peak_bytes - baseline_bytes,
         "live_bytes": now.live_bytes,
         "peak_bytes": now.peak_bytes,
     }
@@ -161,7 +158,7 @@ def told_moment(moment: Moment, before: Reading | None) -> dict[str, Any]:
 def timeline(moments: Sequence[Moment]) -> list[dict[str, Any]]:
     """Every moment by category."""
     before = [None, *(moment.reading for moment in moments[:-1])]
-    return [told_moment(moment, earlier) for moment, earlier in zip(moments, before, strict=True)]
+    return [moment_row(moment, earlier) for moment, earlier in zip(moments, before, strict=True)]
 
 
 def step_peaks(moments: Sequence[Moment], step: int) -> Reading:

@@ -113,10 +113,10 @@ def _fuses(stack: Any) -> bool:
 
 def _recompute(rule: Any) -> tuple[str, int | None]:
     """Granularity and size of the block."""
-    told: dict[str, Any] = {"granularity": rule} if isinstance(rule, str) else dict(rule)
-    granularity = _one_of("recompute.granularity", told["granularity"], ("none", "full"))
-    layers = told.get("layers")
-    if told.get("method", "uniform") == "block":
+    fields: dict[str, Any] = {"granularity": rule} if isinstance(rule, str) else dict(rule)
+    granularity = _one_of("recompute.granularity", fields["granularity"], ("none", "full"))
+    layers = fields.get("layers")
+    if fields.get("method", "uniform") == "block":
         return granularity, layers
     if layers not in (None, 1):
         raise Refused(_problem("recompute.layers", f"groups of {layers} layers are not run by this probe"))

@@ -47,15 +47,15 @@ class Trainer:
         self.tokens = torch.randint(vocabulary, shape, device=self.device)
 
     def _optimizer(self) -> Any:
-        manner = {"fused": True} if self.recipe.fused_update else {"foreach": True}
+        options = {"fused": True} if self.recipe.fused_update else {"foreach": True}
         if self.recipe.optimizer == "sgd-momentum":
-            return torch.optim.SGD(self.parameters, lr=LEARNING_RATE, momentum=0.9, **manner)
-        return torch.optim.AdamW(self.parameters, lr=LEARNING_RATE, weight_decay=0.1, **manner)
+            return torch.optim.SGD(self.parameters, lr=LEARNING_RATE, momentum=0.9, **options)
+        return torch.optim.AdamW(self.parameters, lr=LEARNING_RATE, weight_decay=0.1, **options)
 
     def step(self, mark: Mark | None = None) -> None:
         """Train on the batch once."""
         hooks = list(self._hooks(mark)) if mark else []
-        tell = mark or _tell_nobody
+        tell = mark or _no_mark
         tell("start", None)
         loss = self._loss(tell)
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
@@ -124,5 +124,5 @@ def _bytes(tensors: list[Any]) -> int:
     return sum(tensor.nbytes for tensor in tensors)
 
 
-def _tell_nobody(moment: str, layer: int | None) -> None:
+def _no_mark(moment: str, layer: int | None) -> None:
     """Ignore a mark."""

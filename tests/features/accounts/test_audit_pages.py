@@ -10,7 +10,7 @@ from sqlalchemy import event, insert
 from service.errors import Refused
 from service.features.accounts import audit
 from service.features.accounts.audit import COLUMNS, NEWEST_FIRST, listed_audit
-from service.store import AuditPart, Engine, KeptEntry, read_audit
+from service.store import AuditPart, Engine, StoredEntry, read_audit
 from service.store.engine import writing
 from service.store.tables import AUDIT_LOG
 from service.tabular.lists import Listed, Page, csv_of, page_of, table_of
@@ -87,7 +87,7 @@ def test_tables_are_those_of_a_list_in_memory(log: Engine, in_memory: Listed) ->
 def test_a_page_reads_no_more_than_it_shows(log: Engine) -> None:
     read: list[int] = []
 
-    def counted(engine: Engine, part: AuditPart) -> list[KeptEntry]:
+    def counted(engine: Engine, part: AuditPart) -> list[StoredEntry]:
         entries = read_audit(engine, part)
         read.append(len(entries))
         return entries

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from service.errors import UnknownRevision
 from service.features.reconcile import reconcile
 from service.features.reconcile.routes import DOCUMENT_EXAMPLE, TEXT_EXAMPLE
-from service.store import forget_checked_questions
+from service.store import remove_checked_questions
 from tests.api.asking import QUESTION, Ask
 
 PATH = "/v1/reconciliations"
@@ -84,7 +84,7 @@ def test_facts_that_are_not_kept_are_those_of_today(
 def test_an_estimate_that_nobody_keeps_is_counted(own_app: FastAPI, own: Ask) -> None:
     check = own("POST", "/v1/check", json=question(5)).json()
     only(reconciled(own, check["id"]))
-    forget_checked_questions(own_app.state.engine, datetime.now(UTC) + timedelta(days=1))
+    remove_checked_questions(own_app.state.engine, datetime.now(UTC) + timedelta(days=1))
     answer = reconciled(own, check["id"]).json()
     assert answer["jobs"] == []
     assert {one["reason"]: one["jobs"] for one in answer["left_out"]} == {"unknown_estimate": 1}

@@ -20,7 +20,7 @@ from service.features.sweeps.rows import rows_of
 from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.shard_process import compute_shard, shard_of
 from service.features.sweeps.sweeps import SHARD_ROWS
-from service.jobs.ends import reap_jobs
+from service.jobs.ends import expire_leases
 from service.store.engine import writing
 from service.store.queries import later
 from service.store.tables import JOBS
@@ -212,7 +212,7 @@ def test_a_lost_worker_leaves_no_row_twice(ask: Ask, app: FastAPI, tmp_path: Pat
     assert lost.keep(job) == 204
     with writing(app.state.engine) as connection:
         connection.execute(update(JOBS).where(JOBS.c.id == job["id"]).values(lease_until=later(-1.0)))
-    assert reap_jobs(app.state.engine, on_end) == 1
+    assert expire_leases(app.state.engine, on_end) == 1
     assert lost.say(job, "finish", outcome="succeeded", result=record["counts"]) == 409
     assert lost.keep(job) == 409
     other = Worker(ask, tmp_path, "w2")

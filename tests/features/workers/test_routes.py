@@ -15,14 +15,14 @@ from service.answers.workers import Requirements
 from service.api.limits.http_limits import UPLOAD_BYTES
 from service.features.launch_checks import finished_jobs
 from service.features.workers.notifications import AT_ONCE
-from service.jobs.ends import cancel_job, reap_jobs
+from service.jobs.ends import cancel_job, expire_leases
 from service.jobs.files import read_file
 from service.jobs.jobs import NewJob, create_jobs, read_job
 from service.jobs.leases import Claim, claim_job
-from service.store import Seeker, WorkerBounds, see_worker
+from service.store import JobRequest, WorkerBounds, record_worker
 from service.store.engine import writing
 from service.store.queries import later
-from service.store.tables import JOB_TURNS, JOBS, WORKERS
+from service.store.tables import JOBS, OWNER_SHARES, WORKERS
 from tests.api.asking import Ask
 from tests.api.replicated import client_of
 from tests.fixtures import NewUrl, asking, one_by_one, running
@@ -43,7 +43,7 @@ def app(queue_app: FastAPI) -> Iterator[FastAPI]:
     with writing(queue_app.state.engine) as connection:
         connection.execute(delete(JOBS))
         connection.execute(delete(WORKERS))
-        connection.execute(delete(JOB_TURNS))
+        connection.execute(delete(OWNER_SHARES))
     settings = queue_app.state.settings
     yield queue_app
     queue_app.state.settings = settings
@@ -156,7 +156,7 @@ def test_a_lease_is_worth_nothing_once_the_job_is_another_s(app: FastAPI, ask: A
     old = held(ask)
     with writing(app.state.engine) as connection:
         connection.execute(JOBS.update().values(lease_until=later(-1.0)))
-    reap_jobs(app.state.engine)
+    expire_leases(app.state.engine)
     new = held(ask)
     assert new != old
     assert code(say(ask, "heartbeat", old)) == (409, "lease_lost")
@@ -374,13 +374,13 @@ def test_of_many_workers_that_wait_few_ask_in_vain(app: FastAPI, monkeypatch: py
     seen: list[str] = []
     are_all_there = threading.Event()
 
-    def noted(engine: Engine, worker: Seeker, bounds: WorkerBounds) -> None:
-        see_worker(engine, worker, bounds)
+    def noted(engine: Engine, worker: JobRequest, bounds: WorkerBounds) -> None:
+        record_worker(engine, worker, bounds)
         seen.append(worker.worker)
         if len(seen) == WAITING:
             are_all_there.set()
 
-    def counted(engine: Engine, seeker: Seeker, lease_seconds: float) -> Claim | None:
+    def counted(engine: Engine, seeker: JobRequest, lease_seconds: float) -> Claim | None:
         asked.append(seeker.worker)
         return claim_job(engine, seeker, lease_seconds)
 
@@ -394,7 +394,7 @@ def test_of_many_workers_that_wait_few_ask_in_vain(app: FastAPI, monkeypatch: py
             return [answer.status_code for answer in await asyncio.gather(*claims)]
 
     monkeypatch.setattr("service.features.workers.notifications.claim_job", counted)
-    monkeypatch.setattr("service.features.workers.routes.see_worker", noted)
+    monkeypatch.setattr("service.features.workers.routes.record_worker", noted)
     statuses = asyncio.run(run())
     assert sorted(statuses) == [200] + [204] * (WAITING - 1)
     assert 0 < len(asked) <= 2 * AT_ONCE

@@ -22,7 +22,7 @@ NO_ATTENTION: dict[str, Any] = {"num_attention_heads": 0, "mlp_layer_types": ("n
 MAMBA = Architecture(
     reads=STREAM,
     fixed=NO_ATTENTION | {"layer_types": ("mamba",)},
-    builders=(m.mamba(m.MAMBA_KEYS, m.said_or("intermediate_size", m.expanded("expand"))),),
+    builders=(m.mamba(m.MAMBA_KEYS, m.width_or("intermediate_size", m.expanded("expand"))),),
     demands={"rms_norm": (None, True)},
     without_effect=(
         *("d_inner", "d_model", "fused_add_norm", "n_layer", "pad_vocab_size_multiple", "ssm_cfg"),

@@ -59,7 +59,7 @@ SPARSE: Mapping[str, Architecture] = {
         builders=(
             b.command_with_experts,
             w.window_after_prefix,
-            s.dense_before_said,
+            s.dense_before_first_k,
             s.shared_experts_of("num_shared_experts"),
         ),
         without_effect=("expert_selection_fn", "shared_expert_combination_strategy"),
@@ -107,7 +107,7 @@ SPARSE: Mapping[str, Architecture] = {
         fixed={"qk_norm": "per_head_dim"},
         builders=(
             w.window_but_every_nth("sliding_window_pattern"),
-            s.dense_before_said,
+            s.dense_before_first_k,
             s.shared_experts_of("num_shared_experts"),
         ),
     ),
