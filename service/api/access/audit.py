@@ -14,7 +14,7 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from service.errors import Unreachable
-from service.store import AuditEntry, AuditOutcome, Deed, Engine, act_as, keep_entries
+from service.store import AuditedCall, AuditEntry, AuditOutcome, Engine, set_audited_call, store_entries
 from service.store.keys import Caller
 
 ACTOR = "deed"
@@ -36,14 +36,14 @@ OBJECT = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
 def begin_audit(request: Request, caller: Caller) -> None:
     """Set the actor of what this request writes from now on."""
     state = request.scope["state"]
-    deed = Deed(
+    deed = AuditedCall(
         caller=caller.id or None,
         owner=caller.owner,
         operation=request.scope["route"].operation_id,
         request_id=state["request_id"],
     )
     state[ACTOR] = deed
-    act_as(deed)
+    set_audited_call(deed)
 
 
 class DeniedChanges:
@@ -58,12 +58,12 @@ class DeniedChanges:
 
     def note(self, request: Request, response: Response) -> None:
         """Queue the entry of a denied change by an authenticated caller."""
-        deed: Deed | None = request.scope["state"].get(ACTOR)
+        deed: AuditedCall | None = request.scope["state"].get(ACTOR)
         outcome = OUTCOME_OF_STATUS.get(response.status_code)
         if deed is not None and outcome is not None and self._engine is not None:
             name = "/".join(map(str, request.path_params.values()))
             known = name if OBJECT.fullmatch(name) else None
-            self._waiting.append(AuditEntry(deed=deed, at=datetime.now(UTC), object=known, outcome=outcome))
+            self._waiting.append(AuditEntry(call=deed, at=datetime.now(UTC), object=known, outcome=outcome))
             self.noted.set()
 
     def write(self) -> None:
@@ -75,7 +75,7 @@ class DeniedChanges:
             if self._engine is None or not batch:
                 return
             try:
-                keep_entries(self._engine, batch)
+                store_entries(self._engine, batch)
             except Unreachable:
                 self._waiting.extendleft(reversed(batch))
                 raise

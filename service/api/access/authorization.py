@@ -335,7 +335,7 @@ async def _check_share_link(request: Request, share: str) -> None:
         reason = await run_in_threadpool(revocation_reason, state.engine, link.id)
         if reason is not None:
             raise unauthorized(reason)
-        state.keys.note_opening(link.id, now)
+        state.keys.record_link_use(link.id, now)
 
 
 def unauthorized(detail: str, error: str = ', error="invalid_token"') -> AccessDenied:
