@@ -146,6 +146,22 @@ async def _authorize_counted(request: Request, limits: RateLimits) -> None:
     await count_request(request, _quota_of(request, limits, request.scope["state"].get(CALLER, SHARE_LINK_CALLER), key))
 
 
+PRELOADED = (
+    "service.features.plans.search_plans",
+    "service.features.solve.solve",
+    "service.features.compare.tables",
+    "service.features.sensitivity.tables",
+    "service.features.batch.batch",
+    "service.features.checks.bodies",
+    "service.features.calibrations.fitting",
+    "service.features.catalogue.price_import",
+    "service.evaluation.accuracy",
+    "service.evaluation.totals",
+    "service.openapi.places",
+)
+"""Modules that the fork server imports once for all computing processes; they import others when needed."""
+
+
 def _quota_of(request: Request, limits: RateLimits, caller: Caller, key: ApiKey | None) -> Quota | None:
     """The quota that a request counts against: that of the key or token, or of the client address without either."""
     host = request.client.host if request.client else ""
@@ -196,7 +212,7 @@ def create_app(
     app.state.sweep_feed = sweep_feed(engine, settings.stream_seconds, leaving)
     app.state.is_public, app.state.rate_limits = not is_loopback(settings.host), rate_limits_of(settings, metrics)
     app.state.database_figures = DatabaseFigures(partial(_figures, engine, settings.lease_seconds))
-    app.state.compute = Compute(settings.compute_processes, metrics)
+    app.state.compute = Compute(settings.compute_processes, metrics, PRELOADED)
     if engine is not None:
         watch_errors(engine, lambda kind: metrics.database_errors.labels(kind).inc())
     _add_routes(app)

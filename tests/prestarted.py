@@ -143,7 +143,7 @@ class _Forks(Started):
         line: between the service and the fork server
     """
 
-    def __init__(self, line: socket.socket) -> None:
+    def __init__(self, line: socket.socket, _: Sequence[str]) -> None:
         with open(os.devnull, "r+b") as nowhere:  # noqa: PTH123 - no path of the file system's own
             said = {"words": [], "cwd": str(Path.cwd()), "env": dict(os.environ)}
             self._begin(said, [nowhere.fileno(), nowhere.fileno(), 2, line.fileno()])
@@ -273,7 +273,7 @@ def _run(said: Mapping[str, Any], files: Sequence[int]) -> None:
     os.environ.update(said["env"])
     sys.path[0] = said["cwd"]
     if files:
-        compute_process.serve_forks(*files)
+        compute_process.serve_forks(files[0], ())
         os._exit(0)
     module, *words = said["words"]
     sys.argv = [module, *words]
@@ -281,7 +281,9 @@ def _run(said: Mapping[str, Any], files: Sequence[int]) -> None:
 
 
 def _import() -> None:
-    for module in (*MODULES, *compute_process.PRELOADED):
+    for module in MODULES:
+        import_module(module)
+    for module in import_module("service.app").PRELOADED:
         import_module(module)
     shipped_catalogue()
     gc.collect()

@@ -11,7 +11,7 @@ import asyncio
 import os
 import sys
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -154,9 +154,10 @@ class _Computation:
 class Compute:
     """The compute processes of one application, and their queues."""
 
-    def __init__(self, processes: int | None, metrics: Metrics) -> None:
+    def __init__(self, processes: int | None, metrics: Metrics, preloaded: Sequence[str] = ()) -> None:
         self.processes = processes or processes_of(usable_cores())
         self._metrics = metrics
+        self._preloaded = preloaded
         self._idle: list[ComputeProcess] = []
         self._running = 0
         self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
@@ -174,7 +175,7 @@ class Compute:
     def start(self) -> None:
         """Start the fork server, so that the first computation need not wait for its imports."""
         with suppress(OSError):
-            fork_server().start()
+            fork_server(self._preloaded).start()
 
     def close(self) -> None:
         """End the idle processes."""
@@ -321,7 +322,7 @@ class Compute:
         catalogues = {one.token: one for one in computation.call.arguments if isinstance(one, Catalogue)}
         computation.is_first = not self._idle
         try:
-            process = self._idle.pop() if self._idle else ComputeProcess(fork_server())
+            process = self._idle.pop() if self._idle else ComputeProcess(fork_server(self._preloaded))
         except OSError as error:
             raise ProcessLost from error
         is_reusable = False

@@ -23,7 +23,7 @@ import sys
 import traceback
 from atexit import register
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -36,21 +36,6 @@ from starlette.concurrency import run_in_threadpool
 
 from service.catalogue import Catalogue, shipped_catalogue
 from service.errors import TraincostError
-
-PRELOADED = (
-    "service.features.plans.search_plans",
-    "service.features.solve.solve",
-    "service.features.compare.tables",
-    "service.features.sensitivity.tables",
-    "service.features.batch.batch",
-    "service.features.checks.bodies",
-    "service.features.calibrations.fitting",
-    "service.features.catalogue.price_import",
-    "service.evaluation.accuracy",
-    "service.evaluation.totals",
-    "service.openapi.places",
-)
-"""Modules that the fork server imports for all processes; a process imports others at their first use."""
 
 NICENESS = 10
 """Niceness of compute processes above the API's. Source: measured by `.ci/proof beside_load`."""
@@ -184,7 +169,8 @@ async def _unpickled(content: bytearray) -> Any:
 class ForkServer:
     """The server that forks compute processes; it starts at its first use, and again after it ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, preloaded: Sequence[str]) -> None:
+        self._preloaded = preloaded
         self._lock, self._numbers = Lock(), count(1)
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -226,20 +212,20 @@ class ForkServer:
             self._socket.close()
         here, there = socket.socketpair()
         with there:
-            self._process = self._launched(there)
+            self._process = self._launched(there, self._preloaded)
         self._socket = here
         register(self.stop)
 
     @staticmethod
-    def _launched(line: socket.socket) -> "subprocess.Popen[bytes]":
+    def _launched(line: socket.socket, preloaded: Sequence[str]) -> "subprocess.Popen[bytes]":
         """A new Python that serves forks on a socket."""
         path = [os.path.abspath(one) for one in sys.path]  # noqa: PTH100 - an empty entry is this folder
         program = (
             "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-            f"from {__name__} import serve_forks; serve_forks(int(sys.argv[2]))"
+            f"from {__name__} import serve_forks; serve_forks(int(sys.argv[2]), sys.argv[3:])"
         )
         return subprocess.Popen(  # noqa: S603 - this Python, with arguments of this module
-            [sys.executable, "-P", "-c", program, json.dumps(path), str(line.fileno())],
+            [sys.executable, "-P", "-c", program, json.dumps(path), str(line.fileno()), *preloaded],
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -263,17 +249,17 @@ class ForkServer:
 _servers: dict[int, ForkServer] = {}
 
 
-def fork_server() -> ForkServer:
+def fork_server(preloaded: Sequence[str]) -> ForkServer:
     """The fork server of this process; a forked process gets its own."""
-    return _servers.setdefault(os.getpid(), ForkServer())
+    return _servers.setdefault(os.getpid(), ForkServer(preloaded))
 
 
-def serve_forks(descriptor: int) -> None:
-    """Fork a process for each command of the API until the API ends; the main function of the fork server."""
+def serve_forks(descriptor: int, preloaded: Sequence[str]) -> None:
+    """Import modules, then fork a process for each command of the API until the API ends; runs as its own program."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the API decides when work ends
     with socket.socket(fileno=descriptor) as line:
-        for module in PRELOADED:
+        for module in preloaded:
             import_module(module)
         shipped_catalogue()
         gc.collect()
