@@ -176,7 +176,7 @@ def test_a_caller_with_too_many_is_refused_and_another_is_served(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routes, "plans_json", computations.endless)
-    monkeypatch.setattr(compute, "MOST_OF_A_CALLER", 1)
+    monkeypatch.setattr(compute, "MOST_PER_CALLER", 1)
     monkeypatch.setattr(served.app.state.compute, "processes", 2)
     with searching(served):
         answer, content = served.asked("a", "/v1/solve", SOLVED)
@@ -279,7 +279,7 @@ def test_a_check_whose_caller_has_no_computation_left_is_answered(
 ) -> None:
     monkeypatch.setattr(check, "INLINE_SECONDS", 0.0)
     monkeypatch.setattr(routes, "plans_json", computations.endless)
-    monkeypatch.setattr(compute, "MOST_OF_A_CALLER", 1)
+    monkeypatch.setattr(compute, "MOST_PER_CALLER", 1)
     with searching(served):
         _answered_without_a_process(served, "a", 60)
 
