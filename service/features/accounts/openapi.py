@@ -6,7 +6,7 @@ from service.features.accounts.audit import COLUMNS, NEWEST_FIRST
 
 def audit_schemas() -> dict[str, Schema]:
     """The schemas that the audit log refers to."""
-    return list_schemas("AuditRecord", "A change that somebody asked for.", COLUMNS)
+    return list_schemas("AuditRecord", "A requested change.", COLUMNS)
 
 
 def audit_parameters() -> dict[str, Schema]:

@@ -84,7 +84,7 @@ def reasons_against(calibration: Calibration) -> tuple[Problem, ...]:
         return (_problem("no_gpu", message, fix),)
     held_out, before = calibration.held_out_fraction, calibration.before_fraction
     if held_out is None or before is None:
-        message = "nothing could be held out, so nobody knows whether it holds for what it was not fitted on"
+        message = "nothing could be held out, so its error on other measurements is unknown"
         return (_problem("not_judged", message, "measure more shapes, or a second run, and fit on all of them"),)
     found = [
         _problem("worse_part", _figures(str(part["probe"]), part["held_out_fraction"], part["before_fraction"]), REFIT)

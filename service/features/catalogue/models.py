@@ -32,7 +32,7 @@ def with_model(body: Mapping[str, Any]) -> Mapping[str, Any]:
         return {name: value for name, value in body.items() if name != CONFIG}
     beside = [name for name in columns_below(ModelRow, "model") if body.get(name) is not None]
     if beside:
-        message = "the model is told twice, by its config and by columns of its own, and they may differ"
+        message = "the model is given twice, by its config and by columns of its own, and they may differ"
         raise Refused(
             Problem(field=CONFIG, code="told_twice", message=message, fix=f"leave {beside[0]} out, or hf_config")
         )

@@ -131,7 +131,7 @@ def write_import(history: History, before: Holdings, draft: ImportDraft, options
         if holdings is not before:
             results.append(_classify_again(draft, holdings, options))
         if not results[-1].put:
-            raise Stale("somebody else has just written the same prices")
+            raise Stale("another request has just written the same prices")
         return Rows(put=results[-1].put)
 
     try:

@@ -89,7 +89,7 @@ DATES = ("as_of", "purchase_as_of")
 
 
 def _not_a_date(name: str) -> Problem:
-    message = f"{name} is no date, so nobody could tell which number is the newer one"
+    message = f"{name} is no date, so it is unknown which number is the newer one"
     return Problem(field=name, code="not_a_date", message=message, fix="give 2025, 2025-03 or 2025-03-17")
 
 

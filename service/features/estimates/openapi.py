@@ -50,7 +50,7 @@ EXAMPLES: dict[str, Schema] = {
 def question_operation(answer: str) -> Schema:
     """What the contract adds to a POST route that takes a question."""
     return {
-        "description": "Ask with four nouns; a name stands for a row of the catalogue. Not fitting is an answer too.",
+        "description": "Ask with four objects; a name stands for a row of the catalogue. Not fitting is an answer too.",
         "parameters": [parameter_ref(EXPLAIN), parameter_ref(REV)],
         "requestBody": request_body(ref("QuestionRequest"), EXAMPLES),
         "responses": json_response(ref(answer)),
@@ -74,7 +74,7 @@ def memory_operation(answer: str, answer_by_method: str) -> Schema:
 
 def flat_operation(answer: str) -> Schema:
     """What the contract adds to a GET route that takes a question in its flat form."""
-    description = "The same question in its flat form: each field of the nouns by its own name, and the same answer."
+    description = "The same question in its flat form: each field by its own name, and the same answer."
     return {"description": description, "parameters": flat_references(), "responses": json_response(ref(answer))}
 
 

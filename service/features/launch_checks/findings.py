@@ -327,7 +327,7 @@ def findings_of(
 
 
 NOT_PLANNED = "nothing of it can be measured here; the assumptions say why"
-NO_RECORD = "the check ended before it told anything"
+NO_RECORD = "the check ended before it reported anything"
 
 
 def _without_record(name: Any, plan: LaunchPlan) -> ProbeAnswer:

@@ -50,9 +50,9 @@ REQUEST_EXAMPLES: dict[str, Schema] = {
 _LOCATION: Schema = {"description": "Where the launch check is read.", "schema": {"type": "string"}}
 
 _EVENTS_TEXT = (
-    "Events: queued, running, progress with what each probe told, and one of succeeded, failed and cancelled, numbered "
-    "by their ids; then launch_check, with the whole answer, and the stream ends. A stream may end before that, with "
-    "the event again, or be cut off: ask anew with the id of the last event that came, to be told what came after it."
+    "Events: queued, running, progress with what each probe reported, and one of succeeded, failed and cancelled, "
+    "numbered by their ids; then launch_check, with the whole answer, and the stream ends. A stream may end early, "
+    "with the event again, or be cut off: reconnect with the id of the last event to get those after it."
 )
 
 _EVENTS_EXAMPLE = """id: 2

@@ -260,7 +260,7 @@ def _ended(status: str) -> Callable[[Findings], Iterable[str]]:
 def _nothing_measured(findings: Findings) -> Iterable[str]:
     for probe in findings.probes:
         if probe.status == "cancelled" or (probe.status == "succeeded" and not has_result(probe)):
-            yield f"{probe.probe}: {probe.reason or 'it told nothing'}"
+            yield f"{probe.probe}: {probe.reason or 'it reported nothing'}"
 
 
 def _impossible(findings: Findings) -> Iterable[str]:

@@ -146,7 +146,7 @@ def import_file(
 def _pair(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
-        message = "what is told beside a file is no name=value"
+        message = "a value given beside a file is no name=value"
         raise Refused(Problem(field="tell", code="no_pair", message=message, fix="write e.g. device=NAME"))
     return name, read_value(name, "number", value, ".") if name in NUMBERS else value
 

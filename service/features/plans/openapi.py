@@ -87,8 +87,8 @@ def plan_operation() -> Schema:
     )
     forms = {JSON: {"schema": ref("PlanAnswer")}, EVENTS: {"schema": {"description": events_text}}}
     return {
-        "description": "Every legal layout is worked out by the formulas of estimates. Whoever accepts "
-        f"{EVENTS} is told how far the search is; hanging up ends it.",
+        "description": "Every legal layout is worked out by the formulas of estimates. A caller that accepts "
+        f"{EVENTS} gets the progress of the search; hanging up ends it.",
         "parameters": [parameter_ref(REV)],
         "requestBody": request_body(ref("PlanRequest"), PLANS),
         "responses": {"200": {"description": "The plans.", "content": forms}},

@@ -141,7 +141,7 @@ def reconciliation_of(
 NO_LENGTH = "the estimate says no hours, because its question says no length of the run (recipe.training_tokens)"
 NOT_COMPLETED = "it did not complete, so what it used is no whole run"
 SLICES = "it ran on slices of GPUs, of which no prediction is made"
-ATTEMPTS = "earlier attempts are not told: call sacct with --duplicates"
+ATTEMPTS = "earlier attempts are missing: call sacct with --duplicates"
 MAY_CONTINUE = "jobs of the same estimate ran out of time before, so it may have gone on from a checkpoint of theirs"
 HOST_MEMORY = (
     "OUT_OF_MEMORY is Slurm's word for memory of the node, not of a GPU, whose shortage ends as FAILED; a rank was to "

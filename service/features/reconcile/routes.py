@@ -72,8 +72,8 @@ async def _records(request: Request) -> SlurmRecords:
     summary="What did jobs take that were estimated before?",
     openapi_extra={
         "description": "Jobs whose comment holds the id of an estimate, as Slurm's hooks write it, beside what the "
-        "estimate said. Those whose hours are compared are kept as measurements of source slurm, each once. `traincost "
-        "reconcile` calls sacct and sends only what is needed of it.",
+        "estimate predicted. Those whose hours are compared are kept as measurements of source slurm, each once. "
+        "`traincost reconcile` calls sacct and sends only what is needed of it.",
         "requestBody": _BODY,
         "responses": json_response(ref("Reconciliation")),
     },

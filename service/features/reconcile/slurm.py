@@ -334,7 +334,7 @@ def _record(header: Header, line: str, place: str) -> SlurmRecord | None:
     lost = [name for names in REQUIRED_COLUMNS[:-1] for name in names if name in header.names and name not in cells]
     if lost:
         fix = f"print free text last: {COMMAND}"
-        raise FaultFound(lost[0], "a comment holds the delimiter, so this column cannot be told", fix)
+        raise FaultFound(lost[0], "a comment holds the delimiter, so this column cannot be found", fix)
     job = JOB_ID.fullmatch(cells["JobID"])
     if job is None:
         raise FaultFound("JobID", "this is no job like 12, 12_3, 12+1 or 12.batch", "print it by sacct itself")

@@ -143,7 +143,7 @@ def budget_sheets(budget: Budget) -> tuple[Sheet, Sheet]:
 def _inputs(budget: Budget) -> Sheet:
     beside: dict[str, tuple[FlatValue | None, str]] = {
         REV: (budget.revision, "Catalogue that the numbers rest on; the newest where empty."),
-        KEY: (None, "A sheet key, where the service asks for one; whoever has the file has the key then."),
+        KEY: (None, "A sheet key, where the service asks for one; a reader of the file has the key then."),
         REFRESH: (None, "Write anything new here to have every number asked again."),
     }
     question_rows = {name: (value, flat_fields()[name].meaning) for name, value in budget.fields.items()}

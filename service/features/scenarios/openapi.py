@@ -145,7 +145,7 @@ def share_schemas() -> dict[str, Schema]:
         "ShareList": object_schema("The links of a scenario.", list(listed), listed),
         "ShareRequest": object_schema("For how long a scenario is to be shared.", [], wanted),
         "Share": object_schema("A scenario that is shared.", list(shared), shared),
-        "ShareLinks": object_schema("Links that show a scenario to whoever has them.", list(links), links),
+        "ShareLinks": object_schema("Links that show a scenario to anyone who has them.", list(links), links),
     }
 
 

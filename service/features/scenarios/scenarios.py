@@ -82,7 +82,7 @@ def _label(body: Mapping[str, Any]) -> Label:
     label = read_spec(Label, {name: composed(value) for name, value in given.items()}, "", beside=(QUESTION,))
     plain(given)
     if not label.name.strip():
-        message = "name holds nothing but spaces, so nobody could find the scenario by it"
+        message = "name holds nothing but spaces, so the scenario could not be found by it"
         raise Refused(Problem(field="name", code="empty", message=message, fix="give it a name"))
     return label
 

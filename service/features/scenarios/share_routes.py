@@ -22,7 +22,7 @@ SHARE_ID = path_parameter("share_id", "Id of the links.", "shr_k3J9x0aZ1bQp")
 @router.post(
     "/v1/scenarios/{scenario_id}/share",
     operation_id="shareScenario",
-    summary="Links that show a saved question to whoever has them",
+    summary="Links that show a saved question to anyone who has them",
     dependencies=[takes_only()],
     openapi_extra={
         "description": "Its JSON and its budgets can be read without a key until the links end, or are revoked, or the "

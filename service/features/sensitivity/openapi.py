@@ -52,7 +52,7 @@ def partial_schemas(spelled: Schemas) -> dict[str, Schema]:
         "ClusterFields": _some("Some fields of a cluster.", NAMED | _fields(spelled, *CLUSTER_FORMS)),
     }
     job = {**spelled[QUESTION_PLACES], "required": ["model", "recipe"]}
-    text = {"description": "What is trained and how; what it runs on and what that costs may be said elsewhere."}
+    text = {"description": "What is trained and how; what it runs on and what that costs may be stated elsewhere."}
     solved = object_schema("Fields that a solution changes, by dotted name.", [], dict(_changes(spelled)))
     return {**some, "JobQuestion": job | text, "SolvedFields": solved, **_Patches(spelled).made()}
 

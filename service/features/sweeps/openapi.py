@@ -126,7 +126,7 @@ def events_operation() -> Schema:
     events_text += "A stream may end before that, with the event again: ask anew."
     content = {EVENTS: {"schema": {"description": events_text}, "example": PROGRESS}}
     return {
-        "description": "Whoever connects anew is told the state of the moment first, so nothing is missed.",
+        "description": "A client that reconnects gets the current state first, so nothing is missed.",
         "parameters": [ID],
         "responses": {"200": {"description": "How far it is, as it changes.", "content": content}},
     }
@@ -148,7 +148,7 @@ def table_operation(media_type: str) -> Schema:
 
 def content_operation() -> Schema:
     """OpenAPI of the inputs for workers."""
-    meaning = "Every noun of the sweep, names looked up: all that its rows depend on."
+    meaning = "Every part of the sweep, names looked up: all that its rows depend on."
     content = {"schema": {"type": "string", "format": "binary", "description": meaning}}
     return {
         "description": "Pieces of a sweep name it and their rows; what the rows are made of is read once, by a worker "

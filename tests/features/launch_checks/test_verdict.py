@@ -101,7 +101,7 @@ FOUND: Mapping[str, tuple[Changed, ...]] = {
     "nothing_measured": (
         beside(probe("collective", reason="3 not measured: no time was left", summary=without("no_time"))),
         beside(probe("profile", reason="it left no summary")),
-        beside(probe("step", status="cancelled", reason="the check ended before it told anything")),
+        beside(probe("step", status="cancelled", reason="the check ended before it reported anything")),
     ),
     "not_comparable": (lambda found: replace(found, comparable=False),),
     "network_unmeasured": (lambda found: replace(found, nodes=2),),
