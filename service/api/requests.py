@@ -10,7 +10,7 @@ from service.api.errors import ApiError
 from service.api.openapi import CSV_BODY, JSON_BODY, MERGE_PATCH, TEXT_BODY
 from service.errors import Problem, Refused
 from service.text_bounds import is_text
-from service.validation.json_text import NOT_TEXT, parse_object, parse_unjudged_object
+from service.validation.json_text import NOT_TEXT, parse_object, parse_unchecked_object
 
 LONG_BYTES = 32 * 1024
 """Longest body that is read in this process."""
@@ -76,9 +76,9 @@ async def read_large_body(request: Request) -> Mapping[str, Any]:
     refuse_media_type(request, (JSON_BODY,))
     content = await request.body()
     if is_long(content):
-        value: Mapping[str, Any] = await read_in_process(request, parse_unjudged_object, content)
+        value: Mapping[str, Any] = await read_in_process(request, parse_unchecked_object, content)
         return value
-    return parse_unjudged_object(content)
+    return parse_unchecked_object(content)
 
 
 async def _object_of(request: Request) -> Mapping[str, Any]:

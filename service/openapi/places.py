@@ -16,11 +16,11 @@ from service.formats.launchers.slurm import SlurmJob
 from service.planner.feasibility import SolveLimits
 from service.tabular.columns import columns_of
 from service.validation.json_text import FIELD_NAMES
-from service.validation.question_parts import ASKED
+from service.validation.question_parts import QUESTION_SPECS
 from service.validation.specs import field_names
 
 PLACES = (
-    *ASKED,
+    *QUESTION_SPECS,
     ("limits", Limits),
     ("limits", PlanLimits),
     ("limits", SolveLimits),

@@ -17,7 +17,7 @@ from pydantic_core import from_json, to_json
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
 from service.tabular.columns import Column
 from service.validation.flat_values import MOST_PARAMETERS, TOO_MANY, read_value
-from service.validation.text import composed
+from service.validation.text import normalized
 
 Form = str | int | float | None
 """A value as rows are compared by it: text without regard to capitals, None for nothing known."""
@@ -294,7 +294,7 @@ def _wanted(column: Column, text: str, meant: Callable[[str], Collection[str]] |
         message = f"{column.name} has no such value"
         fix = f"use {' or '.join(column.choices)}"
         raise Refused(Problem(field=column.name, code="not_a_choice", message=message, fix=fix))
-    return [composed(text).casefold()]
+    return [normalized(text).casefold()]
 
 
 def _unknown(name: str, known: list[str]) -> Problem:

@@ -12,7 +12,7 @@ STANDARD_INPUT = "-"
 
 
 class UnreadableBody(TraincostError):
-    """A file that was named cannot be read, or holds no JSON object."""
+    """An unreadable file, or one without a JSON object."""
 
 
 def body_in(name: str) -> Mapping[str, Any]:
@@ -20,18 +20,18 @@ def body_in(name: str) -> Mapping[str, Any]:
     try:
         body = json.loads(_bytes_in(name))
     except (ValueError, RecursionError):
-        raise UnreadableBody(f"{_called(name)} is not JSON; give what POST takes, in UTF-8") from None
+        raise UnreadableBody(f"{_label(name)} is not JSON; give what POST takes, in UTF-8") from None
     if not isinstance(body, dict):
-        raise UnreadableBody(f"{_called(name)} is no JSON object; give what POST takes")
+        raise UnreadableBody(f"{_label(name)} is no JSON object; give what POST takes")
     return body
 
 
 def text_in(name: str) -> str:
-    """The text in a file, such as what a job printed."""
+    """The text in a file, such as the log of a job."""
     return _bytes_in(name).decode("utf-8", "replace")
 
 
-def _called(name: str) -> str:
+def _label(name: str) -> str:
     return "standard input" if name == STANDARD_INPUT else name
 
 
@@ -40,4 +40,4 @@ def _bytes_in(name: str) -> bytes:
         return sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
     except (OSError, ValueError) as error:
         cause = (error.strerror if isinstance(error, OSError) else None) or "its name is none of a file"
-        raise UnreadableBody(f"{_called(name)} cannot be read: {cause}") from None
+        raise UnreadableBody(f"{_label(name)} cannot be read: {cause}") from None

@@ -13,8 +13,8 @@ from service.errors import Problem, Refused, UnknownName
 from service.estimator.names import STRICT
 from service.estimator.question import Cluster, Gpu
 from service.validation.problems import not_an_object
-from service.validation.reading import Read, assumed, resting_on
-from service.validation.specs import field_names, read_name, read_spec, spelled
+from service.validation.reading import Parsed, assumptions_of, with_rows
+from service.validation.specs import field_names, fields_of, read_name, read_spec
 
 CLUSTER_FIELDS = field_names(Cluster)
 
@@ -24,9 +24,9 @@ class Machine:
     """A cluster with the facts of its GPU."""
 
     cluster: Cluster
-    """How many GPUs, and how they are wired."""
+    """Number and network of the GPUs."""
     gpu: Gpu
-    """What one of them can do."""
+    """Specification of one GPU."""
 
 
 NETWORK_KEPT = "the preset's nodes and network are kept with the other GPU; inter_node_bytes_per_s changes the network"
@@ -43,18 +43,18 @@ class Nodes:
     """Nodes in all; gpus is nodes x gpus_per_node."""
 
 
-def read_cluster(value: object, catalogue: Catalogue) -> Read[Machine]:
-    """The cluster that a request means, with the facts of its GPU."""
+def read_cluster(value: object, catalogue: Catalogue) -> Parsed[Machine]:
+    """The cluster of a request, with its GPU."""
     if isinstance(value, str):
         found = catalogue.find_cluster(value, "cluster")
-        return _with_gpu(found.row.cluster, catalogue, assumed(found), found.row)
+        return _with_gpu(found.row.cluster, catalogue, assumptions_of(found), found.row)
     if not isinstance(value, Mapping):
         raise Refused(not_an_object("cluster", ["preset", "nodes", *CLUSTER_FIELDS]))
     if "preset" not in value:
         return _with_gpu(_sized({}, value), catalogue, ())
     found = catalogue.find_cluster(read_name(value["preset"], "cluster.preset"), "cluster.preset")
     kept = (NETWORK_KEPT,) if "gpu" in value and "inter_node_bytes_per_s" not in value else ()
-    return _with_gpu(_sized(spelled(found.row.cluster), value), catalogue, (*assumed(found), *kept), found.row)
+    return _with_gpu(_sized(fields_of(found.row.cluster), value), catalogue, (*assumptions_of(found), *kept), found.row)
 
 
 def _sized(known: Mapping[str, Any], value: Mapping[str, Any]) -> Cluster:
@@ -74,38 +74,38 @@ def _of_nodes(cluster: Cluster, value: Mapping[str, Any]) -> Cluster:
         message = f"{nodes} nodes of {cluster.gpus_per_node} GPUs are {gpus} GPUs, but gpus says {cluster.gpus}"
         fix = "leave nodes or gpus out"
         raise Refused(Problem(field="cluster.nodes", code="nodes_contradict_gpus", message=message, fix=fix))
-    return read_spec(Cluster, {**spelled(cluster), "gpus": gpus}, "cluster")
+    return read_spec(Cluster, {**fields_of(cluster), "gpus": gpus}, "cluster")
 
 
 def _with_gpu(
     cluster: Cluster, catalogue: Catalogue, assumptions: tuple[str, ...], preset: ClusterRow | None = None
-) -> Read[Machine]:
+) -> Parsed[Machine]:
     found = catalogue.find_gpu(cluster.gpu, "cluster.gpu")
     named = cluster if cluster.gpu == found.row.slug else replace(cluster, gpu=found.row.slug)
     machine = Machine(named, calibrated_gpu(found.row.slug, catalogue))
     rates = catalogue.calibrations.get(found.row.slug)
-    return resting_on(Read(machine, (*assumptions, *assumed(found))), catalogue, preset, found.row, rates)
+    return with_rows(Parsed(machine, (*assumptions, *assumptions_of(found))), catalogue, preset, found.row, rates)
 
 
-def placed(cluster: Cluster, price: object, catalogue: Catalogue) -> Read[Cluster]:
-    """The cluster with the facts of its place filled in, as far as it does not say them itself."""
+def with_region(cluster: Cluster, price: object, catalogue: Catalogue) -> Parsed[Cluster]:
+    """The cluster with the grid and PUE of its region, where it does not set them itself."""
     if cluster.grid_region is not None:
         row = catalogue.find_region(cluster.grid_region, "cluster.grid_region").row
-        return resting_on(_filled(cluster, row, ""), catalogue, row)
+        return with_rows(_filled(cluster, row, ""), catalogue, row)
     found = None if cluster.grid_kg_co2e_per_kwh is not None else _of_price(price, catalogue)
     if found is None:
-        return Read(cluster)
-    return resting_on(_filled(cluster, found.row, ", the place of the price"), catalogue, found.row)
+        return Parsed(cluster)
+    return with_rows(_filled(cluster, found.row, ", the place of the price"), catalogue, found.row)
 
 
-def place_of(price: object, catalogue: Catalogue) -> str | None:
-    """The region where a price holds."""
+def region_of_price(price: object, catalogue: Catalogue) -> str | None:
+    """The region of a price."""
     found = _of_price(price, catalogue)
     return None if found is None else found.row.slug
 
 
 def _of_price(price: object, catalogue: Catalogue) -> Found[RegionRow] | None:
-    """The region where a price of the catalogue holds; None where its electricity is not known."""
+    """The region of a catalogue price; None where its electricity is unknown."""
     if not isinstance(price, Mapping) or not {"provider", "region"} <= price.keys():
         return None
     try:
@@ -114,7 +114,7 @@ def _of_price(price: object, catalogue: Catalogue) -> Found[RegionRow] | None:
         return None
 
 
-def _filled(cluster: Cluster, row: RegionRow, why: str) -> Read[Cluster]:
+def _filled(cluster: Cluster, row: RegionRow, why: str) -> Parsed[Cluster]:
     own = cluster.grid_kg_co2e_per_kwh
     assumptions = []
     if own is None:
@@ -129,4 +129,4 @@ def _filled(cluster: Cluster, row: RegionRow, why: str) -> Read[Cluster]:
         grid_kg_co2e_per_kwh=row.grid_kg_co2e_per_kwh if own is None else own,
         pue=cluster.pue or row.pue,
     )
-    return Read(filled, tuple(assumptions))
+    return Parsed(filled, tuple(assumptions))

@@ -12,12 +12,12 @@ from service.estimator.question import Gpu
 from service.store import Measured
 
 LEAST_MEMORY_FRACTION, MOST_MEMORY_FRACTION = 0.85, 1.05
-"""What a driver may report of the memory that a GPU has. Source: nvidia-smi of a T4 (15,360 of 16,384 MiB, the rest is
+"""Fraction of a GPU's memory that a driver may report. Source: nvidia-smi of a T4 (15,360 of 16,384 MiB, the rest is
 error correction) and of an A10G (23,028 of 24,576 MiB); a slice or one half of a GPU has far less."""
 
 
 def gpu_of_device(name: str, memory_bytes: float | None, catalogue: Catalogue) -> str | None:
-    """The GPU that a driver's name stands for."""
+    """The catalogue GPU of a driver's device name; None for none or several."""
     named = [
         row
         for row in catalogue.gpus.values()
@@ -27,33 +27,33 @@ def gpu_of_device(name: str, memory_bytes: float | None, catalogue: Catalogue) -
 
 
 def driver_names(slug: str, catalogue: Catalogue) -> tuple[str, ...]:
-    """Names that stand for a GPU."""
+    """Device names of a GPU, in lower case."""
     row = catalogue.gpus.get(slug)
     return () if row is None else (row.slug, row.name.lower(), *(alias.lower() for alias in row.aliases))
 
 
 def is_device_of(name: str, memory_bytes: float | None, names: Sequence[str], gpu: Gpu) -> bool:
-    """Whether a device is a whole GPU of some kind."""
+    """Whether a device is a whole GPU of a model."""
     if " ".join(name.lower().split()) not in names:
         return False
     return memory_bytes is None or LEAST_MEMORY_FRACTION <= memory_bytes / gpu.memory_bytes <= MOST_MEMORY_FRACTION
 
 
-def named_in(catalogue: Catalogue, capabilities: Capabilities) -> Capabilities:
-    """What a worker can do, with the catalogue's names of its devices."""
+def with_catalogue_names(catalogue: Catalogue, capabilities: Capabilities) -> Capabilities:
+    """Capabilities of a worker, with the catalogue's names of its devices."""
     devices = capabilities.devices
     named = tuple(replace(one, gpu=gpu_of_device(one.name, one.memory_bytes, catalogue)) for one in devices)
     return replace(capabilities, devices=named)
 
 
 def environment_of(row: Measured) -> Environment:
-    """What a measurement was taken on."""
+    """The environment of a stored measurement."""
     values: dict[str, Any] = {**row.environment}
     lists = {name: tuple(values.get(name, ())) for name in ("throttle_reasons", "instructions")}
     return Environment(**{**values, **lists})
 
 
-def observed_of(row: Measured) -> Observed:
+def observation_of(row: Measured) -> Observed:
     """A kept measurement as calibrations are fitted on it."""
     measurement = Measurement(
         operation=row.operation,
@@ -70,11 +70,11 @@ def observed_of(row: Measured) -> Observed:
 
 
 def is_possible(row: Measured, gpu: Gpu | None) -> bool:
-    """Whether a device can have done what was measured; what it cannot counts nowhere, even if it was released."""
-    return impossible(observed_of(row), None if row.kind == "cpu" else gpu) is None
+    """Whether a measurement is physically possible; an impossible one never counts, even if it was released."""
+    return impossible(observation_of(row), None if row.kind == "cpu" else gpu) is None
 
 
 def slug_of(row: Measured, catalogue: Catalogue) -> str | None:
-    """The catalogue's name of what a measurement was taken on, as the catalogue is now."""
+    """The slug of a measurement's GPU in the current catalogue."""
     known = row.gpu if row.gpu in catalogue.gpus else None
     return known or gpu_of_device(row.device, environment_of(row).memory_bytes or None, catalogue)

@@ -1,7 +1,4 @@
-"""Error styles: a fix worded for a JSON body, a query string or a command line.
-
-Problems are worded for bodies; who asked in the flat form is answered in it.
-"""
+"""Error styles: problems are worded for JSON bodies, and rephrased for query strings and command lines."""
 
 import json
 import re
@@ -13,42 +10,42 @@ from service.errors import Problem
 from service.validation.flat import flat_fields, flat_name
 
 EXAMPLE = re.compile(r'(?<=e\.g\. )(?:\{.*\}|"[^"]*")')
-"""JSON that a fix shows."""
+"""JSON example in a fix."""
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
-    """How fields with values are written."""
+class ErrorStyle:
+    """Notation of fields with values."""
 
     between: str
-    """What stands between two of them."""
+    """Separator of two fields."""
     before: str
-    """What stands before a name."""
+    """Prefix of a name."""
     assigns: str
-    """What stands between a name and its value."""
+    """Separator of a name and its value."""
     word_mark: str
-    """What stands between the words of a name."""
+    """Separator of the words of a name."""
 
     def name(self, field: str) -> str:
-        """A field as it is written."""
+        """The name of a field in this style."""
         return self.before + field.replace("_", self.word_mark)
 
     def fields(self, values: Mapping[str, Any]) -> str:
-        """Fields with values as they are written."""
+        """Fields with values in this style."""
         return self.between.join(f"{self.name(field)}{self.assigns}{value}" for field, value in values.items())
 
 
-QUERY = Dialect(between="&", before="", assigns="=", word_mark="_")
-COMMAND_LINE = Dialect(between=" ", before="--", assigns=" ", word_mark="-")
+QUERY = ErrorStyle(between="&", before="", assigns="=", word_mark="_")
+COMMAND_LINE = ErrorStyle(between=" ", before="--", assigns=" ", word_mark="-")
 
 
-def rephrased(problem: Problem, dialect: Dialect, beside: Collection[str] = ()) -> Problem:
+def rephrased(problem: Problem, style: ErrorStyle, beside: Collection[str] = ()) -> Problem:
     """A problem for a caller who did not send JSON."""
     field = flat_name(problem.field)
-    named = dialect.name(field) if field in flat_fields() or field in beside else field
-    return replace(problem, field=named, fix=EXAMPLE.sub(lambda shown: _shown(shown[0], field, dialect), problem.fix))
+    named = style.name(field) if field in flat_fields() or field in beside else field
+    return replace(problem, field=named, fix=EXAMPLE.sub(lambda shown: _shown(shown[0], field, style), problem.fix))
 
 
-def _shown(text: str, field: str, dialect: Dialect) -> str:
+def _shown(text: str, field: str, style: ErrorStyle) -> str:
     value = json.loads(text)
-    return dialect.fields(value if isinstance(value, dict) else {field: value})
+    return style.fields(value if isinstance(value, dict) else {field: value})

@@ -11,19 +11,19 @@ from service.validation.question_parts import PARTS
 NOTHING: Mapping[str, Any] = {}
 
 NAMED_BY: Mapping[str, str] = {"model": "preset", "cluster": "preset"}
-"""Field that names a whole part; of parts of parts it is their own first field."""
+"""Field that names a whole part; for nested parts it is their first field."""
 
 
 @cache
 def variable_fields() -> Mapping[str, tuple[str, ...]]:
-    """Every field that can be varied, whole parts among them."""
+    """Every field that can be varied, including whole parts."""
     paths = [field.path for field in flat_fields().values()]
     every = {path[:length] for path in paths for length in range(1, len(path) + 1)}
     return {".".join(path): path for path in sorted(every) if path[-1] != "preset"}
 
 
 def unknown_variable(name: str, place: str) -> Problem:
-    """The problem of a name that is no field."""
+    """The problem of an unknown field name."""
     known, flat = variable_fields(), flat_fields()
     last = name.rpartition(".")[2].lower()
     own = flat.get(ALIASES.get(last, last))
@@ -37,7 +37,7 @@ def unknown_variable(name: str, place: str) -> Problem:
 def with_value(
     body: Mapping[str, Any], path: Sequence[str], value: Any, filled: Mapping[str, Any] = NOTHING
 ) -> dict[str, Any]:
-    """A question's body with one field given anew; a name that stands for an object becomes that object.
+    """A question's body with one field replaced; a name in place of an object becomes that object.
 
     >>> with_value({"model": "a"}, ("model", "num_hidden_layers"), 2)["model"]
     {'preset': 'a', 'num_hidden_layers': 2}
@@ -46,15 +46,15 @@ def with_value(
     """
     step, *rest = path
     if not rest:
-        kept = {name: held for name, held in body.items() if name != step}
-        return kept if value is None else {**kept, step: value}
-    usual = filled.get(step)
-    whole = _as_object(body.get(step), usual, step)
-    return {**body, step: with_value(whole, rest, value, usual if isinstance(usual, Mapping) else NOTHING)}
+        others = {name: item for name, item in body.items() if name != step}
+        return others if value is None else {**others, step: value}
+    default = filled.get(step)
+    whole = _as_object(body.get(step), default, step)
+    return {**body, step: with_value(whole, rest, value, default if isinstance(default, Mapping) else NOTHING)}
 
 
 def value_at(whole: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """What the JSON of a question holds at a field."""
+    """The value of a field in the JSON of a question."""
     value: Any = whole
     for step in path:
         if not isinstance(value, Mapping):
@@ -63,19 +63,19 @@ def value_at(whole: Mapping[str, Any], path: Sequence[str]) -> Any:
     return value
 
 
-def _as_object(held: Any, usual: Any, step: str) -> Mapping[str, Any]:
-    """A part as an object, whatever stands for it; where nothing does, what its default is called."""
-    if isinstance(held, Mapping):
-        return held
-    if held is not None:
-        return {_naming(step): held}
-    if isinstance(usual, str):
-        return {_naming(step): usual}
-    return {name: usual[name] for name in NAMING if name in usual} if isinstance(usual, Mapping) else {}
+def _as_object(part: Any, default: Any, step: str) -> Mapping[str, Any]:
+    """A part as an object; for an absent one, the name of its default."""
+    if isinstance(part, Mapping):
+        return part
+    if part is not None:
+        return {_naming(step): part}
+    if isinstance(default, str):
+        return {_naming(step): default}
+    return {name: default[name] for name in NAMING if name in default} if isinstance(default, Mapping) else {}
 
 
 def _naming(step: str) -> str:
-    """The field that a name alone stands for."""
+    """The field that a plain name sets."""
     if step in NAMED_BY:
         return NAMED_BY[step]
     inner = (path[-1] for path in variable_fields().values() if len(path) > 2 and path[-2] == step)

@@ -22,14 +22,14 @@ from service.validation.flat_values import (
     read_value,
 )
 from service.validation.problems import unknown_field
-from service.validation.question_parts import ASKED
+from service.validation.question_parts import QUESTION_SPECS
 from service.validation.specs import schema_of
 
 PRESETS = {
     "model": "Name of the model; model fields given beside it change the preset.",
     "cluster": "Name of a cluster preset; cluster fields given beside it change the preset.",
 }
-"""Parts that a name alone can stand for."""
+"""Parts that a plain name selects."""
 
 ALIASES = {
     "tp": "tensor",
@@ -41,12 +41,12 @@ ALIASES = {
     "gbs": "global_batch",
     "seq": "sequence_length",
 }
-"""Short names that people type, and the fields they stand for."""
+"""Short aliases of fields."""
 
 FORMS: Mapping[type, Form] = {int: "integer", float: "number", bool: "truth", str: "text"}
 
 NAMING = {"preset", "granularity", "name"}
-"""Fields that name the whole of which they are a part."""
+"""Fields that name the object to which they belong."""
 
 NODES_OF_WHAT = Problem(
     field="nodes",
@@ -97,7 +97,7 @@ def body_of_flat(
     parameters: Sequence[tuple[str, str]], *, decimal_mark: DecimalMark = ".", beside: Collection[str] = ()
 ) -> dict[str, Any]:
     """The nested body that a flat question stands for."""
-    texts, problems = _collected(parameters, beside)
+    texts, problems = _grouped(parameters, beside)
     body: dict[str, Any] = {"recipe": {}}
     for name, given in texts.items():
         field = flat_fields()[name]
@@ -116,7 +116,7 @@ def body_of_flat(
 def flat_fields() -> Mapping[str, FlatField]:
     """Every parameter of the flat form."""
     presets = [FlatField(name=part, path=(part, "preset")) for part in PRESETS]
-    found = presets + [field for part, kind in ASKED for field in _fields_of(kind, (part,))]
+    found = presets + [field for part, kind in QUESTION_SPECS for field in _fields_of(kind, (part,))]
     named: dict[str, FlatField] = {}
     for field in found:
         named.setdefault(field.name, field)  # terms of a price are given the same way to a list and to a rate card
@@ -124,7 +124,7 @@ def flat_fields() -> Mapping[str, FlatField]:
 
 
 def flat_name(path: str) -> str:
-    """The parameter that a field of the nested body has in the flat form."""
+    """The flat parameter of a field of the nested body."""
     steps = tuple(step for step in path.split(".") if not step.isdigit())
     return next((field.name for field in flat_fields().values() if field.path == steps), path)
 
@@ -175,10 +175,10 @@ def _field(name: str, path: tuple[str, ...], hint: Any) -> FlatField:
     return FlatField(name=name, path=path, form=form, choices=choices, is_list=is_list)
 
 
-def _collected(
+def _grouped(
     parameters: Sequence[tuple[str, str]], beside: Collection[str]
 ) -> tuple[dict[str, list[str]], list[Problem]]:
-    """The texts of each known parameter, and what is wrong with the names."""
+    """The texts of each known parameter, and the problems of unknown names."""
     texts: dict[str, list[str]] = {}
     unknown: list[str] = []
     for name, text in parameters[:MOST_PARAMETERS]:
@@ -214,7 +214,7 @@ def _put(body: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def _shortest(value: Any) -> Any:
-    """A name alone instead of an object that holds nothing else."""
+    """A plain name in place of an object with that field only."""
     if not isinstance(value, dict):
         return value
     if len(value) == 1 and (name := next(iter(value))) in NAMING:

@@ -18,7 +18,7 @@ DecimalMark = Literal[".", ","]
 Value = int | float | bool | str
 
 LIST_MARK = ";"
-"""Stands between the values of a list."""
+"""Separator of list values."""
 
 MEMBER_MARK = ":"
 """Separates the numbers of a small object, as in 512:300."""
@@ -43,12 +43,12 @@ LARGEST_EXPONENT = 40
 """Powers of ten in a whole number, far beyond the bounds of any field."""
 
 TRUTHS = {"true": True, "1": True, "false": False, "0": False}
-"""1 and 0 because a spreadsheet writes TRUE in the language of its user."""
+"""Spellings of booleans: 1 and 0 because a spreadsheet writes TRUE in the language of its user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a form takes, in words, and the code of a text that is none."""
+    """Description of a form, and the error code of other texts."""
 
     words: str
     code: str
@@ -66,7 +66,7 @@ EXPECTED: Mapping[Form, Expected] = {
 
 
 def read_value(name: str, form: Form, text: str, mark: DecimalMark) -> Value:
-    """The value that a text of the flat form spells."""
+    """Parse a value of the flat form."""
     expected = EXPECTED[form]
     if not text:
         raise Refused(_problem(name, "empty", f"{name} is empty", f"give {expected.words}, or leave {name} out"))
@@ -117,7 +117,7 @@ def _number(name: str, form: Form, text: str, mark: DecimalMark) -> int | float 
 
 
 def _whole(text: str) -> int | None:
-    """The whole number that a decimal number equals, if it equals one and is not absurdly large."""
+    """The integer that a decimal number equals; None for fractions and absurdly large numbers."""
     number = Decimal(text)
     if number.adjusted() > LARGEST_EXPONENT or number != number.to_integral_value():
         return None

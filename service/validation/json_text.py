@@ -1,7 +1,7 @@
-"""Strict JSON: one meaning for every byte, and quickly refused.
+"""Strict JSON with early rejection.
 
-Refused as 400 is what is not JSON at all; refused as 422, with its place, is JSON whose meaning differs between
-readers (duplicate keys, lone surrogates, NUL) or that no field can hold (NaN, Infinity, 1e400, 5,000 digits).
+Invalid JSON is answered with 400. JSON whose meaning differs between parsers (duplicate keys, lone surrogates, NUL) or
+that no field accepts (NaN, Infinity, 1e400, 5,000 digits) is answered with 422 and the place of the fault.
 """
 
 import json
@@ -15,22 +15,22 @@ from service.errors import MOST_PROBLEMS, NotJson, Problem, Refused
 from service.text_bounds import is_text
 
 FIELD_NAMES: set[str] = set()
-"""Every name that a request body may hold, at any depth; those who read bodies add their own. Other names are the
-caller's own words, and no problem repeats them."""
+"""Field names of all request bodies, at any depth; readers of bodies add theirs. Problems do not repeat other names,
+which are the caller's text."""
 
 MAXIMUM_DEPTH = 32
-"""Lists and objects inside each other."""
+"""Nesting depth of lists and objects."""
 MAXIMUM_VALUES = 100_000
 """Values in one body; a batch of 1,000 questions has some 40,000."""
 MAXIMUM_ITEMS = 4_096
 """Items of one list, fields of one object; a config.json has some 200."""
 MAXIMUM_DIGITS = 64
-"""Characters of one number; 24 spell any double."""
+"""Characters of one number; any double takes at most 24."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refusable:
-    """Stands in the parsed body for something that JSON's grammar lets through and we do not."""
+class Fault:
+    """Placeholder in a parsed body for a value that JSON's grammar allows and this service does not."""
 
     code: str
     message: str
@@ -38,30 +38,30 @@ class Refusable:
 
 
 INFINITE_BY_DESIGN = frozenset({"time_step_limit"})
-"""Keys that published config.json files give as Infinity, which is no JSON; nothing reads them, so they become null."""
+"""Keys that published config.json files set to Infinity, which is not JSON; no code reads them, so they become null."""
 
-NOT_FINITE = Refusable("not_finite", "the number is infinite or not a number", "give a finite number")
-TOO_MANY_DIGITS = Refusable("too_many_digits", "the number has more digits than any field can hold", "round the number")
-DUPLICATE_KEY = Refusable("duplicate_key", "an object names one field twice, so its meaning is unclear", "give it once")
-NOT_TEXT = Refusable(
+NOT_FINITE = Fault("not_finite", "the number is infinite or not a number", "give a finite number")
+TOO_MANY_DIGITS = Fault("too_many_digits", "the number has more digits than any field can hold", "round the number")
+DUPLICATE_KEY = Fault("duplicate_key", "an object names one field twice, so its meaning is unclear", "give it once")
+NOT_TEXT = Fault(
     "not_text", "the text holds a NUL or half of a surrogate pair, which cannot be stored", "remove that character"
 )
-TOO_DEEP = Refusable("too_deep", f"lists and objects nest deeper than {MAXIMUM_DEPTH}", "flatten the body")
-TOO_LONG = Refusable("too_long", f"a list or object holds more than {MAXIMUM_ITEMS} values", "send fewer values")
+TOO_DEEP = Fault("too_deep", f"lists and objects nest deeper than {MAXIMUM_DEPTH}", "flatten the body")
+TOO_LONG = Fault("too_long", f"a list or object holds more than {MAXIMUM_ITEMS} values", "send fewer values")
 
 
 EMPTY = "send a JSON text; the body is empty"
 
 
 def parse(body: bytes) -> Any:
-    """The value that a JSON text spells."""
-    value = parse_unjudged(body)
+    """Parse a JSON text."""
+    value = parse_unchecked(body)
     refuse_faults(value)
     return value
 
 
-def parse_unjudged(body: bytes) -> Any:
-    """The same, but with Refusable in the place of what no field could hold."""
+def parse_unchecked(body: bytes) -> Any:
+    """Parse a JSON text, with Fault in place of invalid values."""
     if body.count(b",") > MAXIMUM_VALUES:
         raise Refused(Problem(field="", code="too_long", message="the body holds too many values", fix="send fewer"))
     try:
@@ -82,24 +82,24 @@ def parse_unjudged(body: bytes) -> Any:
 
 
 def parse_object(body: bytes) -> Mapping[str, Any]:
-    """The JSON object that a text spells."""
+    """Parse a JSON object."""
     return as_object(parse(body))
 
 
-def parse_unjudged_object(body: bytes) -> Mapping[str, Any]:
-    """The same, but with Refusable in the place of what no field could hold."""
-    return as_object(parse_unjudged(body))
+def parse_unchecked_object(body: bytes) -> Mapping[str, Any]:
+    """Parse a JSON text, with Fault in place of invalid values."""
+    return as_object(parse_unchecked(body))
 
 
 def as_object(value: object) -> Mapping[str, Any]:
-    """A parsed body, which has to be an object."""
+    """A parsed body that must be an object."""
     if not isinstance(value, dict):
         raise NotJson("send a JSON object")
     return value
 
 
 def refuse_faults(value: object) -> None:
-    """Refuse a value that holds what no field could."""
+    """Raise Refused for a value with faults."""
     problems = [
         Problem(field=path, code=fault.code, message=fault.message, fix=fault.fix)
         for path, fault in islice(_faults(value), MOST_PROBLEMS)
@@ -108,7 +108,7 @@ def refuse_faults(value: object) -> None:
         raise Refused(*problems)
 
 
-def _parse_float(digits: str) -> float | Refusable:
+def _parse_float(digits: str) -> float | Fault:
     if len(digits) > MAXIMUM_DIGITS:
         return TOO_MANY_DIGITS
     number = float(digits)
@@ -125,8 +125,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _faults(root: object) -> Iterator[tuple[str, Refusable]]:
-    """What the body holds that no field can, each with the nearest place that has a known name."""
+def _faults(root: object) -> Iterator[tuple[str, Fault]]:
+    """Faults of a body, each with the nearest known field path."""
     level: list[tuple[str, object]] = [("", root)]
     for depth in range(MAXIMUM_DEPTH + 1):
         deeper: list[tuple[str, object]] = []
@@ -138,8 +138,8 @@ def _faults(root: object) -> Iterator[tuple[str, Refusable]]:
         level = deeper
 
 
-def _fault_of(value: object, depth: int) -> Refusable | None:
-    if isinstance(value, Refusable):
+def _fault_of(value: object, depth: int) -> Fault | None:
+    if isinstance(value, Fault):
         return value
     if isinstance(value, str):
         return None if is_text(value) else NOT_TEXT
@@ -149,7 +149,7 @@ def _fault_of(value: object, depth: int) -> Refusable | None:
 
 
 def _inside(path: str, value: object) -> list[tuple[str, object]]:
-    """What a list or object holds that may be at fault: numbers, truths, null and most texts never are."""
+    """Items of a list or object that may have faults: numbers, booleans, null and most texts have none."""
     if not isinstance(value, (list, dict)) or len(value) > MAXIMUM_ITEMS:
         return []
     if isinstance(value, list):
@@ -160,12 +160,12 @@ def _inside(path: str, value: object) -> list[tuple[str, object]]:
 
 def _may_be_at_fault(item: object) -> bool:
     kind = type(item)
-    return kind not in _SOUND and (kind is not str or not is_text(str(item)))
+    return kind not in _FAULTLESS and (kind is not str or not is_text(str(item)))
 
 
-_SOUND = frozenset({int, float, bool, type(None)})
+_FAULTLESS = frozenset({int, float, bool, type(None)})
 
 
 def _below(path: str, name: str) -> str:
-    """A caller's own words are never repeated: an unknown name does not lengthen the path."""
+    """The path of an item; unknown names, which are the caller's text, do not extend it."""
     return f"{path}.{name}".lstrip(".") if name in FIELD_NAMES else path

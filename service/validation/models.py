@@ -9,8 +9,8 @@ from service.errors import Problem, Refused
 from service.estimator.question import Model
 from service.estimator.rules.model import problems_of
 from service.validation.problems import not_an_object, unknown_field
-from service.validation.reading import Read, assumed, resting_on
-from service.validation.specs import field_names, read_name, read_spec, spelled
+from service.validation.reading import Parsed, assumptions_of, with_rows
+from service.validation.specs import field_names, fields_of, read_name, read_spec
 
 MODEL_FIELDS = field_names(Model)
 
@@ -18,8 +18,8 @@ CONFIG_PATH = "model.hf_config"
 """Field of a question that takes a config.json."""
 
 
-def read_model(value: object, catalogue: Catalogue) -> Read[Model]:
-    """The model that a request means."""
+def read_model(value: object, catalogue: Catalogue) -> Parsed[Model]:
+    """The model of a request."""
     if isinstance(value, str):
         return _preset(value, catalogue, "model")
     if not isinstance(value, Mapping):
@@ -28,53 +28,53 @@ def read_model(value: object, catalogue: Catalogue) -> Read[Model]:
         return _imported(value)
     if "preset" in value:
         return _changed_preset(value, catalogue)
-    return Read(read_spec(Model, value, "model", beside=("preset", "hf_config")))
+    return Parsed(read_spec(Model, value, "model", beside=("preset", "hf_config")))
 
 
-def _preset(name: str, catalogue: Catalogue, field: str) -> Read[Model]:
+def _preset(name: str, catalogue: Catalogue, field: str) -> Parsed[Model]:
     found = catalogue.find_model(name, field)
     if found.row.model is None:
         message = f"this model cannot be estimated: {found.row.not_estimated}"
         fix = "choose another preset (GET /v1/models), or give the model inline"
         raise Refused(Problem(field=field, code="not_estimable", message=message, fix=fix))
-    return resting_on(Read(found.row.model, assumed(found)), catalogue, found.row)
+    return with_rows(Parsed(found.row.model, assumptions_of(found)), catalogue, found.row)
 
 
-def _changed_preset(value: Mapping[str, Any], catalogue: Catalogue) -> Read[Model]:
+def _changed_preset(value: Mapping[str, Any], catalogue: Catalogue) -> Parsed[Model]:
     preset = _preset(read_name(value["preset"], "model.preset"), catalogue, "model.preset")
     changes = {name: item for name, item in value.items() if name != "preset"}
-    changed = {**spelled(preset.spec), **changes}
+    changed = {**fields_of(preset.spec), **changes}
     return replace(preset, spec=read_spec(Model, changed, "model", beside=("preset",)))
 
 
-def _imported(value: Mapping[str, Any]) -> Read[Model]:
+def _imported(value: Mapping[str, Any]) -> Parsed[Model]:
     if len(value) > 1:
         beside = next(name for name in value if name != "hf_config")
         raise Refused(unknown_field("model", beside, {"hf_config"}))
     return read_config(value["hf_config"])
 
 
-def read_config(config: object, path: str = CONFIG_PATH) -> Read[Model]:
-    """The model that a config.json describes."""
+def read_config(config: object, path: str = CONFIG_PATH) -> Parsed[Model]:
+    """The model of a config.json."""
     try:
         return _config(config)
     except Refused as refused:
         raise Refused(*(replace(problem, field=_moved(problem.field, path)) for problem in refused.problems)) from None
 
 
-def _config(config: object) -> Read[Model]:
+def _config(config: object) -> Parsed[Model]:
     if not isinstance(config, Mapping):
         raise Refused(not_an_object(CONFIG_PATH, ["model_type", "hidden_size", "num_hidden_layers"]))
     from service.catalogue.huggingface import import_config
 
     imported = import_config(config)
-    checked = read_spec(Model, spelled(imported.model), CONFIG_PATH)
+    checked = read_spec(Model, fields_of(imported.model), CONFIG_PATH)
     problems = problems_of(checked)
     if problems:
         raise Refused(*(replace(problem, field=CONFIG_PATH) for problem in problems))
-    return Read(checked, imported.assumptions, imported.warnings)
+    return Parsed(checked, imported.assumptions, imported.warnings)
 
 
 def _moved(field: str, path: str) -> str:
-    """A place in a config, where the config stands at another place of the request."""
+    """A field path in a config, prefixed by the path of the config in the request."""
     return f"{path}{field.removeprefix(CONFIG_PATH)}".lstrip(".")

@@ -20,8 +20,8 @@ from service.errors import Problem, Refused
 from service.estimator.names import STRICT, Name, PriceModel
 from service.estimator.question import Egress, OwnedPrice, Price, Share, Storage
 from service.validation.problems import not_an_object
-from service.validation.reading import Read, assumed, purchase_of, resting_on, with_sources
-from service.validation.specs import field_names, read_spec, spelled
+from service.validation.reading import Parsed, assumptions_of, purchase_of, with_rows, with_sources
+from service.validation.specs import field_names, fields_of, read_spec
 
 MOST_DAYS = 180
 """Age of a price from which an answer warns. Source: an assumption; AWS cut H100 list prices by 44 % in June 2025."""
@@ -75,8 +75,8 @@ def _last_day(text: str) -> date:
 
 AnyPrice = Price | OwnedPrice
 Dated = TypeVar("Dated", Price, OwnedPrice)
-QUERIED = ("provider", "region", "price_model", "instance_type")
-"""Fields by which a row of the catalogue is looked up."""
+QUERY_FIELDS = ("provider", "region", "price_model", "instance_type")
+"""Fields of a catalogue lookup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,19 +128,19 @@ class CardPrice:
 KINDS = (Price, CataloguePrice, CardPrice, OwnedPrice)
 """The ways to tell a price."""
 
-SHARED = frozenset(name for name in field_names(Price) if sum(name in field_names(kind) for kind in KINDS) > 1)
-"""Fields that several of them have."""
+SHARED_FIELDS = frozenset(name for name in field_names(Price) if sum(name in field_names(kind) for kind in KINDS) > 1)
+"""Fields of more than one form."""
 
 FIELDS = tuple(dict.fromkeys(name for kind in KINDS for name in field_names(kind)))
 TERMS = "price_model"
-MARKS: Mapping[type, frozenset[str]] = {kind: frozenset(field_names(kind)) - SHARED for kind in KINDS}
-"""The ways to tell a price, and the fields that only one of them has."""
+OWN_FIELDS: Mapping[type, frozenset[str]] = {kind: frozenset(field_names(kind)) - SHARED_FIELDS for kind in KINDS}
+"""Fields that only one form of price has."""
 
-RENTED = "usd_per_gpu_hour"
-BOUGHT = "purchase_usd"
-"""Fields that give a price."""
+RENTAL_FIELD = "usd_per_gpu_hour"
+PURCHASE_FIELD = "purchase_usd"
+"""Price fields."""
 
-PRICED_TWICE = Problem(
+AMBIGUOUS_PRICE = Problem(
     field="price",
     code="priced_twice",
     message="price is given in two ways, and they may differ",
@@ -155,26 +155,26 @@ NOT_A_DATE = Problem(
 )
 
 
-def read_price(value: object, gpu: str | None, catalogue: Catalogue) -> Read[AnyPrice | None]:
-    """The price that a request means."""
+def read_price(value: object, gpu: str | None, catalogue: Catalogue) -> Parsed[AnyPrice | None]:
+    """The price of a request."""
     if value is None:
-        return Read(None)
+        return Parsed(None)
     if not isinstance(value, Mapping):
         raise Refused(not_an_object("price", FIELDS))
-    given = [kind for kind, marks in MARKS.items() if marks & value.keys()]
+    given = [kind for kind, marks in OWN_FIELDS.items() if marks & value.keys()]
     if len(given) > 1:
-        raise Refused(PRICED_TWICE)
+        raise Refused(AMBIGUOUS_PRICE)
     if OwnedPrice in given:
         owned = read_spec(OwnedPrice, value, "price", beside=FIELDS)
-        return Read(None) if gpu is None else _bought(_dated(owned), gpu, catalogue)
+        return Parsed(None) if gpu is None else _bought(_dated(owned), gpu, catalogue)
     if CardPrice in given:
         by_card = read_spec(CardPrice, value, "price", beside=FIELDS)
-        return Read(None) if gpu is None else _of_card(by_card, gpu, catalogue)
+        return Parsed(None) if gpu is None else _of_card(by_card, gpu, catalogue)
     if CataloguePrice in given or (TERMS in value and not given):
-        wanted = read_spec(CataloguePrice, value, "price", beside=FIELDS)
-        return Read(None) if gpu is None else _newest(wanted, gpu, catalogue)
+        request = read_spec(CataloguePrice, value, "price", beside=FIELDS)
+        return Parsed(None) if gpu is None else _newest(request, gpu, catalogue)
     price = _dated(read_spec(Price, value, "price", beside=FIELDS))
-    return Read(price, (), age_warnings(price.as_of, catalogue, RENTED))
+    return Parsed(price, (), age_warnings(price.as_of, catalogue, RENTAL_FIELD))
 
 
 def _dated(price: Dated) -> Dated:
@@ -183,30 +183,32 @@ def _dated(price: Dated) -> Dated:
     return price
 
 
-def _of_card(wanted: CardPrice, gpu: str, catalogue: Catalogue) -> Read[AnyPrice | None]:
-    found = catalogue.find_rate_card(wanted.rate_card, "price.rate_card")
-    card, rate = found.row, rate_of(found.row, gpu, wanted.price_model, "price")
+def _of_card(request: CardPrice, gpu: str, catalogue: Catalogue) -> Parsed[AnyPrice | None]:
+    found = catalogue.find_rate_card(request.rate_card, "price.rate_card")
+    card, rate = found.row, rate_of(found.row, gpu, request.price_model, "price")
     terms = f", {rate.row.price_model}" if rate.row.price_model else ""
     cost = rate.row.usd_per_gpu_hour
     assumption = f"a GPU-hour of {gpu} costs {cost:g} USD: rate card {card.slug}{terms}, as of {card.as_of}"
-    price = _price(wanted, cost, card.as_of, rate.row.price_model or wanted.price_model)
-    read: Read[AnyPrice | None] = Read(
-        price, (assumption, *assumed(found), *assumed(rate)), age_warnings(card.as_of, catalogue, RENTED)
+    price = _price(request, cost, card.as_of, rate.row.price_model or request.price_model)
+    read: Parsed[AnyPrice | None] = Parsed(
+        price,
+        (assumption, *assumptions_of(found), *assumptions_of(rate)),
+        age_warnings(card.as_of, catalogue, RENTAL_FIELD),
     )
-    return resting_on(read, catalogue, card)
+    return with_rows(read, catalogue, card)
 
 
-def _newest(wanted: CataloguePrice, gpu: str, catalogue: Catalogue) -> Read[AnyPrice | None]:
-    asked = {name: value for name, value in spelled(wanted).items() if name in QUERIED}
+def _newest(request: CataloguePrice, gpu: str, catalogue: Catalogue) -> Parsed[AnyPrice | None]:
+    asked = {name: value for name, value in fields_of(request).items() if name in QUERY_FIELDS}
     found = catalogue.newest_price(PriceQuery(gpu=gpu, **asked), "price")
     row = found.row
     assumption = (
         f"a GPU-hour costs {row.usd_per_gpu_hour:g} USD: {row.provider}, {row.instance_type}, as of {row.as_of}"
     )
-    price = _price(wanted, row.usd_per_gpu_hour, row.as_of, wanted.price_model)
+    price = _price(request, row.usd_per_gpu_hour, row.as_of, request.price_model)
     beside = _beside_shipped(row, PriceQuery(gpu=gpu, **asked), catalogue)
-    warnings = (*beside, *age_warnings(row.as_of, catalogue, RENTED))
-    return resting_on(Read(price, (assumption, *assumed(found)), warnings), catalogue, row)
+    warnings = (*beside, *age_warnings(row.as_of, catalogue, RENTAL_FIELD))
+    return with_rows(Parsed(price, (assumption, *assumptions_of(found)), warnings), catalogue, row)
 
 
 def _beside_shipped(row: PriceRow, query: PriceQuery, catalogue: Catalogue) -> tuple[str, ...]:
@@ -224,24 +226,24 @@ def _beside_shipped(row: PriceRow, query: PriceQuery, catalogue: Catalogue) -> t
     )
 
 
-def _price(wanted: CataloguePrice | CardPrice, cost: float, as_of: str, terms: PriceModel | None) -> Price:
+def _price(request: CataloguePrice | CardPrice, cost: float, as_of: str, terms: PriceModel | None) -> Price:
     return Price(
         usd_per_gpu_hour=cost,
         price_model=terms,
-        discount_fraction=wanted.discount_fraction,
-        preemptions_per_instance_hour=wanted.preemptions_per_instance_hour,
+        discount_fraction=request.discount_fraction,
+        preemptions_per_instance_hour=request.preemptions_per_instance_hour,
         as_of=as_of,
-        storage=wanted.storage,
-        egress=wanted.egress,
+        storage=request.storage,
+        egress=request.egress,
     )
 
 
-def _bought(price: OwnedPrice, gpu: str, catalogue: Catalogue) -> Read[AnyPrice | None]:
-    """Own hardware, at the catalogue's purchase price where the caller gives none."""
+def _bought(price: OwnedPrice, gpu: str, catalogue: Catalogue) -> Parsed[AnyPrice | None]:
+    """Owned hardware, at the catalogue's purchase price where the request has none."""
     bought = catalogue.gpus[gpu].purchase
     if price.purchase_usd is not None or bought is None:
-        return Read(price, (), age_warnings(price.as_of, catalogue, BOUGHT))
+        return Parsed(price, (), age_warnings(price.as_of, catalogue, PURCHASE_FIELD))
     assumption = f"one {gpu} was bought for {bought.usd:,.0f} USD, as of {bought.as_of}: {bought.source}"
     found = replace(price, purchase_usd=bought.usd, as_of=bought.as_of)
-    read: Read[AnyPrice | None] = Read(found, (assumption,), age_warnings(bought.as_of, catalogue, BOUGHT))
+    read: Parsed[AnyPrice | None] = Parsed(found, (assumption,), age_warnings(bought.as_of, catalogue, PURCHASE_FIELD))
     return with_sources(read, catalogue, (purchase_of(catalogue.gpus[gpu], bought),))

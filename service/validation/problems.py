@@ -89,7 +89,7 @@ CODES = {
     "string_too_short": "wrong_length",
     "string_too_long": "wrong_length",
 }
-"""Our stable codes for pydantic's kinds of error; any other kind is `invalid`."""
+"""Stable codes by pydantic's error type; others become `invalid`."""
 
 
 def unknown_field(path: str, name: str, known: set[str], whole: str = "the question") -> Problem:
@@ -106,7 +106,7 @@ def unknown_field(path: str, name: str, known: set[str], whole: str = "the quest
 
 
 def not_an_object(path: str, names: Sequence[str]) -> Problem:
-    """The problem of a value that should have been a JSON object."""
+    """The problem of a value that is not a JSON object."""
     place = path or "the question"
     return Problem(
         field=path,
@@ -117,7 +117,7 @@ def not_an_object(path: str, names: Sequence[str]) -> Problem:
 
 
 def not_json(path: str) -> Problem:
-    """The problem of a value that cannot come from JSON at all."""
+    """The problem of a value that JSON cannot represent."""
     return Problem(
         field=path,
         code="not_json",
@@ -127,7 +127,7 @@ def not_json(path: str) -> Problem:
 
 
 def problems_of(root: Schema, error: ValidationError, path: str) -> list[Problem]:
-    """What pydantic found, as problems."""
+    """pydantic's errors as problems."""
     details = error.errors(include_url=False, include_context=False, include_input=True)
     values = {detail["loc"][:-1]: detail["input"] for detail in reversed(details)}
     wrong = [detail for detail in details[: 2 * MOST_PROBLEMS] if not _of_another_branch(detail, values)]
@@ -141,7 +141,7 @@ def _problem(root: Schema, detail: ErrorDetails, path: str) -> Problem:
         return unknown_field(_join(path, place), str(name), names_at(root, place))
     steps = [step for step in detail["loc"] if not _is_branch(step)]
     schema = schema_at(root, steps)
-    wanted, meaning = expectation_of(schema), schema.get("description", "").rstrip(".")
+    expected, meaning = expectation_of(schema), schema.get("description", "").rstrip(".")
     code = CODES.get(detail["type"], "invalid")
     name = next((step for step in reversed(steps) if isinstance(step, str)), path)
     named = f"an item of {name}" if steps[-1:] != [name] else f"{name} ({meaning})" if meaning else str(name)
@@ -149,13 +149,13 @@ def _problem(root: Schema, detail: ErrorDetails, path: str) -> Problem:
     return Problem(
         field=_join(path, steps),
         code=code,
-        message=f"{named} is missing and has no default" if code == "required" else f"{named} is not {wanted}",
-        fix=f"give {wanted}{quotes}",
+        message=f"{named} is missing and has no default" if code == "required" else f"{named} is not {expected}",
+        fix=f"give {expected}{quotes}",
     )
 
 
 def _of_another_branch(detail: ErrorDetails, values: Mapping[tuple[int | str, ...], object]) -> bool:
-    """Whether a finding judges the value as the kind of union member that it plainly is not."""
+    """Whether an error concerns a union member of another kind than the value."""
     branch = next((i for i, step in enumerate(detail["loc"]) if _is_branch(step)), None)
     if branch is None:
         return False
@@ -164,7 +164,7 @@ def _of_another_branch(detail: ErrorDetails, values: Mapping[tuple[int | str, ..
 
 
 def _is_branch(step: int | str) -> bool:
-    """Whether pydantic put this step into a location to name a member of a union."""
+    """Whether a step of pydantic's location names a member of a union."""
     return isinstance(step, str) and (step.startswith("literal[") or step[:1].isupper())
 
 

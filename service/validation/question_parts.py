@@ -6,7 +6,7 @@ from service.estimator.question import Cluster, Layout, Model, OwnedPrice, Price
 from service.validation.clusters import Nodes
 from service.validation.prices import CardPrice, CataloguePrice
 
-ASKED: Sequence[tuple[str, type]] = (
+QUESTION_SPECS: Sequence[tuple[str, type]] = (
     ("model", Model),
     ("recipe", Recipe),
     ("layout", Layout),
@@ -19,5 +19,5 @@ ASKED: Sequence[tuple[str, type]] = (
 )
 """Part of a question, and the dataclass that defines it."""
 
-PARTS = tuple(dict.fromkeys(part for part, _ in ASKED))
+PARTS = tuple(dict.fromkeys(part for part, _ in QUESTION_SPECS))
 """The parts of a question."""

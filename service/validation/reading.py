@@ -1,4 +1,4 @@
-"""Results of reading one part of a request: the dataclass, the assumptions, and the rows it rests on."""
+"""Result of reading one part of a request: the dataclass, its assumptions, warnings and catalogue rows."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -25,33 +25,35 @@ Spec = TypeVar("Spec")
 
 
 @dataclass(frozen=True, slots=True)
-class Read(Generic[Spec]):
+class Parsed(Generic[Spec]):
     """One object read from a request."""
 
     spec: Spec
     """The object itself."""
     assumptions: tuple[str, ...] = ()
-    """What was assumed while reading it."""
+    """Assumptions made while reading it."""
     warnings: tuple[str, ...] = ()
-    """What the caller should look at."""
+    """Warnings for the caller."""
     sources: tuple[Source, ...] = ()
-    """Rows that it rests on, as answers name them."""
+    """Catalogue rows that it uses."""
 
 
-def assumed(found: Found[Any]) -> tuple[str, ...]:
-    """What the catalogue had to assume to choose a row."""
+def assumptions_of(found: Found[Any]) -> tuple[str, ...]:
+    """Assumptions of a catalogue lookup."""
     return () if found.assumption is None else (found.assumption,)
 
 
-def resting_on(read: Read[Spec], catalogue: Catalogue, *rows: Row | None) -> Read[Spec]:
+def with_rows(read: Parsed[Spec], catalogue: Catalogue, *rows: Row | None) -> Parsed[Spec]:
     """An object with the rows that it rests on, as answers name them, and with their notes on those."""
     named = tuple(source_of(row) for row in rows if row is not None and (type(row) in PRICES or row.owner != SHIPPED))
     return with_sources(read, catalogue, named) if named else read
 
 
-def with_sources(read: Read[Spec], catalogue: Catalogue, sources: tuple[Source, ...]) -> Read[Spec]:
+def with_sources(read: Parsed[Spec], catalogue: Catalogue, sources: tuple[Source, ...]) -> Parsed[Spec]:
     """An object with more sources, and with notes on those."""
-    notes = (f"{_called(one)}, as of {one.as_of}; its source: {one.source}" for one in sources if one.owner != SHIPPED)
+    notes = (
+        f"{_described(one)}, as of {one.as_of}; its source: {one.source}" for one in sources if one.owner != SHIPPED
+    )
     return replace(
         read,
         assumptions=(*read.assumptions, *notes),
@@ -61,13 +63,13 @@ def with_sources(read: Read[Spec], catalogue: Catalogue, sources: tuple[Source, 
 
 
 def warnings_of(sources: Iterable[Source], catalogue: Catalogue) -> tuple[str, ...]:
-    """Warnings of rows that another owner wrote and an admin promoted to everyone."""
+    """Warnings about rows of another owner that an admin promoted to everyone."""
     others = (one for one in sources if one.owner not in (SHIPPED, catalogue.asker) and one.scope == "everyone")
-    return tuple(f"{_called(one)} that an admin promoted to everyone" for one in others)
+    return tuple(f"{_described(one)} that an admin promoted to everyone" for one in others)
 
 
 def source_of(row: Row) -> Source:
-    """How answers name a row."""
+    """A catalogue row as a source of an answer."""
     return Source(
         kind=KINDS[type(row)],
         name=row.calibration.id if isinstance(row, CalibrationRow) else key_of(row),
@@ -79,11 +81,11 @@ def source_of(row: Row) -> Source:
 
 
 def purchase_of(row: GpuRow, bought: Purchase) -> Source:
-    """How answers name the price at which a GPU was bought."""
+    """The purchase price of a GPU as a source of an answer."""
     return replace(source_of(row), kind="price", source=bought.source, as_of=bought.as_of)
 
 
-def _called(source: Source) -> str:
+def _described(source: Source) -> str:
     return f"{source.kind.replace('_', ' ')} {source.name} is a row of {source.owner}"
 
 
@@ -96,7 +98,7 @@ KINDS: Mapping[type[Row], SourceKind] = {
     RegionRow: "region",
     CalibrationRow: "calibration",
 }
-"""Kinds of rows that an answer may rest on, as it names them."""
+"""Source kinds of catalogue rows."""
 
 PRICES = (PriceRow, RateCardRow)
-"""Kinds of rows that are named even where they are shipped."""
+"""Row kinds that answers name even for shipped rows."""

@@ -32,7 +32,7 @@ def read_spec(kind: type[Spec], value: object, path: str, *, beside: tuple[str, 
     unknown = [name for name in value if name not in known]
     problems = [unknown_field(path, name, {*known, *beside}) for name in unknown[:MOST_PROBLEMS]]
     try:
-        text = to_json({name: _not_equated(kind, name, item) for name, item in value.items() if name in known})
+        text = to_json({name: _strict_choice(kind, name, item) for name, item in value.items() if name in known})
         spec: Spec = adapter_of(judged).validate_json(text, strict=True)
     except PydanticSerializationError:
         raise Refused(*problems, not_json(path)) from None
@@ -56,7 +56,7 @@ def field_names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind))
 
 
-def spelled(spec: Any) -> dict[str, Any]:
+def fields_of(spec: Any) -> dict[str, Any]:
     """A flat dataclass as the JSON object that would spell it."""
     return {name: getattr(spec, name) for name in field_names(type(spec))}
 
@@ -73,7 +73,7 @@ def schema_of(kind: type) -> Mapping[str, Any]:
     return adapter_of(kind).json_schema()
 
 
-def _not_equated(kind: type, name: str, item: object) -> object:
+def _strict_choice(kind: type, name: str, item: object) -> object:
     """The value, but as text where a choice of whole numbers is given true or 1.0: pydantic takes them for 1."""
     return str(item) if isinstance(item, (bool, float)) and name in _numbered_choices(kind) else item
 

@@ -29,7 +29,7 @@ from service.estimator.question import (
 from service.validation.clusters import Nodes
 from service.validation.flat import flat_fields
 from service.validation.prices import CardPrice, CataloguePrice
-from service.validation.question_parts import ASKED
+from service.validation.question_parts import QUESTION_SPECS
 from tests.amounts import WHOLE
 from tests.api.asking import QUESTION, Ask
 
@@ -144,7 +144,7 @@ def paths(document: dict[str, Any]) -> list[str]:
 
 
 def test_every_noun_of_a_question_is_tried() -> None:
-    assert {(place, noun) for noun, (place, _) in PARTS.items() if "." not in place} == set(ASKED)
+    assert {(place, noun) for noun, (place, _) in PARTS.items() if "." not in place} == set(QUESTION_SPECS)
 
 
 def test_every_kind_of_field_is_found() -> None:

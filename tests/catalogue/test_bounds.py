@@ -9,7 +9,7 @@ from service.catalogue.bounds import Fault, faults_of, rule_of
 from service.errors import Refused
 from service.estimator import Cluster, Model
 from service.estimator.samples import H100
-from service.validation.specs import read_spec, spelled
+from service.validation.specs import fields_of, read_spec
 
 TINY = Model(vocab_size=8, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
 BOX = Cluster(gpu="h100-sxm5-80gb", gpus=8)
@@ -26,7 +26,7 @@ ANYTHING: tuple[Any, ...] = (
 def _refusals(noun: Any, name: str, value: Any) -> set[tuple[str, str, str]]:
     """Path, code and fix of what the border says about one field of a request."""
     try:
-        read_spec(type(noun), {**spelled(noun), name: value}, "")
+        read_spec(type(noun), {**fields_of(noun), name: value}, "")
     except Refused as refused:
         return {(problem.field, problem.code, problem.fix) for problem in refused.problems}
     return set()

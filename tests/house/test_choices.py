@@ -13,7 +13,7 @@ from service.estimator.software.implementations import CROSS_ENTROPIES
 from service.estimator.software.optimizers import OPTIMIZERS
 from service.estimator.software.precision import PRECISIONS, QUANTIZATIONS
 from service.estimator.software.stacks import STACKS
-from service.validation.question_parts import ASKED
+from service.validation.question_parts import QUESTION_SPECS
 
 TABLES = {
     "PrecisionName": PRECISIONS,
@@ -42,7 +42,7 @@ def _closed(hint: Any, path: str) -> Iterator[tuple[str, tuple[str | int, ...]]]
             yield from _closed(inner, path)
 
 
-CHOSEN = dict(found for part, noun in ASKED for found in _closed(noun, part))
+CHOSEN = dict(found for part, noun in QUESTION_SPECS for found in _closed(noun, part))
 """Field of a question, and the values that its type admits; how much is recomputed may be said by a name alone."""
 
 ASKED_FOR = {"method": get_args(names.ToolName)}

@@ -4,7 +4,7 @@ import pytest
 
 from service.answers.workers import Capabilities, Device
 from service.catalogue import shipped_catalogue
-from service.validation.devices import gpu_of_device, named_in
+from service.validation.devices import gpu_of_device, with_catalogue_names
 
 MEBIBYTE = 2.0**20
 
@@ -34,4 +34,4 @@ def test_a_driver_s_name_stands_for_one_gpu_of_its_memory(name: str, mebibytes: 
 
 def test_what_a_worker_takes_its_devices_for_does_not_count() -> None:
     told = Capabilities(devices=(Device(name="Tesla T4", gpu="h100-sxm5-80gb"), Device(name="Voodoo 2", gpu="t4")))
-    assert [device.gpu for device in named_in(shipped_catalogue(), told).devices] == ["t4", None]
+    assert [device.gpu for device in with_catalogue_names(shipped_catalogue(), told).devices] == ["t4", None]

@@ -4,7 +4,7 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.validation.error_styles import COMMAND_LINE, QUERY, Dialect, rephrased
+from service.validation.error_styles import COMMAND_LINE, QUERY, ErrorStyle, rephrased
 from service.validation.questions import read_question
 
 
@@ -19,7 +19,7 @@ from service.validation.questions import read_question
         ),
     ],
 )
-def test_what_is_missing_is_shown(dialect: Dialect, model: str, cluster: str, catalogue: Catalogue) -> None:
+def test_what_is_missing_is_shown(dialect: ErrorStyle, model: str, cluster: str, catalogue: Catalogue) -> None:
     with pytest.raises(Refused) as refused:
         read_question({"recipe": {"sequence_length": 8}}, catalogue)
     assert [rephrased(problem, dialect).fix for problem in refused.value.problems] == [model, cluster]

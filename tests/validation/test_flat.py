@@ -11,9 +11,9 @@ from service.errors import Refused
 from service.estimator.question import Checkpointing, Egress, Method, Recompute, Software, Storage, Versions
 from service.validation.flat import ALIASES, PRESETS, FlatField, body_of_flat, flat_fields, flat_name
 from service.validation.flat_values import DecimalMark
-from service.validation.question_parts import ASKED
+from service.validation.question_parts import QUESTION_SPECS
 
-PLACES = list(dict.fromkeys((part, field.name) for part, noun in ASKED for field in fields(noun)))
+PLACES = list(dict.fromkeys((part, field.name) for part, noun in QUESTION_SPECS for field in fields(noun)))
 FIELD_NAMES = [name for _, name in PLACES]
 EXAMPLE: dict[str, tuple[str, Any]] = {
     "integer": ("8", 8),

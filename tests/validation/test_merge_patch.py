@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.validation.merge_patch import merged
+from service.validation.merge_patch import apply_merge_patch
 
 
 @pytest.mark.parametrize(
@@ -28,10 +28,10 @@ from service.validation.merge_patch import merged
     ],
 )
 def test_the_examples_of_the_standard(target: Any, patch: Any, result: Any) -> None:
-    assert merged(target, patch) == result
+    assert apply_merge_patch(target, patch) == result
 
 
 def test_neither_argument_is_changed() -> None:
     target, patch = {"a": {"b": 1}}, {"a": {"b": None, "c": 2}}
-    assert merged(target, patch) == {"a": {"c": 2}}
+    assert apply_merge_patch(target, patch) == {"a": {"c": 2}}
     assert (target, patch) == ({"a": {"b": 1}}, {"a": {"b": None, "c": 2}})

@@ -10,13 +10,13 @@ from service.catalogue.rows import Purchase
 from service.errors import Refused
 from service.estimator.question import OwnedPrice, Price, Storage
 from service.validation.prices import MOST_DAYS, age_days, age_warnings
-from service.validation.questions import ReadQuestion, read_question
+from service.validation.questions import ParsedQuestion, read_question
 
 H100 = "h100-sxm5-80gb"
 ON_AWS = {"provider": "aws", "region": "us-east-1", "price_model": "on-demand"}
 
 
-def read(catalogue: Catalogue, price: Any, **cluster: Any) -> ReadQuestion:
+def read(catalogue: Catalogue, price: Any, **cluster: Any) -> ParsedQuestion:
     return read_question(
         {
             "model": "llama-3.1-8b",

@@ -8,7 +8,7 @@ import pytest
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.question import Cluster, Layout, Model, Price, Recipe, Recompute
-from service.validation.questions import ReadQuestion, read_question
+from service.validation.questions import ParsedQuestion, read_question
 
 BODY: dict[str, Any] = {
     "model": "llama-3.1-8b",
@@ -22,7 +22,7 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 
 
-def read(catalogue: Catalogue, **changes: Any) -> ReadQuestion:
+def read(catalogue: Catalogue, **changes: Any) -> ParsedQuestion:
     return read_question({**BODY, **changes}, catalogue)
 
 

@@ -14,7 +14,7 @@ from service.settings import MOST_AT_ONCE, MOST_PER_MINUTE
 from service.store import SEPARATOR, ApiKey, Engine, KeyRing, Scope, place_of, utc_text
 from service.store.keys import TEAM
 from service.tabular.lists import Record
-from service.validation.text import composed
+from service.validation.text import normalized
 
 IMPLIED_SCOPES: Mapping[Scope, frozenset[Scope]] = {
     "sheet": frozenset({"sheet"}),
@@ -81,7 +81,7 @@ class NewKey:
 
 def make_key(engine: Engine, request: KeyRequest) -> NewKey:
     """Make a key."""
-    request = replace(request, name=composed(request.name), owner=composed(request.owner))
+    request = replace(request, name=normalized(request.name), owner=normalized(request.owner))
     problems = [*_problems(request)]
     if problems:
         raise Refused(*problems)

@@ -29,7 +29,7 @@ from service.errors import StartupError
 from service.settings import Settings
 from service.store import Scope
 from service.store.keys import Caller
-from service.validation.text import composed
+from service.validation.text import normalized
 
 FRESH_SECONDS = 600.0
 """Age at which keys are refreshed in the background. Source: a choice; the time until a withdrawn key is rejected."""
@@ -177,7 +177,7 @@ class JwtVerifier:
         if key.algorithm not in {None, algorithm}:
             raise InvalidToken(NOT_ALLOWED)
         claims = self._decode(token, key.public, algorithm)
-        subject, owner = claims["sub"], composed(claim_of(claims, self._settings.oidc_owner_claim))
+        subject, owner = claims["sub"], normalized(claim_of(claims, self._settings.oidc_owner_claim))
         if not (_is_name(subject) and _is_name(owner)) or owner == SHIPPED:
             raise InvalidToken(NO_OWNER)
         scopes = scopes_of(claim_of(claims, self._settings.oidc_scopes_claim), self._roles)

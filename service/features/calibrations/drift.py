@@ -14,7 +14,7 @@ from service.features.calibrations.fitting import Steps, constants_of, device_of
 from service.features.calibrations.lists import find_calibration
 from service.store import Calibration, Engine, Measured
 from service.store.keys import Caller
-from service.validation.devices import is_possible, observed_of
+from service.validation.devices import is_possible, observation_of
 
 DRIFTING = 2.0
 """Multiple of the held-out error at which a device has changed. Source: a choice."""
@@ -103,8 +103,8 @@ def _part(
         (row.value, predicted, published)
         for row in newer
         if row.probe == probe
-        and (predicted := steps.predict(observed_of(row), gpu)) is not None
-        and (published := steps.predict(observed_of(row), plain)) is not None
+        and (predicted := steps.predict(observation_of(row), gpu)) is not None
+        and (published := steps.predict(observation_of(row), plain)) is not None
     ]
     if all(predicted == published for _, predicted, published in pairs):
         return None

@@ -23,7 +23,7 @@ from service.features.measurements.measurements import now_text
 from service.jobs.jobs import read_job
 from service.store import Calibration, Engine, Measured
 from service.store.keys import TEAM, Caller
-from service.validation.devices import environment_of, is_possible, observed_of, slug_of
+from service.validation.devices import environment_of, is_possible, observation_of, slug_of
 from service.validation.serialization import adapter_of, digest_of, to_bytes, to_wire
 from service.validation.specs import read_spec
 
@@ -211,7 +211,7 @@ def _possible(rows: Sequence[Measured], catalogue: Catalogue) -> list[Measured]:
 def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozenset[str], steps: Steps) -> Calibration:
     """Fit a calibration to measurements of one device, compared with the one that was fitted on `seen`."""
     gpu = device_of(rows[0], catalogue)
-    observed = [observed_of(row) for row in rows]
+    observed = [observation_of(row) for row in rows]
     constants = fitted_device(observed, gpu, "", steps.on)
     if constants.is_empty:
         message = "formulas speak of none of these measurements alone, so nothing can be fitted on them"

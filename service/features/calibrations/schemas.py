@@ -13,7 +13,7 @@ from service.estimator.names import STRICT, Name
 from service.features.measurements.importing import parse_moment
 from service.store import Measured
 from service.validation.specs import read_spec
-from service.validation.text import plain
+from service.validation.text import checked_texts
 
 MOST_IDS = 10_000
 """Most ids of a request. Source: a choice; fifty launch checks."""
@@ -58,7 +58,7 @@ def read_promotion(body: Mapping[str, Any]) -> PromotionRequest:
 
 def read_chosen(body: Mapping[str, Any]) -> CalibrationRequest:
     """Parse a selection of measurements."""
-    chosen = read_spec(CalibrationRequest, plain(body), "")
+    chosen = read_spec(CalibrationRequest, checked_texts(body), "")
     if not (chosen.measurements or chosen.gpu or chosen.device or chosen.runs):
         message = "nothing says which device is to be calibrated, and one calibration is of one device"
         fix = "give gpu, device, runs or the ids of measurements"

@@ -10,10 +10,10 @@ from service.estimator.model.parameters import count_parameters
 from service.estimator.question import Model
 from service.features.catalogue.row_bodies import columns_below
 from service.features.catalogue.row_rules import is_free_slug
-from service.validation.merge_patch import merged
+from service.validation.merge_patch import apply_merge_patch
 from service.validation.models import read_config
-from service.validation.reading import Read
-from service.validation.specs import spelled
+from service.validation.reading import Parsed
+from service.validation.specs import fields_of
 
 CONFIG = "hf_config"
 """Column of a body in place of all columns of the model."""
@@ -43,18 +43,21 @@ def patched(record: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, An
     """A row after a merge patch; a config replaces all columns of the model."""
     config = patch.get(CONFIG)
     if config is None:
-        return dict(merged(record, patch))
+        return dict(apply_merge_patch(record, patch))
     replaced = {*columns_below(ModelRow, "model")}
     if str(record.get("note", "")).startswith(READ_FROM):
         replaced.add("note")
-    return {**merged({name: value for name, value in record.items() if name not in replaced}, patch), CONFIG: config}
+    return {
+        **apply_merge_patch({name: value for name, value in record.items() if name not in replaced}, patch),
+        CONFIG: config,
+    }
 
 
-def columns_of_config(read: Read[Model]) -> dict[str, Any]:
+def columns_of_config(read: Parsed[Model]) -> dict[str, Any]:
     """Columns of a model that was read from a config."""
     assumed = "; ".join(read.assumptions)[:LONGEST_ASSUMPTIONS]
     note = f"{READ_FROM}; {assumed}" if assumed else READ_FROM
-    return {**spelled(read.spec), "note": note}
+    return {**fields_of(read.spec), "note": note}
 
 
 def slug_of_config(config: Mapping[str, Any], model: Model) -> str:
@@ -62,8 +65,8 @@ def slug_of_config(config: Mapping[str, Any], model: Model) -> str:
     named = config.get("_name_or_path")
     last = named.rstrip("/").rpartition("/")[2] if isinstance(named, str) else ""
     size = _size(count_parameters(model).total)
-    spelled = (_slug(name) for name in (last, f"{config.get('model_type')}-{size}"))
-    return next(filter(is_free_slug, spelled), _slug(f"model-{size}"))
+    fields_of = (_slug(name) for name in (last, f"{config.get('model_type')}-{size}"))
+    return next(filter(is_free_slug, fields_of), _slug(f"model-{size}"))
 
 
 def _slug(text: str) -> str:

@@ -19,7 +19,7 @@ from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.tabular.columns import columns_of
 from service.validation.problems import unknown_field
 from service.validation.specs import read_spec
-from service.validation.text import composed, text_problems
+from service.validation.text import normalized, text_problems
 
 Flat = Mapping[str, Any]
 
@@ -32,7 +32,7 @@ def read_row(kind: type, flat: Flat) -> Row:
     names = body_columns(kind)
     unknown = [name for name in flat if name not in names]
     problems = [unknown_field("", name, set(names), "the row") for name in unknown[:MOST_PROBLEMS]]
-    given = {name: composed(value) for name, value in flat.items() if value is not None and name in names}
+    given = {name: normalized(value) for name, value in flat.items() if value is not None and name in names}
     problems += text_problems(given)
     problems += [*_origin_problems(given), *(_absence_problems(given) if kind is ModelRow else ())]
     if problems:

@@ -21,7 +21,7 @@ from service.validation.error_styles import QUERY, rephrased
 from service.validation.flat import body_of_flat
 from service.validation.flat_values import DecimalMark
 from service.validation.questions import read_question
-from service.validation.text import one_line
+from service.validation.text import single_line
 
 OnError = Literal["problem", "text", "blank"]
 Pairs = Sequence[tuple[str, str]]
@@ -138,7 +138,7 @@ def _check_cell(metrics: Sequence[str], question: Pairs, options: CellOptions, c
 def error_text(error: NoNumber) -> str:
     """An error as the text of a cell."""
     line = _line(error.problems[0]) if isinstance(error, Refused) else _missing(error)
-    return one_line(f"#ERR {line}")
+    return single_line(f"#ERR {line}")
 
 
 def _missing(error: NotFound | Unreachable) -> str:

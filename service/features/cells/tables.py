@@ -32,7 +32,7 @@ from service.tabular.sheets import xml_text
 from service.units import dimension_of
 from service.validation.flat import ALIASES, flat_fields
 from service.validation.flat_values import LIST_MARK
-from service.validation.text import one_line
+from service.validation.text import single_line
 
 METRICS = "metrics"
 """Parameter with the names of the numbers."""
@@ -168,7 +168,7 @@ def _sweep(request: _TableRequest, swept: Mapping[str, list[str]], catalogue: Ca
             cells = _swept_row(request, question, catalogue)
         except Refused as refused:
             refusals.append(refused)
-            cells = ["", *("" for _ in request.metrics), cell_text(one_line(reason(refused)))]
+            cells = ["", *("" for _ in request.metrics), cell_text(single_line(reason(refused)))]
         rows.append([*map(cell_text, texts), *cells])
         yield None
     if len(refusals) == len(rows):
@@ -182,7 +182,7 @@ def _swept_row(request: _TableRequest, question: Pairs, catalogue: Catalogue) ->
     whole = whole_of(found)
     figures = [_figure(metric, found, whole, request.options) for metric in request.metrics.values()]
     unknown = dict.fromkeys(figure.why for figure in figures if figure.why)
-    return [found.verdict, *(figure.value for figure in figures), cell_text(one_line("; ".join(unknown)))]
+    return [found.verdict, *(figure.value for figure in figures), cell_text(single_line("; ".join(unknown)))]
 
 
 def _figure(metric: Metric, found: Answer, whole: Mapping[str, Any], options: CellOptions) -> Figure:
@@ -191,7 +191,7 @@ def _figure(metric: Metric, found: Answer, whole: Mapping[str, Any], options: Ce
         if value is None:
             metric.value_in(found)  # says what the number needs
     except (Refused, NotFound) as error:
-        return Figure("", "", "", one_line(reason(error)))
+        return Figure("", "", "", single_line(reason(error)))
     ends = value if isinstance(value, dict) else {"value": value}
     value, low, high = (number_text(ends[end], options.num) if end in ends else "" for end in ("value", "low", "high"))
     return Figure(value, low, high, "")

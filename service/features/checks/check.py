@@ -19,10 +19,10 @@ from service.features.estimates.answers import answer
 from service.features.estimates.metrics import fits
 from service.store import CheckedQuestion
 from service.units import BYTES, SECONDS_PER_DAY, in_units, readable
-from service.validation.merge_patch import merged
-from service.validation.questions import ReadQuestion, read_question
+from service.validation.merge_patch import apply_merge_patch
+from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import warnings_of
-from service.validation.text import one_line
+from service.validation.text import single_line
 
 MOST_ALTERNATIVES = 8
 """Most alternatives of a check. Source: a choice; users read no more."""
@@ -66,10 +66,10 @@ def alternatives_of(search: Search, resolved: Question, changes: tuple[Change, .
     return tuple(sorted(found, key=lambda one: (VERDICTS.index(one.verdict), one.time_limit_seconds or 0)))
 
 
-def _answered(search: Search, patch: Mapping[str, Any]) -> tuple[ReadQuestion, Answer] | None:
+def _answered(search: Search, patch: Mapping[str, Any]) -> tuple[ParsedQuestion, Answer] | None:
     """Changed question and its answer; None if refused."""
     try:
-        parsed = read_question(merged(search.question, patch), search.catalogue)
+        parsed = read_question(apply_merge_patch(search.question, patch), search.catalogue)
         return parsed, answer(parsed, search.catalogue, advise=False)
     except Refused:
         return None
@@ -91,8 +91,8 @@ def _on_free_cluster(search: Search, patch: dict[str, Any]) -> Iterator[Alternat
     alternatives = list(_alternative(search, patch, found))
     if not alternatives:
         changes = advised(found.memory, parsed.question, search.has_time).changes
-        there = merged(search.question, patch)
-        enough = [merged(patch, _patch_of(there, found.resolved, one)) for one in changes if _is_enough(one)]
+        there = apply_merge_patch(search.question, patch)
+        enough = [apply_merge_patch(patch, _patch_of(there, found.resolved, one)) for one in changes if _is_enough(one)]
         alternatives = [one for both in enough[:1] for one in _with_change(search, both)]
     yield from alternatives
 
@@ -227,7 +227,7 @@ def _checked(
     return found, deadline
 
 
-def _check(request: CheckRequest, parsed: ReadQuestion, catalogue: Catalogue, deadline: _Deadline) -> Check:
+def _check(request: CheckRequest, parsed: ParsedQuestion, catalogue: Catalogue, deadline: _Deadline) -> Check:
     found = answer(parsed, catalogue, advise=False)
     exceeded = _exceeded(found, request.limits)
     found = replace(found, memory=advised(found.memory, parsed.question, lambda: deadline.has_time(SHARE_OF_CHANGES)))
@@ -325,7 +325,7 @@ def _reason(found: Answer, exceeded: list[str]) -> str:
     """Cause of the verdict first, then the totals of the run."""
     memory = [_memory_text(found)]
     causes = [*exceeded, *memory] if found.verdict == "fits" else [*memory, *exceeded]
-    return one_line("; ".join([*causes, *_totals_text(found)]))
+    return single_line("; ".join([*causes, *_totals_text(found)]))
 
 
 def _whole_minutes(seconds: float) -> int:

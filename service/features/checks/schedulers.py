@@ -15,11 +15,11 @@ from service.formats.launchers.kubernetes import scheduled_by_kubernetes
 from service.formats.launchers.slurm import SECONDS_PER_MINUTE, SlurmJob, scheduled_by_slurm
 from service.formats.scripts import SCRIPT
 from service.units import SECONDS_PER_DAY
-from service.validation.merge_patch import merged
+from service.validation.merge_patch import apply_merge_patch
 from service.validation.problems import not_an_object
 from service.validation.question_parts import PARTS
 from service.validation.specs import read_spec
-from service.validation.text import one_line
+from service.validation.text import single_line
 
 NAME_A_GPU = (
     "name it in the job (Slurm: gres/gpu:h100:8), in the address that a hook is fetched from (?gpu=h100), or in the "
@@ -97,7 +97,7 @@ def as_lines(job_check: JobCheck) -> str:
 
 def _not_checked(refused: Refused) -> str:
     problem = refused.problems[0]
-    return one_line(f"not checked: {problem.message}; {problem.fix}")
+    return single_line(f"not checked: {problem.message}; {problem.fix}")
 
 
 def _cluster(job: Scheduled, catalogue: Catalogue) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _limits(job: Scheduled, question: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(recipe, Mapping) or recipe.get("training_tokens") is None:
         return {}
     days = {} if job.time_limit_seconds is None else {"days": job.time_limit_seconds / SECONDS_PER_DAY}
-    limits = merged(days, job.overrides.get("limits", {}))
+    limits = apply_merge_patch(days, job.overrides.get("limits", {}))
     return {"limits": limits} if limits else {}
 
 

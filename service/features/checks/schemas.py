@@ -15,9 +15,9 @@ from service.features.exports.exports import format_named, import_file
 from service.formats.scripts import SCRIPT, training_in
 from service.formats.text import LONGEST_FILE_BYTES
 from service.validation.clusters import read_cluster
-from service.validation.merge_patch import merged
+from service.validation.merge_patch import apply_merge_patch
 from service.validation.specs import field_names, read_spec
-from service.validation.text import one_line
+from service.validation.text import single_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,13 +132,15 @@ def read_launch(value: object) -> Imported:
 def with_launch(question: Mapping[str, Any], imported: Imported) -> dict[str, Any]:
     """A question with its gaps filled from an import."""
     parts = {"model": imported.model, "recipe": dict(imported.recipe), "layout": dict(imported.layout)}
-    filled = {name: merged(value, question[name]) if name in question else value for name, value in parts.items()}
+    filled = {
+        name: apply_merge_patch(value, question[name]) if name in question else value for name, value in parts.items()
+    }
     return {**question, **{name: value for name, value in filled.items() if value is not None}}
 
 
 def _unknown_settings(imported: Imported) -> tuple[str, ...]:
     named = ", ".join(one.name for one in imported.unknown[:MOST_UNKNOWN])
-    return (one_line(f"settings that were not understood count for nothing: {named}"),) if named else ()
+    return (single_line(f"settings that were not understood count for nothing: {named}"),) if named else ()
 
 
 def _limits(value: object) -> Limits:

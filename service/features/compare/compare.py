@@ -34,12 +34,12 @@ from service.features.estimates.metrics import (
     whole_of,
 )
 from service.planner.steps import Steps, outcome
-from service.validation.clusters import placed
+from service.validation.clusters import with_region
 from service.validation.prices import read_price
-from service.validation.questions import ReadQuestion
-from service.validation.reading import Read
+from service.validation.questions import ParsedQuestion
+from service.validation.reading import Parsed
 from service.validation.specs import field_names
-from service.validation.text import one_line
+from service.validation.text import single_line
 
 ANSWERED: Final = 200
 REFUSED: Final = 422
@@ -164,8 +164,8 @@ def _row(
         read = read_price(price, gpu, catalogue)
         head = _row_head(variant, read.spec, terms_of(price, gpu, catalogue), catalogue)
         own = unpriced.question.cluster
-        located = Read(own) if own.grid_region is not None else placed(own, price, catalogue)
-        priced_question = ReadQuestion(
+        located = Parsed(own) if own.grid_region is not None else with_region(own, price, catalogue)
+        priced_question = ParsedQuestion(
             replace(unpriced.question, price=read.spec, cluster=located.spec),
             (*unpriced.assumptions, *read.assumptions, *located.assumptions),
             (*unpriced.warnings, *read.warnings, *located.warnings),
@@ -210,7 +210,7 @@ def _refused(head: Mapping[str, Any], problems: Sequence[Problem]) -> ComparedRo
         **head,
         status=REFUSED,
         verdict=None,
-        reason=one_line("; ".join(f"{problem.message}; {problem.fix}" for problem in problems)),
+        reason=single_line("; ".join(f"{problem.message}; {problem.fix}" for problem in problems)),
         errors=tuple(map(row_problem, problems[:MOST_PROBLEMS])),
         warnings=(),
         assumptions=(),

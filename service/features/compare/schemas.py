@@ -17,10 +17,10 @@ from service.estimator.question import Layout, Recipe
 from service.planner.steps import Steps
 from service.validation.flat import ALIASES, body_of_flat, flat_fields
 from service.validation.flat_values import LIST_MARK, read_value
-from service.validation.merge_patch import merged
+from service.validation.merge_patch import apply_merge_patch
 from service.validation.prices import read_price
 from service.validation.problems import not_an_object, unknown_field
-from service.validation.questions import ReadQuestion, read_question
+from service.validation.questions import ParsedQuestion, read_question
 from service.validation.specs import field_names, read_spec
 
 MOST_ROWS = 1_000
@@ -195,7 +195,7 @@ class Entry:
 
     def question(self, base: Mapping[str, Any]) -> dict[str, Any]:
         """The question on this cluster."""
-        own = {part: merged(base.get(part), change) for part, change in self.changes.items()}
+        own = {part: apply_merge_patch(base.get(part), change) for part, change in self.changes.items()}
         return {**base, **own, "cluster": self.cluster}
 
     def placed(self, problem: Problem, price_place: str = "") -> Problem:
@@ -333,7 +333,7 @@ class Variant:
 
     entry: Entry
     """The cluster and its overrides."""
-    parsed: ReadQuestion
+    parsed: ParsedQuestion
     """The question, without a price."""
     prices: Sequence[Placed]
     """Each unparsed price; None for no price."""
@@ -486,7 +486,7 @@ def _idle(place: str) -> Problem:
     return Problem(field=place, code="told_twice", message=message, fix="leave it out, or leave their prices out")
 
 
-def _read_on_cluster(entry: Entry, question: Mapping[str, Any], catalogue: Catalogue) -> ReadQuestion:
+def _read_on_cluster(entry: Entry, question: Mapping[str, Any], catalogue: Catalogue) -> ParsedQuestion:
     """The question on a cluster, without a price."""
     body = {name: value for name, value in entry.question(question).items() if name != "price"}
     try:

@@ -22,7 +22,7 @@ from service.features.diagnose.hypotheses import (
 from service.features.diagnose.messages import EXAMPLE, read_message
 from service.features.estimates.answers import grounds_of
 from service.units import BYTES, in_units
-from service.validation.questions import ReadQuestion, read_question
+from service.validation.questions import ParsedQuestion, read_question
 from service.validation.serialization import to_bytes
 
 NOTICEABLE_FRACTION = 0.02
@@ -172,7 +172,7 @@ def _read(body: Mapping[str, Any]) -> Said:
     return read_message(text or "", stats)
 
 
-def _diagnosis(parsed: ReadQuestion, oom: Said, catalogue: Catalogue) -> Diagnosis:
+def _diagnosis(parsed: ParsedQuestion, oom: Said, catalogue: Catalogue) -> Diagnosis:
     answer = estimate_memory(parsed.question)
     needed = needed_bytes(oom)
     own = evaluate_hypothesis(parsed.question, oom)
@@ -263,7 +263,7 @@ def _totals(oom: Said, memory: Memory, needed: float | None) -> Iterator[Compare
             )
 
 
-def _warnings(oom: Said, memory: Memory, parsed: ReadQuestion) -> Iterator[str]:
+def _warnings(oom: Said, memory: Memory, parsed: ParsedQuestion) -> Iterator[str]:
     yield from parsed.warnings
     if oom.capacity_bytes is not None:
         off = abs(oom.capacity_bytes / memory.usable_bytes - 1)

@@ -16,7 +16,7 @@ from service.estimator.constants import calibration_id
 from service.estimator.explain.explanation import Explanation
 from service.estimator.names import ToolName
 from service.estimator.question import Question
-from service.validation.questions import ReadQuestion, read_question
+from service.validation.questions import ParsedQuestion, read_question
 from service.validation.serialization import digest_of, refuse_infinite, to_bytes
 
 STEP = re.compile(r"(\w+)|\[(\d+)\]")
@@ -38,7 +38,7 @@ def answer_explained(kind: type[Grounds], body: Mapping[str, Any], catalogue: Ca
     return to_bytes(answer_of(kind, body, catalogue, explain=True))
 
 
-def answer(parsed: ReadQuestion, catalogue: Catalogue, *, explain: bool = False, advise: bool = True) -> Answer:
+def answer(parsed: ParsedQuestion, catalogue: Catalogue, *, explain: bool = False, advise: bool = True) -> Answer:
     """Answer one question in whole."""
     found = estimate(parsed.question)
     refuse_infinite(found.step, found.totals)  # they divide by rates
@@ -54,7 +54,7 @@ def answer(parsed: ReadQuestion, catalogue: Catalogue, *, explain: bool = False,
     )
 
 
-def memory_answer(parsed: ReadQuestion, catalogue: Catalogue, *, explain: bool = False) -> MemoryAnswer:
+def memory_answer(parsed: ParsedQuestion, catalogue: Catalogue, *, explain: bool = False) -> MemoryAnswer:
     """Answer whether one configuration fits, with its memory."""
     found = estimate_memory(parsed.question)
     refuse_infinite(found.memory)
@@ -66,7 +66,7 @@ def memory_answer(parsed: ReadQuestion, catalogue: Catalogue, *, explain: bool =
     )
 
 
-def grounds_of(found: Estimate | MemoryEstimate, parsed: ReadQuestion, catalogue: Catalogue) -> dict[str, Any]:
+def grounds_of(found: Estimate | MemoryEstimate, parsed: ParsedQuestion, catalogue: Catalogue) -> dict[str, Any]:
     """Fields of an answer beside its numbers and explanations."""
     versions = versions_of(catalogue, [calibration_id(parsed.question.gpu)])
     return {
@@ -120,7 +120,7 @@ def part(kind: type[Part], whole: Answer) -> Part:
     return kind(**values)
 
 
-def answer_by(method: ToolName, parsed: ReadQuestion, catalogue: Catalogue) -> MethodAnswer:
+def answer_by(method: ToolName, parsed: ParsedQuestion, catalogue: Catalogue) -> MethodAnswer:
     """Estimate of another tool for one configuration, compared with our own."""
     from service.estimator.other_tools.comparison import compare
 

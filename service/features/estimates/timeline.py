@@ -10,7 +10,7 @@ from service.estimator.resolve import resolve
 from service.estimator.run.run import peak_stage_in
 from service.estimator.run.stages import timeline
 from service.features.estimates.answers import grounds_of
-from service.validation.questions import ReadQuestion, read_question
+from service.validation.questions import ParsedQuestion, read_question
 from service.validation.serialization import refuse_infinite, to_bytes
 
 
@@ -19,7 +19,7 @@ def timeline_json(body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
     return to_bytes(timeline_answer(read_question(body, catalogue), catalogue))
 
 
-def timeline_answer(parsed: ReadQuestion, catalogue: Catalogue) -> TimelineAnswer:
+def timeline_answer(parsed: ParsedQuestion, catalogue: Catalogue) -> TimelineAnswer:
     """The timeline of one configuration."""
     found = estimate_memory(parsed.question)
     refuse_infinite(found.memory)

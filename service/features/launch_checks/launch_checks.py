@@ -42,7 +42,7 @@ from service.tabular.lists import Listed, Record, listed_in_parts
 from service.validation.devices import driver_names
 from service.validation.problems import not_an_object
 from service.validation.question_parts import PARTS
-from service.validation.questions import ReadQuestion, read_question
+from service.validation.questions import ParsedQuestion, read_question
 from service.validation.serialization import to_bytes, to_wire
 from service.validation.specs import read_spec
 
@@ -75,7 +75,7 @@ class LaunchCheckRequest:
 
     question: Mapping[str, Any]
     """Question as sent, or from the stored estimate."""
-    parsed: ReadQuestion
+    parsed: ParsedQuestion
     """The parsed question."""
     estimate: Answer
     """Its estimate."""
@@ -124,7 +124,7 @@ def _question(question: object, estimate_id: object, stored: Callable[[str], byt
     return {name: value for name, value in resolved.items() if name in PARTS and value is not None}
 
 
-def _answered(question: Mapping[str, Any], catalogue: Catalogue) -> tuple[ReadQuestion, Answer]:
+def _answered(question: Mapping[str, Any], catalogue: Catalogue) -> tuple[ParsedQuestion, Answer]:
     try:
         parsed = read_question(question, catalogue)
         return parsed, answer(parsed, catalogue)

@@ -28,7 +28,7 @@ from service.store import Engine, utc_text
 from service.store.keys import ANYBODY, Caller
 from service.validation.flat_values import read_value
 from service.validation.specs import read_spec
-from service.validation.text import plain
+from service.validation.text import checked_texts
 
 MeasurementFormat = Literal["nccl-tests", "gemm-csv", "memory-snapshot"]
 
@@ -88,7 +88,7 @@ def import_measurements(
     engine: Engine, catalogue: Catalogue, caller: Caller, name: str, content: bytes, given: Mapping[str, Any]
 ) -> ImportedMeasurements:
     """Store the measurements of another tool's file."""
-    file_format, beside = format_named(name), read_spec(Beside, plain(given), "")
+    file_format, beside = format_named(name), read_spec(Beside, checked_texts(given), "")
     records = file_format.read(text_of(content), beside)
     origin = Origin(
         source=beside.source or name,

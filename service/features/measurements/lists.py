@@ -16,7 +16,7 @@ from service.store.keys import Caller
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record, listed_in_parts
 from service.validation.specs import read_spec
-from service.validation.text import plain
+from service.validation.text import checked_texts
 
 PATH = "/v1/measurements"
 NEWEST_FIRST = "-measured_at"
@@ -178,7 +178,7 @@ class QuarantineRequest:
 
 def quarantine(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
     """Quarantine measurements, so that no calibration is fitted to them."""
-    request = read_spec(QuarantineRequest, plain(body), "")
+    request = read_spec(QuarantineRequest, checked_texts(body), "")
     return _changed(engine, caller, request.ids, request.reason)
 
 

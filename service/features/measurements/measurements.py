@@ -11,7 +11,7 @@ from service.estimator import FORMULAS_VERSION
 from service.estimator.question import Gpu
 from service.store import Connection, Measured, measurements_like, shape_key, store_measurements_in, utc_text
 from service.store.keys import TEAM
-from service.validation.devices import is_possible, observed_of
+from service.validation.devices import is_possible, observation_of
 from service.validation.serialization import digest_of, to_bytes
 
 Predict = Callable[[Observed], float | None]
@@ -129,7 +129,7 @@ def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> I
                 reason=None,
                 owner=origin.owner,
             )
-            yield replace(row, predicted_value=predict(observed_of(row)))
+            yield replace(row, predicted_value=predict(observation_of(row)))
 
 
 def _identity(row: Measured) -> object:
@@ -139,7 +139,7 @@ def _identity(row: Measured) -> object:
 
 def _quality_problem(row: Measured, gpu: Gpu | None) -> str | None:
     """Reason to doubt a measurement, whatever others show."""
-    observed = observed_of(row)
+    observed = observation_of(row)
     beyond = impossible(observed, None if row.kind == "cpu" else gpu)
     if beyond is not None:
         return beyond

@@ -14,7 +14,7 @@ from service.estimator.question import Layout, Question, Recipe
 from service.planner.space import Constraints
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.question_parts import PARTS
-from service.validation.questions import ReadQuestion, read_question
+from service.validation.questions import ParsedQuestion, read_question
 from service.validation.specs import field_names, read_spec
 
 MOST_PLANS = 100
@@ -82,7 +82,7 @@ FIELDS = (*PARTS, *field_names(PlanOptions), CLUSTERS, WHY_NOT)
 class PlanRequest:
     """Parsed request for plans."""
 
-    machines: tuple[ReadQuestion, ...]
+    machines: tuple[ParsedQuestion, ...]
     """The question on each cluster and number of GPUs."""
     constraints: Constraints
     """Allowed values of the searched fields."""

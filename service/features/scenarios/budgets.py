@@ -27,7 +27,7 @@ from service.validation.flat import NAMING, FlatField, body_of_flat, flat_fields
 from service.validation.flat_values import LIST_MARK, MEMBER_MARK
 from service.validation.models import read_model
 from service.validation.questions import read_question
-from service.validation.specs import spelled
+from service.validation.specs import fields_of
 
 FlatValue = str | int | float
 """A number or a boolean, or any other value as text."""
@@ -58,7 +58,7 @@ def _model(model: Any, catalogue: Catalogue) -> Any:
     """Fields of a model that came as a config, which has no parameter."""
     if not (isinstance(model, Mapping) and "hf_config" in model):
         return model
-    read = spelled(read_model(model, catalogue).spec)
+    read = fields_of(read_model(model, catalogue).spec)
     defaults = {field.name: field.default for field in fields(Model) if field.default is not MISSING}
     return {name: value for name, value in read.items() if name not in defaults or value != defaults[name]}
 

@@ -26,12 +26,12 @@ from service.store import Engine, SavedQuestion, Scenario, utc_text
 from service.store.keys import Caller
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import IsCurrent, Listed, Record, as_record, listed_in_parts
-from service.validation.merge_patch import merged
+from service.validation.merge_patch import apply_merge_patch
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.questions import read_question
 from service.validation.serialization import to_bytes
 from service.validation.specs import field_names, read_spec
-from service.validation.text import composed, plain
+from service.validation.text import checked_texts, normalized
 
 QUESTION = "question"
 """Field with the body of POST /v1/estimates."""
@@ -79,8 +79,8 @@ def read_request(body: Mapping[str, Any], catalogue: Catalogue, *, answered: obj
 
 def _label(body: Mapping[str, Any]) -> Label:
     given = {name: value for name, value in body.items() if name != QUESTION}
-    label = read_spec(Label, {name: composed(value) for name, value in given.items()}, "", beside=(QUESTION,))
-    plain(given)
+    label = read_spec(Label, {name: normalized(value) for name, value in given.items()}, "", beside=(QUESTION,))
+    checked_texts(given)
     if not label.name.strip():
         message = "name holds nothing but spaces, so the scenario could not be found by it"
         raise Refused(Problem(field="name", code="empty", message=message, fix="give it a name"))
@@ -219,7 +219,7 @@ def patch_scenario(
         if unknown:
             raise Refused(*unknown[:MOST_PROBLEMS])
         scenario, question = saved
-        body = merged({"name": scenario.name, "note": scenario.note, QUESTION: question}, patch)
+        body = apply_merge_patch({"name": scenario.name, "note": scenario.note, QUESTION: question}, patch)
         return _rewritten(engine, saved, read_request(body, view(scenario.owner), answered=question))
 
     return _apply(engine, change, rewrite)

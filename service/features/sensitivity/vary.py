@@ -20,7 +20,7 @@ from service.planner.steps import Steps, outcome
 from service.validation.fields import value_at, variable_fields, with_value
 from service.validation.questions import read_question
 from service.validation.serialization import to_wire
-from service.validation.text import one_line
+from service.validation.text import single_line
 
 FIRST: Final = ("values", "varied", "status", "verdict")
 """Fields of a row before its numbers."""
@@ -135,7 +135,7 @@ def _refused(
         status=REFUSED,
         verdict=None,
         ratios=dict.fromkeys(metrics),
-        reason=one_line("; ".join(f"{problem.message}; {problem.fix}" for problem in problems)),
+        reason=single_line("; ".join(f"{problem.message}; {problem.fix}" for problem in problems)),
         errors=tuple(row_problem(_at_values(problem, varied)) for problem in problems[:MOST_PROBLEMS]),
         warnings=(),
         id=None,

@@ -15,7 +15,7 @@ from service.planner.feasibility import SolveLimits
 from service.planner.sizing import SERVING_MFU_FRACTION
 from service.planner.unknowns import UNKNOWNS
 from service.validation.problems import not_an_object, unknown_field
-from service.validation.questions import ReadQuestion, read_question
+from service.validation.questions import ParsedQuestion, read_question
 from service.validation.specs import field_names, read_spec, schema_of
 
 LIMITS, SERVING = "limits", "serving"
@@ -99,7 +99,7 @@ def read_request(body: Mapping[str, Any]) -> SolveRequest:
     return SolveRequest(options, limits, question, lists, serving)
 
 
-def read_open_question(request: SolveRequest, catalogue: Catalogue) -> ReadQuestion:
+def read_open_question(request: SolveRequest, catalogue: Catalogue) -> ParsedQuestion:
     """Parse the question; the value of its open field only has to be legal."""
     if request.question is None:
         message = "question is missing; it says everything but the open field"

@@ -15,8 +15,8 @@ from service.planner.sizing import Server, affordable_inference_flop, inference_
 from service.planner.solve import Solved, solve_steps
 from service.planner.steps import Steps
 from service.units import readable
-from service.validation.questions import ReadQuestion
-from service.validation.reading import Read, assumed, resting_on
+from service.validation.questions import ParsedQuestion
+from service.validation.reading import Parsed, assumptions_of, with_rows
 
 SIX_FLOP = "a run takes 6 FLOP for each parameter and token; attention is left out"
 LEAST_INFERENCE_FLOP = 2.0
@@ -69,7 +69,7 @@ def _too_dear(size: OptimalSize, free: OptimalSize) -> WhyNot:
     return WhyNot(code="inference_limit_exceeded", message=message)
 
 
-def _server(request: SolveRequest, parsed: ReadQuestion | None, catalogue: Catalogue) -> Read[Server] | None:
+def _server(request: SolveRequest, parsed: ParsedQuestion | None, catalogue: Catalogue) -> Parsed[Server] | None:
     """Inference hardware, if a limit bounds the cost of its tokens."""
     if request.limits.inference_usd_per_million_tokens is None:
         return None
@@ -88,11 +88,11 @@ def _server(request: SolveRequest, parsed: ReadQuestion | None, catalogue: Catal
         f"a token in use takes 2 FLOP for each parameter, at {serving.mfu_fraction:.0%} of the bf16 peak of {gpu.slug} "
         f"for {readable(usd)} dollars a GPU-hour; attention to its context is left out"
     )
-    read = Read(server, (*(() if match is None else assumed(match)), assumption))
-    return read if match is None else resting_on(read, catalogue, match.row)
+    read = Parsed(server, (*(() if match is None else assumptions_of(match)), assumption))
+    return read if match is None else with_rows(read, catalogue, match.row)
 
 
-def _rent(parsed: ReadQuestion | None) -> float | None:
+def _rent(parsed: ParsedQuestion | None) -> float | None:
     """Cost of a GPU-hour of the question after its discount; None if not rented."""
     price = None if parsed is None else parsed.question.price
     return float(rent_usd(1.0, price.usd_per_gpu_hour, price.discount_fraction)) if isinstance(price, Price) else None
@@ -135,7 +135,7 @@ def _inference_cap(request: SolveRequest, server: Server | None) -> float | None
 
 
 def _affordable_flop(
-    request: SolveRequest, parsed: ReadQuestion, threshold: Solved, catalogue: Catalogue
+    request: SolveRequest, parsed: ParsedQuestion, threshold: Solved, catalogue: Catalogue
 ) -> tuple[float, Solution]:
     """FLOP that a budget buys, and the solution without its value."""
     solution = solution_of(request, parsed, threshold, None, catalogue)

@@ -12,7 +12,7 @@ from service.features.estimates.answers import answer, versions_of
 from service.features.solve.schemas import SolveRequest
 from service.planner.solve import Solved
 from service.planner.unknowns import UNKNOWNS
-from service.validation.questions import ReadQuestion
+from service.validation.questions import ParsedQuestion
 from service.validation.serialization import to_wire
 
 CHANGING = ("model", "recipe", "layout", "cluster")
@@ -21,7 +21,7 @@ CHANGING = ("model", "recipe", "layout", "cluster")
 
 def solution_of(
     request: SolveRequest,
-    parsed: ReadQuestion,
+    parsed: ParsedQuestion,
     threshold: Solved,
     value: Any,
     catalogue: Catalogue,
@@ -70,7 +70,7 @@ def changed_fields(before: Question, after: Question) -> dict[str, Any]:
     }
 
 
-def _answered(parsed: ReadQuestion, question: Question, catalogue: Catalogue) -> Answer:
+def _answered(parsed: ParsedQuestion, question: Question, catalogue: Catalogue) -> Answer:
     return answer(replace(parsed, question=question), catalogue, advise=False)
 
 

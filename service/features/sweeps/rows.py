@@ -24,7 +24,7 @@ from service.features.sweeps.columns import OF_PLANS, Cell, Number, numbers_of
 from service.planner.plans import plans_of
 from service.planner.space import Constraints
 from service.validation.serialization import NotFinite, to_bytes
-from service.validation.text import one_line
+from service.validation.text import single_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def question_at(axes: Axes, at: Combination) -> Question:
 
 
 def _reason(problems: Sequence[Problem]) -> str:
-    return one_line("; ".join(f"{problem.message}; {problem.fix}" for problem in problems))
+    return single_line("; ".join(f"{problem.message}; {problem.fix}" for problem in problems))
 
 
 class EstimateAnswerer:

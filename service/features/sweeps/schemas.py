@@ -33,13 +33,13 @@ from service.features.sweeps.axes import (
     SweptRecipe,
 )
 from service.features.sweeps.columns import DEFAULT_COLUMNS, reserved_names
-from service.validation.clusters import place_of, placed, read_cluster
+from service.validation.clusters import read_cluster, region_of_price, with_region
 from service.validation.models import read_model
 from service.validation.prices import read_price
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.questions import EXAMPLES
 from service.validation.specs import field_names, read_spec
-from service.validation.text import plain
+from service.validation.text import checked_texts
 
 
 class ItemReader:
@@ -52,7 +52,7 @@ class ItemReader:
         self._places: dict[str | None, Any] = {None: None}
         """A price at each place."""
         for price in prices:
-            self._places.setdefault(place_of(price, catalogue), price)
+            self._places.setdefault(region_of_price(price, catalogue), price)
         self._gpus: dict[str, None] = {}
 
     def model(self, item: Any) -> SweptModel:
@@ -68,7 +68,7 @@ class ItemReader:
         machine = read_cluster(item, self._catalogue).spec
         name = self._catalogue.find_cluster(preset).row.slug if isinstance(preset, str) else None
         self._gpus[machine.gpu.slug] = None
-        at = tuple(placed(machine.cluster, price, self._catalogue).spec for price in self._places.values())
+        at = tuple(with_region(machine.cluster, price, self._catalogue).spec for price in self._places.values())
         return SweptCluster(name=name, gpu=machine.gpu, at=at)
 
     def layout(self, item: Any) -> SweptLayout:
@@ -98,7 +98,7 @@ class ItemReader:
             message = f"{ANY} stands for several prices, and each row of a sweep has one"
             raise Refused(Problem(field="price", code="several_prices", message=message, fix="list them one by one"))
         read_price(item, None, self._catalogue)
-        place = list(self._places).index(place_of(item, self._catalogue))
+        place = list(self._places).index(region_of_price(item, self._catalogue))
         return SweptPrice(place=place, of_gpu={gpu: self._of_gpu(item, gpu) for gpu in self._gpus})
 
     def _of_gpu(self, item: Any, gpu: str) -> PriceOfGpu:
@@ -139,7 +139,7 @@ def read_sweep(body: Mapping[str, Any], catalogue: Catalogue) -> Sweep:
     if unknown:
         raise Refused(*(unknown_field("", name, {*FIELDS}, "the sweep") for name in unknown))
     options = read_spec(
-        SweepOptions, plain({name: body[name] for name in field_names(SweepOptions) if name in body}), ""
+        SweepOptions, checked_texts({name: body[name] for name in field_names(SweepOptions) if name in body}), ""
     )
     metrics = named_metrics("columns", options.columns or DEFAULT_COLUMNS[options.kind], reserved_names(options.kind))
     plan = _plan(body, options)

@@ -35,7 +35,7 @@ from service.jobs.ends import finish_job
 from service.jobs.files import JobFile, holds_job, store_file
 from service.jobs.leases import Lease, heartbeat_job
 from service.store import JobRequest, WorkerBounds, read_workers, record_worker
-from service.validation.devices import named_in
+from service.validation.devices import with_catalogue_names
 
 router = APIRouter(tags=["workers"])
 
@@ -53,7 +53,7 @@ async def claim(request: Request) -> Response:
     """Claim a job, waiting in the event loop; only queries of the database take a thread."""
     claim_request = read_whole(ClaimRequest, await read_body(request))
     engine, state = database_of(request), request.app.state
-    capabilities = named_in(view_of(request), claim_request.capabilities)
+    capabilities = with_catalogue_names(view_of(request), claim_request.capabilities)
     caller, bounds = caller_of(request), WorkerBounds(state.settings.workers_per_key, _alive_seconds(request))
     claimant = JobRequest(
         worker=claim_request.worker,

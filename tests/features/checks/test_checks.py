@@ -12,7 +12,7 @@ from service.features.checks.schemas import BESIDE
 from service.features.estimates.answers import answer
 from service.features.exports.exports import import_file
 from service.formats.targets import FORMATS
-from service.validation.merge_patch import merged
+from service.validation.merge_patch import apply_merge_patch
 from service.validation.questions import read_question
 
 Body = dict[str, Any]
@@ -186,7 +186,7 @@ def test_every_alternative_is_what_a_check_of_it_says(body: Body, catalogue: Cat
     assert {"gpu": "b200", "gpus": 16} in [one.patch.get("cluster") for one in found.alternatives]
     assert any("cluster" not in one.patch for one in found.alternatives)
     for one in found.alternatives:
-        again = check(merged(body, one.patch), catalogue)
+        again = check(apply_merge_patch(body, one.patch), catalogue)
         assert (again.verdict, again.device_peak_bytes) == (one.verdict, one.device_peak_bytes)
         assert (again.gpu_hours, again.cost_usd) == (one.gpu_hours, one.cost_usd)
         assert again.time_limit_seconds == one.time_limit_seconds
@@ -244,4 +244,4 @@ def test_on_free_gpus_a_single_change_may_be_needed_too(body: Body, catalogue: C
     (found, *_) = check(body, catalogue).alternatives
     assert found.patch["cluster"] == {"gpu": "h100-sxm5-80gb", "gpus": 128}
     assert found.patch["layout"]
-    assert check({**merged(body, found.patch), "free_pool": None}, catalogue).verdict == found.verdict
+    assert check({**apply_merge_patch(body, found.patch), "free_pool": None}, catalogue).verdict == found.verdict

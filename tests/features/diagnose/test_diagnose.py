@@ -13,7 +13,7 @@ from service.estimator.run.run import peak_stage_in
 from service.estimator.run.stages import Peak, timeline
 from service.features.diagnose.diagnose import diagnose
 from service.features.diagnose.hypotheses import segment_bytes
-from service.validation.merge_patch import merged
+from service.validation.merge_patch import apply_merge_patch
 from service.validation.questions import read_question
 
 GIB = 2.0**30
@@ -53,7 +53,7 @@ def peak(body: Mapping[str, Any], catalogue: Catalogue) -> Peak:
 
 
 def found(text: str, catalogue: Catalogue, **changes: Any) -> Diagnosis:
-    return diagnose({**merged(FITS, changes), "message": text}, catalogue)
+    return diagnose({**apply_merge_patch(FITS, changes), "message": text}, catalogue)
 
 
 def test_what_was_predicted_is_said_to_be(catalogue: Catalogue) -> None:
@@ -80,8 +80,8 @@ DIFFERENCES = [
 def test_the_difference_that_was_run_is_among_those_that_explain(
     patch: dict[str, Any], kind: str, catalogue: Catalogue
 ) -> None:
-    asked = merged(FITS, {"model": SMALL})
-    needed = min(peak(merged(asked, patch), catalogue).allocated_bytes, 0.99 * 79.1 * GIB)
+    asked = apply_merge_patch(FITS, {"model": SMALL})
+    needed = min(peak(apply_merge_patch(asked, patch), catalogue).allocated_bytes, 0.99 * 79.1 * GIB)
     requested = 0.7  # GiB, of no tensor
     answer = found(message(allocated=needed / GIB - requested, requested=requested), catalogue, model=SMALL)
     assert answer.cause == "larger_than_predicted"

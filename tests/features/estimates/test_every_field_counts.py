@@ -31,7 +31,7 @@ from service.estimator.question import (
 )
 from service.features.estimates.answers import answer
 from service.validation.clusters import Nodes
-from service.validation.prices import QUERIED, CardPrice, CataloguePrice
+from service.validation.prices import QUERY_FIELDS, CardPrice, CataloguePrice
 from service.validation.questions import read_question
 from service.validation.serialization import to_bytes
 from service.validation.specs import schema_of
@@ -277,10 +277,10 @@ def test_nodes_and_presets_change_a_number(catalogue: Catalogue) -> None:
     assert len({numbers_of(b, catalogue) for b in (body, larger, other)} - {None}) == 3
 
 
-@pytest.mark.parametrize("name", QUERIED)
+@pytest.mark.parametrize("name", QUERY_FIELDS)
 def test_every_part_of_a_price_look_up_changes_the_cost(catalogue: Catalogue, name: str) -> None:
     """Of the rows of one GPU, some two differ in this column and in price, and in no other column that is asked for."""
-    others = [column for column in QUERIED if column != name]
+    others = [column for column in QUERY_FIELDS if column != name]
     groups: dict[tuple[Any, ...], dict[Any, float]] = {}
     for row in catalogue.prices:
         if row.gpu == CLUSTER["gpu"]:
@@ -296,6 +296,6 @@ def test_every_part_of_a_price_look_up_changes_the_cost(catalogue: Catalogue, na
 
 def test_what_is_paid_beside_a_price_of_the_catalogue_is_the_same_field_as_beside_a_stated_one() -> None:
     for kind in (CataloguePrice, CardPrice):
-        names = [field.name for field in fields(kind) if field.name not in {*QUERIED, "rate_card"}]
+        names = [field.name for field in fields(kind) if field.name not in {*QUERY_FIELDS, "rate_card"}]
         assert names == ["discount_fraction", "preemptions_per_instance_hour", "storage", "egress"]
         assert all(get_type_hints(kind)[name] == get_type_hints(Price)[name] for name in names)
