@@ -68,11 +68,10 @@ def _nested(kind: type, given: Flat) -> dict[str, Any]:
             place = place.setdefault(step, {})
         if column.name in given:
             place[last] = given[column.name]
-    return {name: None if value == {} and _may_be_absent(kind, name) else value for name, value in nested.items()}
-
-
-def _may_be_absent(kind: type, field: str) -> bool:
-    return NoneType in get_args(get_type_hints(kind)[field])
+    return {
+        name: None if value == {} and NoneType in get_args(get_type_hints(kind)[name]) else value
+        for name, value in nested.items()
+    }
 
 
 def _column_at(kind: type, field: str) -> str:

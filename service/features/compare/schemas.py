@@ -217,7 +217,7 @@ class Entry:
 
 def read_entry(place: str, value: Any) -> Entry:
     """An item of the list of clusters."""
-    if not isinstance(value, Mapping) or not _is_entry(value):
+    if not isinstance(value, Mapping) or not any(name in value for name in OF_A_CLUSTER):
         return Entry(place=place, cluster=value, cluster_place=place, changes={})
     unknown = [name for name in value if name not in OF_A_CLUSTER][:MOST_PROBLEMS]
     problems = [unknown_field(place, name, {*OF_A_CLUSTER}) for name in unknown]
@@ -238,11 +238,6 @@ def read_entry(place: str, value: Any) -> Entry:
         changes=changes,
         price=value.get("price"),
     )
-
-
-def _is_entry(value: Mapping[str, Any]) -> bool:
-    """Whether an object has a field that only an entry has."""
-    return any(name in value for name in OF_A_CLUSTER)
 
 
 def _below(place: str, rest: str) -> str:

@@ -88,11 +88,6 @@ def versions_of(catalogue: Catalogue, calibrations: Iterable[str | None]) -> Ver
     return Versions(formulas=FORMULAS_VERSION, catalogue=catalogue.revision, calibration=named or None)
 
 
-def _without_run(warnings: tuple[str, ...]) -> tuple[str, ...]:
-    """Warnings without those of totals."""
-    return tuple(warning for warning in warnings if warning not in RUN_WARNINGS)
-
-
 def _explained(question: Question, found: Estimate) -> dict[str, Explanation]:
     from service.estimator.explain.explain import explanations
 
@@ -114,7 +109,7 @@ def part(kind: type[Part], whole: Answer) -> Part:
     """Part of an answer: all of it, memory, FLOP, or time and totals."""
     values = {f.name: getattr(whole, f.name) for f in fields(kind)}
     if "totals" not in values:
-        values["warnings"] = _without_run(whole.warnings)
+        values["warnings"] = tuple(warning for warning in whole.warnings if warning not in RUN_WARNINGS)
     if whole.explain is not None:
         values["explain"] = {path: e for path, e in whole.explain.items() if path.partition(".")[0] in values}
     return kind(**values)

@@ -14,7 +14,7 @@ from service.calibration.records import Environment, ProbeRecord
 from service.errors import Problem, Refused
 from service.estimator.constants import DeviceCalibration, calibrated, calibration_id, calibration_of
 from service.estimator.estimate import estimate
-from service.estimator.question import Cluster, Gpu, Question
+from service.estimator.question import Gpu, Question
 from service.features.calibrations.fitting import OWN, steps_on, with_measured
 from service.features.launch_checks.items import Expected
 from service.features.launch_checks.store import launch_check_in, store_findings_in
@@ -135,7 +135,9 @@ class LaunchPlan:
 def plan_as_json(plan: LaunchPlan) -> dict[str, Any]:
     """A launch plan as plain JSON values."""
     return {
-        "question": adapter_of(Question).dump_python(_bare(plan.question), mode="json"),
+        "question": adapter_of(Question).dump_python(
+            replace(plan.question, gpu=calibrated(plan.question.gpu, None)), mode="json"
+        ),
         "calibration": adapter_of(_CALIBRATION).dump_python(calibration_of(plan.question.gpu), mode="json"),
         "before": adapter_of(Outlook).dump_python(plan.before, mode="json"),
         "expected": adapter_of(_EXPECTED).dump_python(plan.expected, mode="json"),
@@ -153,7 +155,7 @@ def plan_from_json(plan: Mapping[str, Any]) -> LaunchPlan:
     question = adapter_of(Question).validate_python(plan["question"])
     calibration = adapter_of(_CALIBRATION).validate_python(plan["calibration"])
     return LaunchPlan(
-        question=_with_calibration(question, calibration),
+        question=replace(question, gpu=calibrated(question.gpu, calibration)),
         before=adapter_of(Outlook).validate_python(plan["before"]),
         expected=adapter_of(_EXPECTED).validate_python(plan["expected"]),
         whole=adapter_of(_EXPECTED).validate_python(plan["whole"]),
@@ -163,14 +165,6 @@ def plan_from_json(plan: Mapping[str, Any]) -> LaunchPlan:
         device_names=tuple(plan.get("device_names", ())),  # plans of before have none, and count as measured elsewhere
         judges_memory=plan.get("judges_memory", False),
     )
-
-
-def _bare(question: Question) -> Question:
-    return replace(question, gpu=calibrated(question.gpu, None))
-
-
-def _with_calibration(question: Question, calibration: DeviceCalibration | None) -> Question:
-    return replace(question, gpu=calibrated(question.gpu, calibration))
 
 
 CARRIED_OVER = ("rates measured alone on this device stand for every GPU of the cluster, inside steps too",)
@@ -307,7 +301,7 @@ def findings_of(
                 environments=environments,
                 comparable=bool(comparable),
                 gpu=gpu.slug,
-                rated_watts=_rated_watts(cluster, gpu),
+                rated_watts=cluster.power_limit_watts or gpu.board_watts,
                 outlook=estimate.after or estimate.before,
                 depths=depths,
                 nodes=ceil(cluster.gpus / cluster.gpus_per_node),
@@ -342,10 +336,6 @@ def _without_record(name: Any, plan: LaunchPlan) -> ProbeAnswer:
         measurements=(),
         summary=None,
     )
-
-
-def _rated_watts(cluster: Cluster, gpu: Gpu) -> float:
-    return cluster.power_limit_watts or gpu.board_watts
 
 
 def _environments(records: Sequence[ProbeRecord]) -> list[Environment]:

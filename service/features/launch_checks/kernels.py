@@ -12,7 +12,6 @@ from service.estimator.model.build import MIXERS
 from service.estimator.model.ledger import LayerShape, Op, Split
 from service.estimator.question import Gpu
 from service.estimator.resolve import ResolvedQuestion
-from service.estimator.software.precision import Format
 from service.estimator.time.kernels import RankProduct, product_shape, rank_products
 from service.estimator.time.matrix_products import OPERAND_BYTES
 from service.estimator.workload import Workload
@@ -63,7 +62,7 @@ def _item(key: _Key, products: list[RankProduct], target: Target) -> Item:
         "name": name, "rows": key.rows, "columns": key.columns, "inner": key.inner, "dtype": key.dtype,
         "copies": key.copies,
     }  # fmt: skip
-    width = OPERAND_BYTES[_format(key.dtype)]
+    width = OPERAND_BYTES[next(name for name, probe_name in DTYPES.items() if probe_name == key.dtype)]
     operands = key.inner * (key.rows + key.columns) * key.copies
     wide = 4.0  # a reference in higher precision
     return Item(
@@ -82,10 +81,6 @@ def _item(key: _Key, products: list[RankProduct], target: Target) -> Item:
             ),
         ),
     )
-
-
-def _format(dtype: str) -> Format:
-    return next(name for name, probe_name in DTYPES.items() if probe_name == dtype)
 
 
 def attention_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:

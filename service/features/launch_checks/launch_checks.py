@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, get_args
@@ -12,7 +12,7 @@ from annotated_types import Interval, Len
 
 from service.answers.estimates import Answer
 from service.answers.launch_checks import LaunchCheckRow, ProbeAnswer, Reestimate, Where
-from service.calibration.records import ProbeName, ProbeStatus, ProbeTask
+from service.calibration.records import ProbeName, ProbeStatus
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused
 from service.estimator.names import STRICT, Name
@@ -219,15 +219,11 @@ def _prepare(
         kind=LAUNCH_CHECK,
         payload={"tasks": [to_wire(asdict(task)) for task in plan.tasks]},
         timeout_seconds=BETWEEN_SECONDS + sum(task.timeout_seconds for task in plan.tasks),
-        requires=target.requires(_most_ranks(plan.tasks)),
+        requires=target.requires(max((task.ranks for task in plan.tasks), default=1)),
         priority=BEFORE_SWEEPS,
         owner=owner,
     )
     return check, job, to_bytes(answer)
-
-
-def _most_ranks(tasks: Sequence[ProbeTask]) -> int:
-    return max((task.ranks for task in tasks), default=1)
 
 
 def find_launch_check(engine: Engine, caller: Caller, check_id: str) -> Record:

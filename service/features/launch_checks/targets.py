@@ -65,7 +65,12 @@ class Target:
 
 def target_of(on: Where | None, gpu: Gpu, workers: Sequence[SeenWorker], catalogue: Catalogue) -> Target:
     """The machine that a launch check is sized for."""
-    found = [_target(device, worker, catalogue) for worker in workers if worker.is_alive for device in _devices(worker)]
+    found = [
+        _target(device, worker, catalogue)
+        for worker in workers
+        if worker.is_alive
+        for device in worker.capabilities.devices or (None,)
+    ]
     targets = [_marked(one, gpu) for one in found]
     matching = [one for one in targets if one.is_matching]
     if on == "matching" and not matching:
@@ -73,10 +78,6 @@ def target_of(on: Where | None, gpu: Gpu, workers: Sequence[SeenWorker], catalog
     chosen: Where = on or ("matching" if matching else "any")
     best = max(matching if chosen == "matching" else targets, key=_worth, default=Target(on="any", is_matching=False))
     return replace(best, on=chosen)
-
-
-def _devices(worker: SeenWorker) -> tuple[Device | None, ...]:
-    return worker.capabilities.devices or (None,)
 
 
 def _target(device: Device | None, worker: SeenWorker, catalogue: Catalogue) -> Target:

@@ -38,7 +38,7 @@ def collective_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[
     for operation in OPERATIONS:
         own = sorted((bytes_ * count, bytes_, count) for (name, bytes_), count in sent.items() if name == operation)
         for _, bytes_, count in own[::-1][:SIZES]:
-            size = _rounded(bytes_, most)
+            size = int(min(max(bytes_, LEAST_BYTES), most)) // LEAST_BYTES * LEAST_BYTES
             if size < 0.99 * bytes_:
                 notes.append(f"{operation} of {bytes_:.3g} bytes: measured with {size}, which runs at the same rate")
             items.append(_item(operation, size, count if size >= 0.99 * bytes_ else None, target))
@@ -66,11 +66,6 @@ def _sent(resolved: ResolvedQuestion) -> Iterator[tuple[Transfer, float]]:
         for repeated in micro_batch_transfers(job, degrees, loaded.stage, loaded.load, layout).each():
             yield from ((transfer, float(repeated.layers) * micro_batches) for transfer in repeated.transfers)
         yield from ((transfer, 1.0) for transfer in step_transfers(job, degrees, loaded.load.held))
-
-
-def _rounded(size: float, most: int) -> int:
-    """A size that divides evenly over ranks and elements."""
-    return int(min(max(size, LEAST_BYTES), most)) // LEAST_BYTES * LEAST_BYTES
 
 
 def _item(operation: str, size: int, count: float | None, target: Target) -> Item:

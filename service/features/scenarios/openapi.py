@@ -52,7 +52,7 @@ def scenario_schemas() -> dict[str, Schema]:
         "links": _full_object("Where more is.", {name: {"type": "string", "description": s} for name, s in links}),
     }
     labels: Schema = schema_of(Label)["properties"]
-    fields = {name: _bare(labels[name]) if name in labels else _question() for name in FIELDS}
+    fields = {name: undefaulted(untitled(labels[name])) if name in labels else _question() for name in FIELDS}
     return {
         **list_schemas("Scenario", "One of the scenarios", COLUMNS),
         "Scenario": _full_object("A question under a name, with what was answered.", shown),
@@ -124,10 +124,6 @@ def _group(description: str, names: tuple[str, ...]) -> Schema:
 def _full_object(description: str, properties: Schema) -> Schema:
     """Object schema whose fields are all required."""
     return object_schema(description, list(properties), properties)
-
-
-def _bare(schema: Schema) -> Schema:
-    return undefaulted(untitled(schema))
 
 
 def share_schemas() -> dict[str, Schema]:

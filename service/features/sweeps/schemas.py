@@ -215,7 +215,9 @@ def _rows(body: Mapping[str, Any]) -> _Lists:
         for name, part in zip(LISTS, PARTS, strict=True):
             item = DEFAULT_ITEMS[name] if row.get(part) is None and name in DEFAULT_ITEMS else row[part]
             known = known_items[name]
-            positions.append(known.setdefault(_identity(item), (len(known), f"{ROWS}.{place}.{part}", item))[0])
+            positions.append(
+                known.setdefault(json.dumps(item, sort_keys=True), (len(known), f"{ROWS}.{place}.{part}", item))[0]
+            )
         picked.append((positions[0], positions[1], positions[2], positions[3], positions[4]))
     items = {name: [(where, item) for _, where, item in known.values()] for name, known in known_items.items()}
     return _Lists(items, tuple(picked))
@@ -233,11 +235,6 @@ def _row_problems(place: int, row: Any) -> list[Problem]:
             fix = f"give {part}, e.g. {example}"
             problems.append(Problem(field=f"{where}.{part}", code="required", message=message, fix=fix))
     return problems
-
-
-def _identity(item: Any) -> str:
-    """Identity of an item."""
-    return json.dumps(item, sort_keys=True)
 
 
 def _axes(lists: _Lists, options: SweepOptions, plan: SweepPlan, catalogue: Catalogue) -> Axes:
