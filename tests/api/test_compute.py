@@ -29,7 +29,7 @@ from service.features.checks import check
 from service.features.compare.tables import comparison_bytes, flat_comparison_bytes
 from service.features.diagnose.diagnose import diagnosis_json
 from service.features.diagnose.messages import EXAMPLE
-from service.features.estimates.timeline import timeline_json
+from service.features.estimates.answers import timeline_json
 from service.features.plans import routes
 from service.features.plans.openapi import PLANS
 from service.features.plans.search_plans import plans_json

@@ -19,9 +19,8 @@ from service.features.checks.schemas import read_launch
 from service.features.compare.compare import compare
 from service.features.compare.openapi import COMPARISONS
 from service.features.compare.tables import whole_comparison
-from service.features.estimates.answers import answer, answer_by, answer_of
+from service.features.estimates.answers import answer, answer_by, answer_of, timeline_answer
 from service.features.estimates.openapi import EXAMPLES
-from service.features.estimates.timeline import timeline_answer
 from service.features.exports.exports import export, listed_targets
 from service.features.plans.openapi import PLANS
 from service.features.plans.search_plans import search

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from service.answers.estimates import Answer, Grounds, MemoryAnswer, MethodAnswer, Versions
+from service.answers.estimates import Answer, Grounds, MemoryAnswer, MethodAnswer, TimelineAnswer, Versions
 from service.answers.names import WIRE_NAMES
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
@@ -16,6 +16,9 @@ from service.estimator.constants import calibration_id
 from service.estimator.explain.explanation import Explanation
 from service.estimator.names import ToolName
 from service.estimator.question import Question
+from service.estimator.resolve import resolve
+from service.estimator.run.run import peak_stage_in
+from service.estimator.run.stages import timeline
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.serialization import digest_of, refuse_infinite, to_bytes
 
@@ -125,4 +128,25 @@ def answer_by(method: ToolName, parsed: ParsedQuestion, catalogue: Catalogue) ->
     return MethodAnswer(
         **{field.name: getattr(found, field.name) for field in fields(found)},
         **grounds_of(ours, parsed, catalogue),
+    )
+
+
+def timeline_json(body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
+    """Answer the timeline of one configuration as JSON."""
+    return to_bytes(timeline_answer(read_question(body, catalogue), catalogue))
+
+
+def timeline_answer(parsed: ParsedQuestion, catalogue: Catalogue) -> TimelineAnswer:
+    """The timeline of one configuration."""
+    found = estimate_memory(parsed.question)
+    refuse_infinite(found.memory)
+    stages = timeline(peak_stage_in(resolve(parsed.question)).resolved)
+    peak_stage = max(stages, key=lambda stage: stage.peak.allocated_bytes)
+    return TimelineAnswer(
+        **grounds_of(found, parsed, catalogue),
+        usable_bytes=found.memory.usable_bytes,
+        allocated_peak_bytes=peak_stage.peak.allocated_bytes,
+        peak_stage=peak_stage.stage,
+        stages=stages,
+        explain=None,
     )

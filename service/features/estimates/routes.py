@@ -25,7 +25,7 @@ from service.api.queries import EXPLAIN, METHOD, REV, is_explained, method_of, t
 from service.api.requests import read_body
 from service.estimator.choices import choices
 from service.estimator.names import ToolName
-from service.features.estimates.answers import answer_by, answer_explained, answer_of
+from service.features.estimates.answers import answer_by, answer_explained, answer_of, timeline_json
 from service.features.estimates.openapi import (
     EXAMPLES,
     choices_operation,
@@ -34,7 +34,6 @@ from service.features.estimates.openapi import (
     question_operation,
 )
 from service.features.estimates.store import stored_answer
-from service.features.estimates.timeline import timeline_json
 from service.validation.flat import body_of_flat
 from service.validation.questions import read_question
 
