@@ -8,6 +8,9 @@ from service.client.lists import StoredRow
 from service.client.sending import Retries
 from service.estimator.question import Cluster, Layout, Model, OwnedPrice, Price, Recipe, Recompute
 
+Kept = StoredRow
+"""Earlier name of StoredRow, which programs may import."""
+
 __all__ = [
     "BatchAnswer",
     "Client",
@@ -15,6 +18,7 @@ __all__ = [
     "Cluster",
     "Event",
     "Finding",
+    "Kept",
     "Layout",
     "Model",
     "OwnedPrice",

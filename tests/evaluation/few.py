@@ -22,5 +22,6 @@ def ship_few(monkeypatch: pytest.MonkeyPatch) -> dict[FormName, tuple[MeasuredRo
 
     for module in (tables, accuracy):
         monkeypatch.setattr(module, "shipped_rows", shipped_rows)
-    monkeypatch.setattr(accuracy, "shipped_accuracy", cache(accuracy.shipped_accuracy.__wrapped__))
+    for name in ("shipped_accuracy", "_shipped"):
+        monkeypatch.setattr(accuracy, name, cache(getattr(accuracy, name).__wrapped__))
     return few
