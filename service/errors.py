@@ -1,4 +1,4 @@
-"""What can go wrong, as a tree of typed errors that the edges turn into problem documents or exit codes.
+"""Exceptions of the service; the API maps them to problem documents, the command line to exit codes.
 
 TraincostError
 ├── Refused            a question cannot be answered as asked: one Problem for each thing to mend
@@ -56,7 +56,7 @@ class TraincostError(Exception):
 
     @classmethod
     def again(cls, arguments: tuple[Any, ...], state: dict[str, Any]) -> Self:
-        """The same error, from what was kept of it."""
+        """The error from its stored form."""
         error = cls.__new__(cls)
         error.args = arguments
         vars(error).update(state)
@@ -68,7 +68,7 @@ def _error_again(kind: type[TraincostError], arguments: tuple[Any, ...], state: 
 
 
 class Refused(TraincostError):
-    """The question breaks at least one rule; `problems` says which, in the order they were found."""
+    """The question breaks at least one rule; `problems` lists them in the order in which they were found."""
 
     def __init__(self, *problems: Problem) -> None:
         super().__init__("; ".join(f"{p.field}: {p.message}" for p in problems))
@@ -88,7 +88,7 @@ class NoWorker(Refused):
 
 
 class LeaseLost(Refused):
-    """No job is held under the lease that came with the request; it may be another's, or there is none of that id."""
+    """The lease of the request is not that of a job: it expired, or the id is unknown."""
 
 
 class AlreadyFinished(Refused):
@@ -112,7 +112,7 @@ class UnknownMetric(NotFound):
 
 
 class UnknownRevision(NotFound):
-    """No catalogue of this revision is kept; the message says where the kept ones are listed."""
+    """No catalogue of this revision is stored; the message names the list of stored ones."""
 
 
 class Stale(TraincostError):

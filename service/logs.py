@@ -17,7 +17,7 @@ FIELDS = "fields"
 """Name of what a record may hold beside its message: a mapping, of which each entry is a field of the JSON object."""
 
 KEY = re.compile(r"\btck_[\w%.~-]+")
-"""What looks like a key of the service, wherever it stands."""
+"""Pattern of a key of the service."""
 
 MASK = "***"
 

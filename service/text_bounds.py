@@ -88,7 +88,7 @@ def not_text(place: Place) -> Refused:
 
 
 def refusal(place: Place, code: str, message: str, fix: str, field: str = FIELD) -> Refused:
-    """The refusal of a text for what stands at a place; it repeats nothing of the text."""
+    """The rejection of a text at a line and column; it repeats nothing of the text."""
     located = f"line {place.line}, column {place.column}: {message}"
     return Refused(Problem(field=field, code=code, message=located, fix=fix))
 
@@ -138,7 +138,7 @@ _DIRECTIVE = re.compile(r"^%", re.MULTILINE)
 
 
 def bound_toml(text: str) -> None:
-    """Refuse a TOML text whose structure no real file has."""
+    """Reject a TOML text with a structure beyond any real file."""
     plain = _without(text, _TOML_TEXTS)
     lines = Lines(text)
     _bound_depth(lines, plain)
@@ -149,7 +149,7 @@ def bound_toml(text: str) -> None:
 
 
 def bound_json(text: str) -> None:
-    """Refuse a JSON text whose structure no real file has."""
+    """Reject a JSON text with a structure beyond any real file."""
     plain = _without(text, _JSON_TEXTS)
     lines = Lines(text)
     _bound_depth(lines, plain)
@@ -175,7 +175,7 @@ def _without(text: str, texts: re.Pattern[str]) -> str:
 def _bound_count(
     lines: Lines, plain: str, pattern: re.Pattern[str], most: int, refused: Callable[[Place], Refused]
 ) -> None:
-    """Refuse a text in which a pattern stands more often than so many times, at the first one too many."""
+    """Reject a text with more matches of a pattern than the limit, at the first one beyond it."""
     extra = next(islice(pattern.finditer(plain), most, None), None)
     if extra is not None:
         raise refused(lines.place(extra.start()))

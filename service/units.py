@@ -98,7 +98,7 @@ DIMENSIONS: Mapping[str, Dimension] = {
     "usd": USD,
     "kwh": ENERGY,
 }
-"""Dimension of each suffix; a suffix that ends another stands after it."""
+"""Dimension of each suffix; a suffix that ends another comes after it."""
 
 UNITS = frozenset(unit for dimension in (COUNT, *DIMENSIONS.values()) for unit in dimension.scales)
 """Every unit that anything can be asked in."""

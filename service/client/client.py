@@ -45,7 +45,7 @@ from service.estimator.question import Question
 
 Kind = TypeVar("Kind")
 Body = Mapping[str, Any] | Question
-"""A request's body; values at any depth may be dataclasses, and an answer's `resolved` question may be asked again."""
+"""A request's body; values at any depth may be dataclasses, such as the `resolved` question of an answer."""
 
 EVENTS = {"Accept": "text/event-stream"}
 PLAIN_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
@@ -113,7 +113,7 @@ class Client:
         return self._asked(MemoryAnswer, "/v1/memory", question, explain=explain or None, rev=rev)
 
     def memory_by(self, method: ToolName, question: Body, *, rev: str | None = None) -> MethodAnswer:
-        """What another tool says of the memory, beside our own estimate; other arguments as those of `estimate`."""
+        """Memory by another tool's method, beside our own estimate; other arguments as in `estimate`."""
         return self._asked(MethodAnswer, "/v1/memory", question, method=method, rev=rev)
 
     def flop(self, question: Body, *, explain: bool = False, rev: str | None = None) -> FlopAnswer:

@@ -2,7 +2,7 @@
 
 ClientError
 ├── Problem      the service refuses, or fails to answer: its problem document, typed
-├── Unreachable  no whole answer came, however often it was asked for
+├── Unreachable  no complete answer arrived, after all retries
 └── Unreadable   an answer came that this version of the client does not understand
 """
 

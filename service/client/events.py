@@ -11,7 +11,7 @@ from dataclasses import dataclass
 LINE_END = re.compile(rb"\r\n|\n|\r")
 BYTE_ORDER_MARK = "\ufeff"
 UNNAMED = "message"
-"""Name of an event that says none."""
+"""Name of an event without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Event:
     name: str
     """Which kind of event it is."""
     data: str
-    """What it says."""
+    """Its data."""
     id: str = ""
     """What to name as the last one that came, when connecting anew; empty where the stream has no ids."""
 

@@ -21,7 +21,7 @@ Value = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A row as it is kept: what it holds, and the version from which a change starts."""
+    """A stored row: its fields, and the version on which a change is based."""
 
     row: Row
     """Its columns."""
@@ -51,19 +51,19 @@ class Listing:
         Yields:
             rows
         """
-        asked: dict[str, Any] = {name: _parameter(value) for name, value in columns.items()}
+        query: dict[str, Any] = {name: _parameter(value) for name, value in columns.items()}
         if sort:
-            asked["sort"] = ",".join(sort)
+            query["sort"] = ",".join(sort)
         cursor: str | None = ""
         while cursor is not None:
-            page = {**asked, "limit": PAGE_ROWS, **({"cursor": cursor} if cursor else {})}
+            page = {**query, "limit": PAGE_ROWS, **({"cursor": cursor} if cursor else {})}
             found = json_of(self.sender.send(Sent(method="GET", path=self.path, repeats=True, parameters=page)))
             yield from found["items"]
             cursor = found["next_cursor"]
 
 
 class Collection(Listing):
-    """A list whose own rows may be changed; what changes a row is sent once, for it may have arrived."""
+    """A list with changeable custom rows; changes are never retried, because the first attempt may have arrived."""
 
     def read(self, key: str, revision: int | None = None) -> StoredRow:
         """One row.
@@ -75,8 +75,8 @@ class Collection(Listing):
         Returns:
             the row and its version
         """
-        asked = {} if revision is None else {"revision": revision}
-        return _stored_row(self.sender.send(Sent(method="GET", path=self._place(key), repeats=True, parameters=asked)))
+        query = {} if revision is None else {"revision": revision}
+        return _stored_row(self.sender.send(Sent(method="GET", path=self._place(key), repeats=True, parameters=query)))
 
     def create(self, row: Row, *, key: str | None = None) -> StoredRow:
         """A new row; sent again where it may not have arrived, for it is made once.
@@ -86,7 +86,7 @@ class Collection(Listing):
             key: what the request is called; the same key and row lead to the same answer. None for a new one
 
         Returns:
-            the row as it is kept
+            the stored row
         """
         return _stored_row(self.sender.send(making(self.path, row, key)))
 
@@ -99,7 +99,7 @@ class Collection(Listing):
             etag: the version that is replaced; * for any
 
         Returns:
-            the row as it is kept
+            the stored row
         """
         return _stored_row(self._write("PUT", self._place(key), row, etag))
 
@@ -112,7 +112,7 @@ class Collection(Listing):
             etag: the version that is changed; * for any
 
         Returns:
-            the row as it is kept
+            the stored row
         """
         return _stored_row(self._write("PATCH", self._place(key), patch, etag))
 

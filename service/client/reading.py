@@ -19,7 +19,7 @@ FOLLOWS = "gpu"
 
 
 def from_json(kind: type[Kind], value: Any) -> Kind:
-    """An answer as the dataclass that the service filled; what a newer service says beyond it is passed over.
+    """Parse an answer into its dataclass; fields of a newer service are ignored.
 
     Args:
         kind: the dataclass
@@ -31,9 +31,9 @@ def from_json(kind: type[Kind], value: Any) -> Kind:
     Raises:
         Unreadable: a field is missing, or is of another kind
     """
-    wanted: Any = kind  # mypy holds type[Kind] to be unhashable
+    hashable: Any = kind  # mypy holds type[Kind] to be unhashable
     try:
-        found: Kind = _reader(wanted)(value)
+        found: Kind = _reader(hashable)(value)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Unreadable(f"the answer is no {kind.__name__} of this version of the client: {error!r}") from None
     return found

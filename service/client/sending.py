@@ -98,11 +98,11 @@ class Sender:
         self.http = http
         self.retries = retries
 
-    def send(self, wanted: Sent) -> httpx.Response:
+    def send(self, sent: Sent) -> httpx.Response:
         """The answer to a request.
 
         Args:
-            wanted: the request
+            sent: the request
 
         Returns:
             the response, whose status is a good one
@@ -113,10 +113,10 @@ class Sender:
         """
         ends = self.retries.clock() + self.retries.deadline_seconds
         for repetition in range(self.retries.most + 1):
-            outcome = self._once(wanted, ends)
+            outcome = self._once(sent, ends)
             if isinstance(outcome, httpx.Response) and outcome.is_success:
                 return outcome
-            wait_seconds = self._wait_seconds(wanted, outcome, repetition)
+            wait_seconds = self._wait_seconds(sent, outcome, repetition)
             if wait_seconds is None or self.retries.clock() + wait_seconds >= ends:
                 break
             self.retries.sleep(wait_seconds)
@@ -124,13 +124,13 @@ class Sender:
             raise problem_of(outcome)
         raise Unreachable(f"no answer from {self.http.base_url}: {outcome!r}") from outcome
 
-    def _once(self, wanted: Sent, ends: float) -> httpx.Response | httpx.RequestError:
+    def _once(self, sent: Sent, ends: float) -> httpx.Response | httpx.RequestError:
         request = self.http.build_request(
-            wanted.method,
-            wanted.path,
-            content=wanted.content,
-            params=wanted.parameters,
-            headers={**({} if wanted.content is None else {"Content-Type": "application/json"}), **wanted.headers},
+            sent.method,
+            sent.path,
+            content=sent.content,
+            params=sent.parameters,
+            headers={**({} if sent.content is None else {"Content-Type": "application/json"}), **sent.headers},
         )
         left_seconds = max(ends - self.retries.clock(), 0.0)
         limits = request.extensions["timeout"]
@@ -139,22 +139,20 @@ class Sender:
         }
         try:
             response = self.http.send(request, stream=True)
-            if not (wanted.streams and response.is_success):
+            if not (sent.streams and response.is_success):
                 response.read()
         except httpx.RequestError as error:
             return error
         return response
 
-    def _wait_seconds(
-        self, wanted: Sent, outcome: httpx.Response | httpx.RequestError, repetition: int
-    ) -> float | None:
+    def _wait_seconds(self, sent: Sent, outcome: httpx.Response | httpx.RequestError, repetition: int) -> float | None:
         """How long to wait before the request is sent again; None where it is not."""
         if repetition == self.retries.most:
             return None
         if isinstance(outcome, httpx.Response):
-            if not wanted.repeats or outcome.status_code not in NOT_NOW:
+            if not sent.repeats or outcome.status_code not in NOT_NOW:
                 return None
-        elif not isinstance(outcome, NOT_CONNECTED) and not (wanted.repeats and isinstance(outcome, BROKEN)):
+        elif not isinstance(outcome, NOT_CONNECTED) and not (sent.repeats and isinstance(outcome, BROKEN)):
             return None
         least = retry_after_seconds(outcome) if isinstance(outcome, httpx.Response) else 0.0
         return least + self.retries.draw() * min(FIRST_WAIT_SECONDS * 2.0**repetition, LONGEST_WAIT_SECONDS)

@@ -15,7 +15,7 @@ from service.client.reading import from_json
 from service.client.sending import Sent, json_of, making, segment
 
 LOOK_SECONDS = 1.0
-"""Time between two looks at how far a sweep is. Source: a choice."""
+"""Time between two polls of a sweep. Source: a choice."""
 
 UNFINISHED = ("queued", "running")
 

@@ -15,12 +15,12 @@ from service.catalogue.provenance import Provenance
 from service.validation.problems import Schema
 
 KEEP_THEIR_NAMES = ("model", "gpu", "cluster")
-"""Nested facts whose fields keep their names; the fields of any other get its name before theirs."""
+"""Nested objects whose fields keep their names; fields of others are prefixed by the object's name."""
 FIRST = ("name", "vendor", "family")
-"""Columns that tell a person which row it is, and so come first; those that tell where it comes from come last."""
+"""Identifying columns, which come first, and provenance columns, which come last."""
 ORIGIN = "Provenance"
 SCOPE = "scope"
-"""Column that is everyone for shipped rows, whose own field says nothing of it."""
+"""Column that is `everyone` for shipped rows, which do not set it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Column:
     """One column of a list."""
 
     name: str
-    """What it is called."""
+    """Name of the column."""
     value: Callable[[Any], Any]
-    """What a row holds in it; None where that is not known."""
+    """Its value in a row; None where unknown."""
     schema: Schema
-    """JSON schema of its values, with what they mean."""
+    """JSON schema of its values, with a description."""
     path: tuple[str, ...] = ()
-    """Where the value stands in a row; empty where it is made of several."""
+    """Path of the value in a row; empty where it combines several."""
 
     @property
     def types(self) -> frozenset[str]:
@@ -43,7 +43,7 @@ class Column:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The only texts that it holds, where they are few."""
+        """Its possible texts, where they are a closed list."""
         return tuple(text for option in self._options for text in option.get("enum", ()) if isinstance(text, str))
 
     @property

@@ -20,7 +20,7 @@ MOST_LINES = 10_000
 """Rows of one table below its header."""
 QUOTE = '"'
 HINT = "sep="
-"""Begins a first line in which Excel says what separates the cells."""
+"""Prefix of a first line in which Excel names the separator of cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,63 +25,62 @@ from service.tabular.workbooks import workbook
 Record = Mapping[str, Any]
 
 IsCurrent = Callable[[Record], bool]
-"""Whether the version of a row that a caller saw is the current one."""
+"""Whether the version of a row in a request is the current one."""
 Parameters = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A list, before filters and order."""
+    """A list before filters and order."""
 
     columns: Sequence[Column]
-    """Its columns, the key first."""
+    """Columns, the key first."""
     rows: Iterable[Any]
-    """All of its rows."""
+    """All rows."""
     meanings: Meanings = field(default_factory=dict)
-    """By column, what a name in a filter may mean."""
+    """By column, the values that a name in a filter may mean."""
     sort: str | None = None
-    """How its rows stand where the caller does not say; None for the order of the keys."""
+    """Default order; None for the order of the keys."""
     find: Callable[[ListQuery, int | None], list[Any]] | None = None
-    """Finds the rows that a query asks for, at most so many, where there are too many to be held; None where `rows` are
-    all of them."""
+    """Reads the rows of a query from the database, at most so many; None where `rows` are all of them."""
     is_in_order: bool = False
-    """Whether the rows come in the order of their keys."""
+    """Whether `rows` are in the order of their keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some rows of a list."""
+    """A page of a list."""
 
     items: tuple[Record, ...]
-    """The rows, column by column."""
+    """Rows as JSON objects."""
     next_cursor: str | None
-    """Where the next page begins; null after the last one."""
+    """Cursor of the next page; null after the last one."""
 
 
-def page_of(held: Listed, parameters: Parameters) -> Page:
+def page_of(listed: Listed, parameters: Parameters) -> Page:
     """One page of a list."""
-    query = _query(held, parameters)
+    query = _query(listed, parameters)
     limit = query.limit or DEFAULT_ROWS
-    rows = _found(held, query, limit + 1)
+    rows = _select(listed, query, limit + 1)
     shown = rows[:limit]
     more = query.order.cursor_behind(shown[-1]) if len(rows) > limit else None
-    return Page(tuple(as_record(held.columns, row) for row in shown), more)
+    return Page(tuple(as_record(listed.columns, row) for row in shown), more)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The rows of a list that a file holds."""
+    """The rows of a file."""
 
     columns: Sequence[Column]
-    """Its columns, the key first."""
+    """Columns, the key first."""
     rows: Sequence[Any]
-    """Its rows, in order."""
+    """Rows, in order."""
 
 
-def table_of(held: Listed, parameters: Parameters) -> Table:
-    """Every row of a list that passes the filters, unless the caller limits them."""
-    query = _query(held, parameters)
-    return Table(held.columns, _found(held, query, query.limit))
+def table_of(listed: Listed, parameters: Parameters) -> Table:
+    """Every row of a list that passes the filters, up to the limit of the request."""
+    query = _query(listed, parameters)
+    return Table(listed.columns, _select(listed, query, query.limit))
 
 
 def csv_of(table: Table) -> str:
@@ -107,12 +106,12 @@ def parquet_of(table: Table) -> bytes:
 
 
 def as_record(columns: Sequence[Column], row: object) -> Record:
-    """A row as the JSON object that shows it."""
+    """A row as a JSON object."""
     return {column.name: column.value(row) for column in columns}
 
 
 def cell_text(value: object) -> str:
-    """A value as the text of one CSV cell, which no spreadsheet runs as a formula.
+    """A value as the text of one CSV cell that no spreadsheet evaluates as a formula.
 
     >>> cell_text("=HYPERLINK(1)"), cell_text(-0.5), cell_text(("a", "b")), cell_text(True)
     ("'=HYPERLINK(1)", '-0.5', 'a;b', 'true')
@@ -132,7 +131,7 @@ def cell_text(value: object) -> str:
 
 
 def typed_cell(value: object) -> str | int | float | None:
-    """A value as one cell of a workbook, where a text is a text whatever it begins with.
+    """A value as one cell of a workbook, where text is never a formula.
 
     >>> typed_cell("=1+1"), typed_cell(2.5), typed_cell(("a", "b")), typed_cell(())
     ('=1+1', 2.5, 'a;b', None)
@@ -142,30 +141,30 @@ def typed_cell(value: object) -> str | int | float | None:
     return value if isinstance(value, int | float) else str(value) if value else None
 
 
-def _query(held: Listed, parameters: Parameters) -> ListQuery:
-    return read_list_query(parameters, held.columns, held.meanings, held.sort)
+def _query(listed: Listed, parameters: Parameters) -> ListQuery:
+    return read_list_query(parameters, listed.columns, listed.meanings, listed.sort)
 
 
-def _found(held: Listed, query: ListQuery, most: int | None) -> list[Any]:
-    if held.find is not None:
-        return held.find(query, most)
-    return query.select_in_order(tuple(held.rows), most) if held.is_in_order else query.select(held.rows, most)
+def _select(listed: Listed, query: ListQuery, most: int | None) -> list[Any]:
+    if listed.find is not None:
+        return listed.find(query, most)
+    return query.select_in_order(tuple(listed.rows), most) if listed.is_in_order else query.select(listed.rows, most)
 
 
 AT_ONCE = 1000
-"""Rows that are read at once where not all of them may be shown. Source: a choice; some milliseconds."""
+"""Rows of one read where only a page is needed. Source: a choice; some milliseconds."""
 TIMES_AS_MANY = 8
-"""As are read at once where all that was read is of one second. Source: a choice."""
+"""Rows of one read where a whole read falls into one second. Source: a choice."""
 SECOND = timedelta(seconds=1)
 
 Read = Callable[[RowPart | None], Sequence[Any]]
-"""Rows of a part of the list; all of them, in no order, where it is None."""
+"""Reads the rows of a part of the list; all rows, unordered, for None."""
 
 
 def listed_in_parts(
     columns: Sequence[Column], read: Read, moment: str = "created_at", sort: str | None = None
 ) -> Listed:
-    """A list that the database holds."""
+    """A list that is read from the database in parts."""
     return Listed(columns, (), sort=sort, find=partial(_read_part, read, moment))
 
 
@@ -182,7 +181,7 @@ def _read_part(read: Read, moment: str, query: ListQuery, most: int | None) -> l
 
 
 def _begin(moment: str, query: ListQuery, most: int) -> RowPart | None:
-    """The part where a page begins; None where the database does not know the order, or the place."""
+    """The part at which a page begins; None where the database cannot order or seek it."""
     by = [(column.name, descends) for column, descends in query.order.by]
     after = query.after
     if not by:
@@ -209,19 +208,19 @@ def _by_keys(read: Read, part: RowPart, key: Column) -> Iterator[Any]:
 
 
 def _by_seconds(read: Read, part: RowPart, moment: Column) -> Iterator[Sequence[Any]]:
-    """Rows of whole seconds, the newest first: within one, the database's order is not that of the list.
+    """Rows in groups of whole seconds, the newest first: within a second the list has another order than the database.
 
     SQLite compares moments as texts, of which the database writes three digits and Python six, so that it may give rows
     of the very moment before which they are wanted.
     """
     while True:
         rows = read(part)
-        wanted = rows if part.before is None else [row for row in rows if moment.value(row) < utc_text(part.before)]
+        selected = rows if part.before is None else [row for row in rows if moment.value(row) < utc_text(part.before)]
         if len(rows) < part.most:
-            yield wanted
+            yield selected
             return
-        last = moment.value(wanted[-1]) if wanted else None
-        whole = [row for row in wanted if moment.value(row) != last]
+        last = moment.value(selected[-1]) if selected else None
+        whole = [row for row in selected if moment.value(row) != last]
         if whole:
             yield whole
             part = RowPart(most=part.most, newest_first=True, before=_behind(str(last)))
@@ -230,7 +229,7 @@ def _by_seconds(read: Read, part: RowPart, moment: Column) -> Iterator[Sequence[
 
 
 def _behind(text: str) -> datetime:
-    """The end of the second of a moment."""
+    """The end of the second that contains a moment."""
     known = datetime.fromisoformat(text)
     if utc_text(known) != text:
         raise ValueError("a moment of a list is in UTC, to the second")

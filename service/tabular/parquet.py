@@ -25,15 +25,15 @@ def parquet(columns: Sequence[Column], rows: Sequence[Any]) -> bytes:
         for column in columns
     ]
     values = [_values(column, rows) for column in columns]
-    arrays = [pyarrow.array(held, field.type) for held, field in zip(values, fields, strict=True)]
+    arrays = [pyarrow.array(cells, field.type) for cells, field in zip(values, fields, strict=True)]
     file = io.BytesIO()
     written.write_table(pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields)), file)
     return file.getvalue()
 
 
 def _values(column: Column, rows: Sequence[Any]) -> list[Any]:
-    held = [column.value(row) for row in rows]
-    return [list(value) if isinstance(value, tuple) else value for value in held]
+    values = (column.value(row) for row in rows)
+    return [list(value) if isinstance(value, tuple) else value for value in values]
 
 
 def _type(pyarrow: Any, column: Column) -> Any:

@@ -20,28 +20,28 @@ from service.validation.flat_values import MOST_PARAMETERS, TOO_MANY, read_value
 from service.validation.text import normalized
 
 Form = str | int | float | None
-"""A value as rows are compared by it: text without regard to capitals, None for nothing known."""
+"""A comparable value of a row: text is case-folded, None is unknown."""
 Place = tuple[Form, ...]
-"""Where a row stands: its value in each column of the order, then its key."""
+"""Position of a row: its value in each column of the order, then its key."""
 
 SortKey = list[tuple[Any, ...]]
-"""What Python compares: one tuple for each column of the order."""
+"""Sort key of Python: one tuple for each column of the order."""
 
 DESCENDING = "-"
-"""What stands before a column that goes from the largest value to the smallest."""
+"""Prefix of a descending column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The columns by which rows stand, the first one first; rows that agree in all of them stand by their key."""
+    """Columns of a sort order, the first one first; the key breaks ties."""
 
     by: tuple[tuple[Column, bool], ...]
-    """Each column, and whether it descends; nothing known comes last either way."""
+    """Each column, and whether it descends; unknown values come last either way."""
     key: Column
-    """What every row has, and no two alike."""
+    """The unique key of rows."""
 
     def place(self, row: object) -> Place:
-        """Where a row stands."""
+        """Position of a row."""
         return (*self._forms(row), self.key.value(row))
 
     def sorted(self, rows: Iterable[Any], most: int | None = None) -> list[Any]:
@@ -60,16 +60,16 @@ class Order:
         return sorted(rows, key=key) if most is None else nsmallest(most, rows, key=key)
 
     def is_behind(self, row: object, place: Place) -> bool:
-        """Whether a row stands behind a place."""
+        """Whether a row comes after a position."""
         ended = (self._sort_key_of(place[:-1]), _rising(place[-1]))
         return ended < (self._sort_key(row), _rising(self.key.value(row)))
 
     def cursor_behind(self, row: object) -> str:
-        """The opaque text with which the page behind a row is asked for."""
+        """The opaque cursor of the page after a row."""
         return _sealed([self._order_digest, *self.place(row)])
 
     def read_cursor(self, cursor: str) -> Place:
-        """Where the page before ended."""
+        """Position at which the previous page ended."""
         digest, *place = _opened(cursor)
         if digest != self._order_digest:
             message = "cursor comes from a list in another order, so it leads to no page of this one"
@@ -93,7 +93,7 @@ class Order:
         ]
 
     def _forms(self, row: object) -> Place:
-        """What a row holds in the columns of the order, without its key, which takes longer to tell."""
+        """Values of a row in the columns of the order, without its key, which takes longer to compute."""
         return tuple(sortable(column.value(row)) for column, _ in self.by)
 
 
@@ -106,34 +106,34 @@ NO_CURSOR = Problem(
 
 
 def read_order(text: str | None, columns: Sequence[Column]) -> Order:
-    """The order that a caller asks for."""
+    """Parse the `sort` parameter."""
     known = {column.name: column for column in columns}
     given = [] if text is None else text.split(",")
-    asked = [(name.removeprefix(DESCENDING), name.startswith(DESCENDING)) for name in given]
-    names = [name for name, _ in asked]
+    parsed = [(name.removeprefix(DESCENDING), name.startswith(DESCENDING)) for name in given]
+    names = [name for name, _ in parsed]
     unknown = [_unknown_column(name, list(known)) for name in names if name not in known]
     if unknown:
         raise Refused(*unknown[:MOST_PROBLEMS])
     if len(set(names)) < len(names):
         message = "sort names a column twice, and only the first time could count"
         raise Refused(Problem(field="sort", code="repeated", message=message, fix="name each column once"))
-    return Order(tuple((known[name], descends) for name, descends in asked), columns[0])
+    return Order(tuple((known[name], descends) for name, descends in parsed), columns[0])
 
 
 def forms_of(value: Any) -> list[Form]:
-    """What a row holds in a column, as filters compare it.
+    """Values of a cell, as filters compare them.
 
     >>> forms_of("H100"), forms_of(("A", "b")), forms_of(()), forms_of(80)
     (['h100'], ['a', 'b'], [None], [80])
     """
     if value is None or value in ("", ()):
         return [None]
-    held = value if isinstance(value, tuple) else (value,)
-    return [item if isinstance(item, int | float) else str(item).casefold() for item in held]
+    items = value if isinstance(value, tuple) else (value,)
+    return [item if isinstance(item, int | float) else str(item).casefold() for item in items]
 
 
 def sortable(value: Any) -> Form:
-    """What a row holds in a column, as an order compares it: a list by its members, one after another.
+    """Value of a cell, as an order compares it: a list by its members.
 
     >>> sortable(("B", "a")), sortable(80), sortable("") is None
     ('b;a', 80, True)
@@ -143,7 +143,7 @@ def sortable(value: Any) -> Form:
 
 
 class _Falling(str):
-    """A text that sorts before every smaller one."""
+    """A text that sorts in descending order."""
 
     __slots__ = ()
 
@@ -152,12 +152,12 @@ class _Falling(str):
 
 
 def _rising(form: Form) -> tuple[Any, ...]:
-    """A sort key of a column that ascends: numbers, then texts, then what is not known."""
+    """Sort key of an ascending column: numbers, then texts, then unknown values."""
     return (True,) if form is None else (False, isinstance(form, str), form)
 
 
 def _falling(form: Form) -> tuple[Any, ...]:
-    """A sort key of a column that descends: texts, then numbers, then what is not known."""
+    """Sort key of a descending column: texts, then numbers, then unknown values."""
     if form is None:
         return (True,)
     return (False, False, _Falling(form)) if isinstance(form, str) else (False, True, -form)
@@ -168,7 +168,7 @@ def _sealed(parts: list[Form]) -> str:
 
 
 def _opened(cursor: str) -> list[Form]:
-    """What a cursor holds: the order that it belongs to, then a place."""
+    """Contents of a cursor: the digest of its order, then a position."""
     try:
         parts = from_json(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), allow_inf_nan=False)
     except ValueError:
@@ -190,53 +190,53 @@ def _unknown_column(name: str, known: list[str]) -> Problem:
 
 
 Meanings = Mapping[str, Callable[[str], Collection[str]]]
-"""By column, the values that a name of any spelling may mean there."""
+"""By column, the values that a name in any spelling may mean."""
 
 PAGING = ("limit", "cursor", "sort")
-"""Parameters that are no columns."""
+"""Parameters that are not columns."""
 DEFAULT_ROWS = 100
 MOST_ROWS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """What a caller wants of a list."""
+    """Filters, order and page of a list."""
 
     filters: tuple[tuple[Column, frozenset[Form]], ...]
-    """Each filtered column, and the values of which a row has to hold one."""
+    """Each filtered column with its accepted values."""
     limit: int | None
-    """Rows on a page; None where the caller gave none."""
+    """Rows on a page; None where the request sets no limit."""
     order: Order
-    """How the rows stand."""
+    """Order of the rows."""
     after: Place | None
-    """Where the page before ended; None for the first page."""
+    """Position at which the previous page ended; None for the first page."""
 
     def select(self, rows: Iterable[Any], most: int | None = None) -> list[Any]:
-        """The rows of this page and of all that follow."""
+        """Rows of this page and of all later ones."""
         return self.order.sorted(self.admitted(rows), most)
 
     def select_in_order(self, rows: Sequence[Any], most: int | None = None) -> list[Any]:
-        """The same of rows that stand in the order of their keys: most of them have no known key."""
+        """Rows of this page and of all later ones, from rows in the order of their keys."""
         if self.after is None or self.order.by:
             return self.order.first(self.admitted(rows), most)
         begin = bisect_right(rows, str(self.after[-1]), key=self.order.key.value)
         return list(islice((row for row in islice(rows, begin, None) if self._admits(row)), most))
 
     def admitted(self, rows: Iterable[Any]) -> Iterator[Any]:
-        """The rows of this page and of all that follow, as they come."""
+        """Rows of this page and of all later ones, in the order given."""
         after = self.after
         for row in rows:
             if self._admits(row) and (after is None or self.order.is_behind(row, after)):
                 yield row
 
     def _admits(self, row: object) -> bool:
-        return not any(wanted.isdisjoint(forms_of(column.value(row))) for column, wanted in self.filters)
+        return not any(accepted.isdisjoint(forms_of(column.value(row))) for column, accepted in self.filters)
 
 
 def read_list_query(
     parameters: Sequence[tuple[str, str]], columns: Sequence[Column], meanings: Meanings, sort: str | None = None
 ) -> ListQuery:
-    """What a query string asks of a list.
+    """Parse the query string of a list.
 
     A column given twice admits either value; different columns must all agree; an empty value means that nothing
     is known. Text is compared without regard to capitals, a list by its members, a name by what it means.
@@ -252,11 +252,14 @@ def read_list_query(
     for name, text in parameters:
         given.setdefault(name, []).append(text)
     limit, cursor = (_once(name, given.pop(name, [])) for name in ("limit", "cursor"))
-    asked = given.pop("sort", [])
-    order = read_order(",".join(asked) if asked else sort, columns)
+    sorts = given.pop("sort", [])
+    order = read_order(",".join(sorts) if sorts else sort, columns)
     return ListQuery(
         filters=tuple(
-            (known[name], frozenset(form for text in texts for form in _wanted(known[name], text, meanings.get(name))))
+            (
+                known[name],
+                frozenset(form for text in texts for form in _accepted(known[name], text, meanings.get(name))),
+            )
             for name, texts in given.items()
         ),
         limit=None if limit is None else _limit(limit),
@@ -281,8 +284,8 @@ def _limit(text: str) -> int:
     return limit
 
 
-def _wanted(column: Column, text: str, meant: Callable[[str], Collection[str]] | None) -> list[Form]:
-    """The values that a filter admits."""
+def _accepted(column: Column, text: str, meant: Callable[[str], Collection[str]] | None) -> list[Form]:
+    """The values that a filter accepts."""
     types = column.types
     if not text:
         return [None]

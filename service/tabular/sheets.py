@@ -48,7 +48,7 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A text that stands out."""
+    """A bold text."""
 
     text: str
 
