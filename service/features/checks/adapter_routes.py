@@ -151,8 +151,8 @@ async def adapter(request: Request, scheduler: str, name: str) -> Response:
 )
 async def slurm_check(request: Request) -> Response:
     """Check a job for a Slurm hook."""
-    judged = await _check_job(request, check_slurm_job, slurm_check_of)
-    return Response(as_lines(judged), media_type="text/plain")
+    job_check = await _check_job(request, check_slurm_job, slurm_check_of)
+    return Response(as_lines(job_check), media_type="text/plain")
 
 
 @router.post(
@@ -188,15 +188,15 @@ async def kubernetes_check(request: Request) -> Response:
 )
 async def kubernetes_admission(request: Request, token: str) -> Response:
     """Deny objects that run out of memory; warn their creator of others."""
-    wanted = request.app.state.settings.admission_token
-    if wanted is None or not compare_digest(wanted.encode(), token.encode()):
+    admission_token = request.app.state.settings.admission_token
+    if admission_token is None or not compare_digest(admission_token.encode(), token.encode()):
         raise NotFound("there is no webhook at this address; TRAINCOST_ADMISSION_TOKEN says at which")
     content, catalogue = await _content_of(request), await catalogue_of(request)
     if not is_long_launcher_text(content):
         count = partial(_count, request)
         return json_answer(answer_review(parse_object(content), catalogue, _keep(request), count))
-    answer, kept, verdicts = await read_in_process(request, review_of, content, catalogue)
-    request.app.state.checked_questions.keep_all(kept, caller_of(request).owner)
+    answer, questions, verdicts = await read_in_process(request, review_of, content, catalogue)
+    request.app.state.checked_questions.keep_all(questions, caller_of(request).owner)
     for verdict in verdicts:
         _count(request, verdict)
     return Response(answer, media_type=JSON_BODY)

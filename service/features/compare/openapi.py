@@ -129,8 +129,8 @@ def flat_compare_operation(form: str) -> Schema:
 def _responses(form: str) -> Schema:
     content: dict[str, Any] = {JSON: {"schema": ref("ComparisonAnswer")}}
     content |= {media: {"schema": TABLES[media]} for media in (CSV_BODY, XLSX)}
-    kept = {media: schema for media, schema in content.items() if form in ("", media)}
-    return {"200": {"description": "The rows, sorted.", "content": kept}}
+    selected = {media: schema for media, schema in content.items() if form in ("", media)}
+    return {"200": {"description": "The rows, sorted.", "content": selected}}
 
 
 def _parameter(field: FlatField) -> Schema:

@@ -134,10 +134,10 @@ def evaluate_hypothesis(question: Question, oom: Said, difference: Supposition |
     return Hypothesis(difference, question, timeline(resolved), _tensors(resolved, loaded, oom))
 
 
-def likeliest_hypothesis(asked: Question, oom: Said, needed_bytes: float, own: Hypothesis) -> Hypothesis:
+def likeliest_hypothesis(base: Question, oom: Said, needed_bytes: float, own: Hypothesis) -> Hypothesis:
     """The difference that best explains why more was needed than predicted."""
     candidates = []
-    for difference, question in differences(asked):
+    for difference, question in differences(base):
         try:
             one = evaluate_hypothesis(question, oom, difference)
         except Refused:
@@ -178,11 +178,11 @@ def eager_attention(question: Question) -> tuple[Supposition, Question]:
     return _recipe(question, {"attention": "eager"}, "attention was computed eagerly, not by a fused kernel")
 
 
-def eager_hypothesis(asked: Question, oom: Said, own: Hypothesis) -> Hypothesis:
+def eager_hypothesis(base: Question, oom: Said, own: Hypothesis) -> Hypothesis:
     """The eager attention hypothesis if the requested size is that of its scores, else `own`."""
-    if own.tensors or asked.recipe.attention == "eager":
+    if own.tensors or base.recipe.attention == "eager":
         return own
-    difference, question = eager_attention(asked)
+    difference, question = eager_attention(base)
     try:
         eager = evaluate_hypothesis(question, oom, difference)
     except Refused:

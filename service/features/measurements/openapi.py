@@ -174,13 +174,13 @@ def calibration_operation(description: str) -> Schema:
 
 def promote_operation() -> Schema:
     """OpenAPI of promoting a calibration."""
-    asked = request_body(ref("PromotionRequest"), one_example("For everyone, by an admin", PROMOTION))
+    body = request_body(ref("PromotionRequest"), one_example("For everyone, by an admin", PROMOTION))
     described = calibration_operation(
         "From then on its owner's answers about its GPU rest on it and name it; with scope everyone, which only an "
         "admin may give, every caller's do. Refused unless predictions of what it never saw are nearer than before, "
         "probe by probe and in the mean, and near enough by themselves."
     )
-    return {**described, "requestBody": {**asked, "required": False}}
+    return {**described, "requestBody": {**body, "required": False}}
 
 
 def drift_operation() -> Schema:

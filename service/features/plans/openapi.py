@@ -65,13 +65,13 @@ def plan_schemas(spelled: dict[str, Schema], question: Schema) -> dict[str, Sche
         "minItems": 1,
         "maxItems": MOST_CLUSTERS,
     }
-    asked = {name: schema for name, schema in question["properties"].items() if name not in SEARCHED}
+    fixed_fields = {name: schema for name, schema in question["properties"].items() if name not in SEARCHED}
     open_parts: dict[str, Schema] = {
         "recipe": described("How it is trained.", ref("OpenRecipe")),
         "layout": nullable(described("How it is divided; null where all of it is open.", ref("OpenLayout"))),
         WHY_NOT: described("A layout of which is asked why it is not the best.", ref("WhyNotPlan")),
     }
-    properties = {**asked, **open_parts, CLUSTERS: clusters, **options}
+    properties = {**fixed_fields, **open_parts, CLUSTERS: clusters, **options}
     return {
         "OpenLayout": opened["layout"],
         "OpenRecipe": opened["recipe"],

@@ -92,8 +92,8 @@ def create(request: Request, database: Database, body: JsonObject) -> Response:
 )
 def read(request: Request, database: Database, scenario_id: str) -> Response:
     """Return its current or a former revision."""
-    asked = one_of(request, REVISION)
-    revision = None if asked is None else read_revision(asked)
+    revision_text = one_of(request, REVISION)
+    revision = None if revision_text is None else read_revision(revision_text)
     return _scenario(scenarios.find_scenario(database, caller_of(request), scenario_id, revision))
 
 
@@ -160,8 +160,8 @@ def _add_route(ending: str) -> None:
     media_type, written, called = FORMS[ending]
 
     def budget(request: Request, database: Database, scenario_id: str) -> Response:
-        asked = one_of(request, REVISION)
-        revision = None if asked is None else read_revision(asked)
+        revision_text = one_of(request, REVISION)
+        revision = None if revision_text is None else read_revision(revision_text)
         history, caller = request.app.state.history, caller_of(request)
         found = scenario_budget(database, history, caller, scenario_id, revision, address_of(request))
         saved_as = {"Content-Disposition": f'attachment; filename="budget.{ending}"'}

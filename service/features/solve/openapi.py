@@ -77,7 +77,7 @@ def solve_schemas(lists: Schema) -> dict[str, Schema]:
         "description": "What the trained model is used on; read with limits.inference_usd_per_million_tokens.",
         "anyOf": [ref("Serving"), NULL],
     }
-    asked = {"description": MEANING, "anyOf": [ref("JobQuestion"), NULL]}
+    question = {"description": MEANING, "anyOf": [ref("JobQuestion"), NULL]}
     request: Schema = {
         "type": "object",
         "description": "One open field, and everything else.",
@@ -85,7 +85,7 @@ def solve_schemas(lists: Schema) -> dict[str, Schema]:
         "required": ["unknown"],
         "properties": {
             **options,
-            QUESTION: asked,
+            QUESTION: question,
             LIMITS: limits,
             SERVING: serving,
             CLUSTERS: lists[CLUSTERS],

@@ -82,12 +82,12 @@ def read_sweeps(
     ids = part_of(select(SWEEPS.c.id).where(*which), engine, part, SWEEPS.c.id, SWEEPS.c.created_at)
     counted = select(JOBS.c.parent, JOBS.c.status, func.count().label("jobs"))
     counted = counted.where(JOBS.c.parent.in_(ids)).group_by(JOBS.c.parent, JOBS.c.status)
-    wanted = part_of(select(*_COLUMNS).where(*which), engine, part, SWEEPS.c.id, SWEEPS.c.created_at)
+    query = part_of(select(*_COLUMNS).where(*which), engine, part, SWEEPS.c.id, SWEEPS.c.created_at)
     with answering(), reading(engine) as connection:
         counts: dict[str, dict[JobStatus, int]] = {}
         for parent, status, jobs in connection.execute(counted):
             counts.setdefault(parent, {})[status] = jobs
-        rows = connection.execute(wanted).mappings().all()
+        rows = connection.execute(query).mappings().all()
     return [(_sweep(row), counts.get(row["id"], {})) for row in rows]
 
 
