@@ -14,4 +14,4 @@ class Cell:
     unit: str
     """Its unit."""
     verdict: Verdict
-    """Whether the job fits: the number of one that does not looks no different."""
+    """Whether the job fits; the value alone does not show it."""

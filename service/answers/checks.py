@@ -10,12 +10,12 @@ from service.estimator.names import SPOKEN
 CheckVerdict = Literal["ok", "warn", "deny"]
 
 MOST_FREE = 16
-"""Places with free GPUs that one check looks at. Source: a choice; a verdict has to come at once."""
+"""Free pools that one check evaluates. Source: a choice; a verdict has to come at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """What the job might do instead, worked out as a check of its own would."""
+    """An alternative for the job, with its own verdict."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -62,8 +62,8 @@ class Check:
     alternatives: tuple[Alternative, ...]
     """What may run instead where the verdict is not ok: single changes of the job, or other GPUs of free_pool."""
     warnings: tuple[str, ...]
-    """What the caller should look at."""
+    """Warnings for the caller."""
     sources: tuple[Source, ...]
     """Rows that the answer rests on: the calibration, the price or rate card, and every row that is not shipped."""
     versions: Versions
-    """What the answer rests on."""
+    """Versions under which the answer holds."""

@@ -37,21 +37,21 @@ class SaidNumber:
     bytes: float
     """The number."""
     precision_bytes: float
-    """Half of what its last digit stands for."""
+    """Rounding error: half a unit of the last digit."""
     words: str
     """The words that it was found in, # in the place of the number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What a message says; null where it does not."""
+    """Values parsed from a message; null where it lacks them."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
     kind: MessageKind
     """Source of the out-of-memory message."""
     requested_bytes: float | None
-    """What was asked for when it failed, as the allocator rounds it."""
+    """Bytes of the failed allocation, as the allocator rounds it."""
     capacity_bytes: float | None
     """Memory of the device."""
     free_bytes: float | None
@@ -59,17 +59,17 @@ class Said:
     allowed_bytes: float | None
     """What the process was limited to."""
     process_bytes: float | None
-    """What the process held on the device."""
+    """Bytes of the process on the device."""
     other_processes_bytes: float | None
-    """What other processes held there."""
+    """Bytes of other processes on the device."""
     allocated_bytes: float | None
     """Live tensors."""
     reserved_bytes: float | None
-    """What the allocator held."""
+    """Bytes reserved by the allocator."""
     unallocated_bytes: float | None
-    """What the allocator held beside live tensors."""
+    """Bytes reserved by the allocator beyond live tensors."""
     private_pools_bytes: float | None
-    """What graphs held of it."""
+    """Of those, bytes in pools of CUDA graphs."""
     peak_allocated_bytes: float | None
     """Most live tensors at once, of a summary."""
     moment: Moment | None
@@ -80,7 +80,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedTensor:
-    """A tensor of this model whose size is the one that was asked for."""
+    """A tensor of this model with the size of the failed allocation."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -101,7 +101,7 @@ class ComparedLine:
     kind: str
     """What the bytes are; unexplained: what no line tells."""
     predicted_bytes: float
-    """What the estimate says."""
+    """Values of the estimate."""
     likely_bytes: float
     """What the message makes likely."""
     difference_bytes: float
@@ -115,11 +115,11 @@ class ComparedTotal:
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
     quantity: Literal["live_bytes", "reserved_bytes", "outside_allocator_bytes", "process_bytes", "capacity_bytes"]
-    """Which; live_bytes are tensors with what was asked for when it failed."""
+    """The compared quantity; live_bytes includes the failed allocation."""
     said_bytes: float
-    """What the message says."""
+    """Values of the message."""
     predicted_bytes: float
-    """What the estimate says: peaks, or what the device has."""
+    """Value of the estimate: a peak, or the device's capacity."""
     difference_bytes: float
     """Stated less predicted."""
 
@@ -151,21 +151,21 @@ class Diagnosis:
     confidence: Confidence
     """How sure that is."""
     verdict: Verdict
-    """What the estimate says."""
+    """Values of the estimate."""
     said: Said
-    """What the message says."""
+    """Values of the message."""
     step: StepName | None
-    """In which step it failed, as far as live bytes tell; null where they do not."""
+    """Step of the failure, as far as live bytes show it; else null."""
     moment: Moment | None
-    """Where in it, by the traceback or by live bytes."""
+    """Phase of the failure, from the traceback or live bytes."""
     totals: tuple[ComparedTotal, ...]
     """Numbers of the message beside those of the estimate."""
     lines: tuple[ComparedLine, ...]
     """The estimate at that moment line by line, the most different first."""
     tensors: tuple[MatchedTensor, ...]
-    """Tensors of the size that was asked for."""
+    """Tensors with the size of the failed allocation."""
     supposition: Supposition | None
-    """What may have run instead of what is asked."""
+    """Configurations that may have run instead of this question."""
     changes: tuple[Change, ...]
     """Single changes that save memory, of what seems to have run."""
     suggestions: tuple[str, ...]

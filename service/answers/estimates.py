@@ -43,12 +43,12 @@ class Source:
     source: str
     """Where its numbers were read."""
     as_of: str
-    """Date at which they held: 2025, 2025-03 or 2025-03-17."""
+    """Date of the values: 2025, 2025-03 or 2025-03-17."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
-    """What every answer says beside its numbers."""
+    """Fields of every answer beside its numbers."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -57,15 +57,15 @@ class Grounds:
     resolved: Question
     """The question with names looked up and every default filled."""
     assumptions: tuple[str, ...]
-    """What was assumed."""
+    """Assumptions of the answer."""
     warnings: tuple[str, ...]
-    """What to look at."""
+    """Warnings for the caller."""
     sources: tuple[Source, ...]
     """Rows that it rests on: the calibration, the price or rate card, and every row that is not shipped."""
     versions: Versions
-    """What the answer rests on."""
+    """Versions under which the answer holds."""
     explain: dict[str, Explanation] | None
-    """Equation, inputs and source of each number, by the name that cells give it; null unless asked for."""
+    """Equation, inputs and source of each number, by its cell name; null without explain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,18 +136,18 @@ class TimelineAnswer(Grounds):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodAnswer(Comparison):
-    """What another tool says of one configuration, beside our own estimate of it."""
+    """Memory of one configuration by another tool's method, beside our own estimate."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
     id: str
     """The id of our own estimate."""
     resolved: Question
-    """The question with names looked up and every default filled: what both are asked."""
+    """The question of both estimates, with names looked up and every default filled in."""
     assumptions: tuple[str, ...]
     """What was assumed to read the question, and by our own estimate."""
     warnings: tuple[str, ...]
-    """What to look at in the question."""
+    """Warnings about the question."""
     sources: tuple[Source, ...]
     """Rows that our own estimate rests on."""
     versions: Versions

@@ -34,7 +34,7 @@ class ExportTarget:
     tool: str
     """What the tool is called."""
     kind: str
-    """training: the file says how to train; launcher: it starts what does."""
+    """training: a training configuration; launcher: a file that starts the training."""
     versions: tuple[TargetVersion, ...]
     """Versions between which the file's form changed; the first holds where none is named."""
     source: str
@@ -76,7 +76,7 @@ class Export:
     assumptions: tuple[str, ...]
     """What was assumed, and what a user of the file has to know."""
     warnings: tuple[str, ...]
-    """What the caller should look at."""
+    """Warnings for the caller."""
     source: str
     """Tool and version or commit where its fields were read."""
 
@@ -90,21 +90,21 @@ class UnknownSetting:
     name: str
     """Its name in the file, its beginning where it is long."""
     line: int
-    """Line on which its value stands."""
+    """Line of its value."""
     column: int
     """Column in which its value begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What a file says, as the parts of a question."""
+    """A parsed file, as the parts of a question."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
     format: str
     """The kind of file."""
     model: Any
-    """The model as a question takes it: a name or an object; null where the file does not say it."""
+    """The model as a question takes it: a name or an object; null where the file does not set it."""
     recipe: Mapping[str, Any]
     """Fields of the recipe that the file sets, or that its tool does by default."""
     layout: Mapping[str, Any]

@@ -69,7 +69,7 @@ class ProbeAnswer:
     status: ProbeStatus
     """Where it is, or how it ended."""
     reason: str | None
-    """Why it did not succeed, or what casts doubt on it; null where there is nothing to say."""
+    """Reason for a failure, or a warning; null without either."""
     done_fraction: float
     """How far it is."""
     seconds: float | None
@@ -127,7 +127,7 @@ class Reestimate:
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
     before: Outlook
-    """As it was when the check was asked for."""
+    """State at the creation of the check."""
     after: Outlook | None
     """Computed again with what was measured; null until then, and where nothing measured changes it."""
     assumptions: tuple[str, ...]
@@ -136,7 +136,7 @@ class Reestimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deepened:
-    """What two reduced depths of the model say of its full depth: one replica on one device."""
+    """Extrapolation from two reduced depths of the model to its full depth: one replica on one device."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -169,11 +169,11 @@ class LaunchCheck:
     error: str | None
     """Why it failed, with the command that mends it where there is one; null otherwise."""
     question: Mapping[str, Any]
-    """The question that it is about, as it was asked."""
+    """The question of the check, as sent."""
     estimate_id: str
     """What the estimate of that question is read by."""
     probes: tuple[ProbeAnswer, ...]
-    """Each probe that was asked for."""
+    """The requested probes."""
     time_budget_seconds: float
     """Time that the probes should keep within together."""
     on: Where
@@ -191,13 +191,13 @@ class LaunchCheck:
     estimate: Reestimate
     """The estimate before and after."""
     depths: tuple[Deepened, ...]
-    """What the step probe's two depths say of the whole model."""
+    """Extrapolation from the step probe's two depths to the whole model."""
     assumptions: tuple[str, ...]
     """What was changed or left out so that it can be measured here in the time there is."""
     files: tuple[str, ...]
     """Files that its probes left."""
     created_at: str
-    """When it was asked for, in UTC."""
+    """Time of its creation, in UTC."""
     started_at: str | None
     """When it began; null while it waits."""
     finished_at: str | None
@@ -235,6 +235,6 @@ class LaunchCheckRow:
     owner: str
     """Whose it is."""
     created_at: str
-    """When it was asked for, in UTC."""
+    """Time of its creation, in UTC."""
     finished_at: str | None
     """When it ended; null until then."""

@@ -4,4 +4,4 @@ WIRE_NAMES = {"six_n": "6n", "memory_class": "class"}
 """Field names that Python cannot spell."""
 
 INLINE = {"inline": True}
-"""Metadata of a mapping whose items stand on the wire among the fields of the object that holds it."""
+"""Metadata of a mapping whose items are serialised among the fields of its object."""

@@ -60,7 +60,7 @@ class PlanCounts:
     refused: dict[str, int]
     """Those that break a rule, by the first one that they break."""
     scored: int
-    """Legal ones, whose memory and time were worked out."""
+    """Legal layouts whose memory and time were computed."""
     fitting: int
     """Those of them that fit."""
 
@@ -94,12 +94,12 @@ class PlanAnswer:
     nearest: PlanRow | None
     """The layout that takes least memory, where none fits; else null."""
     counts: PlanCounts
-    """What was looked at, on all clusters."""
+    """Numbers of layouts, on all clusters."""
     why_not: Drawback | None
-    """What keeps the layout that was asked after from being the best; null where none was."""
+    """Why the requested layout is not the best; null where the request names none."""
     assumptions: tuple[str, ...]
-    """What was assumed."""
+    """Assumptions of the answer."""
     warnings: tuple[str, ...]
-    """What to look at."""
+    """Warnings for the caller."""
     versions: Versions
-    """What the answer rests on."""
+    """Versions under which the answer holds."""

@@ -68,7 +68,7 @@ class ReconciledJob:
     attempts: int
     """How often it began."""
     elapsed_seconds: float
-    """Time for which it held its GPUs, over all attempts."""
+    """Time for which its GPUs were allocated, over all attempts."""
     used_gpu_hours: float
     """GPU-hours of all attempts."""
     predicted_gpu_hours: Interval | None
@@ -82,7 +82,7 @@ class ReconciledJob:
     is_verdict_right: bool | None
     """Whether a job that completed was not to run out of memory; null where its end does not tell of its GPUs."""
     is_asked_again: bool
-    """Whether the prediction is one of today's formulas or facts, because those of its time are not held any more."""
+    """Whether the prediction uses current formulas or facts, because those of its time are no longer available."""
     note: str | None
     """Why hours are not compared, or what is to be known of the comparison."""
 
@@ -100,7 +100,7 @@ class Reconciliation:
     median_used_over_predicted_fraction: float | None
     """Median over them; null where there is none."""
     verdicts_right: int
-    """Jobs whose end bears the verdict on memory out."""
+    """Jobs whose end confirms the memory verdict."""
     verdicts_wrong: int
     """Jobs whose end contradicts it."""
     out_of_memory: int

@@ -65,15 +65,15 @@ class ComparedRow(ChosenCluster):
     verdict: Verdict | None
     """Does it fit? Numbers of a job that does not are hypothetical; null where the row is refused."""
     numbers: Mapping[str, Any] = field(default_factory=dict, metadata=INLINE)
-    """Every number that was asked for; in the answer they stand in the row itself."""
+    """The requested numbers; the answer has them in the row itself."""
     reason: str | None
     """Why the row is refused, in one line of at most 255 characters; null where it is answered."""
     errors: tuple[RowProblem, ...]
     """The same, one entry for each thing to mend; empty where it is answered."""
     warnings: tuple[str, ...]
-    """What to look at."""
+    """Warnings for the caller."""
     assumptions: tuple[str, ...]
-    """What was assumed."""
+    """Assumptions of the answer."""
     id: str | None
     """Of the estimate; null where the row is refused."""
 
@@ -87,13 +87,13 @@ class VariedRow:
     values: Mapping[str, Any]
     """Every varied field, with its value in this row."""
     varied: tuple[str, ...]
-    """Those of them that are not as the question was asked; empty in the first row, which is the question itself."""
+    """Those that differ from the question; empty in the first row, which is the question itself."""
     status: Literal[200, 422]
     """200: answered. 422: refused, for the reason beside it."""
     verdict: Verdict | None
     """Does it fit? null where the row is refused."""
     numbers: Mapping[str, Any] = field(default_factory=dict, metadata=INLINE)
-    """Every number that was asked for; in the answer they stand in the row itself."""
+    """The requested numbers; the answer has them in the row itself."""
     ratios: Mapping[str, float | None]
     """Each number over that of the first row; null where either is not known, or the first is 0."""
     reason: str | None
@@ -101,7 +101,7 @@ class VariedRow:
     errors: tuple[RowProblem, ...]
     """The same, one entry for each thing to mend; empty where it is answered."""
     warnings: tuple[str, ...]
-    """What to look at."""
+    """Warnings for the caller."""
     id: str | None
     """Of the estimate; null where the row is refused."""
 
@@ -113,7 +113,7 @@ class ComparisonAnswer:
     rows: tuple[ComparedRow, ...]
     """Those that fit, then those that do not, then those without an answer."""
     sort_by: str
-    """Number by which the rows stand."""
+    """Number by which the rows are sorted."""
     descending: bool
     """Whether the largest comes first."""
     versions: Versions
@@ -127,6 +127,6 @@ class SensitivityAnswer:
     fields: tuple[str, ...]
     """The varied fields."""
     rows: tuple[VariedRow, ...]
-    """The question as it was asked, then one row a value."""
+    """The question itself, then one row for each value."""
     versions: Versions
     """What the answers rest on."""

@@ -48,7 +48,7 @@ class ListedShare:
     status: ShareStatus
     """Whether they open the scenario; revoked also where the key that made them was."""
     made_by: str | None
-    """Public part of the key, or subject of the token, that made them; null where the service asked for none."""
+    """Public part of the key, or subject of the token, that made them; null where the service requires no credential."""
     created_at: str
     """When they were made, in UTC."""
     expires_at: str

@@ -42,7 +42,7 @@ class BatchPlan:
     global_batch_tokens: int
     """Tokens in one step."""
     wanted_tokens: int
-    """Tokens that were asked for."""
+    """Tokens of the question."""
     best_tokens: float | None
     """Tokens that came out best in sweeps with as many FLOP; null without training_tokens."""
 
@@ -66,7 +66,7 @@ class SizeByFit:
     caution: str | None
     """What is known to be wrong with the fit; null where nothing is."""
     source: str
-    """Who says so."""
+    """Source of the number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class WhyNot:
     missing_bytes: float | None = None
     """Bytes that the fullest GPU lacks; null where memory is not the reason."""
     over_days: float | None = None
-    """Days beyond limits.days; null where they are kept or not asked for."""
+    """Days beyond limits.days; null where the limit is met or not set."""
     over_usd: float | None = None
     """Dollars beyond limits.cost_usd; null likewise."""
     over_gpu_hours: float | None = None
@@ -120,7 +120,7 @@ class WhyNot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyNumbers:
-    """What an estimate says of one value."""
+    """Estimate at one value."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -155,7 +155,7 @@ class Evidence:
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
     value: KeyNumbers | None
-    """Of the value; null where there is none, or where no question was asked beside it."""
+    """Estimate at the value; null without a value, or where the request has no question."""
     next: KeyNumbers | None
     """Of the next one; null where a rule refuses it, or there is none."""
     tried: int
@@ -164,7 +164,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextValue:
-    """The nearest value that will not do: the next larger one where the largest is asked for, else the next smaller."""
+    """The nearest value that will not do: the next larger one where the unknown is maximised, else the next smaller."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
@@ -183,16 +183,16 @@ class Solution:
     unknown: UnknownName
     """The open field."""
     value: int | BatchPlan | ChosenCluster | OptimalSize | None
-    """The value; null where none will do, and then `next` is the one that comes nearest and says what is missing."""
+    """The value; null where none is possible, and then `next` is the nearest one, with what it lacks."""
     next: NextValue | None
     """The nearest value that will not do; null where the field, or the list, ends before it."""
     changes: Mapping[str, Any]
-    """Fields that the question has with the value, where they are not as it was asked."""
+    """Fields that change with the value, beside the unknown."""
     evidence: Evidence
     """The numbers that prove both."""
     assumptions: tuple[str, ...]
-    """What was assumed."""
+    """Assumptions of the answer."""
     warnings: tuple[str, ...]
-    """What to look at."""
+    """Warnings for the caller."""
     versions: Versions
-    """What the answer rests on."""
+    """Versions under which the answer holds."""

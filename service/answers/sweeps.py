@@ -32,15 +32,15 @@ class SweepRows:
     total: int
     """Rows of the sweep."""
     done: int
-    """Rows that are worked out, those of pieces that are not whole yet too."""
+    """Computed rows, including those of incomplete pieces."""
     kept: int
     """Rows of whole pieces: the table holds these."""
     answered: int
     """Those of them that have an answer."""
     refused: int
-    """Those of them that cannot be answered; each says why."""
+    """Rows without an answer, each with its reason."""
     fitting: int
-    """Those of them whose job fits, or may fit."""
+    """Rows whose job fits, or may fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +88,9 @@ class SweepAnswer:
     columns: tuple[SweepColumnAnswer, ...]
     """Columns of its table."""
     versions: Versions
-    """What its rows rest on, whenever they are worked out."""
+    """Versions under which all its rows are computed."""
     created_at: str
-    """When it was asked for, in UTC."""
+    """Time of its creation, in UTC."""
     finished_at: str | None
     """When its last piece ended, in UTC; null before."""
     links: Mapping[str, str]
@@ -120,4 +120,4 @@ class SweepRow:
     calibration: str | None
     """Calibrations of its GPUs; null where there are none."""
     created_at: str
-    """When it was asked for, in UTC."""
+    """Time of its creation, in UTC."""

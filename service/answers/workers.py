@@ -9,10 +9,10 @@ from annotated_types import Interval, Len
 from service.estimator.names import SPOKEN, STRICT, Count, Name
 
 Label = Annotated[str, Len(0, 200)]
-"""What a label says."""
+"""Value of a label."""
 
 Labels = Annotated[Mapping[Name, Label], Len(0, 50)]
-"""What operators say of a worker beside what it finds out itself, e.g. {"rack": "7"}."""
+"""Labels that operators set on a worker, beside what it detects itself, e.g. {"rack": "7"}."""
 
 RunnerName = Literal["local", "ray"]
 """Where a worker runs what it is given: on its own host, or on a Ray cluster."""
@@ -45,7 +45,7 @@ class Capabilities:
     cpu_threads: Count = 1
     """Threads of its processors that it may use."""
     labels: Labels = field(default_factory=dict)
-    """What its operator says of it."""
+    """Labels that its operator set."""
     measures: bool = False
     """Whether it can measure: torch is there."""
     sweeps: bool = False
@@ -124,7 +124,7 @@ def _does_suit(requirements: Requirements, device: Device) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenWorker:
-    """A worker that asked for jobs."""
+    """A registered worker."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
 
