@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Source, Versions
 from service.estimator.answer import Interval
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 
 CheckVerdict = Literal["ok", "warn", "deny"]
 
@@ -17,7 +17,7 @@ MOST_FREE = 16
 class Alternative:
     """An alternative for the job, with its own verdict."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     patch: dict[str, Any]
     """What to change in the question, as a merge patch."""
@@ -37,7 +37,7 @@ class Alternative:
 class Check:
     """Whether a job may start, and what a scheduler wants to note of it."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Of the estimate behind it."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from service.answers.estimates import Versions
 from service.estimator.answer import Change, Verdict
 from service.estimator.memory.memory import Moment, StepName
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 
 MessageKind = Literal[
     "torch_allocator", "torch_memory_summary", "cuda_error", "cublas", "nccl", "xla", "cpu_allocator", "oom_killer",
@@ -30,7 +30,7 @@ LONGEST_MESSAGE = 200_000
 class SaidNumber:
     """One number of a message."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     name: str
     """What it is, e.g. requested_bytes."""
@@ -46,7 +46,7 @@ class SaidNumber:
 class Said:
     """Values parsed from a message; null where it lacks them."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     kind: MessageKind
     """Source of the out-of-memory message."""
@@ -82,7 +82,7 @@ class Said:
 class MatchedTensor:
     """A tensor of this model with the size of the failed allocation."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     tensor: str
     """What it is, in words."""
@@ -96,7 +96,7 @@ class MatchedTensor:
 class ComparedLine:
     """One line of the estimate at the moment of failure, beside what it seems to have been."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     kind: str
     """What the bytes are; unexplained: what no line tells."""
@@ -112,7 +112,7 @@ class ComparedLine:
 class ComparedTotal:
     """One number of the message beside that of the estimate."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     quantity: Literal["live_bytes", "reserved_bytes", "outside_allocator_bytes", "process_bytes", "capacity_bytes"]
     """The compared quantity; live_bytes includes the failed allocation."""
@@ -128,7 +128,7 @@ class ComparedTotal:
 class Supposition:
     """A single difference between the question and what ran that would explain the message."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     patch: dict[str, Any]
     """The difference, as a merge patch of the question."""
@@ -140,7 +140,7 @@ class Supposition:
 class Diagnosis:
     """Why memory ran out, and what to change."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Of the estimate that the message is compared with."""

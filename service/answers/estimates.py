@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from service.estimator.answer import Flop, Memory, Parameters, Step, Totals, Verdict
 from service.estimator.explain.explanation import Explanation
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 from service.estimator.other_tools.tool import Comparison
 from service.estimator.question import Question
 from service.estimator.run.stages import StageTimeline
@@ -30,7 +30,7 @@ SourceKind = Literal["model", "gpu", "cluster", "price", "rate_card", "region", 
 class Source:
     """A row that an answer rests on: each one that is not shipped, and what a price was taken from in any case."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     kind: SourceKind
     """What it is a row of."""
@@ -50,7 +50,7 @@ class Source:
 class Grounds:
     """Fields of every answer beside its numbers."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """est_ and a digest of the resolved question and the versions."""
@@ -122,7 +122,7 @@ class Answer(Grounds):
 class TimelineAnswer(Grounds):
     """Live bytes of one rank of every stage over the first step and over a later one."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     usable_bytes: float
     """Memory a job can use on this GPU."""
@@ -138,7 +138,7 @@ class TimelineAnswer(Grounds):
 class MethodAnswer(Comparison):
     """Memory of one configuration by another tool's method, beside our own estimate."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """The id of our own estimate."""

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetVersion:
     """One form of a tool's file."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     version: str
     """Its name, as the parameter version takes it."""
@@ -27,7 +27,7 @@ class TargetVersion:
 class ExportTarget:
     """A tool that a question can be written for."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     target: str
     """Its name in the path."""
@@ -45,7 +45,7 @@ class ExportTarget:
 class NotExpressed:
     """Something of the question that the file does not hold."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     field: str
     """Dotted path of the field."""
@@ -59,7 +59,7 @@ class NotExpressed:
 class Export:
     """A question as the file of one tool."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     target: str
     """The tool's name in the path."""
@@ -85,7 +85,7 @@ class Export:
 class UnknownSetting:
     """A setting of the file that was not understood."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     name: str
     """Its name in the file, its beginning where it is long."""
@@ -99,7 +99,7 @@ class UnknownSetting:
 class Imported:
     """A parsed file, as the parts of a question."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     format: str
     """The kind of file."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from service.calibration.records import Environment, ProbeName, ProbeStatus
 from service.estimator.answer import Interval, Verdict
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 
 LaunchStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 """Where a launch check is."""
@@ -22,7 +22,7 @@ Where = Literal["matching", "any"]
 class Measured:
     """A measured quantity over its repeats."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     low: float
     """10th percentile."""
@@ -38,7 +38,7 @@ class Measured:
 class Compared:
     """One measurement beside what was predicted of it before."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     operation: str
     """What ran."""
@@ -62,7 +62,7 @@ class Compared:
 class ProbeAnswer:
     """What came of one probe."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     probe: ProbeName
     """Which probe."""
@@ -84,7 +84,7 @@ class ProbeAnswer:
 class Reason:
     """One thing that the verdict rests on."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     code: str
     """Stable name of the rule."""
@@ -100,7 +100,7 @@ class Reason:
 class Outlook:
     """What the job is expected to take."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     verdict: Verdict
     """Does it fit?"""
@@ -124,7 +124,7 @@ class Outlook:
 class Reestimate:
     """The estimate before and after the measurements."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     before: Outlook
     """State at the creation of the check."""
@@ -138,7 +138,7 @@ class Reestimate:
 class Deepened:
     """Extrapolation from two reduced depths of the model to its full depth: one replica on one device."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     quantity: str
     """What was measured at both depths: live_bytes_peak, allocated_peak or step."""
@@ -160,7 +160,7 @@ class Deepened:
 class LaunchCheck:
     """A launch check as it is now."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """lch_ and 32 hexadecimal digits."""
@@ -208,7 +208,7 @@ class LaunchCheck:
 class LaunchCheckRow:
     """A launch check in short."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """What it is read by."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from service.answers.estimates import Versions
 from service.answers.rows import RowProblem
 from service.estimator.answer import Interval, Verdict
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 from service.estimator.question import Cluster, Layout, Recipe
 
 Objective = Literal["time", "cost", "gpus", "energy"]
@@ -17,7 +17,7 @@ Objective = Literal["time", "cost", "gpus", "energy"]
 class PlanRow:
     """One plan; its recipe, layout and cluster are a question that an estimate answers with the same numbers."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     rank: int
     """From 1; that of the front is by time."""
@@ -53,7 +53,7 @@ class PlanRow:
 class PlanCounts:
     """How many layouts were looked at, and what became of them."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     generated: int
     """Layouts of the space; those that are refused and those that are scored."""
@@ -69,7 +69,7 @@ class PlanCounts:
 class Drawback:
     """What keeps a layout from being the best plan."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     reason: str
     """In one sentence."""
@@ -83,7 +83,7 @@ class Drawback:
 class PlanAnswer:
     """The best layouts for a job."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     objective: Objective
     """What the plans have least of."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from service.estimator.answer import Interval, Verdict
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 
 EndState = Literal[
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
@@ -21,7 +21,7 @@ Reason = Literal["not_ended", "never_started", "no_estimate", "no_gpus", "unknow
 class LeftOut:
     """Jobs that are not compared."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     reason: Reason
     """Why."""
@@ -37,7 +37,7 @@ class LeftOut:
 class Fault:
     """What is wrong with one record, which is left out."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     place: str
     """Which record: its row, the header being row 1, or its place in the list of jobs."""
@@ -53,7 +53,7 @@ class Fault:
 class ReconciledJob:
     """One job: what was predicted, and what it took."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     cluster: str
     """Name of its cluster; empty where the accounting did not tell it."""
@@ -91,7 +91,7 @@ class ReconciledJob:
 class Reconciliation:
     """What jobs took, beside what was predicted of them."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     compared: int
     """Jobs whose hours are compared."""

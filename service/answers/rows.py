@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Literal
 from service.answers.estimates import Versions
 from service.answers.names import INLINE
 from service.estimator.answer import Verdict
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowProblem:
     """One thing that keeps a row from being answered."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     pointer: str
     """JSON pointer of the field in the body."""
@@ -30,7 +30,7 @@ class RowProblem:
 class ChosenCluster:
     """A cluster at a price, out of those that were listed."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     cluster: str | None
     """Its name; null if it has none."""
@@ -56,7 +56,7 @@ class ChosenCluster:
 class ComparedRow(ChosenCluster):
     """The job on one cluster at one price."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     price_as_of: str | None
     """Date of the price; null where it is not known."""
@@ -82,7 +82,7 @@ class ComparedRow(ChosenCluster):
 class VariedRow:
     """The question with some fields given anew."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     values: Mapping[str, Any]
     """Every varied field, with its value in this row."""

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 
 
 @dataclass(frozen=True, slots=True)
 class ShareLinks:
     """Links that show a scenario to anyone who has them."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     scenario: str
     """The scenario as JSON."""
@@ -24,7 +24,7 @@ class ShareLinks:
 class Share:
     """A scenario that is shared."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Id of the links, by which they are listed and revoked."""
@@ -41,14 +41,14 @@ ShareStatus = Literal["active", "expired", "revoked"]
 class ListedShare:
     """Links that were made of a scenario."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Their id."""
     status: ShareStatus
     """Whether they open the scenario; revoked also where the key that made them was."""
     made_by: str | None
-    """Public part of the key, or subject of the token, that made them; null where the service requires no credential."""
+    """Public part of the key, or subject of the token, that made them; null where the service requires none."""
     created_at: str
     """When they were made, in UTC."""
     expires_at: str
@@ -63,7 +63,7 @@ class ListedShare:
 class ShareList:
     """The links of a scenario."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     items: tuple[ListedShare, ...]
     """Links that hold and, for some time, those that have ended; the oldest first."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from service.answers.estimates import Versions
 from service.answers.rows import ChosenCluster
 from service.estimator.answer import Interval, Verdict
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 
 UnknownName = Literal[
     "recipe.micro_batch",
@@ -27,7 +27,7 @@ UnknownName = Literal[
 class BatchPlan:
     """A batch, factor by factor."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     sequence_length: int
     """Tokens in one sequence."""
@@ -51,7 +51,7 @@ class BatchPlan:
 class SizeByFit:
     """The best size by one fit."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     fit: str
     """besiroglu-2024, hoffmann-2022 or 20-tokens-per-parameter."""
@@ -73,7 +73,7 @@ class SizeByFit:
 class OptimalSize:
     """The model that makes the most of a budget."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     total_flop: float
     """Operations of the run that the budget buys."""
@@ -99,7 +99,7 @@ class OptimalSize:
 class WhyNot:
     """Why a value will not do."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     code: str
     """out_of_memory, at_risk, headroom_missing, deadline_missed, budget_exceeded, gpu_hours_exceeded,
@@ -122,7 +122,7 @@ class WhyNot:
 class KeyNumbers:
     """Estimate at one value."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str | None
     """Of the estimate."""
@@ -152,7 +152,7 @@ class KeyNumbers:
 class Evidence:
     """The numbers behind both values."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     value: KeyNumbers | None
     """Estimate at the value; null without a value, or where the request has no question."""
@@ -166,7 +166,7 @@ class Evidence:
 class NextValue:
     """The nearest value that will not do: the next larger one where the unknown is maximised, else the next smaller."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     value: int | ChosenCluster
     """The value; of a plan of a batch its micro-batch, of a model its parameters."""
@@ -178,7 +178,7 @@ class NextValue:
 class Solution:
     """One open field, solved."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     unknown: UnknownName
     """The open field."""

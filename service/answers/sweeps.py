@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 
 SweepStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 """Where a sweep is. Failed and cancelled ones hold the rows that were done before, and can be resumed."""
@@ -15,7 +15,7 @@ SweepStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 class SweepColumnAnswer:
     """One column of the table of a sweep."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     name: str
     """What it is called."""
@@ -27,7 +27,7 @@ class SweepColumnAnswer:
 class SweepRows:
     """What became of the rows so far."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     total: int
     """Rows of the sweep."""
@@ -47,7 +47,7 @@ class SweepRows:
 class SweepShards:
     """Pieces of a sweep, by where each is."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     queued: int
     """Waiting for a worker."""
@@ -65,7 +65,7 @@ class SweepShards:
 class SweepAnswer:
     """A sweep: how far it is, and where its table is read."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """What it is read by."""

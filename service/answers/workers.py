@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Interval, Len
 
-from service.estimator.names import SPOKEN, STRICT, Count, Name
+from service.estimator.names import DESCRIBED, STRICT, Count, Name
 
 Label = Annotated[str, Len(0, 200)]
 """Value of a label."""
@@ -126,7 +126,7 @@ def _does_suit(requirements: Requirements, device: Device) -> bool:
 class SeenWorker:
     """A registered worker."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Its name."""
@@ -148,7 +148,7 @@ class SeenWorker:
 class ClaimedJob:
     """A job that a worker was given."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """What it is."""
@@ -172,7 +172,7 @@ class ClaimedJob:
 class JobClaim:
     """What there is to do for a worker."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     job: ClaimedJob
     """The job."""
@@ -182,7 +182,7 @@ class JobClaim:
 class HeartbeatAnswer:
     """What a worker is to do with its job."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     state: Literal["run", "cancel"]
     """Continue, or stop because a caller cancelled the job."""
@@ -192,7 +192,7 @@ class HeartbeatAnswer:
 class WorkerList:
     """Workers that were heard of."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     items: tuple[SeenWorker, ...]
     """The workers, in the order of their names."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from service.calibration.device_fit import StepsOn, fitted_device
 from service.calibration.observations import Observed, predicted_value
 from service.estimator.constants import calibrated
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 from service.estimator.question import Gpu
 
 LeftOut = Literal["run", "shape"]
@@ -33,7 +33,7 @@ SHARED = "bandwidth"
 class PartError:
     """How far predictions of one probe are off, as the mean of |predicted / measured - 1|."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     probe: str
     """The probe."""

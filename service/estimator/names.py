@@ -56,7 +56,7 @@ ToolName = Literal[
 STRICT: dict[str, Any] = {"extra": "forbid", "use_attribute_docstrings": True}
 """Read by pydantic at the border: unknown fields are refused, attribute docstrings become descriptions."""
 
-SPOKEN: dict[str, Any] = {"use_attribute_docstrings": True}
+DESCRIBED: dict[str, Any] = {"use_attribute_docstrings": True}
 """The same of what is answered: attribute docstrings become descriptions."""
 
 Name = Annotated[str, Len(1, 200)]

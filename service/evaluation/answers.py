@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
 from service.estimator.answer import MemoryLine, StepPart, Verdict
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 from service.evaluation.measured import MeasuredAccuracy
 
 Quantity = Literal["peak", "static", "step"]
@@ -17,7 +17,7 @@ Quantity = Literal["peak", "static", "step"]
 class RelativeErrors:
     """Errors of the predictions of some rows. An error is predicted / measured - 1; null where nothing was scored."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     scored: int
     """Rows whose prediction was compared."""
@@ -39,7 +39,7 @@ class RelativeErrors:
 class Figures(RelativeErrors):
     """Errors of some rows, and counts of the rows without a prediction."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     rows: int
     """Rows in all: scored, not expressible, and those that ran out of memory and so have no peak."""
@@ -57,7 +57,7 @@ class Figures(RelativeErrors):
 class StepScores:
     """Held-out scores of steps stated in full, and scores of single-number baselines."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     held_out: RelativeErrors
     """By constants and intervals from all other sources (of mixtures of experts: all other models); of the rows that
@@ -76,7 +76,7 @@ class StepScores:
 class Sized(Figures):
     """Figures, and the same for large and for small values, whose relative errors mean different things."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     large_from_bytes: float | None
     """Measured value from which a row is large: 4 GiB for peaks, 1 GB for what stays between steps; null for steps,
@@ -91,7 +91,7 @@ class Sized(Figures):
 class Group(Sized):
     """The rows of one source that measured the same thing."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     quantity: Quantity
     """Peak, what stays between steps, or the time of a step."""
@@ -120,7 +120,7 @@ class Group(Sized):
 class WrongVerdict:
     """A row whose verdict was wrong."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Its name in the table."""
@@ -136,7 +136,7 @@ class WrongVerdict:
 class VerdictCounts:
     """Verdicts against outcomes."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     ran: int
     """Rows that ran and have a verdict."""
@@ -168,7 +168,7 @@ class VerdictCounts:
 class Verdicts(VerdictCounts):
     """Verdicts against outcomes, of all rows and of those stated in full."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     full_config: VerdictCounts
     """The rows whose configuration is stated in full."""
@@ -178,7 +178,7 @@ class Verdicts(VerdictCounts):
 class WorstRow:
     """One of the rows with the largest errors."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Its name in the table."""
@@ -210,7 +210,7 @@ class WorstRow:
 class WorstStep:
     """One of the steps stated in full with the largest errors."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Its name in the table."""
@@ -240,7 +240,7 @@ class WorstStep:
 class Accuracy:
     """Accuracy of predictions against measurements."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     versions: Versions
     """Versions behind the predictions."""

@@ -9,7 +9,7 @@ from service.calibration.live_bytes import CountedPeak, counted_peaks, live_step
 from service.calibration.products import scored_products, shipped_products
 from service.calibration.scores import Comparison, errors_of
 from service.catalogue import Catalogue, shipped_catalogue
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 from service.estimator.question import Cluster, Gpu, Layout, Question, Recipe, Software
 from service.estimator.resolve import resolve
 from service.store import Engine, Measured, each_measurement
@@ -63,7 +63,7 @@ def _evaluated(counted: CountedPeak) -> EvaluatedPeak:
 class PeakRow:
     """The counted peak of one step beside its prediction."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     model: str
     """Preset, at full width."""
@@ -85,7 +85,7 @@ class PeakRow:
 class CountedPeaks:
     """How near predictions come to live tensors that were counted while real steps ran."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     rows: tuple[PeakRow, ...]
     """One a model, depth and step."""
@@ -99,7 +99,7 @@ class CountedPeaks:
 class MeasuredProducts:
     """How near predictions of matrix products come on a processor, once half of the shapes were measured."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     device: str
     """The processor."""
@@ -123,7 +123,7 @@ class MeasuredProducts:
 class OwnGroup:
     """A team's own measurements of one device and probe, beside what was predicted when they came in."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     device: str
     """Name of the device."""
@@ -155,7 +155,7 @@ class OwnGroup:
 class MeasuredAccuracy:
     """How near predictions come to what workers measured."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     counted_peaks: CountedPeaks
     """Live tensors of real steps, which ship with the service."""

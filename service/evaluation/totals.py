@@ -14,7 +14,7 @@ from service.catalogue import Catalogue, shipped_catalogue
 from service.errors import Refused
 from service.estimator import estimate
 from service.estimator.answer import Interval
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 from service.estimator.run.totals import run_interval, scaled
 from service.evaluation.questions import reason_of
 from service.evaluation.run_questions import RunQuestion, question_of_run
@@ -85,7 +85,7 @@ def held_out_interval(run: EvaluatedRun, residuals: Residuals) -> Interval | Non
 class TotalsRow:
     """One published run beside its prediction."""
 
-    __pydantic_config__: ClassVar[dict[str, object]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, object]] = DESCRIBED
 
     id: str
     """Its name in the table."""
@@ -121,7 +121,7 @@ class TotalsRow:
 class TotalsGroup:
     """What predictions of some published runs amount to."""
 
-    __pydantic_config__: ClassVar[dict[str, object]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, object]] = DESCRIBED
 
     name: str
     """main runs, or beside them: rows whose hours are not known to be those of one run."""
@@ -149,7 +149,7 @@ class TotalsGroup:
 class TotalsAccuracy:
     """How near predicted GPU-hours come to those of published runs."""
 
-    __pydantic_config__: ClassVar[dict[str, object]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, object]] = DESCRIBED
 
     main_runs: TotalsGroup
     """Rows that describe one main run: the ones that count."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 from service.tabular.cell_text import unmarked
 from service.text_bounds import MOST_COLUMNS
 
@@ -27,7 +27,7 @@ HINT = "sep="
 class Finding:
     """What is wrong with one row of a table."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     row: int
     """Its number, as a spreadsheet shows it: the header is row 1."""

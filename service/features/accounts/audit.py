@@ -7,7 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
 
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 from service.store import AuditedCall, AuditOutcome, AuditPart, Engine, StoredEntry, auditing, read_audit, utc_text
 from service.store.keys import TEAM
 from service.tabular.columns import Column, columns_of
@@ -34,7 +34,7 @@ COMMAND_LINE = "command line"
 class AuditRecord:
     """A requested change."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     number: int
     """Its number; later ones are higher."""

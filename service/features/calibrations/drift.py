@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from service import store
 from service.catalogue import Catalogue
 from service.estimator.constants import calibrated
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 from service.features.calibrations.fitting import Steps, constants_of, device_of, steps_of
 from service.features.calibrations.lists import find_calibration
 from service.store import Calibration, Engine, Measured
@@ -30,7 +30,7 @@ LEAST_MEASUREMENTS = 3
 class DriftPart:
     """How far predictions of one probe are off now."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     probe: str
     """The probe."""
@@ -52,7 +52,7 @@ class DriftPart:
 class Drift:
     """Whether a calibration still holds."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     calibration: str
     """Its id."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from service import store
 from service.catalogue.provenance import Scope
 from service.errors import NotFound
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 from service.store import Calibration, Engine
 from service.store.calibrations import CalibrationStatus
 from service.store.keys import Caller
@@ -21,7 +21,7 @@ NEWEST_FIRST = "-created_at"
 class CalibrationSummary:
     """A calibration as tables hold it."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """What it is read by, and what answers name as versions.calibration."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from service.catalogue import SHIPPED, Catalogue, Holdings, PriceRow
 from service.errors import Problem, Refused, Stale
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 from service.features.catalogue.custom_rows import custom_row, refuse_wrong_derived
 from service.features.catalogue.lists import LISTINGS, record_of
 from service.features.catalogue.row_bodies import DERIVED, without_derived
@@ -51,7 +51,7 @@ class ImportOptions:
 class ImportReport:
     """What an import did, or would do."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     is_written: bool
     """Whether anything was written."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
-from service.estimator.names import SPOKEN
+from service.estimator.names import DESCRIBED
 from service.features.checks.check import StoreQuestion, check
 from service.features.checks.schemas import read_launch, with_launch
 from service.formats.launchers.common import Scheduled
@@ -36,7 +36,7 @@ HOOK_DEADLINE_SECONDS = 0.01
 class JobCheck:
     """Answer to a scheduler."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     verdict: Literal["ok", "warn", "deny", "unknown"]
     """unknown: the job is none that can be judged, so it is let through."""

@@ -13,7 +13,7 @@ from service.catalogue import Catalogue
 from service.catalogue.catalogue import calibrated_gpu
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.constants import calibration_id
-from service.estimator.names import SPOKEN, STRICT
+from service.estimator.names import DESCRIBED, STRICT
 from service.estimator.question import Gpu
 from service.features.measurements.measurements import Origin, measurements_in
 from service.store import Engine, Measured, answering, log_change_in, utc_text, writing
@@ -95,7 +95,7 @@ def _faults(record: ProbeRecord) -> list[tuple[str, str, str, str]]:
 class ImportedMeasurements:
     """What came in."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     run: str
     """What was measured together: filter the list by it, and fit on it."""

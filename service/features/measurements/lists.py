@@ -10,7 +10,7 @@ from annotated_types import Len
 
 from service import store
 from service.errors import NotFound, Problem, Refused
-from service.estimator.names import SPOKEN, STRICT, Name
+from service.estimator.names import DESCRIBED, STRICT, Name
 from service.store import Engine, Measured, RowPart
 from service.store.keys import Caller
 from service.tabular.columns import Column, columns_of
@@ -27,7 +27,7 @@ NONE_SUCH = f"there is no measurement of this id; GET {PATH} lists the ids"
 class MeasurementRow:
     """A measurement as tables hold it."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = SPOKEN
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """What it is read by."""
