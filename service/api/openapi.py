@@ -32,41 +32,41 @@ def ref(name: str) -> Schema:
 
 def object_schema(description: str, required: Sequence[str], properties: Schema) -> Schema:
     """The schema of an object that has no other fields than these."""
-    told = {"required": list(required)} if required else {}
+    requirement = {"required": list(required)} if required else {}
     return {
         "type": "object",
         "description": description,
         "additionalProperties": False,
-        **told,
+        **requirement,
         "properties": properties,
     }
 
 
 def untitled(schema: Schema) -> Schema:
-    """A schema without its title, which would only repeat the name of a field."""
+    """A schema without its title, which repeats the name of a field."""
     return {key: value for key, value in schema.items() if key != "title"}
 
 
 def undefaulted(schema: Schema) -> Schema:
-    """A schema without its default, where what is left out stays as it is."""
+    """A schema without its default, for fields that stay unchanged where absent."""
     return {key: value for key, value in schema.items() if key != "default"}
 
 
 def bare(schema: Schema) -> Schema:
-    """A schema without what stands only where it is used."""
+    """A schema without the description and default of its use."""
     return {key: value for key, value in schema.items() if key not in {"description", "default"}}
 
 
 def described(description: str, schema: Schema) -> Schema:
-    """A schema under the meaning that it has where it is used."""
+    """A schema with the description of its use."""
     return {"description": description, **bare(schema)}
 
 
 def nullable(schema: Schema) -> Schema:
-    """A schema that takes null too."""
+    """A schema that also accepts null."""
     options = schema.get("anyOf", [bare(schema)])
-    told = {key: schema[key] for key in ("description", "default") if key in schema}
-    return told | {"anyOf": options if NULL in options else [*options, NULL]}
+    annotations = {key: schema[key] for key in ("description", "default") if key in schema}
+    return annotations | {"anyOf": options if NULL in options else [*options, NULL]}
 
 
 def parameter_ref(name: str) -> Schema:
@@ -124,7 +124,7 @@ TABLES: dict[str, Schema] = {
     XLSX: {"type": "string", "format": "binary", "description": "One sheet; texts never run as formulas."},
     PARQUET: {"type": "string", "format": "binary", "description": "Typed columns, each with what it means."},
 }
-"""What a list is as a table, by media type."""
+"""Schemas of a list as a table, by media type."""
 
 
 def list_schemas(singular: str, meaning: str, columns: Sequence[Column]) -> dict[str, Schema]:
@@ -150,7 +150,7 @@ def paging_parameters() -> dict[str, Schema]:
 
 
 def list_operation(singular: str, columns: Sequence[Column]) -> Schema:
-    """What the contract adds to a list."""
+    """OpenAPI operation of a list."""
     return {
         "description": f"{MEANING} More rows than one page holds are asked for by next_cursor.",
         "parameters": _parameters(singular, columns, "limit"),
@@ -159,7 +159,7 @@ def list_operation(singular: str, columns: Sequence[Column]) -> Schema:
 
 
 def table_operation(media_type: str, singular: str, columns: Sequence[Column]) -> Schema:
-    """What the contract adds to a list as a table."""
+    """OpenAPI operation of a list as a table."""
     content = {media_type: {"schema": TABLES[media_type]}}
     return {
         "description": MEANING,
@@ -267,7 +267,7 @@ def _parameter(field: FlatField) -> Schema:
 
 
 def flat_example(name: str, *, is_list: bool = False) -> Schema:
-    """What the contract shows as the value of a parameter."""
+    """Example of a parameter."""
     if name not in EXAMPLE:
         return {}
     return {"example": [EXAMPLE[name]] if is_list else EXAMPLE[name]}
@@ -298,18 +298,18 @@ CONFIG: Schema = {
 }
 
 
-def request_schemas(nouns: dict[str, Schema]) -> dict[str, Schema]:
+def request_schemas(schemas: dict[str, Schema]) -> dict[str, Schema]:
     """The request bodies, and the forms in which they take a model, a cluster and a price."""
     return {
         "QuestionRequest": _question("One configuration to estimate: four nouns, and a price if the cost is wanted."),
-        "CheckRequest": _check(nouns["Waiting"]["properties"]),
+        "CheckRequest": _check(schemas["Waiting"]["properties"]),
         "DiagnoseRequest": _diagnose(),
-        "SlurmCheckRequest": _slurm(nouns["SlurmJob"]),
+        "SlurmCheckRequest": _slurm(schemas["SlurmJob"]),
         "SiteQuestion": _site(),
-        "ChangedModel": _changed("A model preset with some of its fields given anew.", nouns["Model-Input"]),
-        "ChangedCluster": _changed("A cluster preset, resized or changed.", nouns["Nodes"], nouns["Cluster-Input"]),
+        "ChangedModel": _changed("A model preset with some of its fields given anew.", schemas["Model-Input"]),
+        "ChangedCluster": _changed("A cluster preset, resized or changed.", schemas["Nodes"], schemas["Cluster-Input"]),
         "NodesOfGpu": _merged_object(
-            "So many nodes of one GPU.", ["gpu", "nodes"], nouns["Cluster-Input"], nouns["Nodes"]
+            "So many nodes of one GPU.", ["gpu", "nodes"], schemas["Cluster-Input"], schemas["Nodes"]
         ),
         "ImportedModel": {
             "type": "object",
@@ -339,7 +339,7 @@ def _question(description: str, **more: Schema) -> Schema:
 
 
 def _check(waiting: Schema) -> Schema:
-    """A question, or a launcher's words that stand for parts of it: what is missing in the end is refused."""
+    """A question, or a launcher's text in place of some parts: parts missing from both are rejected."""
     question = _question(
         "A job that wants to start: a question, in its own words or its launcher's, and what it may take.",
         recipe=described("How it is trained, as far as its launcher does not say it.", ref("RecipeFields")),
@@ -374,7 +374,7 @@ def _slurm(job: Schema) -> Schema:
 
 
 def _site() -> Schema:
-    """Fields of any part: a site names its GPU and its price, and the job the rest."""
+    """Fields of any part: a site sets its GPU and its price, and the job the rest."""
     whole = _question(
         "What holds for every job of a site.",
         recipe=described("How they train, as far as all agree.", ref("RecipeFields")),
@@ -388,22 +388,22 @@ def _cluster(description: str) -> Schema:
     return _one_of(description, NAME, *map(ref, CLUSTER_FORMS))
 
 
-def _changed(description: str, *nouns: Schema) -> Schema:
-    """A preset with fields given anew: what is left out is the preset's, so no field has a default."""
-    changed = _merged_object(description, ["preset"], *nouns)
+def _changed(description: str, *schemas: Schema) -> Schema:
+    """A preset with changed fields; absent fields keep the preset's value, so no field has a default."""
+    changed = _merged_object(description, ["preset"], *schemas)
     fields = changed["properties"].items()
     changes = {name: undefaulted(schema) for name, schema in fields}
     return changed | {"properties": {"preset": NAME, **changes}}
 
 
-def _merged_object(description: str, required: list[str], *nouns: Schema) -> Schema:
-    """The fields of some nouns in one object."""
+def _merged_object(description: str, required: list[str], *schemas: Schema) -> Schema:
+    """The fields of several schemas in one object."""
     return {
         "type": "object",
         "description": description,
         "additionalProperties": False,
         "required": required,
-        "properties": {name: schema for noun in nouns for name, schema in noun["properties"].items()},
+        "properties": {name: field for schema in schemas for name, field in schema["properties"].items()},
     }
 
 

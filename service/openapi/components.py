@@ -100,7 +100,7 @@ INHERITING = (
 
 
 class WireSchema(GenerateJsonSchema):
-    """JSON schema as answers really look: no defaults, every field there, FLOP counts as doubles."""
+    """JSON schema of answers as serialised: no defaults, every field required, FLOP counts as doubles."""
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic calls it so
         """No titles: they would only repeat the field names."""
@@ -118,10 +118,10 @@ class WireSchema(GenerateJsonSchema):
 
 def component_schemas() -> dict[str, Schema]:
     """Every schema that estimating requests and answers refer to."""
-    asked = _all_of(*(kind for _, kind in PLACES), Waiting, SlurmJob)
+    request_types = _all_of(*(kind for _, kind in PLACES), Waiting, SlurmJob)
     answered = _all_of(*ANSWERED, *COMPARED, *OTHERS)
     _, document = TypeAdapter.json_schemas(
-        [("asked", "validation", asked), ("answered", "serialization", answered)],
+        [("asked", "validation", request_types), ("answered", "serialization", answered)],
         schema_generator=WireSchema,
         ref_template="#/components/schemas/{model}",
     )
@@ -167,7 +167,7 @@ def _as_double(name: str, schema: Schema) -> Schema:
 
 
 def _defaults_in_words(schema: Schema) -> Schema:
-    """Defaults stand in descriptions: generators of clients take a `default` for a field that is always there."""
+    """Move defaults into descriptions: client generators treat a field with a `default` as always present."""
     return schema | {"properties": {name: _default_in_words(inner) for name, inner in schema["properties"].items()}}
 
 
@@ -183,7 +183,7 @@ def _default_in_words(field: Schema) -> Schema:
 _TEXT: Schema = {"type": "string"}
 
 HEALTH = {"HealthAnswer": "ok", "ReadinessAnswer": "ready"}
-"""The status that each answer about the process itself tells."""
+"""Statuses of the health answers."""
 
 
 def plain_schemas() -> dict[str, Schema]:
@@ -243,8 +243,8 @@ def _kubernetes() -> dict[str, Schema]:
         "kind": {"const": KIND, "description": "Kind of object."},
     }
     uid = _TEXT | {"description": "The request's own name."}
-    asked = {"uid": uid, "object": described("What is created.", ref("KubernetesObject"))}
-    request = object_schema("What is to be admitted.", ["uid"], asked) | {"additionalProperties": True}
+    properties = {"uid": uid, "object": described("What is created.", ref("KubernetesObject"))}
+    request = object_schema("What is to be admitted.", ["uid"], properties) | {"additionalProperties": True}
     status = {
         "code": {"const": FORBIDDEN, "description": "HTTP status."},
         "message": _TEXT | {"description": "Why."},
@@ -283,7 +283,7 @@ RENAMED = {
         "PartError": "CalibrationError",
     },
 }
-"""Classes whose own name says enough only where they stand."""
+"""Published names of classes whose own name is ambiguous."""
 
 DESCRIBED_ELSEWHERE = frozenset({"MeasuredStep"})
 """Classes whose schemas questions bring."""
@@ -304,17 +304,17 @@ class _EveryField(GenerateJsonSchema):
 
 def measurement_schemas() -> dict[str, Schema]:
     """The schemas that the routes of measurements and calibrations refer to."""
-    asked = _generated(
+    generated = _generated(
         "validation", RecordsBody, CalibrationRequest, QuarantineRequest, ReleaseRequest, PromotionRequest
     )
     components = _generated("serialization", ImportedMeasurements, Drift, PartError, Environment, DeviceCalibration)
-    asked["ProbeMeasurement"]["properties"]["shape"] = _SHAPE
+    generated["ProbeMeasurement"]["properties"]["shape"] = _SHAPE
     constants = components["CalibrationConstants"]
     constants["properties"].pop("id")
     constants["required"].remove("id")
     rows: Schema = {"type": "array", "description": "The measurements.", "items": ref("MeasurementRow")}
     return {
-        **asked,
+        **generated,
         **components,
         **list_schemas("Measurement", "One of the measurements", measurements.COLUMNS),
         **list_schemas("Calibration", "One of the calibrations", calibrations.COLUMNS),

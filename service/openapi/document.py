@@ -56,7 +56,7 @@ def example_components(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
 
 
 def add_examples(operation: Schema) -> None:
-    """Show with each successful response of an operation what it may look like."""
+    """Add an example to each successful response of an operation."""
     answers, texts = (given_answers()[kind] for kind in ("answers", "texts"))
     for media_type, content in successes(operation):
         if media_type == JSON:
@@ -202,7 +202,7 @@ def contract(app: FastAPI) -> dict[str, Any]:
 
 
 def _say_limited(operation: Schema) -> None:
-    """Every good answer tells what is left of the limit."""
+    """Add the rate limit headers to every successful response."""
     for status, response in operation["responses"].items():
         if status.startswith("2"):
             response["headers"] = response.get("headers", {}) | LIMIT_REFERENCES
@@ -248,7 +248,7 @@ def _of_measurements() -> dict[str, Schema]:
 
 
 def _place_in_tags(path: tuple[str, Schema]) -> int:
-    """Paths stand in the order of their families, whatever the files of their routes are called."""
+    """Sort paths by family, independent of the names of route modules."""
     operation: Schema = next(iter(path[1].values()))
     return list(TAGS).index(operation["tags"][0])
 

@@ -54,7 +54,7 @@ RENAMED: Mapping[str, str] = {
     "Versions-Output": "ResolvedSoftwareVersions",
     "VersionsPatch": "SoftwareVersionsPatch",
 }
-"""Classes whose own name says enough only where they stand."""
+"""Published names of classes whose own name is ambiguous."""
 
 INPUT, OUTPUT = "-Input", "-Output"
 """Suffixes of pydantic for a dataclass in a request, and for the same in an answer, with every default filled."""
@@ -140,8 +140,8 @@ def published(document: Any) -> Any:
     values = fields.get("enum")
     name = _names_of_choices().get(tuple(values)) if isinstance(values, list) else None
     if name is not None:
-        kept = {key: value for key, value in fields.items() if key not in {"enum", "type"}}
-        return kept | {"$ref": f"#/components/schemas/{name}"}
+        others = {key: value for key, value in fields.items() if key not in {"enum", "type"}}
+        return others | {"$ref": f"#/components/schemas/{name}"}
     if isinstance(fields.get("$ref"), str):
         path, _, component = fields["$ref"].rpartition("/")
         return fields | ({"$ref": f"{path}/{published_name(component)}"} if path.endswith("/schemas") else {})

@@ -17,8 +17,8 @@ from service.errors import Unreachable
 from service.store import AuditedCall, AuditEntry, AuditOutcome, Engine, set_audited_call, store_entries
 from service.store.keys import Caller
 
-ACTOR = "deed"
-"""Name of the actor in the request state."""
+AUDITED_CALL = "audited_call"
+"""Name of the audited call in the request state."""
 
 OUTCOME_OF_STATUS: Mapping[int, AuditOutcome] = {403: "forbidden", 404: "not_found", 409: "conflict", 412: "stale"}
 """Audited rejections by status: those about permissions and state, not malformed requests."""
@@ -36,14 +36,14 @@ OBJECT = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
 def begin_audit(request: Request, caller: Caller) -> None:
     """Set the actor of what this request writes from now on."""
     state = request.scope["state"]
-    deed = AuditedCall(
+    call = AuditedCall(
         caller=caller.id or None,
         owner=caller.owner,
         operation=request.scope["route"].operation_id,
         request_id=state["request_id"],
     )
-    state[ACTOR] = deed
-    set_audited_call(deed)
+    state[AUDITED_CALL] = call
+    set_audited_call(call)
 
 
 class DeniedChanges:
@@ -58,12 +58,12 @@ class DeniedChanges:
 
     def note(self, request: Request, response: Response) -> None:
         """Queue the entry of a denied change by an authenticated caller."""
-        deed: AuditedCall | None = request.scope["state"].get(ACTOR)
+        call: AuditedCall | None = request.scope["state"].get(AUDITED_CALL)
         outcome = OUTCOME_OF_STATUS.get(response.status_code)
-        if deed is not None and outcome is not None and self._engine is not None:
+        if call is not None and outcome is not None and self._engine is not None:
             name = "/".join(map(str, request.path_params.values()))
             known = name if OBJECT.fullmatch(name) else None
-            self._waiting.append(AuditEntry(call=deed, at=datetime.now(UTC), object=known, outcome=outcome))
+            self._waiting.append(AuditEntry(call=call, at=datetime.now(UTC), object=known, outcome=outcome))
             self.noted.set()
 
     def write(self) -> None:
