@@ -11,10 +11,10 @@ from typing import Any, Literal
 LogFormat = Literal["text", "json"]
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
-"""Id of the request that is being answered; empty where there is none. Threads that work for a request have it too."""
+"""Id of the current request, also on its threads; empty outside requests."""
 
 FIELDS = "fields"
-"""Name of what a record may hold beside its message: a mapping, of which each entry is a field of the JSON object."""
+"""Name of the extra fields of a record: a mapping that is merged into the JSON object."""
 
 KEY = re.compile(r"\btck_[\w%.~-]+")
 """Pattern of a key of the service."""
@@ -23,47 +23,26 @@ MASK = "***"
 
 
 class AsText(logging.Formatter):
-    """One line for people, its request in brackets; a stack below it."""
+    """One line of text with the request id in brackets, and the stack below it."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the standard library's name
-        """The line.
-
-        Args:
-            record: what is logged
-
-        Returns:
-            the text, without what is below it
-        """
+        """The line without the stack."""
         request_id = REQUEST_ID.get()
         return super().formatMessage(record) + (f" [{request_id}]" if request_id else "")
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line and what is below it.
-
-        Args:
-            record: what is logged
-
-        Returns:
-            the text, keys masked
-        """
+        """The line with the stack below it, keys masked."""
         return KEY.sub(MASK, super().format(record))
 
 
 class AsJson(logging.Formatter):
-    """One JSON object on one line, the traceback as a field of it."""
+    """One JSON object on one line, with the traceback as a field."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line.
-
-        Args:
-            record: what is logged
-
-        Returns:
-            JSON, keys masked
-        """
+        """The JSON line, keys masked."""
         fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -82,12 +61,7 @@ FORMATS: Mapping[LogFormat, type[logging.Formatter]] = {"text": AsText, "json": 
 
 
 def start_log(level: str, log_format: LogFormat) -> None:
-    """Write what this process tells to its standard error.
-
-    Args:
-        level: least serious messages to write
-        log_format: how a line looks
-    """
+    """Write this process's log to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(FORMATS[log_format]())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -29,7 +29,7 @@ WORKERS_PER_KEY = 2_500
 """Workers of one key where nothing else is set. Source: a choice; the fleet of /guide/capacity, restarted under new
 names while the old ones still count."""
 LEAST_DATABASE_CONNECTIONS = 4
-"""Fewest: one that tells other replicas of this one, one for what goes on beside requests, two for requests."""
+"""Fewest connections: one for the replica heartbeat, one for background tasks, two for requests."""
 SLIP_OF_THE_PEN = 0.9
 """Likeness above which an unknown variable is taken for a misspelt setting, not for a variable of another program."""
 
@@ -40,7 +40,7 @@ OF_OTHERS = frozenset(PREFIX + name for name in ("URL", "KEY", "TOKEN"))
 OF_TESTS = re.compile(PREFIX + r"(TEST_\w+|TOOLS|REQUIRE_REAL)")
 """Variables of the project's own tests, which start services."""
 OF_KUBERNETES = re.compile(r"_(SERVICE_(HOST|PORT)\w*|PORT(_\d+_(TCP|UDP|SCTP)\w*)?)$")
-"""Variables in which Kubernetes tells a pod of Services whose names begin as settings do."""
+"""Variables that Kubernetes sets in a pod for Services whose names begin with the settings' prefix."""
 
 
 def _default_database_url() -> str:
@@ -141,67 +141,65 @@ class Settings(BaseSettings):
     insecure: bool = False
     """Whether to start without any key on an address that other machines reach; true or false."""
     connections: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    """Connections that are held at once, further ones being turned away with 503; fewer where the system lets the
-    process open fewer files (ulimit -n)."""
+    """Concurrent connections, beyond which the service answers 503; fewer where the process may open fewer files
+    (ulimit -n)."""
     idle_seconds: Annotated[int, Field(ge=1, le=3600)] = 75
-    """Time that a connection may stay without a request after an answer: longer than proxies and clients keep theirs,
-    or else a request meets a connection that is being closed. Source: nginx keeps those to its upstreams for 60 s
-    (keepalive_timeout of its upstream module), httpx its own for 5 s (keepalive_expiry)."""
+    """Keep-alive time of an idle connection: longer than that of proxies and clients, so that no request meets a
+    closing connection. Source: nginx keeps those to its upstreams for 60 s (keepalive_timeout of its upstream module),
+    httpx its own for 5 s (keepalive_expiry)."""
     trusted_proxies: Annotated[
         tuple[Annotated[str, AfterValidator(_network)], ...], NoDecode, BeforeValidator(_split)
     ] = ()
-    """Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, as addresses or networks (10.0.0.0/8),
-    separated by commas; none where absent."""
+    """Proxies with trusted X-Forwarded-For and X-Forwarded-Proto, as addresses or networks (10.0.0.0/8), separated by
+    commas; none where absent."""
     lease_seconds: Annotated[float, Field(ge=1, le=3600)] = 60.0
-    """Time after which a worker that is not heard of loses its job to another; it is heard of four times as often. The
+    """Time without a heartbeat after which a worker loses its job to another; workers send four heartbeats in it. The
     same for every process on one database."""
     no_worker: bool = False
     """Whether to start no worker beside the service: where others measure, or many processes share a database."""
     compute_processes: Annotated[int, Field(ge=1, le=256)] | None = None
-    """Processes that work on searches, tables and batches beside the one that answers checks, each of some 60 MB; where
-    absent, one less than the cores that the service may use, at least 1 and at most 8."""
+    """Processes for searches, tables and batches, each of some 60 MB; where absent, one less than the cores that the
+    service may use, at least 1 and at most 8."""
     stream_seconds: Annotated[float, Field(ge=1, le=86_400)] = 600.0
-    """Longest time that one stream of events of a launch check or a sweep is held open; the client then
-    reconnects and is authenticated again."""
+    """Longest time of one event stream of a launch check or a sweep; the client then reconnects and authenticates
+    again."""
     keep_jobs_days: Days = 400.0
-    """Days for which launch checks and sweeps stay after they ended, but launch checks with measurements that are kept;
-    0 for ever."""
-    keep_job_files_days: Days = 100.0
-    """Days for which traces of launch checks, and what happened on their way, stay after they ended; 0 for ever."""
-    keep_measurements_days: Days = 0.0
-    """Days for which measurements stay that no calibration was fitted on, counted from when they were taken; 0 for
+    """Retention of launch checks and sweeps after their end, except launch checks with stored measurements; 0 for
     ever."""
+    keep_job_files_days: Days = 100.0
+    """Retention of traces and events of launch checks after their end; 0 for ever."""
+    keep_measurements_days: Days = 0.0
+    """Retention of measurements that no calibration was fitted on, from the time of measurement; 0 for ever."""
     keep_answers_days: Days = 400.0
-    """Days for which stored answers stay that no scenario and no launch check speaks of; 0 for ever."""
+    """Retention of stored answers that no scenario and no launch check refers to; 0 for ever."""
     keep_audit_days: Days = 1100.0
-    """Days for which entries of the audit log stay; 0 for ever."""
+    """Retention of audit entries; 0 for ever."""
     oidc_issuer: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
-    """Issuer of the tokens that callers may send instead of a key, as their `iss` says; none are taken where absent."""
+    """Issuer (`iss`) of the tokens that callers may send instead of a key; tokens are rejected where absent."""
     oidc_audience: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
-    """What the `aud` of such a token has to name: this service, as the issuer calls it."""
+    """Required audience (`aud`) of a token: this service, as the issuer names it."""
     oidc_jwks: Annotated[str, AfterValidator(_jwks)] | None = None
-    """Where the issuer's public keys are: an https address, or the path of a file."""
+    """Location of the issuer's public keys: an https address, or the path of a file."""
     oidc_algorithms: Annotated[tuple[TokenAlgorithm, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)] = (
         "RS256",
         "ES256",
     )
-    """Algorithms that a token may be signed by, separated by commas; only those with a public key."""
+    """Accepted signature algorithms, separated by commas; only those with a public key."""
     oidc_owner_claim: Annotated[str, Field(min_length=1, max_length=200)] = "sub"
-    """Claim that says whose the caller's objects are: one that callers cannot choose; a.b for b inside a."""
+    """Claim with the owner of the caller's objects: one that callers cannot choose; a.b for b inside a."""
     oidc_scopes_claim: Annotated[str, Field(min_length=1, max_length=200)] = "scope"
-    """Claim that says what the caller may do: a list of names, or a text of names with spaces between; a.b for b
-    inside a."""
+    """Claim with the caller's roles: a list of names, or a text of names separated by spaces; a.b for b inside a."""
     oidc_roles: Annotated[tuple[Role, ...], NoDecode, BeforeValidator(_roles)] = tuple(
         (f"traincost:{scope}", scope) for scope in get_args(RoleScope)
     )
-    """What names in that claim allow, as name=scope separated by commas: ml-engineers=write,platform=admin."""
+    """Scopes of those roles, as name=scope separated by commas: ml-engineers=write,platform=admin."""
     log_level: Literal["critical", "error", "warning", "info", "debug"] = "info"
     """Least serious messages to write; debug adds a line for each request."""
     log_format: LogFormat = "text"
-    """How a line of the log looks: text for people, json for programs."""
+    """Format of log lines: text for people, json for programs."""
     drain_seconds: Annotated[float, Field(ge=0, le=MOST_DRAIN_SECONDS)] = 0.0
-    """Time between telling that the process is about to end (/readyz is 503) and taking no more connections; as long
-    as whatever sends requests here needs to hear of it. 0 to 8."""
+    """Time between failing readiness (/readyz is 503) and closing the listening socket: as long as the load balancer
+    takes to notice. 0 to 8."""
     requests_per_minute: Annotated[int, Field(ge=0, le=MOST_PER_MINUTE)] = 12_000
     """Requests that one key, or one address without a key, may send in a minute in the long run; 0 for any number. A
     service that only this machine reaches and that asks for no key has no limits."""
@@ -224,8 +222,8 @@ class Settings(BaseSettings):
     the extra telemetry."""
 
     @model_validator(mode="after")
-    def _judge_tokens_whole(self) -> Self:
-        """Refuse a part of what it takes to judge tokens."""
+    def _require_all_token_settings(self) -> Self:
+        """Reject an incomplete set of token settings."""
         parts = (self.oidc_issuer, self.oidc_audience, self.oidc_jwks)
         if any(parts) and not all(parts):
             names = [PREFIX + name.upper() for name in ("oidc_issuer", "oidc_audience", "oidc_jwks")]
@@ -234,17 +232,7 @@ class Settings(BaseSettings):
 
 
 def read_settings(**given: object) -> Settings:
-    """The settings of this process.
-
-    Args:
-        given: settings of the command line, which win over the environment; None stands for not given
-
-    Returns:
-        the settings
-
-    Raises:
-        StartupError: a value is wrong, or a variable looks like a misspelt setting
-    """
+    """The settings of this process."""
     _refuse_misspelt()
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     try:
@@ -262,11 +250,7 @@ def _refuse_misspelt() -> None:
 
 
 def unknown_settings() -> list[str]:
-    """Warnings about variables that look like settings and have no effect.
-
-    Returns:
-        a sentence for each, the nearest setting named where there is one
-    """
+    """Warnings about variables that look like settings and have no effect."""
     known = [PREFIX + name.upper() for name in Settings.model_fields]
     named = {name for name in os.environ if name.startswith(PREFIX) and not OF_KUBERNETES.search(name)}
     named = {name for name in named if not OF_TESTS.fullmatch(name)}

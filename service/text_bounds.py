@@ -1,4 +1,4 @@
-"""Bounds of the structure of texts that callers send, checked in linear time before a parser sees them.
+"""Bounds on the structure of callers' texts, checked in linear time before parsing.
 
 A parser may cost more than a text weighs: a key of a hundred thousand dotted parts, a number of a million digits, a
 list in a list in a list. Real files of launchers have some 300 settings, six levels and numbers of 20 digits.
@@ -13,13 +13,13 @@ from itertools import islice
 from service.errors import Problem, Refused
 
 DEEPEST = 16
-"""Lists, objects and tables inside each other, and parts of a dotted key."""
+"""Nesting depth of lists, objects and tables, and parts of a dotted key."""
 
 LONGEST_NAME = 256
-"""Characters of a setting's whole name, outer names included."""
+"""Characters of a setting's full name, including its parents."""
 
 MOST_DIGITS = 64
-"""Characters of one number; 24 spell any double."""
+"""Characters of one number; any double takes at most 24."""
 
 MOST_SETTINGS = 4096
 """Settings of one file."""
@@ -48,7 +48,7 @@ class Place:
 
 
 class Lines:
-    r"""Places in a text, found by an index that is built once, at the first question.
+    r"""Line and column lookup in a text, with an index that is built at the first lookup.
 
     >>> Lines("ab\ncd").place(4)
     Place(line=2, column=2)
@@ -59,7 +59,7 @@ class Lines:
         self._starts: list[int] = []
 
     def place(self, offset: int) -> Place:
-        """Line and column of the character with so many before it."""
+        """Line and column of the character at an offset."""
         if not self._starts:
             self._starts = [0, *(match.end() for match in _LINE_END.finditer(self._text))]
         line = bisect_right(self._starts, offset)
@@ -69,7 +69,7 @@ class Lines:
 _LINE_END = re.compile("\n")
 
 FIELD = "content"
-"""The field that a refusal of a file names."""
+"""Field of problems about a file."""
 
 
 _HALF = re.compile("[\ud800-\udfff]")
@@ -82,7 +82,7 @@ def is_text(text: str) -> bool:
 
 
 def not_text(place: Place) -> Refused:
-    """The refusal of a text that cannot be stored."""
+    """The rejection of a text that cannot be stored."""
     message = "the text holds a NUL or half of a surrogate pair"
     return refusal(place, "not_text", message, "remove that character")
 
@@ -94,27 +94,27 @@ def refusal(place: Place, code: str, message: str, fix: str, field: str = FIELD)
 
 
 def too_deep(place: Place) -> Refused:
-    """The refusal of lists, objects or dotted names that nest too deep."""
+    """The rejection of too deep nesting."""
     return refusal(place, "too_deep", f"lists, objects or dotted names nest deeper than {DEEPEST}", "flatten the file")
 
 
 def too_many_digits(place: Place) -> Refused:
-    """The refusal of a number that no field can hold."""
+    """The rejection of a number with too many digits."""
     return refusal(place, "too_many_digits", f"the number has more than {MOST_DIGITS} digits", "round the number")
 
 
 def too_many_settings(place: Place) -> Refused:
-    """The refusal of a file with more settings than any has."""
+    """The rejection of a file with too many settings."""
     return refusal(place, "too_long", f"a file has at most {MOST_SETTINGS} settings", "send less")
 
 
 def too_many_words(place: Place) -> Refused:
-    """The refusal of a file with more words than any has."""
+    """The rejection of a file with too many words."""
     return refusal(place, "too_long", f"a file has at most {MOST_WORDS} words and values", "send less")
 
 
 def too_long_a_name(place: Place) -> Refused:
-    """The refusal of a name that is longer than any setting's."""
+    """The rejection of a too long name."""
     message = f"the setting's name has more than {LONGEST_NAME} characters, outer names included"
     return refusal(place, "too_long", message, "shorten it, or leave the setting out")
 
@@ -158,7 +158,7 @@ def bound_json(text: str) -> None:
 
 
 def bound_yaml(text: str) -> None:
-    """Refuse a YAML text with more directives than any has; its reader bounds the rest event by event."""
+    """Reject a YAML text with too many directives; its reader bounds the rest event by event."""
     _bound_count(Lines(text), text, _DIRECTIVE, MOST_DIRECTIVES, _too_many_directives)
 
 
@@ -168,7 +168,7 @@ def _too_many_directives(place: Place) -> Refused:
 
 
 def _without(text: str, texts: re.Pattern[str]) -> str:
-    """A text of the same length with blanks for what is quoted or a comment."""
+    """A text of the same length, with blanks in place of quoted texts and comments."""
     return texts.sub(lambda match: " " * len(match[0]), text)
 
 
