@@ -246,7 +246,7 @@ class Client:
             content: the file, or the arguments
 
         Returns:
-            model, recipe and layout, as far as it says them
+            model, recipe and layout, as far as it sets them
         """
         return self._asked(Imported, f"/v1/imports/{segment(kind)}", {"content": content})
 

@@ -75,7 +75,7 @@ def making(path: str, body: Any, key: str | None) -> Sent:
     """A request that makes something, and is sent again where it may not have arrived, for it is done once.
 
     Args:
-        path: the list that the new thing will stand in
+        path: the list that gets the new row
         body: what makes it
         key: what the request is called; None for a name of its own
 
@@ -162,7 +162,7 @@ def connections(url: str, key: str | None, timeout: float, transport: httpx.Base
     """Connections to a service.
 
     Args:
-        url: its address, and the path that it stands under where there is one
+        url: its address, with its path prefix, if any
         key: what is sent as a bearer token; None for nothing
         timeout: longest wait for a connection, and for each next part of an answer [second]
         transport: sends requests otherwise than over the network; None for the network
@@ -201,7 +201,7 @@ def segment(text: str) -> str:
 
 
 def json_of(response: httpx.Response) -> Any:
-    """What a good response says.
+    """The JSON value of a successful response.
 
     Args:
         response: the response, read
@@ -219,7 +219,7 @@ def json_of(response: httpx.Response) -> Any:
 
 
 def problem_of(response: httpx.Response) -> Problem:
-    """What a response says that is no good one.
+    """The exception of an unsuccessful response.
 
     Args:
         response: the response, read
@@ -231,8 +231,8 @@ def problem_of(response: httpx.Response) -> Problem:
         document = response.json()
     except ValueError:
         document = None
-    held = document if isinstance(document, dict) and "code" in document else {}
-    return Problem(response.status_code, held, response.headers.get("X-Request-Id", ""))
+    problem = document if isinstance(document, dict) and "code" in document else {}
+    return Problem(response.status_code, problem, response.headers.get("X-Request-Id", ""))
 
 
 def retry_after_seconds(response: httpx.Response) -> float:

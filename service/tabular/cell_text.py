@@ -53,7 +53,7 @@ def _plain(decimal: Decimal) -> str:
 
 
 MARK = "'"
-"""Stands before such a text: spreadsheets take what follows as text."""
+"""Prefix of such a text, after which spreadsheets read plain text."""
 OPERATORS = (
     "=\u207c\u208c\u2a75\u2a76\ufe66\uff1d+\u207a\u208a\ufb29\ufe62\uff0b\\-\u207b\u208b\u2212\ufe63\uff0d@\ufe6b\uff20"
 )

@@ -111,7 +111,7 @@ def _follow(path: tuple[str, ...], row: Any) -> Any:
 
 
 def _shown(schema: Schema, *, optional: bool) -> Schema:
-    """The schema of a value that always stands there, as null where nothing is known."""
+    """The schema of a value that is always present, null where unknown."""
     own = {key: value for key, value in schema.items() if key not in {"title", "default"}}
     if not optional or "anyOf" in own:
         return own

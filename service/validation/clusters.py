@@ -53,8 +53,10 @@ def read_cluster(value: object, catalogue: Catalogue) -> Parsed[Machine]:
     if "preset" not in value:
         return _with_gpu(_sized({}, value), catalogue, ())
     found = catalogue.find_cluster(read_name(value["preset"], "cluster.preset"), "cluster.preset")
-    kept = (NETWORK_KEPT,) if "gpu" in value and "inter_node_bytes_per_s" not in value else ()
-    return _with_gpu(_sized(fields_of(found.row.cluster), value), catalogue, (*assumptions_of(found), *kept), found.row)
+    unchanged = (NETWORK_KEPT,) if "gpu" in value and "inter_node_bytes_per_s" not in value else ()
+    return _with_gpu(
+        _sized(fields_of(found.row.cluster), value), catalogue, (*assumptions_of(found), *unchanged), found.row
+    )
 
 
 def _sized(known: Mapping[str, Any], value: Mapping[str, Any]) -> Cluster:

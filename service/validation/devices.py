@@ -54,7 +54,7 @@ def environment_of(row: Measured) -> Environment:
 
 
 def observation_of(row: Measured) -> Observed:
-    """A kept measurement as calibrations are fitted on it."""
+    """A stored measurement as an observation for calibration fits."""
     measurement = Measurement(
         operation=row.operation,
         shape=row.shape,

@@ -96,7 +96,7 @@ class FlatField:
 def body_of_flat(
     parameters: Sequence[tuple[str, str]], *, decimal_mark: DecimalMark = ".", beside: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The nested body that a flat question stands for."""
+    """The nested body of a flat question."""
     texts, problems = _grouped(parameters, beside)
     body: dict[str, Any] = {"recipe": {}}
     for name, given in texts.items():

@@ -199,20 +199,20 @@ def _of_card(request: CardPrice, gpu: str, catalogue: Catalogue) -> Parsed[AnyPr
 
 
 def _newest(request: CataloguePrice, gpu: str, catalogue: Catalogue) -> Parsed[AnyPrice | None]:
-    asked = {name: value for name, value in fields_of(request).items() if name in QUERY_FIELDS}
-    found = catalogue.newest_price(PriceQuery(gpu=gpu, **asked), "price")
+    terms = {name: value for name, value in fields_of(request).items() if name in QUERY_FIELDS}
+    found = catalogue.newest_price(PriceQuery(gpu=gpu, **terms), "price")
     row = found.row
     assumption = (
         f"a GPU-hour costs {row.usd_per_gpu_hour:g} USD: {row.provider}, {row.instance_type}, as of {row.as_of}"
     )
     price = _price(request, row.usd_per_gpu_hour, row.as_of, request.price_model)
-    beside = _beside_shipped(row, PriceQuery(gpu=gpu, **asked), catalogue)
+    beside = _beside_shipped(row, PriceQuery(gpu=gpu, **terms), catalogue)
     warnings = (*beside, *age_warnings(row.as_of, catalogue, RENTAL_FIELD))
     return with_rows(Parsed(price, (assumption, *assumptions_of(found)), warnings), catalogue, row)
 
 
 def _beside_shipped(row: PriceRow, query: PriceQuery, catalogue: Catalogue) -> tuple[str, ...]:
-    """A warning where a custom price stands before a shipped one of the same provider and terms."""
+    """A warning where a custom price takes precedence over a shipped one of the same provider and terms."""
     if row.owner == SHIPPED:
         return ()
     shipped = [one for one in catalogue.price_index.offered_by(query.gpu, query.provider) if one.owner == SHIPPED]

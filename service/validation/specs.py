@@ -20,12 +20,12 @@ from service.validation.problems import not_an_object, not_json, problems_of, un
 Spec = TypeVar("Spec")
 
 LONGEST_NAME: int = get_args(Name)[1].max_length
-"""Characters of a name, wherever one stands in a question."""
+"""Longest name in a question, in characters."""
 
 
 def read_spec(kind: type[Spec], value: object, path: str, *, beside: tuple[str, ...] = ()) -> Spec:
     """The dataclass that a JSON object spells."""
-    judged: type = kind  # mypy holds type[Noun] to be unhashable
+    hashable: type = kind  # mypy treats type[Spec] as unhashable
     known = field_names(kind)
     if not isinstance(value, Mapping):
         raise Refused(not_an_object(path, known))
@@ -33,11 +33,11 @@ def read_spec(kind: type[Spec], value: object, path: str, *, beside: tuple[str, 
     problems = [unknown_field(path, name, {*known, *beside}) for name in unknown[:MOST_PROBLEMS]]
     try:
         text = to_json({name: _strict_choice(kind, name, item) for name, item in value.items() if name in known})
-        spec: Spec = adapter_of(judged).validate_json(text, strict=True)
+        spec: Spec = adapter_of(hashable).validate_json(text, strict=True)
     except PydanticSerializationError:
         raise Refused(*problems, not_json(path)) from None
     except ValidationError as error:
-        raise Refused(*problems, *problems_of(schema_of(judged), error, path)) from None
+        raise Refused(*problems, *problems_of(schema_of(hashable), error, path)) from None
     if problems:
         raise Refused(*problems)
     return spec
