@@ -38,8 +38,8 @@ from service.evaluation.answers import (
 )
 from service.evaluation.measured import own_groups, shipped_measured
 from service.evaluation.scoring import APART, Evaluation, evaluate_rows, figure_of, step_row_of, verdicts_of
-from service.store import Engine
-from service.store.keys import ANYBODY, Caller
+from service.store.engine import open_engine
+from service.store.keys import Caller
 from service.units import BYTES, in_units
 from service.validation.serialization import to_bytes
 
@@ -275,15 +275,23 @@ def shipped_accuracy_json() -> bytes:
     return to_bytes(shipped_accuracy())
 
 
-def with_own_measurements(
-    shipped: bytes, engine: Engine | None, catalogue: Catalogue, caller: Caller = ANYBODY
-) -> bytes:
-    """The shipped accuracy as JSON, with the accuracy on a caller's own measurements."""
+def own_accuracy_json(database: str, catalogue: Catalogue, caller: Caller) -> bytes:
+    """Accuracy on a caller's own measurements as JSON; null where the database does not answer.
+
+    It opens a connection of its own, because a computing process has none.
+    """
+    engine = open_engine(database, makes_folder=False, connections=1)
     try:
-        own = None if engine is None else own_groups(engine, caller, catalogue)
+        return to_bytes(own_groups(engine, caller, catalogue))
     except Unreachable:
-        own = None
-    return shipped.removesuffix(NO_OWN) + NO_OWN.replace(b"null", to_bytes(own))
+        return b"null"
+    finally:
+        engine.dispose()
+
+
+def with_own_accuracy(shipped: bytes, own: bytes) -> bytes:
+    """The shipped accuracy with that on own measurements, both as JSON."""
+    return shipped.removesuffix(NO_OWN) + NO_OWN.replace(b"null", own)
 
 
 Key = tuple[Quantity, str, str, bool | None]

@@ -9,7 +9,7 @@ from service.calibration.observations import Observed
 from service.calibration.products import observed_rows, scored_products
 from service.catalogue import shipped_catalogue
 from service.cli.reports.accuracy import measured_lines
-from service.evaluation.accuracy import accuracy_of, with_own_measurements
+from service.evaluation.accuracy import accuracy_of, with_own_accuracy
 from service.evaluation.measured import evaluated_peaks, shipped_measured
 from service.validation.serialization import to_bytes
 
@@ -74,7 +74,7 @@ def test_what_ships_is_told_with_its_noise() -> None:
     assert found.products.noise_fraction <= 0.10
     assert found.own is None
     shipped = to_bytes(accuracy_of([], shipped_catalogue()))
-    assert with_own_measurements(shipped, None, shipped_catalogue()) == shipped
+    assert with_own_accuracy(shipped, b"null") == shipped
     stated = "\n".join(measured_lines(found))
     assert f"{found.products.noise_fraction:.1%}" in stated
     assert f"{found.counted_peaks.largest_fraction:.1%}" in stated

@@ -2,20 +2,25 @@
 
 import csv
 import io
+import time
 from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from openpyxl import load_workbook
 from openpyxl.utils.escape import unescape
 from openpyxl.worksheet.worksheet import Worksheet
 
+from service.api import answers
+from service.api.computing.write_queue import MOST_COMPUTING
 from service.catalogue import Catalogue
 from service.features.catalogue.lists import LISTINGS, listed
-from service.tabular.lists import csv_of, table_of, workbook_of
+from service.tabular.lists import Table, csv_of, table_of, workbook_of
 from service.tabular.workbooks import LONGEST_CELL, workbook
 from tests.api.asking import KEYS, Ask
+from tests.fixtures import asking
 
 STARTS = ["=", "+", "-", "@", "\t", "\r"]
 
@@ -164,3 +169,22 @@ def test_a_list_without_rows_is_a_header(ask: Ask) -> None:
     query = "vendor=AMD&architecture=Hopper"
     assert len(_cells(_sheet(ask("GET", f"/v1/gpus.xlsx?{query}").content))) == 1
     assert _table(ask("GET", f"/v1/gpus.csv?{query}").text) == []
+
+
+def test_few_threads_compute_at_once(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    computing: list[int] = []
+    most = 0
+
+    def computed(_: Table) -> str:
+        nonlocal most
+        computing.append(1)
+        most = max(most, len(computing))
+        time.sleep(0.02)
+        computing.pop()
+        return ""
+
+    monkeypatch.setattr(answers, "csv_of", computed)
+    with asking(app) as together:
+        sent = together([{"method": "GET", "url": "/v1/regions.csv?limit=3"}] * 12)
+    assert {answer.status_code for answer in sent} == {200}
+    assert most == MOST_COMPUTING
