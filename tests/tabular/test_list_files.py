@@ -1,4 +1,4 @@
-"""Are the CSV and the workbook of a list the same rows as its pages, and does no text in them ever run?"""
+"""Files of lists: the same rows as the pages, and no text in them that a spreadsheet would run."""
 
 import csv
 import io

@@ -67,7 +67,7 @@ Fitted = Annotated[Calibration, Depends(_fit)]
 )
 @queued
 @idempotent
-def create(request: Request, database: Database, body: JsonObject, fitted: Fitted) -> Response:  # noqa: ARG001 - the body names the request
+def create(request: Request, database: Database, body: JsonObject, fitted: Fitted) -> Response:  # noqa: ARG001 - part of the idempotency key
     """Store a draft; it changes no answer until it is promoted."""
     found = create_calibration(database, fitted)
     location = {"Location": f"{lists.PATH}/{found.id}"}

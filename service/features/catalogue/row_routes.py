@@ -184,9 +184,8 @@ async def _read_import(
     await run_in_threadpool(history.refresh)
     before = history.holdings
     catalogue = await run_in_threadpool(before.view, options.caller.owner)
-    if is_long(content):
-        return options, before, await read_in_process(request, draft_import, content, options, catalogue)
-    return options, before, await on_compute_threads(request, draft_import, content, options, catalogue)
+    run = read_in_process if is_long(content) else on_compute_threads
+    return options, before, await run(request, draft_import, content, options, catalogue)
 
 
 ReadImport = Annotated[tuple[ImportOptions, Holdings, ImportDraft | ImportReport], Depends(_read_import)]
