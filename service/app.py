@@ -72,8 +72,12 @@ from service.features.workers.expiry import expiring_leases
 from service.features.workers.notifications import JobNotifications
 from service.openapi.document import contract_bytes
 from service.settings import Settings
-from service.store import ApiKey, Engine, Figures, History, KeyRing, Replicas, read_figures, watch_errors
-from service.store.keys import Caller
+from service.store import Engine
+from service.store.condition import Figures, read_figures
+from service.store.engine import watch_errors
+from service.store.history import History
+from service.store.keys import ApiKey, Caller, KeyRing
+from service.store.replicas import Replicas
 
 ROUTERS = (
     batch.router,

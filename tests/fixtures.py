@@ -18,7 +18,7 @@ from service.app import create_app
 from service.catalogue import Catalogue, shipped_catalogue
 from service.openapi.document import contract
 from service.settings import Settings
-from service.store import load_catalogue
+from service.store.history import load_catalogue
 from tests.api import replicated
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask, AskTogether
 from tests.databases import new_database, prepared

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from service.api.access.key_rules import KeyRequest, make_key
 from service.catalogue import shipped_catalogue
-from service.store import Scope
+from service.store.keys import Scope
 from tests.databases import prepared
 from tests.house.source import ROOT
 from tests.prestarted import started

@@ -14,8 +14,9 @@ import pytest
 
 from service.api.access.key_rules import KeyRequest, NewKey, make_key, revoke
 from service.client.events import Event, events_of
-from service.store import Engine, Scope, create_key
+from service.store import Engine
 from service.store.engine import open_engine
+from service.store.keys import Scope, create_key
 from tests.api.asking import QUESTION
 from tests.api.fake_worker import FakeWorker
 from tests.features.sweeps.test_routes import BODY as SWEEP

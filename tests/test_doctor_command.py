@@ -15,8 +15,9 @@ from service.api.access.key_rules import KeyRequest, make_key, revoke
 from service.catalogue import shipped_catalogue
 from service.cli.doctor_findings import examined
 from service.settings import PREFIX
-from service.store import Replicas, prepare_database
 from service.store.engine import open_engine, writing
+from service.store.prepare import prepare_database
+from service.store.replicas import Replicas
 from tests.commands import Command
 from tests.databases import new_database, prepared
 from tests.live import serving

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import text
 
 from service.settings import read_settings
-from service.store import KeyRing
 from service.store.engine import reading
+from service.store.keys import KeyRing
 from tests.commands import Command
 from tests.databases import prepared
 from tests.house.source import ROOT

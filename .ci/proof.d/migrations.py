@@ -15,8 +15,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, insert
 
-from service.store import make_backup, restore_backup
-from service.store.backups import Tally, described_tables, tally_rows
+from service.store.backups import Tally, described_tables, make_backup, restore_backup, tally_rows
 from service.store.engine import open_engine, reading, writing
 from service.store.prepare import HEAD, migrations_folder
 from service.store.tables import JOB_EVENTS, JOBS

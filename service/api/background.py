@@ -13,7 +13,9 @@ from starlette.concurrency import run_in_threadpool
 
 from service.jobs.ends import SlowerClock
 from service.settings import Settings
-from service.store import Engine, KeyRing, RetentionPeriods, remove_old
+from service.store import Engine
+from service.store.keys import KeyRing
+from service.store.retention import RetentionPeriods, remove_old
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from service.api.background import repeat
 from service.api.queries import REV, one_of
 from service.catalogue import Catalogue
 from service.errors import Unreachable
-from service.store import Engine, History
+from service.store import Engine
+from service.store.history import History
 from service.store.replicas import ReadOnChange
 
 KEYS_SECONDS = 0.5

@@ -12,8 +12,10 @@ from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 
 from service.jobs.ends import SlowerClock
-from service.store import CheckedQuestion, Engine, Replicas, remove_checked_questions, store_checked_questions
+from service.store import Engine
 from service.store.keys import TEAM
+from service.store.replicas import Replicas
+from service.store.scenarios import CheckedQuestion, remove_checked_questions, store_checked_questions
 
 WRITE_SECONDS = 0.5
 """Time between two writes. Source: a choice; people read a job's comment later than that."""

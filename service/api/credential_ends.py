@@ -17,7 +17,7 @@ from fastapi import Request
 from service.api.access.authorization import GRANT, NO_KEY, AccessDenied, Grant, inactive_key_reason, unauthorized
 from service.api.access.key_rules import does_allow, key_status
 from service.api.envelope import problem_of
-from service.store import ApiKey, KeyRing, Scope
+from service.store.keys import ApiKey, KeyRing, Scope
 
 POLL_SECONDS = 0.2
 """Time between two checks. Source: a choice; below a second together with the refresh of keys."""

@@ -11,7 +11,8 @@ from service.api.metrics import CONTENT_TYPE
 from service.api.openapi import Schema, json_response, ref
 from service.api.queries import takes_only
 from service.errors import Leaving
-from service.store import Engine, takes_changes
+from service.store import Engine
+from service.store.engine import takes_changes
 
 CHECK_SECONDS = 3.0
 """Longest wait for the check: where other writers take longer, a change would wait too. Source: a choice."""

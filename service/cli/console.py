@@ -119,7 +119,8 @@ def database(*, is_made: bool = True) -> Iterator["Engine"]:
     """The database of the settings; an SQLite file must exist where `is_made` is false."""
     from service.catalogue import shipped_catalogue
     from service.settings import read_settings
-    from service.store import file_of, prepare_database
+    from service.store.condition import file_of
+    from service.store.prepare import prepare_database
 
     url = read_settings().database_url
     file = file_of(url)

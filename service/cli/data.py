@@ -25,7 +25,7 @@ def import_measurements(kind: Format, file: File, *, tell: Facts = None, as_json
 
     from service.features.accounts.audit import by_command
     from service.features.measurements.file_formats import import_file
-    from service.store import load_catalogue
+    from service.store.history import load_catalogue
     from service.store.keys import TEAM
     from service.validation.serialization import to_bytes
 
@@ -102,7 +102,7 @@ def _evaluations(file: str | None) -> "tuple[Evaluation, ...]":
 def _with_own(found: "Accuracy") -> "Accuracy":
     """The figures with those of custom measurements."""
     from service.evaluation.measured import own_groups
-    from service.store import load_catalogue
+    from service.store.history import load_catalogue
     from service.store.keys import ANYBODY, TEAM
 
     with database() as engine:

@@ -21,7 +21,7 @@ from service.errors import StartupError
 from service.estimator import FORMULAS_VERSION
 from service.features.launch_checks.launch_checks import ALIVE_SECONDS
 from service.settings import LEAST_DATABASE_CONNECTIONS, LOOPBACK, Settings, unknown_settings
-from service.store import ConnectionLimits, DatabaseContents, DatabaseState, file_of, inspect_database
+from service.store.condition import ConnectionLimits, DatabaseContents, DatabaseState, file_of, inspect_database
 
 State = Literal["ok", "warning", "fault"]
 

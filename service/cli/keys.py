@@ -71,7 +71,7 @@ def list_keys(*, as_json: AsJson = False) -> None:
     """List every key, without its secret."""
     from service.api.access.key_rules import key_records
     from service.cli.reports.keys import keys_report
-    from service.store import place_of
+    from service.store.engine import place_of
     from service.validation.serialization import to_bytes
 
     with database(is_made=False) as engine:
@@ -96,7 +96,7 @@ def revoke(key_id: KeyId) -> None:
     """Revoke a key; running services follow within about a second."""
     from service.api.access import key_rules as workflow
     from service.features.accounts.audit import by_command
-    from service.store import utc_text
+    from service.store.queries import utc_text
 
     with database(is_made=False) as engine, by_command("revokeKey"):
         before = workflow.revoke(engine, key_id)
@@ -116,7 +116,7 @@ def list_shares(scenario_id: ScenarioId = None, *, as_json: AsJson = False) -> N
     """List share links: the valid ones and, for thirty days, the ended ones."""
     from service.cli.reports.keys import shares_report
     from service.features.scenarios.shares import share_records
-    from service.store import place_of
+    from service.store.engine import place_of
     from service.validation.serialization import to_bytes
 
     with database(is_made=False) as engine:
@@ -131,7 +131,8 @@ def revoke_share(share_id: ShareId) -> None:
 
     from service.errors import NotFound
     from service.features.accounts.audit import by_command
-    from service.store import place_of, revoke_share_link
+    from service.store.engine import place_of
+    from service.store.share_links import revoke_share_link
 
     with database(is_made=False) as engine, by_command("revokeShare"):
         if not revoke_share_link(engine, share_id, datetime.now(UTC)):
@@ -143,7 +144,7 @@ def revoke_share(share_id: ShareId) -> None:
 def revoke_unlisted() -> None:
     """Revoke all links of versions without a list, at once; running services follow within about a second."""
     from service.features.accounts.audit import by_command
-    from service.store import revoke_unlisted_links
+    from service.store.share_links import revoke_unlisted_links
 
     with database(is_made=False) as engine, by_command("revokeUnlistedShares"):
         was_any = revoke_unlisted_links(engine)

@@ -11,7 +11,7 @@ from service.cli.console import AsJson
 from service.errors import StartupError
 
 if TYPE_CHECKING:
-    from service.store import Backup
+    from service.store.backups import Backup
 
 app = typer.Typer()
 
@@ -24,7 +24,7 @@ Replace = Annotated[bool, typer.Option("--replace", help="Replace what the datab
 def backup(file: Made) -> None:
     """Write a backup of the database into a file; the service may keep running."""
     from service.settings import read_settings
-    from service.store import make_backup
+    from service.store.backups import make_backup
 
     typer.echo(f"backed up {_summary(make_backup(read_settings().database_url, file))}: {file}")
 
@@ -33,7 +33,7 @@ def backup(file: Made) -> None:
 def restore(file: Given, *, replace: Replace = False) -> None:
     """Restore a backup into an empty database; all of it or nothing."""
     from service.settings import read_settings
-    from service.store import restore_backup
+    from service.store.backups import restore_backup
 
     typer.echo(f"restored {_summary(restore_backup(read_settings().database_url, file, replace=replace))}")
 

@@ -17,7 +17,7 @@ from service.worker.command import main as work
 
 if TYPE_CHECKING:
     from service.settings import Settings
-    from service.store import KeyRing
+    from service.store.keys import KeyRing
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def serve(
     settings = read_settings(host=host, port=port, insecure=insecure or None, no_worker=no_worker or None)
     with listen(settings.host, settings.port) as listener:
         from service.api.access.authorization import is_locked
-        from service.store import hold_alone
+        from service.store.condition import hold_alone
 
         lock = hold_alone(settings.database_url)
         application = _application(settings)
@@ -94,7 +94,8 @@ def _application(settings: "Settings") -> Any:
     """The service on its database. Importing it takes a second, so settings and port are checked before."""
     from service.app import create_app
     from service.catalogue import shipped_catalogue
-    from service.store import load_numbered, prepare_database
+    from service.store.history import load_numbered
+    from service.store.prepare import prepare_database
 
     engine = prepare_database(settings.database_url, shipped_catalogue(), settings.database_connections)
     number, catalogue = load_numbered(engine)

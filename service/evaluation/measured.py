@@ -12,8 +12,9 @@ from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator.names import DESCRIBED
 from service.estimator.question import Cluster, Gpu, Layout, Question, Recipe, Software
 from service.estimator.resolve import resolve
-from service.store import Engine, Measured, each_measurement
+from service.store import Engine
 from service.store.keys import Caller
+from service.store.measurements import Measured, each_measurement
 from service.validation.devices import is_possible, slug_of
 
 GPU = "h100-sxm5-80gb"

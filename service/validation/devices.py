@@ -9,7 +9,7 @@ from service.calibration.observations import Observed, impossible
 from service.calibration.records import Environment, Measurement
 from service.catalogue import Catalogue
 from service.estimator.question import Gpu
-from service.store import Measured
+from service.store.measurements import Measured
 
 LEAST_MEMORY_FRACTION, MOST_MEMORY_FRACTION = 0.85, 1.05
 """Fraction of a GPU's memory that a driver may report. Source: nvidia-smi of a T4 (15,360 of 16,384 MiB, the rest is

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from service.store import Scope
+from service.store.keys import Scope
 from tests.api.own_bodies import OWN
 
 EVERYBODYS: Mapping[Scope | None, str] = {

@@ -13,8 +13,8 @@ from sqlalchemy import insert
 
 from service.api.access.key_rules import KeyRequest, make_key
 from service.features.measurements.openapi import CHOSEN, RECORDS
-from service.store import Scope, create_key, revoke_key
 from service.store.engine import writing
+from service.store.keys import Scope, create_key, revoke_key
 from service.store.tables import JOB_FILES
 from tests.api.asking import QUESTION, Ask, paged_items
 from tests.api.authorisation import FACTS

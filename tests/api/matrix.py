@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from service.store import Scope
+from service.store.keys import Scope
 from tests.api.asking import ADMISSION_TOKEN, QUESTION
 from tests.api.authorisation import LISTS, ROWS
 from tests.api.callers import OWN_BY_LIST, Service

@@ -17,8 +17,8 @@ from fastapi import FastAPI
 from service.api.catalogues import WRITE_SECONDS
 from service.catalogue import Catalogue
 from service.settings import Settings
-from service.store import load_catalogue
 from service.store.engine import open_engine
+from service.store.history import load_catalogue
 from tests.replicas import proxied, replicas
 
 COUNT = int(os.environ.get("TRAINCOST_TEST_REPLICAS", "0"))

@@ -11,8 +11,8 @@ from service.api.checked_questions import CheckedQuestions
 from service.errors import Unreachable
 from service.features.checks.adapter_routes import JOB, REVIEW, SLURM_JOB
 from service.features.estimates import store
-from service.store import CheckedQuestion, read_checked_question, store_checked_questions
 from service.store.engine import writing
+from service.store.scenarios import CheckedQuestion, read_checked_question, store_checked_questions
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask
 from tests.api.own_bodies import TINY
 

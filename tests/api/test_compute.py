@@ -36,7 +36,7 @@ from service.features.plans.search_plans import plans_json
 from service.features.sensitivity.tables import sensitivity_bytes
 from service.features.solve.solve import solution_json
 from service.settings import Settings
-from service.store import Scope
+from service.store.keys import Scope
 from service.validation.serialization import to_bytes
 from tests.api import computations
 from tests.api.asking import QUESTION, Ask

@@ -14,7 +14,7 @@ from service.api.access.authorization import SCOPE
 from service.api.access.key_rules import KeyRequest, make_key
 from service.app import ROUTERS
 from service.openapi.problems import problem_example
-from service.store import ApiKey, Scope, create_key, revoke_key
+from service.store.keys import ApiKey, Scope, create_key, revoke_key
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask
 from tests.fixtures import asking, one_by_one, running
 

@@ -15,9 +15,8 @@ import psycopg
 from service.answers.workers import Capabilities
 from service.jobs.jobs import NewJob, create_jobs
 from service.jobs.leases import claim_job
-from service.store import record_worker
 from service.store.engine import open_engine
-from service.store.workers import JobRequest
+from service.store.workers import JobRequest, record_worker
 from tests.load import Found, Request, asked, keep_asking, open_files, post, processor_seconds, resident_bytes
 from tests.mixed import questions
 

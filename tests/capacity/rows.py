@@ -10,7 +10,10 @@ from statistics import median
 from urllib.parse import quote
 
 from service.catalogue import Catalogue, PriceRow, shipped_catalogue
-from service.store import Engine, History, Rows, load_catalogue, prepare_database
+from service.store import Engine
+from service.store.changes import Rows
+from service.store.history import History, load_catalogue
+from service.store.prepare import prepare_database
 from tests.capacity.costs import database_seconds
 from tests.load import SETTINGS, Request, asked, keep_asking, peak_bytes, post, processor_seconds, resident_bytes
 from tests.mixed import questions

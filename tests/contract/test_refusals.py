@@ -7,8 +7,8 @@ import pytest
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
-from service.store import KeyRing
 from service.store.engine import open_engine
+from service.store.keys import KeyRing
 from tests.api.asking import ADMISSION_TOKEN, Ask
 from tests.contract.record import Document, request_of, resolved
 from tests.fixtures import asking, one_by_one

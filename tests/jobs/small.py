@@ -8,10 +8,10 @@ from service.answers.workers import Capabilities, Device
 from service.jobs.ends import Outcome
 from service.jobs.jobs import Job, NewJob, create_jobs, read_events, read_job
 from service.jobs.leases import Lease, claim_job
-from service.store import JobRequest
 from service.store.engine import reading, writing
 from service.store.queries import later
 from service.store.tables import JOBS
+from service.store.workers import JobRequest
 
 LEASE_SECONDS = 60.0
 KIND = "count"

@@ -11,9 +11,10 @@ from sqlalchemy import select, text
 from service.errors import Stale
 from service.features.catalogue.custom_rows import RowChange, create_row, patch_row
 from service.features.catalogue.lists import LISTINGS
-from service.store import History, load_catalogue, prepare_database
 from service.store.engine import open_engine, reading, writing
+from service.store.history import History, load_catalogue
 from service.store.keys import ANYBODY
+from service.store.prepare import prepare_database
 from service.store.tables import SEEDINGS
 from tests.store.small import SMALL
 

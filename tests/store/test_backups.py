@@ -12,8 +12,15 @@ import pytest
 from sqlalchemy import Column, Engine, Integer, MetaData, String, Table, func, insert, select, text, update
 
 from service.errors import BackupRefused, StartupError
-from service.store import Backup, make_backup, restore_backup
-from service.store.backups import END_BYTES, copy_rows, described_tables, tally_rows
+from service.store.backups import (
+    END_BYTES,
+    Backup,
+    copy_rows,
+    described_tables,
+    make_backup,
+    restore_backup,
+    tally_rows,
+)
 from service.store.engine import open_engine, reading, writing
 from service.store.prepare import HEAD, migrate, revision_in
 from service.store.tables import JOB_EVENTS, JOBS, METADATA

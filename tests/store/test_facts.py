@@ -19,8 +19,9 @@ from service.catalogue import (
     shipped_catalogue,
 )
 from service.estimator import Cluster, Gpu
-from service.store import load_catalogue, prepare_database
 from service.store.engine import reading, writing
+from service.store.history import load_catalogue
+from service.store.prepare import prepare_database
 from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, PROMOTED_CALIBRATIONS, RATE_CARDS, REGIONS, SEEDINGS
 from tests.store.conftest import Prepare
 from tests.store.small import CALIBRATION, CLUSTER, GPU, MODEL, NOT_ESTIMATED, PRICE, REGION, SMALL

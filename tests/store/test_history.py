@@ -10,10 +10,10 @@ from sqlalchemy.exc import IntegrityError
 from service.catalogue import Catalogue, ClusterRow, PriceRow, Rate, RateCardRow, Row
 from service.errors import Conflict, UnknownRevision
 from service.estimator import Cluster
-from service.store import Change, History, Rows, load_catalogue, load_numbered
 from service.store import history as room
-from service.store.changes import MOST_NAMED, ROW_TABLES, OtherVersions, RowTable, newest_change
+from service.store.changes import MOST_NAMED, ROW_TABLES, Change, OtherVersions, Rows, RowTable, newest_change
 from service.store.engine import reading, writing
+from service.store.history import History, load_catalogue, load_numbered
 from service.store.tables import CHANGED_PARTS, CHANGES, GPUS
 from tests.store.conftest import Prepare
 from tests.store.small import CLUSTER, GPU, MODEL, PRICE, REGION, SMALL

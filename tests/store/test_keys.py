@@ -10,8 +10,9 @@ import pytest
 from sqlalchemy import delete
 
 from service.errors import Unreachable
-from service.store import ApiKey, Engine, KeyRing, create_key, keys, limit_key, read_keys, revoke_key
+from service.store import Engine, keys
 from service.store.engine import writing
+from service.store.keys import ApiKey, KeyRing, create_key, limit_key, read_keys, revoke_key
 from service.store.tables import API_KEYS
 from tests.store.conftest import Prepare
 

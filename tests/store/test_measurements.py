@@ -11,9 +11,9 @@ from service.catalogue import shipped_catalogue
 from service.evaluation.measured import own_groups
 from service.features.measurements import measurements
 from service.features.measurements.measurements import Origin, measurements_in, quarantined
-from service.store import Measured, measurements_like, read_measurements, store_measurements_in
 from service.store.engine import writing
 from service.store.keys import ANYBODY, TEAM
+from service.store.measurements import Measured, measurements_like, read_measurements, store_measurements_in
 from tests.calibration.observations import ENVIRONMENT, products, records_of
 from tests.store.conftest import Prepare
 

@@ -9,8 +9,8 @@ from sqlalchemy import Engine, inspect, text
 
 from service.catalogue import Catalogue
 from service.errors import StartupError
-from service.store import prepare_database
 from service.store.engine import writing
+from service.store.prepare import prepare_database
 from tests.store.conftest import Prepare
 from tests.store.racing import race, start
 from tests.store.small import SMALL
@@ -18,7 +18,7 @@ from tests.store.small import SMALL
 EMPTY = Catalogue.of(models=(), gpus=(), clusters=(), prices=())
 STARTED_AGAIN = """
 import sys
-from service.store import prepare_database
+from service.store.prepare import prepare_database
 from tests.store.small import SMALL
 prepare_database(sys.argv[1], SMALL).dispose()
 sys.exit("alembic" in sys.modules)

@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import Engine, text
 
 from service.errors import Unreachable
-from service.store import Replicas
 from service.store.engine import open_engine
+from service.store.replicas import Replicas
 from tests.waiting import wait_until
 
 END_WHO_SAID_ONE = (

@@ -9,9 +9,8 @@ from sqlalchemy import Engine, Table, delete, func, insert, select
 
 from service.api.background import Retention
 from service.settings import Settings
-from service.store import RetentionPeriods, remove_old
 from service.store.engine import reading, writing
-from service.store.retention import AT_ONCE
+from service.store.retention import AT_ONCE, RetentionPeriods, remove_old
 from service.store.tables import (
     AUDIT_LOG,
     CALIBRATIONS,

@@ -10,8 +10,9 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from service.errors import Stale
-from service.store import (
-    Engine,
+from service.store import Engine
+from service.store.engine import reading
+from service.store.scenarios import (
     SavedQuestion,
     Scenario,
     change_scenario,
@@ -21,7 +22,6 @@ from service.store import (
     read_scenario,
     read_scenarios,
 )
-from service.store.engine import reading
 from service.store.tables import ESTIMATES, SCENARIO_REVISIONS
 from tests.store.conftest import Prepare
 

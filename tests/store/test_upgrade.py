@@ -7,8 +7,8 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, Engine, MetaData, insert, select
 
-from service.store import History, load_catalogue
 from service.store.engine import writing
+from service.store.history import History, load_catalogue
 from service.store.prepare import migrations_folder
 from tests.store.conftest import Prepare
 from tests.store.small import SMALL

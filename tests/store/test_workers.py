@@ -8,10 +8,10 @@ from sqlalchemy import Engine
 
 from service.answers.workers import Capabilities
 from service.jobs.leases import heartbeat_job
-from service.store import JobRequest, read_workers, record_worker, remove_workers
 from service.store.engine import writing
 from service.store.queries import later
 from service.store.tables import WORKERS
+from service.store.workers import JobRequest, read_workers, record_worker, remove_workers
 from tests.house.source import ROOT, shown
 from tests.jobs.small import LEASE_SECONDS, running, with_gpus
 

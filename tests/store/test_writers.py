@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 from service.errors import Stale
-from service.store import History, load_catalogue
+from service.store.history import History, load_catalogue
 from tests.store.conftest import Prepare
 from tests.store.racing import change_note, count_up_in_a_row, make_counter, race
 

@@ -11,8 +11,8 @@ from typing import Any, Self
 import httpx
 
 from service.jobs.jobs import Job, read_job
-from service.store import read_workers
 from service.store.engine import open_engine
+from service.store.workers import read_workers
 from tests.house.source import ROOT
 from tests.prestarted import Process, started
 from tests.worker.processes import JUMPING, RIGHT, SLEEP, noted

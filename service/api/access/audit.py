@@ -14,7 +14,8 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from service.errors import Unreachable
-from service.store import AuditedCall, AuditEntry, AuditOutcome, Engine, set_audited_call, store_entries
+from service.store import Engine
+from service.store.audit import AuditedCall, AuditEntry, AuditOutcome, set_audited_call, store_entries
 from service.store.keys import Caller
 
 AUDITED_CALL = "audited_call"

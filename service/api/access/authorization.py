@@ -18,8 +18,7 @@ from service.api.access.share_links import PARAMETER, revocation_reason, verify_
 from service.api.errors import ApiError
 from service.api.openapi import Schema
 from service.errors import TraincostError
-from service.store import ApiKey, KeyRing, Scope
-from service.store.keys import ANYBODY, Caller
+from service.store.keys import ANYBODY, ApiKey, Caller, KeyRing, Scope
 
 ISSUER_AWAY = "the issuer of tokens does not say with which key this one is signed; ask again"
 

@@ -7,12 +7,13 @@ from hashlib import sha256
 from secrets import token_urlsafe
 from typing import Literal, get_args
 
-from service import store
 from service.catalogue import SHIPPED
 from service.errors import NotFound, Problem, Refused
 from service.settings import MOST_AT_ONCE, MOST_PER_MINUTE
-from service.store import SEPARATOR, ApiKey, Engine, KeyRing, Scope, place_of, utc_text
-from service.store.keys import TEAM
+from service.store import Engine
+from service.store.engine import place_of
+from service.store.keys import SEPARATOR, TEAM, ApiKey, KeyRing, Scope, create_key, limit_key, read_keys, revoke_key
+from service.store.queries import utc_text
 from service.tabular.lists import Record
 from service.validation.text import normalized
 
@@ -86,7 +87,7 @@ def make_key(engine: Engine, request: KeyRequest) -> NewKey:
     if problems:
         raise Refused(*problems)
     made = _new_key(request)
-    store.create_key(engine, made.key)
+    create_key(engine, made.key)
     return made
 
 
@@ -117,14 +118,14 @@ def limit(engine: Engine, key_id: str, limits: KeyLimits) -> None:
     problems = [*_limit_problems(limits)]
     if problems:
         raise Refused(*problems)
-    if not store.limit_key(engine, key_id.partition(SEPARATOR)[0], **asdict(limits)):
+    if not limit_key(engine, key_id.partition(SEPARATOR)[0], **asdict(limits)):
         raise NotFound(NO_SUCH_KEY.format(place_of(engine)))
 
 
 def revoke(engine: Engine, key_id: str) -> datetime | None:
     """Revoke a key; running services reject it within about a second."""
     now = datetime.now(UTC)
-    moment = store.revoke_key(engine, key_id.partition(SEPARATOR)[0], now)
+    moment = revoke_key(engine, key_id.partition(SEPARATOR)[0], now)
     if moment is None:
         raise NotFound(NO_SUCH_KEY.format(place_of(engine)))
     return None if moment == now else moment
@@ -144,7 +145,7 @@ def does_allow(scopes: Iterable[Scope], scope: Scope) -> bool:
 
 def key_records(engine: Engine) -> list[Record]:
     """Every key, without its digest."""
-    return [key_record(key) for key in store.read_keys(engine)]
+    return [key_record(key) for key in read_keys(engine)]
 
 
 def key_record(key: ApiKey) -> Record:

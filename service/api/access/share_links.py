@@ -9,7 +9,10 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from hmac import compare_digest, digest
 
-from service.store import Engine, KeyRing, read_share_link, utc_text
+from service.store import Engine
+from service.store.keys import KeyRing
+from service.store.queries import utc_text
+from service.store.share_links import read_share_link
 
 SCHEME = "2"
 """Version of the signature scheme."""

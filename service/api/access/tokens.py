@@ -27,8 +27,7 @@ from service.api.errors import ApiError
 from service.catalogue import SHIPPED
 from service.errors import StartupError
 from service.settings import Settings
-from service.store import Scope
-from service.store.keys import Caller
+from service.store.keys import Caller, Scope
 from service.validation.text import normalized
 
 FRESH_SECONDS = 600.0

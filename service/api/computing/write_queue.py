@@ -18,7 +18,8 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.errors import Busy, Unreachable
-from service.store import History, Replicas
+from service.store.history import History
+from service.store.replicas import Replicas
 
 MOST_WRITERS = 4
 """Writers with a thread: one writes, the others validate their requests or wait for the database."""

@@ -22,7 +22,7 @@ from service.api.metrics import Metrics
 from service.api.request_context import RawHeader, context_of
 from service.errors import StartupError
 from service.settings import Settings
-from service.store import ApiKey
+from service.store.keys import ApiKey
 
 Policy = Literal["default", "key", "address", "worker"]
 """Kind of quota: of a key or token, of a key with its own limits, or of an address without either; workers of any of

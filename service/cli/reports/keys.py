@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from service.cli.console import table
-from service.store import Scope
+from service.store.keys import Scope
 from service.tabular.lists import Record
 
 HEADS = (

@@ -14,7 +14,7 @@ from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError
 from service.estimator.names import STRICT
 from service.features.checks.check import StoreQuestion, check
 from service.features.estimates.answers import answer_of
-from service.store import CheckedQuestion
+from service.store.scenarios import CheckedQuestion
 from service.validation.json_text import as_object, refuse_faults
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.serialization import to_bytes

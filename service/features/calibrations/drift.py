@@ -6,14 +6,15 @@ from datetime import datetime
 from statistics import fmean, median
 from typing import Any, ClassVar
 
-from service import store
 from service.catalogue import Catalogue
 from service.estimator.constants import calibrated
 from service.estimator.names import DESCRIBED
 from service.features.calibrations.fitting import Steps, constants_of, device_of, steps_of
 from service.features.calibrations.lists import find_calibration
-from service.store import Calibration, Engine, Measured
+from service.store import Engine
+from service.store.calibrations import Calibration
 from service.store.keys import Caller
+from service.store.measurements import Measured, counting_measurements
 from service.validation.devices import is_possible, observation_of
 
 DRIFTING = 2.0
@@ -74,7 +75,7 @@ def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_i
     owner = calibration.owner if caller.sees_all else caller.owner
     seen = set(calibration.fitted_on)
     since = datetime.fromisoformat(calibration.created_at)
-    newer = [row for row in store.counting_measurements(engine, owner, calibration.device, since) if row.id not in seen]
+    newer = [row for row in counting_measurements(engine, owner, calibration.device, since) if row.id not in seen]
     newer = [row for row in newer if is_possible(row, device_of(row, catalogue))]
     steps = steps_of(engine, newer)
     parts = tuple(

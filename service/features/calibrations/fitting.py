@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from service import store
 from service.calibration.device_fit import StepsOn, fitted_device
 from service.calibration.observations import Observed, impossible, observed_in, predicted_value, processor_of
 from service.calibration.records import ProbeRecord, quality_flag_of
@@ -21,8 +20,10 @@ from service.estimator.software.stacks import software_of
 from service.features.calibrations.schemas import chosen_of, read_chosen, values_of
 from service.features.measurements.measurements import now_text
 from service.jobs.jobs import read_job
-from service.store import Calibration, Engine, Measured
+from service.store import Engine
+from service.store.calibrations import Calibration, read_calibration
 from service.store.keys import TEAM, Caller
+from service.store.measurements import Measured, read_measurements
 from service.validation.devices import environment_of, is_possible, observation_of, slug_of
 from service.validation.serialization import adapter_of, digest_of, to_bytes, to_wire
 from service.validation.specs import read_spec
@@ -183,10 +184,10 @@ def read_fit_data(engine: Engine, catalogue: Catalogue, caller: Caller, body: Ma
     """Read the measurements that a request body selects."""
     chosen = read_chosen(body)
     whose = caller.whose if chosen.measurements else caller.own
-    stored = store.read_measurements(engine, chosen.measurements or None, whose, values_of(chosen))
+    stored = read_measurements(engine, chosen.measurements or None, whose, values_of(chosen))
     rows = chosen_of(stored, chosen)
     before = _id_in_effect(rows[0], catalogue)
-    known = None if before is None else store.read_calibration(engine, before)
+    known = None if before is None else read_calibration(engine, before)
     seen = frozenset[str]() if known is None else frozenset(known.fitted_on)
     return FitData(rows=rows, steps=steps_of(engine, rows), seen=seen, note=chosen.note, owner=caller.owner)
 

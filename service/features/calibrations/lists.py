@@ -3,12 +3,11 @@
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from service import store
 from service.catalogue.provenance import Scope
 from service.errors import NotFound
 from service.estimator.names import DESCRIBED
-from service.store import Calibration, Engine
-from service.store.calibrations import CalibrationStatus
+from service.store import Engine
+from service.store.calibrations import Calibration, CalibrationStatus, read_calibration, read_calibrations
 from service.store.keys import Caller
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record
@@ -65,12 +64,12 @@ COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
 
 def listed_calibrations(engine: Engine, caller: Caller) -> Listed:
     """List of calibrations: of the caller, and all that were in effect for everyone."""
-    return Listed(COLUMNS, map(summary_of, store.read_calibrations(engine, caller.whose)), sort=NEWEST_FIRST)
+    return Listed(COLUMNS, map(summary_of, read_calibrations(engine, caller.whose)), sort=NEWEST_FIRST)
 
 
 def find_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
     """One calibration of the caller, or one that was in effect for everyone, because answers name it."""
-    found = store.read_calibration(engine, calibration_id)
+    found = read_calibration(engine, calibration_id)
     if found is None or not (is_for_everyone(found) or caller.reaches(found.owner)):
         raise NotFound(f"there is no calibration of this id; GET {PATH} lists the ids")
     return found

@@ -9,14 +9,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from service import store
 from service.catalogue import EVERYONE, CalibrationRow, Holdings, Row
 from service.catalogue.provenance import Scope
 from service.errors import Conflict, ForAdmins, NotFound, Problem
 from service.estimator import FORMULAS_VERSION
 from service.features.calibrations.fitting import constants_of
 from service.features.calibrations.lists import find_calibration, find_own
-from service.store import Calibration, Connection, Engine, History, Rows
+from service.store import Connection, Engine
+from service.store.calibrations import Calibration, promoted_in, read_calibration, retire_calibration, retired_in
+from service.store.changes import Rows
+from service.store.history import History
 from service.store.keys import Caller
 
 MOST_HELD_OUT_FRACTION = 0.5
@@ -52,7 +54,7 @@ def promote(
     def also(connection: Connection, before: Holdings) -> None:
         current = holdings_row(calibration, scope, before)
         replaced = None if current is None else current.calibration.id
-        store.promoted_in(connection, calibration, datetime.now(UTC), scope, retires=replaced)
+        promoted_in(connection, calibration, datetime.now(UTC), scope, retires=replaced)
 
     history.change(caller.owner, decide, also)
     return find_calibration(engine, caller, calibration_id)
@@ -61,7 +63,7 @@ def promote(
 def roll_back(engine: Engine, history: History, caller: Caller, calibration_id: str) -> Calibration:
     """Restore what was in effect before a calibration: another one, or published rates."""
     calibration = find_own(engine, caller, calibration_id)
-    before = None if calibration.replaces is None else store.read_calibration(engine, calibration.replaces)
+    before = None if calibration.replaces is None else read_calibration(engine, calibration.replaces)
     _withdraw(history, caller, calibration, before if before is not None and _can_return(before, calibration) else None)
     return find_calibration(engine, caller, calibration_id)
 
@@ -72,7 +74,7 @@ def retire(engine: Engine, history: History, caller: Caller, calibration_id: str
     if calibration.status == "promoted":
         _withdraw(history, caller, calibration, None)
     elif calibration.status == "draft":
-        store.retire_calibration(engine, calibration.id, datetime.now(UTC))
+        retire_calibration(engine, calibration.id, datetime.now(UTC))
     return find_calibration(engine, caller, calibration_id)
 
 
@@ -162,9 +164,9 @@ def _withdraw(history: History, caller: Caller, calibration: Calibration, before
 
     def also(connection: Connection, _: Holdings) -> None:
         moment = datetime.now(UTC)
-        store.retired_in(connection, calibration.id, moment)
+        retired_in(connection, calibration.id, moment)
         if before is not None:
-            store.promoted_in(connection, before, moment, calibration.scope, retires=None)
+            promoted_in(connection, before, moment, calibration.scope, retires=None)
 
     history.change(caller.owner, decide, also)
 

@@ -11,7 +11,7 @@ from service.catalogue.provenance import Scope
 from service.errors import Problem, Refused
 from service.estimator.names import STRICT, Name
 from service.features.measurements.importing import parse_moment
-from service.store import Measured
+from service.store.measurements import Measured
 from service.validation.specs import read_spec
 from service.validation.text import checked_texts
 

@@ -15,7 +15,7 @@ from service.catalogue import Catalogue
 from service.features.catalogue.list_openapi import OWNER, row_operation
 from service.features.catalogue.lists import COLUMNS, LISTINGS, Listing, listed, listed_revisions, read_row
 from service.features.catalogue.versions import REVISION, read_version
-from service.store import History
+from service.store.history import History
 from service.tabular.lists import Record
 
 router = APIRouter(tags=["catalogue"])

@@ -47,7 +47,7 @@ from service.features.catalogue.price_import import (
     refuse_wrong,
     write_import,
 )
-from service.store import History
+from service.store.history import History
 from service.tabular.lists import Record
 from service.validation.serialization import to_bytes
 

@@ -3,7 +3,7 @@
 from service.catalogue import key_of
 from service.errors import NotFound, Problem, Refused, UnknownName
 from service.features.catalogue.lists import Listing, record_of
-from service.store import History
+from service.store.history import History
 from service.store.keys import Caller
 from service.tabular.lists import Record
 from service.validation.flat_values import read_value

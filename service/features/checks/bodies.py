@@ -4,7 +4,7 @@ from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.features.checks.check import check
 from service.features.checks.schedulers import JobCheck, answer_review, check_manifest, check_slurm_job
-from service.store import CheckedQuestion
+from service.store.scenarios import CheckedQuestion
 from service.validation.json_text import parse_object
 from service.validation.serialization import to_bytes
 

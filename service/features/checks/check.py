@@ -17,7 +17,7 @@ from service.estimator.software.stacks import software_of
 from service.features.checks.schemas import FIELDS_BESIDE, CheckRequest, Limits, Problems, read_check
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import fits
-from service.store import CheckedQuestion
+from service.store.scenarios import CheckedQuestion
 from service.units import BYTES, SECONDS_PER_DAY, in_units, readable
 from service.validation.merge_patch import apply_merge_patch
 from service.validation.questions import ParsedQuestion, read_question

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Callable
 
-from service import store
 from service.catalogue import Catalogue
 from service.errors import NotFound
 from service.estimator import FORMULAS_VERSION
 from service.features.estimates.answers import answer
-from service.store import CheckedQuestion, Engine, no_pending_writes
+from service.store import Engine
+from service.store.scenarios import CheckedQuestion, no_pending_writes, read_answer, read_checked_question
 from service.validation.questions import read_question
 from service.validation.serialization import to_bytes
 
@@ -31,11 +31,9 @@ def stored_answer(
 ) -> bytes:
     """Answer of a scenario or a check."""
     known = ESTIMATE_ID.fullmatch(estimate_id) is not None
-    if known and (found := store.read_answer(engine, estimate_id, owner)) is not None:
+    if known and (found := read_answer(engine, estimate_id, owner)) is not None:
         return found
-    checked = waiting(estimate_id) or (
-        store.read_checked_question(engine, estimate_id, owner, look_again) if known else None
-    )
+    checked = waiting(estimate_id) or (read_checked_question(engine, estimate_id, owner, look_again) if known else None)
     if checked is None:
         raise NotFound(NOT_STORED)
     return _recomputed(checked, catalogue_at)

@@ -23,8 +23,10 @@ from service.errors import NotFound, Problem
 from service.features.launch_checks.launch_checks import NONE_SUCH, find_launch_check
 from service.features.launch_checks.openapi import EVENT_NUMBER, LAST_EVENT_ID
 from service.jobs.jobs import JobEvent, read_later_events
-from service.store import ENDED, Engine, utc_text
+from service.store import Engine
 from service.store.keys import ANYBODY
+from service.store.queries import utc_text
+from service.store.tables import ENDED
 from service.validation.serialization import to_bytes
 
 POLL_SECONDS = 0.3

@@ -8,11 +8,12 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Len
 
-from service import store
 from service.errors import NotFound, Problem, Refused
 from service.estimator.names import DESCRIBED, STRICT, Name
-from service.store import Engine, Measured, RowPart
+from service.store import Engine
 from service.store.keys import Caller
+from service.store.measurements import Measured, quarantine_measurements, read_measurements, read_measurements_of
+from service.store.queries import RowPart
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record, listed_in_parts
 from service.validation.specs import read_spec
@@ -101,14 +102,14 @@ def listed_measurements(engine: Engine, caller: Caller) -> Listed:
     """List of measurements."""
 
     def rows(part: RowPart | None) -> list[MeasurementRow]:
-        return [row_of(one) for one in store.read_measurements_of(engine, caller.whose, part)]
+        return [row_of(one) for one in read_measurements_of(engine, caller.whose, part)]
 
     return listed_in_parts(COLUMNS, rows, "measured_at", NEWEST_FIRST)
 
 
 def find_measurement(engine: Engine, caller: Caller, measurement_id: str) -> Measured:
     """One measurement."""
-    rows = store.read_measurements(engine, [measurement_id], caller.whose)
+    rows = read_measurements(engine, [measurement_id], caller.whose)
     if not rows:
         raise NotFound(NONE_SUCH)
     return rows[0]
@@ -188,12 +189,12 @@ def release(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
 
 
 def _changed(engine: Engine, caller: Caller, ids: tuple[str, ...], reason: str | None) -> Record:
-    known = {row.id for row in store.read_measurements(engine, ids, caller.whose)}
+    known = {row.id for row in read_measurements(engine, ids, caller.whose)}
     missing = len(set(ids) - known)
     if missing:
         message = f"{missing} of the {len(set(ids))} ids are those of no measurement, so nothing was changed"
         fix = "take ids from GET /v1/measurements"
         raise Refused(Problem(field="ids", code="not_found", message=message, fix=fix))
-    store.quarantine_measurements(engine, ids, None if reason is None else datetime.now(UTC), reason)
-    rows = sorted(store.read_measurements(engine, ids), key=lambda row: row.id)
+    quarantine_measurements(engine, ids, None if reason is None else datetime.now(UTC), reason)
+    rows = sorted(read_measurements(engine, ids), key=lambda row: row.id)
     return {"items": [as_record(COLUMNS, row_of(row)) for row in rows]}

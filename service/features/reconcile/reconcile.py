@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Literal, cast
 
-from service import store
 from service.answers.estimates import Answer
 from service.answers.reconciliations import EndState, Fault, LeftOut, Reason, ReconciledJob, Reconciliation
 from service.calibration.records import DeviceKind, Environment
@@ -19,8 +18,12 @@ from service.features.estimates.store import ESTIMATE_ID
 from service.features.measurements.measurements import fingerprint_of, id_scope, now_text
 from service.features.reconcile.jobs import FinishedJob, finished_jobs, left_out
 from service.features.reconcile.slurm import SlurmRecords
-from service.store import CheckedQuestion, Engine, Measured, answering, log_change_in, store_measurements_in, writing
+from service.store import Engine
+from service.store.audit import log_change_in
+from service.store.engine import answering, writing
 from service.store.keys import TEAM, Caller
+from service.store.measurements import Measured, store_measurements_in
+from service.store.scenarios import CheckedQuestion, read_answer, read_checked_question
 from service.units import BYTES, in_units
 from service.validation.questions import read_question
 from service.validation.serialization import digest_of, to_bytes
@@ -59,10 +62,10 @@ def predicted(
     """Prediction of an estimate."""
     if ESTIMATE_ID.fullmatch(estimate_id) is None:
         return None
-    stored = store.read_answer(engine, estimate_id, owner)
+    stored = read_answer(engine, estimate_id, owner)
     if stored is not None:
         return _of_stored_answer(stored)
-    checked = store.read_checked_question(engine, estimate_id, owner, look_again)
+    checked = read_checked_question(engine, estimate_id, owner, look_again)
     return None if checked is None else _recomputed(checked, now, catalogue_at)
 
 

@@ -18,7 +18,8 @@ from service.features.estimates.answers import answer
 from service.features.estimates.metrics import FITS, Metric, fits, metric_named, whole_of
 from service.features.estimates.store import stored_answer
 from service.features.scenarios.scenarios import find_scenario
-from service.store import Engine, History
+from service.store import Engine
+from service.store.history import History
 from service.store.keys import Caller
 from service.tabular.cell_text import exact_text
 from service.tabular.sheets import Cell, Formula, Heading, Sheet

@@ -30,7 +30,7 @@ from service.features.scenarios.openapi import (
     replace_operation,
 )
 from service.features.scenarios.scenarios import ScenarioChange
-from service.store import SavedQuestion
+from service.store.scenarios import SavedQuestion
 from service.tabular import sheets as open_document
 from service.tabular.sheets import Sheet, excel_file
 from service.validation.serialization import to_bytes

@@ -16,14 +16,16 @@ from typing import Annotated, Any, ClassVar, TypeVar
 from annotated_types import Len, MaxLen
 from pydantic_core import to_json
 
-from service import store
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, Stale
 from service.estimator.names import STRICT
 from service.features.estimates.answers import answer
-from service.store import Engine, SavedQuestion, Scenario, utc_text
+from service.store import Engine
+from service.store import scenarios as store
 from service.store.keys import Caller
+from service.store.queries import utc_text
+from service.store.scenarios import SavedQuestion, Scenario
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import IsCurrent, Listed, Record, as_record, listed_in_parts
 from service.validation.merge_patch import apply_merge_patch

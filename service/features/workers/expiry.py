@@ -11,7 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from service.api.background import Retention, repeat
 from service.features.launch_checks.finished_jobs import on_end
 from service.jobs.ends import LeaseExpiry
-from service.store import Engine, remove_workers
+from service.store import Engine
+from service.store.workers import remove_workers
 
 FORGET_SECONDS = 3600.0
 """Interval of removing old rows."""

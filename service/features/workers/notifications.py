@@ -14,8 +14,9 @@ from service.api.errors import LEAVING
 from service.errors import Leaving
 from service.jobs.ends import Outcome, finish_job
 from service.jobs.leases import Claim, claim_job, read_queued_work
-from service.store import Engine, JobRequest, QueuedWork
+from service.store import Engine
 from service.store.replicas import ReadOnChange
+from service.store.workers import JobRequest, QueuedWork
 
 AT_ONCE = 4
 """Workers that claim concurrently; others see the remaining jobs. Source: a choice."""

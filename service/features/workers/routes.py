@@ -34,7 +34,7 @@ from service.features.workers.schemas import (
 from service.jobs.ends import finish_job
 from service.jobs.files import JobFile, holds_job, store_file
 from service.jobs.leases import Lease, heartbeat_job
-from service.store import JobRequest, WorkerBounds, read_workers, record_worker
+from service.store.workers import JobRequest, WorkerBounds, read_workers, record_worker
 from service.validation.devices import with_catalogue_names
 
 router = APIRouter(tags=["workers"])

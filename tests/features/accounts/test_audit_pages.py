@@ -10,7 +10,8 @@ from sqlalchemy import event, insert
 from service.errors import Refused
 from service.features.accounts import audit
 from service.features.accounts.audit import COLUMNS, NEWEST_FIRST, listed_audit
-from service.store import AuditPart, Engine, StoredEntry, read_audit
+from service.store import Engine
+from service.store.audit import AuditPart, StoredEntry, read_audit
 from service.store.engine import writing
 from service.store.tables import AUDIT_LOG
 from service.tabular.lists import Listed, Page, csv_of, page_of, table_of

@@ -10,7 +10,7 @@ from service.errors import Refused
 from service.features.calibrations import promotion
 from service.features.calibrations.fitting import fit_calibration, read_fit_data
 from service.features.measurements.openapi import CHOSEN, MEASUREMENT_ID, RECORDS, SHAPES
-from service.store import History, load_catalogue
+from service.store.history import History, load_catalogue
 from service.store.keys import ANYBODY
 from tests.api.asking import Ask
 from tests.fixtures import NewUrl, asking, one_by_one, running

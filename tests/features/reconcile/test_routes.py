@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from service.errors import UnknownRevision
 from service.features.reconcile import reconcile
 from service.features.reconcile.routes import DOCUMENT_EXAMPLE, TEXT_EXAMPLE
-from service.store import remove_checked_questions
+from service.store.scenarios import remove_checked_questions
 from tests.api.asking import QUESTION, Ask
 
 PATH = "/v1/reconciliations"

@@ -19,10 +19,10 @@ from service.jobs.ends import cancel_job, expire_leases
 from service.jobs.files import read_file
 from service.jobs.jobs import NewJob, create_jobs, read_job
 from service.jobs.leases import Claim, claim_job
-from service.store import JobRequest, WorkerBounds, record_worker
 from service.store.engine import writing
 from service.store.queries import later
 from service.store.tables import JOBS, OWNER_SHARES, WORKERS
+from service.store.workers import JobRequest, WorkerBounds, record_worker
 from tests.api.asking import Ask
 from tests.api.replicated import client_of
 from tests.fixtures import NewUrl, asking, one_by_one, running
