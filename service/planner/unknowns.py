@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import gcd, lcm
 from typing import Any, get_args, get_origin, get_type_hints
 
-from annotated_types import Interval
+from annotated_types import Interval as Bounded
 
 from service.errors import Refused
 from service.estimator.question import Cluster, Layout, Model, Question, Recipe
@@ -25,7 +25,7 @@ def field_bounds(noun: type, field: str) -> tuple[int, int]:
     while hints:
         hint = hints.pop()
         for bound in getattr(hint, "__metadata__", ()):
-            if isinstance(bound, Interval) and isinstance(bound.ge, int) and isinstance(bound.le, int):
+            if isinstance(bound, Bounded) and isinstance(bound.ge, int) and isinstance(bound.le, int):
                 return bound.ge, bound.le
         hints += get_args(hint) if get_origin(hint) is not None else ()
     raise TypeError(f"{noun.__name__}.{field} has no bounds of whole numbers")
