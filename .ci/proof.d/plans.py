@@ -22,7 +22,7 @@ from others.runs import commit_of
 
 from service.catalogue import shipped_catalogue
 from service.estimator import Cluster, Layout, Question, Recipe, estimate
-from service.planner.search import SearchResult, question_of, search
+from service.planner.plans import SearchResult, question_of, search
 from service.planner.space import Constraints, plain_workload, search_space
 from tests.ask import known
 from tests.live import serving

@@ -17,7 +17,7 @@ from service.catalogue import shipped_catalogue
 from service.estimator import Estimate
 from service.estimator.question import Layout, Question
 from service.evaluation.scoring import Evaluation, evaluate_rows
-from service.planner.search import search
+from service.planner.plans import search
 from service.planner.space import WITHIN_DOMAIN, Constraints, pipelines_of, plain_workload, search_space
 
 LISTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 
 from service.catalogue import shipped_catalogue
-from service.planner.batch import PlannedBatch
-from service.planner.solve import Solved
+from service.planner.solve import PlannedBatch, Solved
 from tests.features.solve.offers import asked_cluster, offers, wrong_cluster
 from tests.features.solve.sizes import asked_size, size_cases, wrong_size
 from tests.planner.batches import asked_batch, batch_cases, wrong_batch

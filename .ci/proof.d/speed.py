@@ -11,7 +11,7 @@ from statistics import median, quantiles
 
 from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator import Cluster, Layout, Price, Question, Recipe, estimate, estimate_memory
-from service.estimator.advice.changes import advised
+from service.estimator.advice import advised
 from service.estimator.resolve import resolve
 from service.estimator.run.stages import timeline
 

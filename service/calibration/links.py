@@ -11,8 +11,7 @@ from typing import Any
 
 from service.calibration.tables import shipped_table
 from service.estimator.degrees import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
-from service.estimator.time.collectives import transfer_seconds
-from service.estimator.time.links import (
+from service.estimator.time.collectives import (
     LARGEST_RING_FIRST,
     NETWORK_FRACTION,
     ROOT_BYTES,
@@ -20,6 +19,7 @@ from service.estimator.time.links import (
     InSwitch,
     Interconnect,
     Link,
+    transfer_seconds,
 )
 
 JUDGED_BYTES = 1 << 20
@@ -34,7 +34,7 @@ class Machine:
     """What the measured GPUs were joined by."""
 
     link: str
-    """Name of the row in `service/estimator/time/links.py`."""
+    """Name of the row in `service/estimator/time/collectives.py`."""
     link_bytes_per_s: float
     """Data-sheet rate of one GPU, one direction."""
     gpus: int = 8

@@ -27,11 +27,9 @@ from service.estimator.resolve import complete_cluster
 from service.estimator.software.precision import Format, peak_flop_per_s
 from service.estimator.software.versions import READABLE
 from service.estimator.time.attention import FusedName, attention_fraction, attention_rate
-from service.estimator.time.collectives import transfer_seconds
-from service.estimator.time.kernels import kernel_seconds
-from service.estimator.time.links import interconnect_of
+from service.estimator.time.collectives import interconnect_of, transfer_seconds
+from service.estimator.time.kernels import HOST_LINK_FRACTION, kernel_seconds
 from service.estimator.time.matrix_products import OPERAND_BYTES, generation_rates, matrix_product_seconds, rates_under
-from service.estimator.time.optimizer import HOST_LINK_FRACTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

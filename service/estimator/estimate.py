@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from service.estimator.advice.advice import assumptions_of, lost_time_warnings, warnings_of, warnings_of_memory
+from service.estimator.advice import assumptions_of, lost_time_warnings, warnings_of, warnings_of_memory
 from service.estimator.answer import Estimate, MemoryEstimate
 from service.estimator.memory.device import verdict_of
 from service.estimator.question import Question

@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 from service.estimator.degrees import Degrees
-from service.estimator.memory.rank_load import RankLoad, rank_load_of
+from service.estimator.memory.activations import RankLoad, rank_load_of
 from service.estimator.parallelism.stages import stage_at
 from service.estimator.question import Cluster, Gpu, Layout, Model, Question, Recipe
 from service.estimator.resolve import ResolvedQuestion, resolve

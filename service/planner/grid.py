@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from service.estimator.complete import PLAIN_LAYOUT, CompleteLayout
 from service.estimator.degrees import Degrees, local_ranks, order_number, replica_spacing, stage_spacing
+from service.estimator.memory.activations import RankLoad, mirrored, rank_load_of
 from service.estimator.memory.device import allocator_room_bytes, reserved_bytes, reserved_shares, usable_bytes
 from service.estimator.memory.memory import stage_bytes
-from service.estimator.memory.rank_load import RankLoad, mirrored, rank_load_of
 from service.estimator.names import RankOrder, ScheduleName, ZeroStage
 from service.estimator.numeric import Amount, maximum
 from service.estimator.parallelism.stages import Stage

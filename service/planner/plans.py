@@ -1,16 +1,292 @@
-"""Plans under limits: the best layouts of each machine, answered in full and ranked."""
+"""Search over every legal layout, and the best layouts of each machine answered in full and ranked."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from service.answers.plans import Objective
+from service.errors import Problem, Refused
 from service.estimator.answer import Estimate
+from service.estimator.complete import CompleteLayout
+from service.estimator.degrees import Degrees, order_number
 from service.estimator.estimate import estimate
-from service.estimator.question import Question
-from service.planner.search import Candidate, SearchResult, question_of, search
-from service.planner.space import Constraints
+from service.estimator.names import RankOrder
+from service.estimator.question import Question, Recompute
+from service.estimator.resolve import rules_of
+from service.estimator.rule import Rule
+from service.planner.grid import (
+    Block,
+    Grid,
+    Mask,
+    Numbers,
+    Scores,
+    StageColumn,
+    blocks_of,
+    degrees_in,
+    in_order,
+    layout_at,
+    legal_layouts,
+    met,
+    micro_batches_of,
+    reordering_gains,
+    scores_of,
+    stage_columns,
+    with_choices,
+)
+from service.planner.space import (
+    Constraints,
+    Distinct,
+    Variant,
+    pipelines_of,
+    plain_workload,
+    search_space,
+    variants_of,
+)
 from service.units import BYTES, in_units, readable
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Candidate:
+    """One layout that fits, as the search saw it."""
+
+    step_seconds: float
+    """Seconds of one optimizer step."""
+    reserved_bytes: float
+    """What the allocator holds on its fullest GPU."""
+    place: int
+    """Which of all layouts it is, in the order of the search."""
+    layout: CompleteLayout = field(compare=False)
+    micro_batch: int = field(compare=False)
+    recompute: str | Recompute = field(compare=False)
+
+
+@dataclass(slots=True)
+class SearchResult:
+    """What a search has found so far."""
+
+    generated: int = 0
+    """Layouts of the space, legal or not."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Layouts left out, by the first rule that they break."""
+    scored: int = 0
+    """Legal layouts, whose memory and step were worked out."""
+    fitting: int = 0
+    """Those of them that fit."""
+    best: list[Candidate] = field(default_factory=list)
+    """The fastest that fit, fastest first."""
+    front: list[Candidate] = field(default_factory=list)
+    """Those that fit of which none is both faster and smaller, fastest first."""
+    smallest: Candidate | None = None
+    """The one that takes least memory, whether it fits or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part of a grid that is worked out."""
+
+    grid: Grid
+    legal: Mask
+    degrees: Degrees
+    stages: tuple[tuple[Distinct, ...], ...]
+    """The distinct stages of each spread of the grid."""
+    carried: list[StageColumn]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A grid that was worked out under one schedule."""
+
+    variant: Variant
+    part: Part
+    choices: CompleteLayout
+    scores: Scores
+
+
+def keep(one: Scored, result: SearchResult, top: int) -> None:
+    """Count the layouts of a grid and keep the best of them."""
+    grid = one.part.grid
+    places = np.flatnonzero(one.part.legal)
+    step, reserved = (
+        np.broadcast_to(score, grid.shape).ravel()[places]
+        for score in (one.scores.step_seconds, one.scores.reserved_bytes)
+    )
+    offset, result.scored = result.scored, result.scored + len(places)
+    fits = np.flatnonzero(reserved <= one.variant.most_reserved_bytes)
+    result.fitting += len(fits)
+
+    def candidate(index: int) -> Candidate:
+        split, spread, size = (int(place) for place in np.unravel_index(int(places[index]), grid.shape))
+        return Candidate(
+            step_seconds=float(step[index]),
+            reserved_bytes=float(reserved[index]),
+            place=offset + index,
+            layout=with_choices(layout_at(grid, one.part.degrees, (split, spread, size)), one.choices),
+            micro_batch=grid.micro_batches[size],
+            recompute=one.variant.recompute,
+        )
+
+    least = int(np.argmin(reserved))
+    if result.smallest is None or reserved[least] < result.smallest.reserved_bytes:
+        result.smallest = candidate(least)
+    if len(fits):
+        result.best = sorted([*result.best, *map(candidate, _fastest(step, reserved, fits, result.best, top))])[:top]
+        result.front = _undominated_candidates(
+            [*result.front, *map(candidate, _undominated(step, reserved, fits, result.front))]
+        )
+
+
+def _fastest(step: Numbers, reserved: Numbers, fits: NDArray[np.intp], best: list[Candidate], top: int) -> list[int]:
+    """The fastest of those that fit, as far as they may be among the best of all."""
+    limit = best[-1].step_seconds if len(best) == top else np.inf
+    if len(fits) > top:
+        limit = min(limit, float(np.partition(step[fits], top - 1)[top - 1]))
+    near = fits[step[fits] <= limit]
+    order = np.lexsort((near, reserved[near], step[near]))
+    return [int(index) for index in near[order[:top]]]
+
+
+def _undominated(step: Numbers, reserved: Numbers, fits: NDArray[np.intp], front: list[Candidate]) -> list[int]:
+    """Those that fit of which none, and none of the front, is both as fast and as small."""
+    own = fits
+    for known in front:
+        own = own[(step[own] < known.step_seconds) | (reserved[own] < known.reserved_bytes)]
+    if not len(own):
+        return []
+    own = own[np.lexsort((own, reserved[own], step[own]))]
+    least = np.minimum.accumulate(reserved[own])
+    is_new = np.concatenate(([True], least[1:] < least[:-1]))
+    return [int(index) for index in own[is_new]]
+
+
+def _undominated_candidates(candidates: list[Candidate]) -> list[Candidate]:
+    results: list[Candidate] = []
+    for one in sorted(candidates):
+        if not results or one.reserved_bytes < results[-1].reserved_bytes:
+            results.append(one)
+    return results
+
+
+def question_of(question: Question, candidate: Candidate) -> Question:
+    """The question of one candidate."""
+    recipe = replace(
+        question.recipe,
+        micro_batch=candidate.micro_batch,
+        recompute=candidate.recompute,  # type: ignore[arg-type]  # a name of the table
+        global_batch=question.recipe.global_batch,
+    )
+    return replace(question, recipe=recipe, layout=candidate.layout)
+
+
+MOST_LAYOUTS = 100_000_000
+"""Layouts of one search, legal or not. Source: a choice; about a minute of one core."""
+
+
+def search(
+    question: Question, freedom: Constraints, top: int, headroom_fraction: float = 0.0
+) -> Iterator[SearchResult]:
+    """Work out every legal layout of a question and keep the best."""
+    result = SearchResult()
+    for block in _blocks(question, freedom, result, headroom_fraction):
+        for choices in _groups(block):
+            with np.errstate(all="ignore"):  # what is not legal is worked out too, and left out
+                _search_grid(block, choices, result, top)
+            yield result
+    yield result
+
+
+def _blocks(
+    question: Question, constraints: Constraints, result: SearchResult, headroom_fraction: float
+) -> Iterator[Block]:
+    base = plain_workload(question)
+    axes = search_space(base, constraints)
+    pipelines = pipelines_of(base, axes)
+    _leave_out(result, pipelines.refused)
+    variants, undoable = variants_of(question, axes, headroom_fraction)
+    _leave_out(result, undoable)
+    for variant in variants:
+        blocks, refused = blocks_of(variant, axes, pipelines.every)
+        _refuse_too_many(result.generated + sum(block.grid.cells * len(block.layouts) for block in blocks))
+        _leave_out(result, refused)
+        yield from blocks
+
+
+def _refuse_too_many(layouts: int) -> None:
+    if layouts <= MOST_LAYOUTS:
+        return
+    message = f"the fields that are left open make more than {MOST_LAYOUTS:,} layouts"
+    fix = "pin or restrict some of them: recipe.micro_batch, layout.shard_group, layout.offload"
+    raise Refused(Problem(field="layout", code="space_is_small_enough", message=message, fix=fix))
+
+
+def _leave_out(result: SearchResult, refused: Counter[str]) -> None:
+    result.refused.update(refused)
+    result.generated += refused.total()
+
+
+def _groups(block: Block) -> Iterator[tuple[CompleteLayout, ...]]:
+    """Choices under which a micro-batch takes the same time: those that differ in their schedule alone."""
+    by_rest: dict[tuple[object, object], list[CompleteLayout]] = {}
+    for choices in block.layouts:
+        by_rest.setdefault((choices.context_method, choices.offload), []).append(choices)
+    yield from map(tuple, by_rest.values())
+
+
+def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], result: SearchResult, top: int) -> None:
+    workload, schedules = block.variant.workload, len(choices)
+    degrees, whole = degrees_in(block.grid, workload)
+    representative = replace(choices[0], stage_layers=(), pipeline=2 if block.mirrors else 1)
+    rules = rules_of(representative)
+    legal, refused = legal_layouts(block.grid, workload, rules, degrees, whole, block.data)
+    result.generated += block.grid.cells * schedules
+    result.refused.update({name: count * schedules for name, count in refused.items()})
+    if not legal.any():
+        return
+    part = _part(block, block.grid, block.stages, legal)
+    micro = micro_batches_of(workload, part.degrees, part.carried, choices[0])
+    for layout in choices:
+        one = Scored(block.variant, part, layout, scores_of(workload, part.degrees, part.carried, micro, layout))
+        keep(one, result, top)
+        for order in block.other_orders:
+            _search_reordered(block, one, order, rules, result, top)
+
+
+def _search_reordered(
+    block: Block, one: Scored, order: RankOrder, rules: Sequence[Rule], result: SearchResult, top: int
+) -> None:
+    """Work out again, in another order of ranks, the layouts that fit and whose stages it brings into one domain.
+
+    The order changes what is sent and nothing that is held, so those that do not fit are known not to. A shard group
+    inside one domain would be another one, and is left out.
+    """
+    workload, grid = block.variant.workload, one.part.grid
+    gains = reordering_gains(grid, workload, replace(one.part.degrees, rank_order=order_number(order)))
+    if not gains.any():
+        return
+    fits = one.part.legal & gains & (one.scores.reserved_bytes <= block.variant.most_reserved_bytes)
+    if not fits.any():
+        return
+    part = _part(block, in_order(grid, order), one.part.stages, fits)
+    legal, refused = met(part.legal, [(rule.name, np.asarray(rule.holds(workload, part.degrees))) for rule in rules])
+    result.generated += int(np.count_nonzero(fits))
+    result.refused.update(refused)
+    if legal.any():
+        micro = micro_batches_of(workload, part.degrees, part.carried, one.choices)
+        scores = scores_of(workload, part.degrees, part.carried, micro, one.choices)
+        keep(Scored(block.variant, replace(part, legal=legal), one.choices, scores), result, top)
+
+
+def _part(block: Block, grid: Grid, stages: tuple[tuple[Distinct, ...], ...], legal: Mask) -> Part:
+    """The part of a grid that holds all its legal layouts, of which there are some."""
+    stages_by_spread = {id(spread): kinds for spread, kinds in zip(grid.spreads, stages, strict=True)}
+    grid, legal = grid.part(legal)
+    degrees, _ = degrees_in(grid, block.variant.workload)
+    own = tuple(stages_by_spread[id(spread)] for spread in grid.spreads)
+    carried = stage_columns(block.variant.workload, degrees, own, mirrors=block.mirrors)
+    return Part(grid, legal, degrees, own, carried)
+
 
 MOST_FRONT = 24
 """Points of the front of one machine that are answered in full. Source: a choice; more than a chart shows."""

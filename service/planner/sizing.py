@@ -8,7 +8,7 @@ from math import floor, sqrt
 from math import pow as power
 
 from service.answers.solutions import OptimalSize, SizeByFit
-from service.estimator.advice.advice import TOKENS_FOR_EACH_PARAMETER
+from service.estimator.advice import TOKENS_FOR_EACH_PARAMETER
 
 FLOP_PER_PARAMETER_AND_TOKEN = 6.0
 """FLOP of training for each parameter and token.

@@ -18,8 +18,8 @@ from service.calibration.links import (
     predicted_seconds,
 )
 from service.catalogue import shipped_catalogue
-from service.estimator.time import links
-from service.estimator.time.links import LINKS, NETWORK_FRACTION, Curve, InSwitch, Link
+from service.estimator.time import collectives
+from service.estimator.time.collectives import LINKS, NETWORK_FRACTION, Curve, InSwitch, Link
 
 FITTED = ("NVLINK_3", "NVLINK_4", "NVLINK_5", "HOST_BUS", "CUBE_MESH")
 SWITCHED = ("NVLINK_3", "NVLINK_4", "NVLINK_5")
@@ -62,7 +62,7 @@ def judged(name: str, operation: str) -> list[CollectiveRow]:
 
 
 def link(name: str) -> Link:
-    found: Link = getattr(links, name)
+    found: Link = getattr(collectives, name)
     return found
 
 
@@ -114,9 +114,9 @@ def test_a_generation_that_was_not_measured(name: str) -> None:
 def test_the_fallback_is_the_median() -> None:
     for operation in OPERATIONS:
         expected = astuple(_median([link(name) for name in SWITCHED], operation))
-        assert astuple(getattr(links.UNMEASURED, operation)) == pytest.approx(expected)
+        assert astuple(getattr(collectives.UNMEASURED, operation)) == pytest.approx(expected)
         for name, value in zip(("start", "hop", "root"), expected, strict=False):
-            assert getattr(getattr(links.UNMEASURED_MESH, operation), f"{name}_seconds") == value
+            assert getattr(getattr(collectives.UNMEASURED_MESH, operation), f"{name}_seconds") == value
 
 
 def _median(of: list[Link], operation: str) -> Curve:
@@ -126,7 +126,7 @@ def _median(of: list[Link], operation: str) -> Curve:
 def test_a_mesh_of_mi300x() -> None:
     rows = rows_of("UNMEASURED_MESH")
     assert {row.gpus for row in rows} == {2, 8}
-    assert mape_fraction(rows, links.UNMEASURED_MESH) < 0.04
+    assert mape_fraction(rows, collectives.UNMEASURED_MESH) < 0.04
 
 
 OVER_A_NETWORK_FRACTION = 0.3
@@ -137,8 +137,8 @@ def test_between_domains_large_messages_are_known_and_small_ones_are_not() -> No
     rows = [row for row in collective_rows() if row.domains > 1]
     assert fitted_network_fraction(rows) == pytest.approx(NETWORK_FRACTION, abs=5e-4)
     large = [row for row in rows if row.message_bytes >= 1 << 29]
-    assert mape_fraction(large, links.NVLINK_5) < 0.02
-    assert mape_fraction([row for row in rows if row.is_judged], links.NVLINK_5) < OVER_A_NETWORK_FRACTION
+    assert mape_fraction(large, collectives.NVLINK_5) < 0.02
+    assert mape_fraction([row for row in rows if row.is_judged], collectives.NVLINK_5) < OVER_A_NETWORK_FRACTION
 
 
 def test_the_switch_lifts_an_all_reduce_above_the_link() -> None:
@@ -148,12 +148,12 @@ def test_the_switch_lifts_an_all_reduce_above_the_link() -> None:
         if row.gpu == "h100-sxm5-80gb" and row.message_bytes == 1 << 33 and row.in_switch
     )
     assert row.busbw_bytes_per_s > row.machine.link_bytes_per_s
-    assert predicted_seconds(row, links.NVLINK_4) == pytest.approx(row.took_seconds, rel=0.05)
+    assert predicted_seconds(row, collectives.NVLINK_4) == pytest.approx(row.took_seconds, rel=0.05)
 
 
 @pytest.mark.parametrize(
     "of",
-    {id(row): row for row in (*LINKS.values(), links.UNMEASURED, links.HOST_BUS)}.values(),
+    {id(row): row for row in (*LINKS.values(), collectives.UNMEASURED, collectives.HOST_BUS)}.values(),
     ids=lambda row: row.source[:40],
 )
 def test_constants_lie_inside_physical_bounds(of: Link) -> None:
@@ -173,7 +173,7 @@ def test_machines_are_those_of_the_catalogue() -> None:
     for slug, machine in MACHINES.items():
         gpu = gpus[slug].gpu
         assert machine.link_bytes_per_s == pytest.approx(gpu.link_bytes_per_s)
-        assert link(machine.link) is (links.HOST_BUS if gpu.scale_up_gpus == 1 else LINKS[gpu.architecture])
+        assert link(machine.link) is (collectives.HOST_BUS if gpu.scale_up_gpus == 1 else LINKS[gpu.architecture])
         assert machine.gpus == (8 if gpu.scale_up_gpus == 1 else gpu.scale_up_gpus)
 
 

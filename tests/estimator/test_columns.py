@@ -14,8 +14,8 @@ from service.errors import Refused
 from service.estimator import parallelism
 from service.estimator.complete import CompleteLayout, CompleteQuestion
 from service.estimator.degrees import Degrees, degrees_of
+from service.estimator.memory.activations import RankLoad, rank_load_of
 from service.estimator.memory.memory import StageBytes, stage_bytes
-from service.estimator.memory.rank_load import RankLoad, rank_load_of
 from service.estimator.names import OffloadName
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.parallelism.stages import Stage, stage_at

@@ -14,8 +14,7 @@ from service.estimator.degrees import Degrees, Spacing, local_ranks, order_numbe
 from service.estimator.names import RankOrder
 from service.estimator.parallelism import data, pipeline
 from service.estimator.samples import LLAMA_3_8B, sample_degrees, sample_rank_load, sample_workload
-from service.estimator.time.collectives import transfer_seconds
-from service.estimator.time.links import Interconnect
+from service.estimator.time.collectives import Interconnect, transfer_seconds
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from service.errors import Refused
 from service.estimator import Estimate, Question, estimate
-from service.planner.batch import NEAR_FRACTION, PlannedBatch, planning_batch
 from service.planner.feasibility import SolveLimits
+from service.planner.solve import NEAR_FRACTION, PlannedBatch, planning_batch
 from service.planner.steps import outcome
 from tests.estimator.legal_questions import questions, with_recipe
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 
 from service.estimator import Layout, Recipe
-from service.planner.batch import planning_batch
 from service.planner.feasibility import SolveLimits
+from service.planner.solve import planning_batch
 from service.planner.steps import outcome
 from tests.ask import question
 from tests.estimator.small_models import DENSE

@@ -15,7 +15,7 @@ from service.estimator import Cluster, Layout, Model, Question, Recipe, estimate
 from service.estimator.answer import Estimate
 from service.estimator.resolve import resolve
 from service.estimator.samples import H100, LLAMA_3_8B
-from service.planner.search import SearchResult, question_of, search
+from service.planner.plans import SearchResult, question_of, search
 from service.planner.space import Constraints, fits, most_reserved_bytes
 from tests.amounts import WHOLE, amount
 from tests.estimator.small_models import HYBRID

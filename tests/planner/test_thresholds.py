@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from service.estimator import Recipe
 from service.estimator.names import StackName
 from service.estimator.samples import H100
-from service.planner.feasibility import SolveLimits
+from service.planner.feasibility import UNKNOWNS, SolveLimits
 from service.planner.solve import solve_for
-from service.planner.unknowns import UNKNOWNS
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 from tests.planner.thresholds import BOUNDS, Case, asked, cases, judged, wrong

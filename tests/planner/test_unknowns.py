@@ -11,7 +11,7 @@ from service.errors import Refused
 from service.estimator import Cluster, Layout, Model, Question, Recipe, count_parameters, estimate
 from service.estimator.rule import MOST_PRIME, divisors
 from service.estimator.samples import H100
-from service.planner.unknowns import UNKNOWNS, field_bounds, width_unit, with_width
+from service.planner.feasibility import UNKNOWNS, field_bounds, width_unit, with_width
 from tests.ask import question
 from tests.estimator.small_models import DENSE, FAMILIES
 

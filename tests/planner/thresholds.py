@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from service.errors import Refused
 from service.estimator import Question, estimate
 from service.estimator.question import Price
-from service.planner.feasibility import RUN_LIMITS, End, SolveLimits
+from service.planner.feasibility import RUN_LIMITS, UNKNOWNS, End, SolveLimits, Values
 from service.planner.solve import Solved, solve_for
-from service.planner.unknowns import UNKNOWNS, Values
 from tests.estimator.legal_questions import questions, with_layout, with_recipe
 
 FAR = 20

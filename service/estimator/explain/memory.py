@@ -7,10 +7,12 @@ from service.estimator.answer import Memory, StageMemory
 from service.estimator.degrees import divisors, padded_vocabulary
 from service.estimator.explain.explanation import Explanation, Inputs, explained
 from service.estimator.memory.activations import (
+    RankLoad,
     kept_bytes,
     lasting_gradient_bytes,
     layer_buffer_bytes,
     logits_bytes,
+    placeholder_bytes,
     stage_activations,
 )
 from service.estimator.memory.device import (
@@ -36,7 +38,6 @@ from service.estimator.memory.memory import (
     received_bytes,
     stage_bytes,
 )
-from service.estimator.memory.rank_load import RankLoad, placeholder_bytes
 from service.estimator.memory.states import (
     REDUCTION_BYTES,
     Sharded,

@@ -5,8 +5,7 @@ from math import erf, exp, hypot, log, sqrt
 from service.estimator.answer import Basis, Interval, Verdict
 from service.estimator.constants import MeasuredBytes, calibration_of
 from service.estimator.degrees import Degrees
-from service.estimator.memory.activations import rank_logits
-from service.estimator.memory.rank_load import RankLoad
+from service.estimator.memory.activations import RankLoad, rank_logits
 from service.estimator.numeric import Amount, both, maximum, minimum, where
 from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS
 from service.estimator.parallelism.stages import stream_bytes

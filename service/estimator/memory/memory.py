@@ -7,8 +7,8 @@ from typing import Literal
 from service.estimator.answer import Phase
 from service.estimator.complete import CompleteLayout
 from service.estimator.degrees import Degrees
+from service.estimator.memory.activations import RankLoad
 from service.estimator.memory.device import cached_bytes
-from service.estimator.memory.rank_load import RankLoad
 from service.estimator.memory.states import (
     WHOLE_MOMENTS,
     AllGatheredWeights,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from service.estimator.degrees import Degrees
-from service.estimator.memory.rank_load import RankLoad
+from service.estimator.memory.activations import RankLoad
 from service.estimator.numeric import Amount, both, is_nothing, maximum, minimum, where
 from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
 from service.estimator.parallelism.stages import RankParameters

@@ -1,7 +1,7 @@
 """accelerate's estimate-memory: sizes of a model, and of training it with Adam on one device."""
 
 from service.estimator.model.parameters import ParameterCounts, parameter_counts
-from service.estimator.other_tools import limits
+from service.estimator.other_tools import tool
 from service.estimator.other_tools.tool import OPTIMIZER, STATES, WEIGHTS, MethodLine, Term, Tool, ToolAnswer
 from service.estimator.resolve import ResolvedQuestion
 
@@ -60,14 +60,14 @@ ACCELERATE = Tool(
     source=SOURCE,
     answer=_answer,
     limits=(
-        limits.TRAINING,
-        limits.precisions("fp32", *limits.MIXED),
-        limits.optimizers("adamw"),
-        limits.TENSOR,
-        limits.PIPELINE,
-        limits.EXPERT,
-        limits.shards(0),
-        limits.offloads("none"),
+        tool.TRAINING,
+        tool.precisions("fp32", *tool.MIXED),
+        tool.optimizers("adamw"),
+        tool.TENSOR,
+        tool.PIPELINE,
+        tool.EXPERT,
+        tool.shards(0),
+        tool.offloads("none"),
     ),
     known_defects=(
         "Training is the largest of model, gradients, optimizer and step, not their sum: 8 bytes for each parameter in "

@@ -1,6 +1,6 @@
 """The EleutherAI cookbook's calc_transformer_mem: model, gradients, optimizer, buffers, activations."""
 
-from service.estimator.other_tools import limits
+from service.estimator.other_tools import tool
 from service.estimator.other_tools.tool import ACTIVATIONS, OPTIMIZER, WEIGHTS, Term, Tool, ToolAnswer
 from service.estimator.question import Model
 from service.estimator.resolve import ResolvedQuestion
@@ -120,17 +120,17 @@ COOKBOOK = Tool(
     source=SOURCE,
     answer=_answer,
     limits=(
-        limits.TRAINING,
-        limits.precisions(*limits.MIXED),
-        limits.optimizers("adamw", "sgd-momentum", "muon"),
-        limits.recomputes("none", "selective"),
-        limits.CONTEXT,
-        limits.VIRTUAL_PIPELINE,
-        limits.ALL_REPLICAS,
-        limits.EVEN_LAYERS,
-        limits.ONE_LENGTH,
-        limits.offloads("none"),
-        *limits.plain(limits.EQUAL_EXPERTS, limits.EXPERTS_AS_TENSORS, limits.HEADS, limits.NO_DEPTHS),
+        tool.TRAINING,
+        tool.precisions(*tool.MIXED),
+        tool.optimizers("adamw", "sgd-momentum", "muon"),
+        tool.recomputes("none", "selective"),
+        tool.CONTEXT,
+        tool.VIRTUAL_PIPELINE,
+        tool.ALL_REPLICAS,
+        tool.EVEN_LAYERS,
+        tool.ONE_LENGTH,
+        tool.offloads("none"),
+        *tool.plain(tool.EQUAL_EXPERTS, tool.EXPERTS_AS_TENSORS, tool.HEADS, tool.NO_DEPTHS),
     ),
     known_defects=(
         "Gradients are not divided by tensor and pipeline: below ZeRO-2 every GPU holds those of the whole model, and "

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 from service.estimator.degrees import padded_vocabulary
 from service.estimator.model.build import mlp_type
-from service.estimator.other_tools import limits
+from service.estimator.other_tools import tool
 from service.estimator.other_tools.tool import ACTIVATIONS, STATES, MethodLine, Term, Tool, ToolAnswer
 from service.estimator.question import Model
 from service.estimator.resolve import ResolvedQuestion
@@ -214,20 +214,20 @@ MEGATRON = Tool(
     source=SOURCE,
     answer=_answer,
     limits=(
-        limits.TRAINING,
-        limits.precisions("bf16-mixed"),
-        limits.FP32_GRADIENTS,
-        limits.optimizers("adamw"),
-        limits.recomputes("none", "selective"),
-        limits.FLASH,
-        limits.CONTEXT,
-        limits.shards(0, 1),
-        limits.ALL_REPLICAS,
-        limits.schedules("1f1b", "interleaved-1f1b"),
-        limits.EVEN_LAYERS,
-        limits.ONE_LENGTH,
-        limits.offloads("none"),
-        *limits.plain(limits.NORMS),
+        tool.TRAINING,
+        tool.precisions("bf16-mixed"),
+        tool.FP32_GRADIENTS,
+        tool.optimizers("adamw"),
+        tool.recomputes("none", "selective"),
+        tool.FLASH,
+        tool.CONTEXT,
+        tool.shards(0, 1),
+        tool.ALL_REPLICAS,
+        tool.schedules("1f1b", "interleaved-1f1b"),
+        tool.EVEN_LAYERS,
+        tool.ONE_LENGTH,
+        tool.offloads("none"),
+        *tool.plain(tool.NORMS),
     ),
     known_defects=(
         "Activations are those of an ungated MLP with dropout masks, as wide as the hidden size in attention: gated "

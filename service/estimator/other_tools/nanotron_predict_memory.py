@@ -1,6 +1,6 @@
 """nanotron's predict_memory: parts, and the peaks before and after the first optimizer step."""
 
-from service.estimator.other_tools import limits
+from service.estimator.other_tools import tool
 from service.estimator.other_tools.tool import ACTIVATIONS, OPTIMIZER, WEIGHTS, MethodLine, Term, Tool, ToolAnswer
 from service.estimator.question import Model
 from service.estimator.resolve import ResolvedQuestion
@@ -123,24 +123,24 @@ NANOTRON = Tool(
     source=SOURCE,
     answer=_answer,
     limits=(
-        limits.TRAINING,
-        limits.precisions("bf16-mixed"),
-        limits.FP32_GRADIENTS,
-        limits.optimizers("adamw"),
-        limits.recomputes("none"),
-        limits.FLASH,
-        limits.NO_DROPOUT,
-        limits.CONTEXT,
-        limits.VIRTUAL_PIPELINE,
-        limits.SEQUENCE_PARALLEL,
-        limits.shards(0, 1),
-        limits.ALL_REPLICAS,
-        limits.schedules("1f1b", "interleaved-1f1b"),
-        limits.EVEN_LAYERS,
-        limits.ONE_LENGTH,
-        limits.offloads("none"),
-        *limits.plain(
-            limits.DENSE, limits.HEADS, limits.GATED, limits.NO_DEPTHS
+        tool.TRAINING,
+        tool.precisions("bf16-mixed"),
+        tool.FP32_GRADIENTS,
+        tool.optimizers("adamw"),
+        tool.recomputes("none"),
+        tool.FLASH,
+        tool.NO_DROPOUT,
+        tool.CONTEXT,
+        tool.VIRTUAL_PIPELINE,
+        tool.SEQUENCE_PARALLEL,
+        tool.shards(0, 1),
+        tool.ALL_REPLICAS,
+        tool.schedules("1f1b", "interleaved-1f1b"),
+        tool.EVEN_LAYERS,
+        tool.ONE_LENGTH,
+        tool.offloads("none"),
+        *tool.plain(
+            tool.DENSE, tool.HEADS, tool.GATED, tool.NO_DEPTHS
         ),
     ),
     known_defects=(

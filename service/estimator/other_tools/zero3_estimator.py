@@ -4,7 +4,7 @@ from math import ceil
 
 from service.estimator.model.ledger import Ledger, Op, Split
 from service.estimator.model.parameters import parameter_counts
-from service.estimator.other_tools import limits
+from service.estimator.other_tools import tool
 from service.estimator.other_tools.tool import STATES, WEIGHTS, MethodVariant, Term, Tool, ToolAnswer
 from service.estimator.resolve import ResolvedQuestion
 
@@ -105,16 +105,16 @@ ZERO3 = Tool(
     source=SOURCE,
     answer=_answer,
     limits=(
-        limits.TRAINING,
-        limits.precisions(*limits.MIXED),
-        limits.optimizers("adamw"),
-        limits.TENSOR,
-        limits.CONTEXT,
-        limits.PIPELINE,
-        limits.EXPERT,
-        limits.shards(3),
-        limits.ALL_REPLICAS,
-        limits.NODES,
+        tool.TRAINING,
+        tool.precisions(*tool.MIXED),
+        tool.optimizers("adamw"),
+        tool.TENSOR,
+        tool.CONTEXT,
+        tool.PIPELINE,
+        tool.EXPERT,
+        tool.shards(3),
+        tool.ALL_REPLICAS,
+        tool.NODES,
     ),
     known_defects=(
         "Activations, logits and communication buffers are not counted: it answers for model states alone.",

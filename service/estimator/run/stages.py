@@ -9,6 +9,7 @@ from operator import add
 from service.estimator.answer import Memory, MemoryLine, Phase, StageMemory, StageParameters
 from service.estimator.complete import CompleteLayout
 from service.estimator.degrees import Degrees
+from service.estimator.memory.activations import RankLoad, mirrored, rank_load_of
 from service.estimator.memory.device import (
     allocated_interval,
     allocator_room_bytes,
@@ -35,7 +36,6 @@ from service.estimator.memory.memory import (
     missing_kinds,
     stage_bytes,
 )
-from service.estimator.memory.rank_load import RankLoad, mirrored, rank_load_of
 from service.estimator.memory.states import checkpoint_bytes
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism.stages import Stage, stage_at, stage_total

@@ -1,21 +1,346 @@
-"""Seconds of each collective over links and network: rings, trees, switches that add, and exchanges."""
+"""Bandwidth and latency of links and network, and the seconds of each collective: rings, trees, switches, exchanges."""
 
-from service.estimator.degrees import Transfer
-from service.estimator.numeric import Amount, both, maximum, minimum, square_root, where, where_needed
-from service.estimator.time.links import (
-    LARGEST_RING_FIRST,
-    NETWORK_HOP_SECONDS,
-    ROOT_BYTES,
-    TREE_FRACTION,
-    Curve,
-    Group,
-    InSwitch,
-    Interconnect,
-    group_of,
-    ring_bytes,
-    tree_bytes,
-    tree_hop_seconds,
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from service.estimator.complete import CompleteCluster
+from service.estimator.constants import LinkCalibration, calibration_of
+from service.estimator.degrees import Spacing, Transfer, local_ranks
+from service.estimator.numeric import (
+    Amount,
+    both,
+    ceil_div,
+    doublings,
+    maximum,
+    minimum,
+    square_root,
+    where,
+    where_needed,
 )
+from service.estimator.question import Gpu
+
+ROOT_BYTES = float(1 << 20)
+"""Size at which a curve's root term is told.
+Source: definition, one MiB."""
+
+LARGEST_RING_FIRST = 4
+"""Ranks up to which an all-reduce goes in rings although the switch could add: 4 H200 or 4 B200 are as fast without.
+Source: stas00/ml-engineering@744d01e network README, SHARP table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Seconds of one operation in rings, by ranks and size."""
+
+    start_seconds: float
+    """Fixed cost of one collective."""
+    hop_seconds: float
+    """Latency of one hop."""
+    root_seconds: float
+    """What grows with the root of the size, told at one MiB: chunks fill a pipeline, protocols change."""
+    link_fraction: float
+    """Share of the link rate that a long ring reaches at large messages."""
+    edge_fraction: float
+    """Steps of a ring beyond ranks - 1: small groups reach less; below 0 on a bus, where they reach more."""
+
+
+@dataclass(frozen=True, slots=True)
+class InSwitch:
+    """Seconds of an all-reduce that the switch between the GPUs adds."""
+
+    start_seconds: float
+    """Fixed cost of one collective."""
+    root_seconds: float
+    """What grows with the root of the size, told at one MiB."""
+    link_fraction: float
+    """Share of the link rate."""
+    most_fraction: float
+    """Highest bus bandwidth that was measured, over the link rate; above 1 where the switch saves the links work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """What joins the GPUs of one domain."""
+
+    all_reduce: Curve
+    """Sum in rings; every rank has it."""
+    all_gather: Curve
+    """Every rank has all shards."""
+    reduce_scatter: Curve
+    """Sum in rings; every rank has a shard of it."""
+    all_to_all: Curve
+    """Every rank sends to every other; with two ranks a send."""
+    in_switch: InSwitch | None = None
+    """Sum in the switch."""
+    is_mesh: bool = False
+    """Each pair of GPUs has links of its own, so a group uses those between its ranks alone."""
+    source: str
+    """Where the measurements come from."""
+
+
+_NCCL = "ai-dynamo/aiconfigurator@095f58a nccl_perf (NCCL {}, 2 to {} ranks, 64 KiB to 512 MiB)"
+_NETWORK = "stas00/ml-engineering@744d01e network README"
+
+NVLINK_3 = Link(
+    all_reduce=Curve(11.51e-6, 1.257e-6, 15.17e-6, 0.829, 0.05),
+    all_gather=Curve(7.88e-6, 0.594e-6, 11.60e-6, 0.794, 0.25),
+    reduce_scatter=Curve(7.25e-6, 0.543e-6, 11.38e-6, 0.807, 0.05),
+    all_to_all=Curve(10.02e-6, 0.591e-6, 9.09e-6, 0.770, 0.15),
+    source=_NCCL.format("2.27", 8) + ", A100; VIA-Research/vTrain trace, A100, 1 MiB to 1 GiB; "
+    "fitted by service.calibration.links",
+)
+NVLINK_4 = Link(
+    all_reduce=Curve(4.08e-6, 0.607e-6, 7.17e-6, 0.864, 0.10),
+    all_gather=Curve(2.96e-6, 0.916e-6, 6.50e-6, 0.897, 0.30),
+    reduce_scatter=Curve(3.56e-6, 0.627e-6, 5.05e-6, 0.869, 0.40),
+    all_to_all=Curve(9.15e-6, 0.044e-6, 2.87e-6, 0.702, 0.0),
+    in_switch=InSwitch(12.71e-6, 11.59e-6, 0.727, 1.067),
+    source=_NCCL.format("2.29", 8) + f", H100 and H200; {_NETWORK}; fitted by service.calibration.links",
+)
+NVLINK_5 = Link(
+    all_reduce=Curve(4.36e-6, 1.278e-6, 7.13e-6, 0.812, 0.0),
+    all_gather=Curve(5.67e-6, 1.293e-6, 5.34e-6, 0.852, 0.15),
+    reduce_scatter=Curve(5.60e-6, 1.298e-6, 4.61e-6, 0.841, 0.35),
+    all_to_all=Curve(12.72e-6, 0.405e-6, 1.68e-6, 0.730, 0.80),
+    in_switch=InSwitch(18.49e-6, 13.07e-6, 0.627, 0.944),
+    source=_NCCL.format("2.29", 8) + f", B200, B300, GB200 and GB300; {_NETWORK}; fitted by service.calibration.links",
+)
+HOST_BUS = Link(
+    all_reduce=Curve(0.19e-6, 2.630e-6, 9.19e-6, 0.363, -0.40),
+    all_gather=Curve(3.87e-6, 2.423e-6, 7.11e-6, 0.349, -0.35),
+    reduce_scatter=Curve(1.92e-6, 2.651e-6, 8.77e-6, 0.361, -0.30),
+    all_to_all=Curve(2.78e-6, 3.275e-6, 4.23e-6, 0.302, -0.30),
+    source=_NCCL.format("2.29", 8) + ", RTX PRO 6000 over PCIe 5; fitted by service.calibration.links",
+)
+"""Where no fast link reaches the whole domain, its GPUs talk over the host's bus."""
+
+_MEDIAN = "median of NVLink 3, 4 and 5"
+
+UNMEASURED = Link(
+    all_reduce=Curve(4.36e-6, 1.257e-6, 7.17e-6, 0.829, 0.05),
+    all_gather=Curve(5.67e-6, 0.916e-6, 6.50e-6, 0.852, 0.25),
+    reduce_scatter=Curve(5.60e-6, 0.627e-6, 5.05e-6, 0.841, 0.35),
+    all_to_all=Curve(10.02e-6, 0.405e-6, 2.87e-6, 0.730, 0.15),
+    source=_MEDIAN,
+)
+"""For a generation without a measurement.
+Source: median of each constant of NVLink 3, 4 and 5."""
+
+UNMEASURED_MESH = Link(
+    all_reduce=Curve(4.36e-6, 1.257e-6, 7.17e-6, 0.721, 0.0),
+    all_gather=Curve(5.67e-6, 0.916e-6, 6.50e-6, 0.721, 0.0),
+    reduce_scatter=Curve(5.60e-6, 0.627e-6, 5.05e-6, 0.721, 0.0),
+    all_to_all=Curve(10.02e-6, 0.405e-6, 2.87e-6, 0.721, 0.0),
+    is_mesh=True,
+    source=f"share of the links: all-reduce of 2 and of 8 MI300X at 4 GiB, {_NETWORK}; latencies: {_MEDIAN}",
+)
+CUBE_MESH = Link(
+    all_reduce=Curve(2.50e-6, 4.852e-6, 15.05e-6, 0.922, -0.25),
+    all_gather=Curve(2.50e-6, 4.852e-6, 7.52e-6, 0.922, -0.25),
+    reduce_scatter=Curve(2.50e-6, 4.852e-6, 7.52e-6, 0.922, -0.25),
+    all_to_all=Curve(10.02e-6, 0.405e-6, 2.87e-6, 0.721, 0.0),
+    is_mesh=True,
+    source="all-reduce: VIA-Research/vTrain trace, 2 to 8 V100, 1 MiB to 1 GiB; its halves are one ring each; "
+    "all-to-all: as in other meshes",
+)
+
+LINKS: dict[str, Link] = {
+    "Pascal": CUBE_MESH,
+    "Volta": CUBE_MESH,
+    "Ampere": NVLINK_3,
+    "Hopper": NVLINK_4,
+    "Hopper (Grace)": NVLINK_4,
+    "Blackwell": NVLINK_5,
+    "Blackwell (Grace)": NVLINK_5,
+    "Blackwell Ultra": NVLINK_5,
+    "Blackwell Ultra (Grace)": NVLINK_5,
+    **dict.fromkeys(
+        ("CDNA2", "CDNA3", "CDNA3 APU", "CDNA4", "Gaudi2", "Gaudi3", "Xe-HPC (Ponte Vecchio)"), UNMEASURED_MESH
+    ),
+}
+"""The link of each generation."""
+
+
+def link_of(gpu: Gpu, *, reaches_all: bool) -> Link:
+    """What joins the GPUs of a domain."""
+    known = LINKS.get(gpu.architecture, UNMEASURED) if reaches_all else HOST_BUS
+    calibration = calibration_of(gpu)
+    return known if calibration is None or not calibration.links else measured_link(known, calibration.links)
+
+
+def measured_link(known: Link, measured: Sequence[LinkCalibration]) -> Link:
+    """A link whose curves are scaled to what was measured. A collective without a scale keeps its curve.
+
+    >>> slower = LinkCalibration(collective="all_gather", fixed_fraction=2.0, link_fraction=0.5)
+
+    >>> measured_link(NVLINK_4, [slower]).all_gather.link_fraction
+    0.4485
+    """
+    changed: dict[str, Any] = {}
+    for one in measured:
+        curve: Curve = getattr(known, one.collective)
+        changed[one.collective] = replace(
+            curve,
+            start_seconds=curve.start_seconds * one.fixed_fraction,
+            hop_seconds=curve.hop_seconds * one.fixed_fraction,
+            root_seconds=curve.root_seconds * one.fixed_fraction,
+            link_fraction=curve.link_fraction * one.link_fraction,
+        )
+        if one.collective == "all_reduce" and known.in_switch is not None:
+            changed["in_switch"] = replace(
+                known.in_switch,
+                start_seconds=known.in_switch.start_seconds * one.fixed_fraction,
+                root_seconds=known.in_switch.root_seconds * one.fixed_fraction,
+                link_fraction=known.in_switch.link_fraction * one.link_fraction,
+                most_fraction=known.in_switch.most_fraction * one.link_fraction,
+            )
+    return replace(known, **changed, source=f"{known.source}; scaled to what was measured on the device")
+
+
+NETWORK_FRACTION = 0.96
+"""Share of the adapter's rate that rings reach at large messages: 47.9 of 50 GB/s for each of 32 B200 (EFA), 192 of 200
+GB/s for a DGX A100 and 96 of 100 GB/s for 3 nodes of A100 (InfiniBand), 46 to 48 of 50 GB/s expected of NDR adapters.
+Other networks reach less: 4 nodes of 8 H100 over RoCE 320 of 400 GB/s; more than a few racks are not measured here.
+Source: stas00/ml-engineering@744d01e network README, fitted by service.calibration.links; NVIDIA/nccl issues 812
+and 1221, NVIDIA/nccl-tests issues 119 and 290."""
+
+NETWORK_HOP_SECONDS = 14e-6
+"""Latency of one hop between domains at large messages. 2 A100 over InfiniBand take 10 microseconds for small ones; EFA
+takes about 60 a hop, so that messages of less than 256 MiB over it are slower than is said here.
+Source: NVIDIA/nccl src/graph/tuning.cc, hwLat of NET, Simple protocol; NVIDIA/nccl-tests issue 150."""
+
+TREE_FRACTION = 0.9
+"""Share of the wires' rates that a tree reaches, those inside its domains too.
+Source: NVIDIA/nccl src/graph/tuning.cc (busBw of a tree)."""
+
+
+def ring_bytes(tensor_bytes: Amount, ranks: Amount, local: Amount) -> Amount:
+    """Bytes that one adapter sends while a ring through all ranks passes a tensor around once.
+
+    Formula:
+        (n-1)/n S / l  where the group spans several domains, else 0
+
+    Args:
+        tensor_bytes: bytes of the whole tensor, S [byte]
+        ranks: ranks of the group, n [1]
+        local: ranks of the group in one domain, each with an adapter of its own, l [1]
+
+    Returns:
+        bytes of one adapter [byte]
+
+    Source:
+        NVIDIA/nccl src/graph/tuning.cc: n-1 steps of S/n, as many rings as a domain has adapters
+
+    >>> ring_bytes(8e9, 32, 8), ring_bytes(8e9, 8, 8)
+    (968750000.0, 0.0)
+    """
+    return where(ranks > local, (ranks - 1) / ranks * tensor_bytes / local, 0.0)
+
+
+def tree_bytes(tensor_bytes: Amount, local: Amount, domains: Amount) -> Amount:
+    """Bytes that the busiest adapter sends in an all-reduce by two trees over the domains, each of half the tensor.
+
+    Formula:
+        min(2, k-1) S / l
+
+    Args:
+        tensor_bytes: bytes of the whole tensor, S [byte]
+        local: ranks of the group in one domain, l [1]
+        domains: domains of the group, k [1]
+
+    Returns:
+        bytes of one adapter [byte]
+
+    Source:
+        Sanders et al. 2009, doi:10.1016/j.parco.2009.09.001: in one tree up and down to two children, in the other up
+
+    >>> tree_bytes(8e9, 8, 2), tree_bytes(8e9, 8, 16)
+    (1000000000.0, 2000000000.0)
+    """
+    return minimum(2, domains - 1) * tensor_bytes / local
+
+
+def tree_hop_seconds(domains: Amount) -> Amount:
+    """Latency of the way up and down a tree over the domains.
+
+    Formula:
+        2 ceil(log2 k) a_network
+
+    Args:
+        domains: domains of the group, k [1]
+
+    Returns:
+        seconds [s]
+
+    Source:
+        NVIDIA/nccl src/graph/tuning.cc (latency of a tree)
+
+    >>> tree_hop_seconds(128) == 14 * NETWORK_HOP_SECONDS
+    True
+    """
+    return 2 * doublings(domains) * NETWORK_HOP_SECONDS
+
+
+@dataclass(slots=True, kw_only=True)
+class Interconnect:
+    """What one rank sends through."""
+
+    link_bytes_per_s: float
+    """Fast link, data-sheet rate."""
+    network_bytes_per_s: float
+    """Adapter, as reached where all adapters send at once."""
+    domain: int
+    """GPUs that share the fast link."""
+    link: Link = NVLINK_4
+    """What the link's measured curves are."""
+    linked: int = 8
+    """GPUs that the fast links of one GPU lead to, itself counted."""
+    adds_in_network: bool = False
+    """Whether the switches between domains add."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Ranks that take part: how many, how many of them in one domain, in how many domains."""
+
+    ranks: Amount
+    """All of them, n."""
+    local: Amount
+    """Those in one domain, l."""
+    domains: Amount
+    """Domains, k."""
+
+
+SWITCHED_GPUS = 8
+"""GPUs that a link reaches only through a switch, or as a mesh of a whole node.
+Source: NVIDIA HGX; bridges join 2 or 4."""
+
+
+def interconnect_of(cluster: CompleteCluster, gpu: Gpu, network_scale: float = 1.0) -> Interconnect:
+    """The rates that collectives reach on a cluster.
+
+    A domain larger than a bridge between few GPUs reaches talks over the host's bus; the switch of a whole node is one
+    that larger domains have too.
+    """
+    domain = cluster.scale_up_gpus
+    linked = gpu.scale_up_gpus >= min(domain, cluster.gpus, SWITCHED_GPUS)
+    rate = gpu.link_bytes_per_s if linked else min(gpu.link_bytes_per_s, gpu.host_bytes_per_s)
+    network = cluster.inter_node_bytes_per_s
+    return Interconnect(
+        link_bytes_per_s=rate,
+        network_bytes_per_s=network * NETWORK_FRACTION * network_scale / cluster.network_oversubscription,
+        domain=domain,
+        link=link_of(gpu, reaches_all=linked),
+        linked=max(gpu.scale_up_gpus, domain) if linked else gpu.scale_up_gpus,
+        adds_in_network=cluster.network_reduction,
+    )
+
+
+def group_of(ranks: Amount, spacing: Spacing, interconnect: Interconnect) -> Group:
+    """How the ranks of a group are spread over domains."""
+    local = local_ranks(ranks, spacing, interconnect.domain)
+    return Group(ranks, local, ceil_div(ranks, local))
 
 
 def link_seconds(tensor_bytes: Amount, local: Amount, curve: Curve, interconnect: Interconnect) -> Amount:
@@ -34,7 +359,7 @@ def link_seconds(tensor_bytes: Amount, local: Amount, curve: Curve, interconnect
         seconds [s]
 
     Source:
-        Thakur et al. 2005, doi:10.1177/1094342005051521; c and x: service/estimator/time/links.py
+        Thakur et al. 2005, doi:10.1177/1094342005051521; c and x: service/estimator/time/collectives.py
 
     >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(link_seconds(8e9, 8, w.link.all_gather, w), 6)
@@ -59,9 +384,9 @@ def fixed_seconds(tensor_bytes: Amount, curve: Curve | InSwitch) -> Amount:
         seconds [s]
 
     Source:
-        service/estimator/time/links.py
+        service/estimator/time/collectives.py
 
-    >>> from service.estimator.time.links import NVLINK_4
+    >>> from service.estimator.time.collectives import NVLINK_4
     >>> round(fixed_seconds(float(1 << 30), NVLINK_4.all_gather) * 1e6, 2)
     210.96
     """

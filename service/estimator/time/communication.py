@@ -5,19 +5,16 @@ from dataclasses import dataclass
 
 from service.estimator.complete import CompleteLayout
 from service.estimator.degrees import Degrees, Transfer
-from service.estimator.memory.activations import repeated_forwards, trained_layers
+from service.estimator.memory.activations import RankLoad, repeated_forwards, trained_layers
 from service.estimator.memory.memory import OFFLOADED_ACTIVATIONS
-from service.estimator.memory.rank_load import RankLoad
 from service.estimator.model.build import MIXERS
 from service.estimator.model.ledger import LayerShape
 from service.estimator.names import RecomputeModule
 from service.estimator.numeric import Amount, maximum, minimum, where
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.stages import RankParameters, Stage
-from service.estimator.time.collectives import transfer_seconds
-from service.estimator.time.kernels import ComputeSeconds
-from service.estimator.time.links import Interconnect, interconnect_of
-from service.estimator.time.optimizer import HOST_LINK_FRACTION
+from service.estimator.time.collectives import Interconnect, interconnect_of, transfer_seconds
+from service.estimator.time.kernels import HOST_LINK_FRACTION, ComputeSeconds
 from service.estimator.workload import Workload
 
 

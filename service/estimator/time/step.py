@@ -9,9 +9,8 @@ from service.estimator.answer import Basis, Interval
 from service.estimator.complete import CompleteLayout
 from service.estimator.constants import calibration_of, measured_scale, own_spread_fraction, streaming_bytes_per_s
 from service.estimator.degrees import Degrees
-from service.estimator.memory.activations import rank_logits, repeated_forwards, trained_layers
+from service.estimator.memory.activations import RankLoad, rank_logits, repeated_forwards, trained_layers
 from service.estimator.memory.memory import OFF_DEVICE
-from service.estimator.memory.rank_load import RankLoad
 from service.estimator.names import ImplementationName, StackName
 from service.estimator.numeric import Amount, ceil_div, doublings, maximum, minimum, where
 from service.estimator.parallelism import pipeline
@@ -19,8 +18,16 @@ from service.estimator.parallelism.stages import Stage
 from service.estimator.question import Gpu
 from service.estimator.software.versions import generation
 from service.estimator.time.communication import ExposedSeconds, exposed_seconds, once_a_step_seconds
-from service.estimator.time.kernels import ComputeSeconds, ops_compute, rates_of, stack_scale, weight_cast_seconds
-from service.estimator.time.optimizer import accumulation_seconds, offloaded_seconds, optimizer_seconds
+from service.estimator.time.kernels import (
+    ComputeSeconds,
+    accumulation_seconds,
+    offloaded_seconds,
+    ops_compute,
+    optimizer_seconds,
+    rates_of,
+    stack_scale,
+    weight_cast_seconds,
+)
 from service.estimator.workload import Workload
 
 StepClass = Literal["known stack", "other stack", "new GPU", "old GPU", "MoE"]

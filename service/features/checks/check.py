@@ -10,7 +10,7 @@ from service.answers.checks import Alternative, Check, CheckVerdict
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.advice.changes import advised
+from service.estimator.advice import advised
 from service.estimator.answer import Change, Interval
 from service.estimator.question import Question
 from service.estimator.software.stacks import software_of

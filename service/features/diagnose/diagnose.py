@@ -7,9 +7,9 @@ from typing import Any
 from service.answers.diagnoses import Cause, ComparedLine, ComparedTotal, Confidence, Diagnosis, Said
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
+from service.estimator import advice as memory_changes
 from service.estimator import estimate_memory
-from service.estimator.advice import changes as memory_changes
-from service.estimator.advice.changes import ranked_changes
+from service.estimator.advice import ranked_changes
 from service.estimator.answer import Memory
 from service.estimator.run.stages import Point
 from service.features.diagnose.hypotheses import (

@@ -9,8 +9,7 @@ from service.answers.estimates import Answer, Grounds, MemoryAnswer, MethodAnswe
 from service.answers.names import WIRE_NAMES
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
-from service.estimator.advice.advice import NO_COST, NO_ELECTRICITY, NO_TOTALS
-from service.estimator.advice.changes import advised
+from service.estimator.advice import NO_COST, NO_ELECTRICITY, NO_TOTALS, advised
 from service.estimator.answer import Estimate, MemoryEstimate
 from service.estimator.constants import calibration_id
 from service.estimator.explain.explanation import Explanation

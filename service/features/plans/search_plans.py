@@ -14,8 +14,7 @@ from service.estimator.question import Layout, Question
 from service.features.compare.compare import row_problem
 from service.features.estimates.answers import versions_of
 from service.features.plans.schemas import PlanLimits, PlanRequest, read_plan
-from service.planner.plans import Bounds, Plan, Plans, limit_missed, plans_of, slower_because
-from service.planner.search import question_of
+from service.planner.plans import Bounds, Plan, Plans, limit_missed, plans_of, question_of, slower_because
 from service.validation.serialization import to_bytes
 
 BETWEEN_PROGRESS_SECONDS = 0.25

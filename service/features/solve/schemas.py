@@ -11,9 +11,8 @@ from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
 from service.estimator.names import STRICT, Name
 from service.features.compare.schemas import CLUSTERS, PRICES, QUESTION
-from service.planner.feasibility import SolveLimits
+from service.planner.feasibility import UNKNOWNS, SolveLimits
 from service.planner.sizing import SERVING_MFU_FRACTION
-from service.planner.unknowns import UNKNOWNS
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.specs import field_names, read_spec, schema_of

@@ -10,8 +10,7 @@ from service.features.solve.clusters import solve_cluster
 from service.features.solve.schemas import SolveRequest, in_question, read_open_question, read_request
 from service.features.solve.sizes import solve_size
 from service.features.solve.thresholds import solution_of
-from service.planner.batch import planning_batch
-from service.planner.solve import Solved, solve_steps
+from service.planner.solve import Solved, planning_batch, solve_steps
 from service.planner.steps import Steps, outcome
 from service.validation.serialization import to_bytes
 

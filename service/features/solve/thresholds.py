@@ -10,8 +10,8 @@ from service.estimator.constants import calibration_id
 from service.estimator.question import Question
 from service.features.estimates.answers import answer, versions_of
 from service.features.solve.schemas import SolveRequest
+from service.planner.feasibility import UNKNOWNS
 from service.planner.solve import Solved
-from service.planner.unknowns import UNKNOWNS
 from service.validation.questions import ParsedQuestion
 from service.validation.serialization import to_wire
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from service.estimator import Question, estimate
-from service.estimator.advice.changes import MOST_CHANGES, VERDICTS, advised, ranked_changes
+from service.estimator.advice import MOST_CHANGES, VERDICTS, advised, ranked_changes
 from service.estimator.answer import Change, Memory
 from service.estimator.memory.device import verdict_of
 from service.estimator.question import Cluster, Layout, Recipe, Software

@@ -8,7 +8,7 @@ import pytest
 from service.estimator import estimate
 from service.estimator.answer import Totals
 from service.estimator.question import Checkpointing, Cluster, Layout, Price, Question, Recipe
-from service.estimator.run.goodput import (
+from service.estimator.run.totals import (
     checkpoint_waste_fraction,
     daly_interval_seconds,
     goodput_fraction,

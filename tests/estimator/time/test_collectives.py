@@ -14,8 +14,7 @@ from service.estimator.parallelism.data import micro_batch_transfers
 from service.estimator.question import Cluster
 from service.estimator.resolve import complete_cluster
 from service.estimator.samples import H100, sample_degrees, sample_rank_load, sample_workload
-from service.estimator.time.collectives import transfer_seconds
-from service.estimator.time.links import (
+from service.estimator.time.collectives import (
     HOST_BUS,
     LINKS,
     NETWORK_FRACTION,
@@ -25,6 +24,7 @@ from service.estimator.time.links import (
     Interconnect,
     Link,
     interconnect_of,
+    transfer_seconds,
 )
 
 KINDS: tuple[CollectiveName, ...] = get_args(CollectiveName)

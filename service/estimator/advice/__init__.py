@@ -1,1 +1,0 @@
-"""Assumptions, warnings and changes that an answer names."""
