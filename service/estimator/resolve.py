@@ -39,7 +39,7 @@ from service.estimator.question import (
     Recipe,
     Software,
 )
-from service.estimator.rule import Rule, broken_rules, divisors_of, unmet_demands
+from service.estimator.rule import LayoutRule, WorkloadRule, divisors_of, problems_of
 from service.estimator.rules import device, model, recipe, software
 from service.estimator.schedule import complete_stages, global_batch_of, placed, questions_of
 from service.estimator.software.precision import PRECISIONS, default_gradient_dtype, default_precision
@@ -52,7 +52,9 @@ LARGEST_NODE = 16
 
 def fill_defaults(question: Question) -> CompleteQuestion:
     """A configuration with every default filled, whatever rules its layout breaks."""
-    problems = (*model.problems_of(question.model), *_version_problems(question))
+    problems = model.problems_of_model(question.model)
+    if isinstance(question.recipe.stack, Software):  # versions are compared while defaults are filled
+        problems = (*problems, *problems_of(software.VERSION_RULES, question.recipe.stack, None))
     if problems:
         raise Refused(*problems)
     cluster = complete_cluster(question.cluster, question.gpu)
@@ -70,14 +72,6 @@ def fill_defaults(question: Question) -> CompleteQuestion:
         gpu=question.gpu,
         price=_fill_price(question.price),
     )
-
-
-def _version_problems(question: Question) -> tuple[Problem, ...]:
-    """Versions are compared while defaults are filled, so they have to be readable first."""
-    stack = question.recipe.stack
-    if not isinstance(stack, Software):
-        return ()
-    return unmet_demands(software.VERSION_DEMANDS, stack)
 
 
 def complete_cluster(cluster: Cluster, gpu: Gpu) -> CompleteCluster:
@@ -266,7 +260,7 @@ def resolve(question: Question) -> ResolvedQuestion:
 
 def configuration_of(question: Question) -> ResolvedQuestion:
     """What a question asks of a step, whatever its run; questions that differ in their run alone share one."""
-    problems = run_problems(question)
+    problems = recipe.problems_of_run(question)
     try:
         result = _configuration(configuration_in(question))
     except Refused as refused:
@@ -274,11 +268,6 @@ def configuration_of(question: Question) -> ResolvedQuestion:
     if problems:
         raise Refused(*problems)
     return result
-
-
-def run_problems(question: Question) -> tuple[Problem, ...]:
-    """What a question does not tell of its run, or tells twice, whatever its configuration."""
-    return unmet_demands(recipe.RUN_DEMANDS, question)
 
 
 def with_run_of(question: Question, configuration: ResolvedQuestion) -> ResolvedQuestion:
@@ -299,15 +288,15 @@ def _configuration(question: Question) -> ResolvedQuestion:
     return replace(result, run_stages=_run_stages(result)) if question.recipe.stages else result
 
 
-def demands_unmet(workload: Workload, layout: CompleteLayout) -> tuple[Problem, ...]:
-    """What software and GPU cannot do of a job, whatever its degrees."""
-    return unmet_demands(_DEMANDS, workload, layout)
+def problems_whatever_the_degrees(workload: Workload, layout: CompleteLayout) -> tuple[Problem, ...]:
+    """What software and GPU cannot do of a workload, whatever its degrees."""
+    return problems_of(_RULES, workload, layout)
 
 
 def _problems_of(result: ResolvedQuestion) -> tuple[Problem, ...]:
-    """The demands and rules that a question with every field filled breaks."""
+    """Every rule that a question with every field filled breaks."""
     workload, layout = result.workload, result.question.layout
-    return (*demands_unmet(workload, layout), *broken_rules(rules_of(layout), workload, result.degrees))
+    return (*problems_of(_RULES, workload, layout), *problems_of(rules_of(layout), workload, result.degrees))
 
 
 def _run_stages(own: ResolvedQuestion) -> tuple[tuple[ResolvedQuestion, ...], ...]:
@@ -330,21 +319,19 @@ def _run_stages(own: ResolvedQuestion) -> tuple[tuple[ResolvedQuestion, ...], ..
     return tuple(stages)
 
 
-_DEMANDS = (
-    *software.SOFTWARE_DEMANDS,
-    *software.MEGATRON_DEMANDS,
-    *device.ATTENTION_DEMANDS,
-    *recipe.FORMAT_DEMANDS,
-    *device.ABILITY_DEMANDS,
-    *software.ORDER_DEMANDS,
-    *recipe.TRAINING_DEMANDS,
-    *device.POWER_DEMANDS,
-    *device.MEASURED_DEMANDS,
+_RULES: tuple[WorkloadRule, ...] = (
+    *software.SOFTWARE_RULES,
+    *device.ATTENTION_RULES,
+    *recipe.FORMAT_RULES,
+    *device.ABILITY_RULES,
+    *software.ORDER_RULES,
+    *recipe.TRAINING_RULES,
+    *device.MEASURED_RULES,
 )
-"""What a job has to meet, whatever its degrees."""
+"""Rules of a workload, whatever its degrees."""
 
 
-def rules_of(layout: Layout) -> tuple[Rule, ...]:
+def rules_of(layout: Layout) -> tuple[LayoutRule, ...]:
     """The rules that a layout's choices bring with them."""
     return (
         *software.RULES,

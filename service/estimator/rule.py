@@ -1,18 +1,56 @@
-"""Named rules: a condition that broadcasts over layouts, or a demand of one question, and its message."""
+"""Named rules of a question, and the refusal of what breaks them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from service.errors import Problem
-from service.estimator.complete import PLAIN_LAYOUT, CompleteLayout
+from service.estimator.complete import CompleteLayout
 from service.estimator.degrees import Degrees
 from service.estimator.numeric import Condition
 from service.estimator.workload import Workload
 
+Subject = TypeVar("Subject")
+Division = TypeVar("Division")
+
 MOST_PRIME = 1 << 16
 """Largest prime that divisors are taken apart by; what larger ones make up together counts as one.
 Source: a choice; no degree, and no useful length, has a larger one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Generic[Subject, Division]):
+    """One condition on a subject and how it is divided: a workload (w) with its layout or degrees (d), or a model."""
+
+    name: str
+    """Code of the refusal."""
+    field: str
+    """Field to blame."""
+    holds: Callable[[Subject, Division], Condition]
+    """The condition; for a column of degrees, one answer for each layout."""
+    message: str | Callable[[Subject, Division], str]
+    """What is wrong and why it matters."""
+    fix: str | Callable[[Subject, Division], str]
+    """What to do."""
+
+
+LayoutRule: TypeAlias = Rule[Workload, Degrees]
+WorkloadRule: TypeAlias = Rule[Workload, CompleteLayout]
+
+
+def problems_of(
+    rules: tuple[Rule[Subject, Division], ...], subject: Subject, division: Division
+) -> tuple[Problem, ...]:
+    """The rules that one subject and its division break, as problems."""
+
+    def text(words: str | Callable[[Subject, Division], str]) -> str:
+        return words if isinstance(words, str) else words(subject, division)
+
+    return tuple(
+        Problem(field=rule.field, code=rule.name, message=text(rule.message), fix=text(rule.fix))
+        for rule in rules
+        if not rule.holds(subject, division)
+    )
 
 
 def divisors(number: int) -> list[int]:
@@ -31,59 +69,6 @@ def divisors(number: int) -> list[int]:
         results = [one * power for one in results for power in powers]
         prime += 1
     return sorted({*results, *(one * rest for one in results)})
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One condition that every legal layout meets."""
-
-    name: str
-    """Code of the refusal."""
-    field: str
-    """Field to blame."""
-    holds: Callable[[Workload, Degrees], Condition]
-    """The condition, for one layout or a column of them."""
-    words: Callable[[Workload, Degrees], tuple[str, str]]
-    """What is wrong with the numbers and why it matters; what to do."""
-
-
-def broken_rules(rules: tuple[Rule, ...], workload: Workload, degrees: Degrees) -> tuple[Problem, ...]:
-    """The rules that one layout breaks, as problems."""
-    problems = []
-    for rule in rules:
-        if not rule.holds(workload, degrees):
-            message, fix = rule.words(workload, degrees)
-            problems.append(Problem(field=rule.field, code=rule.name, message=message, fix=fix))
-    return tuple(problems)
-
-
-Subject = TypeVar("Subject")
-
-
-@dataclass(frozen=True, slots=True)
-class Demand(Generic[Subject]):
-    """One condition on the nouns themselves, whatever the degrees: on a model alone, or on a whole job."""
-
-    name: str
-    """Code of the refusal."""
-    field: str
-    """Field to blame."""
-    holds: Callable[[Subject, CompleteLayout], bool]
-    """The condition."""
-    words: Callable[[Subject, CompleteLayout], tuple[str, str]]
-    """What is wrong and why it matters; what to do."""
-
-
-def unmet_demands(
-    demands: tuple[Demand[Subject], ...], subject: Subject, layout: CompleteLayout = PLAIN_LAYOUT
-) -> tuple[Problem, ...]:
-    """The demands that a question does not meet, as problems."""
-    problems = []
-    for demand in demands:
-        if not demand.holds(subject, layout):
-            message, fix = demand.words(subject, layout)
-            problems.append(Problem(field=demand.field, code=demand.name, message=message, fix=fix))
-    return tuple(problems)
 
 
 def divisors_of(number: int, limit: int = 12) -> str:

@@ -1,4 +1,4 @@
-"""A model under a recipe on a cluster: table rows and the ledger, the same for every layout."""
+"""A model under a recipe on a cluster: rows of its software and its ledger, resolved once for every layout."""
 
 from dataclasses import dataclass, replace
 
@@ -8,14 +8,7 @@ from service.estimator.model.documents import documents_of
 from service.estimator.model.ledger import Ledger, Setting, by_operation
 from service.estimator.model.training import ledger_of, method_of
 from service.estimator.names import AttentionName
-from service.estimator.question import (
-    Gpu,
-    MeasuredStep,
-    Method,
-    Model,
-    Recipe,
-    Recompute,
-)
+from service.estimator.question import Gpu, MeasuredStep, Method, Model, Recipe, Recompute, Software, Versions
 from service.estimator.software.implementations import CrossEntropy, Implementation, Overlap, kernel_of
 from service.estimator.software.optimizers import OPTIMIZERS, Optimizer
 from service.estimator.software.precision import PRECISIONS, Precision, StateBytes, state_bytes
@@ -24,7 +17,7 @@ from service.estimator.software.stacks import (
     Stack,
     cross_entropy_of,
     implementation_of,
-    overlap_of,
+    requested_software,
     software_of,
 )
 
@@ -39,7 +32,12 @@ class Workload:
     gpu: Gpu
     precision: Precision
     optimizer: Optimizer
+    requested: Software
+    """Training software as the recipe gives it."""
     software: CompleteSoftware
+    """The same with every choice but the versions filled."""
+    versions: Versions
+    """Versions of its libraries; None stands for the newest."""
     implementation: Implementation
     kernel: AttentionName
     """Attention kernel."""
@@ -61,11 +59,25 @@ class Workload:
         return calibrated_steps(self.gpu, self.software.name, self.software.implementation)
 
 
-def setting_of(recipe: CompleteRecipe, gpu: Gpu) -> Setting:
-    """How a recipe and its stack carry out the operations of one sequence."""
-    run, kernel = implementation_of(software_of(recipe)), kernel_in(recipe, gpu)
-    precision, capacity = PRECISIONS[recipe.precision], recipe.expert_capacity_factor
-    return Setting(
+def recompute_of(recipe: Recipe) -> Recompute:
+    """The recompute rule of a recipe in its full form.
+
+    Selective recompute without modules means what the stack means by it.
+    """
+    rule = recipe.recompute if isinstance(recipe.recompute, Recompute) else Recompute(granularity=recipe.recompute)
+    if rule.granularity == "selective" and not rule.modules:
+        return replace(rule, modules=(STACKS[requested_software(recipe).name].selects,))
+    return rule
+
+
+def workload_of(question: CompleteQuestion) -> Workload:
+    """The rows and the ledger that a question names, each looked up once."""
+    recipe, gpu, method = question.recipe, question.gpu, method_of(question.recipe)
+    software, precision, recompute = software_of(recipe), PRECISIONS[recipe.precision], recompute_of(recipe)
+    stack, (run, overlap) = STACKS[software.name], implementation_of(software)
+    kernel = kernel_of(recipe.attention, run, gpu, deterministic=software.deterministic)
+    load, capacity = recipe.expert_imbalance, recipe.expert_capacity_factor
+    setting = Setting(
         tokens=recipe.sequence_length,
         element_bytes=precision.element_bytes,
         keeps_scores=kernel == "eager",
@@ -77,55 +89,31 @@ def setting_of(recipe: CompleteRecipe, gpu: Gpu) -> Setting:
         product_bytes=precision.product_bytes if run.keeps_fp8_inputs else None,
         casts_each_input=run.casts_each_input and precision.is_mixed,
         runs_transformers=run.runs_transformers,
-        counts_products=by_operation(recompute_of(recipe)),
+        counts_products=by_operation(recompute),
         keeps_embedding=run.keeps_embedding,
         weighs_results=run.weighs_results,
         fuses_mixer_output=run.fuses_mixer_output,
-        expert_load=recipe.expert_imbalance if capacity is None else min(capacity, recipe.expert_imbalance),
+        expert_load=load if capacity is None else min(capacity, load),
         documents=documents_of(recipe),
     )
-
-
-def kernel_in(recipe: Recipe, gpu: Gpu) -> AttentionName:
-    """The attention kernel that a recipe runs on a GPU."""
-    software = software_of(recipe)
-    return kernel_of(recipe.attention, implementation_of(software), gpu, deterministic=software.deterministic)
-
-
-def recompute_of(recipe: Recipe) -> Recompute:
-    """The recompute rule of a recipe in its full form.
-
-    Selective recompute without modules means what the stack means by it.
-    """
-    question = recipe.recompute if isinstance(recipe.recompute, Recompute) else Recompute(granularity=recipe.recompute)
-    if question.granularity == "selective" and not question.modules:
-        return replace(question, modules=(STACKS[software_of(recipe).name].selects,))
-    return question
-
-
-def workload_of(question: CompleteQuestion) -> Workload:
-    """The rows and the ledger that a question names."""
-    recipe, setting, method = question.recipe, setting_of(question.recipe, question.gpu), method_of(question.recipe)
-    software, precision = software_of(recipe), PRECISIONS[recipe.precision]
-    stack = STACKS[software.name]
     return Workload(
-        overlap=overlap_of(software),
         model=question.model,
         recipe=recipe,
         cluster=question.cluster,
-        gpu=question.gpu,
+        gpu=gpu,
         precision=precision,
         optimizer=OPTIMIZERS[recipe.optimizer],
+        requested=requested_software(recipe),
         software=software,
-        implementation=implementation_of(software),
-        kernel=kernel_in(recipe, question.gpu),
+        versions=software.versions or Versions(),
+        implementation=run,
+        kernel=kernel,
         cross_entropy=cross_entropy_of(software),
         stack=stack,
-        recompute=recompute_of(recipe),
+        recompute=recompute,
         method=method,
-        state=state_bytes(
-            precision, recipe, stack, question.gpu, keeps_copies=implementation_of(software).uses_transformer_engine
-        ),
+        state=state_bytes(precision, recipe, stack, gpu, keeps_copies=run.uses_transformer_engine),
         ledger=ledger_of(question.model, setting, method),
         vocabulary_multiple=recipe.vocabulary_multiple,
+        overlap=overlap,
     )

@@ -23,7 +23,7 @@ from service.estimator.memory.memory import stage_bytes
 from service.estimator.names import RankOrder, ScheduleName, ZeroStage
 from service.estimator.numeric import Amount, maximum
 from service.estimator.parallelism.stages import Stage
-from service.estimator.rule import Rule
+from service.estimator.rule import LayoutRule
 from service.estimator.time.step import (
     MicroBatchSeconds,
     StepOverhead,
@@ -149,7 +149,12 @@ def _shard_groups(grid: Grid, workload: Workload, degrees: Degrees) -> Numbers:
 
 
 def legal_layouts(
-    grid: Grid, workload: Workload, rules: Sequence[Rule], degrees: Degrees, whole: dict[str, Mask], data: Sequence[int]
+    grid: Grid,
+    workload: Workload,
+    rules: Sequence[LayoutRule],
+    degrees: Degrees,
+    whole: dict[str, Mask],
+    data: Sequence[int],
 ) -> tuple[Mask, Counter[str]]:
     """Which layouts of a grid break no rule, and how many break which."""
     conditions: list[tuple[str, Mask]] = list(whole.items())

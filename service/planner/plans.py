@@ -16,7 +16,7 @@ from service.estimator.estimate import estimate
 from service.estimator.names import RankOrder
 from service.estimator.question import Question, Recompute
 from service.estimator.resolve import rules_of
-from service.estimator.rule import Rule
+from service.estimator.rule import LayoutRule
 from service.planner.grid import (
     Block,
     Grid,
@@ -254,7 +254,7 @@ def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], result: Sear
 
 
 def _search_reordered(
-    block: Block, one: Scored, order: RankOrder, rules: Sequence[Rule], result: SearchResult, top: int
+    block: Block, one: Scored, order: RankOrder, rules: Sequence[LayoutRule], result: SearchResult, top: int
 ) -> None:
     """Work out again, in another order of ranks, the layouts that fit and whose stages it brings into one domain.
 

@@ -26,7 +26,7 @@ from service.estimator.numeric import Amount
 from service.estimator.parallelism.pipeline import partition_layers, partition_layers_by_cost
 from service.estimator.parallelism.stages import Stage, stage_at
 from service.estimator.question import Layout, Model, Question, Recompute
-from service.estimator.resolve import demands_unmet, fill_defaults
+from service.estimator.resolve import fill_defaults, problems_whatever_the_degrees
 from service.estimator.rule import divisors
 from service.estimator.workload import Workload, workload_of
 
@@ -137,7 +137,7 @@ def search_space(workload: Workload, constraints: Constraints) -> SearchSpace:
 def _offloads(workload: Workload, offload: OffloadName) -> bool:
     """Whether the software sends that to host memory where everything is sharded."""
     layout = replace(PLAIN_LAYOUT, data=workload.cluster.gpus, zero_stage=3, offload=offload)
-    return "layout.offload" not in {problem.field for problem in demands_unmet(workload, layout)}
+    return "layout.offload" not in {problem.field for problem in problems_whatever_the_degrees(workload, layout)}
 
 
 def _ends_in_split(constraints: Constraints, *, counts: bool) -> tuple[tuple[bool, bool], ...]:
@@ -433,7 +433,7 @@ def variants_of(question: Question, axes: SearchSpace, headroom_fraction: float)
         by_kind: dict[tuple[object, ...], tuple[Workload, list[ZeroStage]]] = {}
         for zero in axes.zero_stage:
             workload = plain_workload(question, recompute, zero)
-            unmet = demands_unmet(workload, _plainest(workload, zero, axes.rank_order[0]))
+            unmet = problems_whatever_the_degrees(workload, _plainest(workload, zero, axes.rank_order[0]))
             if unmet:
                 problems.extend(unmet)
                 refused[unmet[0].code] += 1

@@ -7,7 +7,7 @@ from typing import Any
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.question import Model
-from service.estimator.rules.model import problems_of
+from service.estimator.rules.model import problems_of_model
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.reading import Parsed, assumptions_of, with_rows
 from service.validation.specs import field_names, fields_of, read_name, read_spec
@@ -69,7 +69,7 @@ def _config(config: object) -> Parsed[Model]:
 
     imported = import_config(config)
     checked = read_spec(Model, fields_of(imported.model), CONFIG_PATH)
-    problems = problems_of(checked)
+    problems = problems_of_model(checked)
     if problems:
         raise Refused(*(replace(problem, field=CONFIG_PATH) for problem in problems))
     return Parsed(checked, imported.assumptions, imported.warnings)

@@ -15,7 +15,7 @@ from service.catalogue.huggingface.importing import keys_without_effect, kind_of
 from service.estimator import Model, count_parameters
 from service.estimator.model.build import layer_type
 from service.estimator.model.ledger import Split
-from service.estimator.rules.model import problems_of
+from service.estimator.rules.model import problems_of_model
 from tests.cases import each_case
 from tests.catalogue.letters import letter_of
 from tests.estimator.small_ledgers import ledger_of
@@ -73,7 +73,7 @@ def test_model_is_the_one_that_transformers_builds(case: dict[str, Any]) -> None
 
 @each_case("case", _numbered(COUNTED["hybrid"]))
 def test_hybrid_is_a_sound_model(case: dict[str, Any]) -> None:
-    assert problems_of(import_config(case["config"]).model) == ()
+    assert problems_of_model(import_config(case["config"]).model) == ()
 
 
 @each_case("case", COUNTED["stablelm"], ids=lambda case: case["name"])

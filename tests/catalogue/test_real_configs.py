@@ -8,7 +8,7 @@ import pytest
 
 from service.catalogue.huggingface import import_config
 from service.estimator import count_parameters
-from service.estimator.rules.model import problems_of
+from service.estimator.rules.model import problems_of_model
 
 FROZEN: dict[str, Any] = json.loads((Path(__file__).parent / "real_configs.json").read_text(encoding="utf-8"))
 MODELS: list[Any] = [pytest.param(model, id=model["name"]) for model in FROZEN["models"]]
@@ -28,7 +28,7 @@ def test_model_has_the_exact_count(case: dict[str, Any]) -> None:
     imported = import_config(case["config"])
     counts = count_parameters(imported.model)
     assert (counts.total, counts.active.total) == (case["total"], case.get("active", case["total"]))
-    assert problems_of(imported.model) == ()
+    assert problems_of_model(imported.model) == ()
 
 
 @pytest.mark.parametrize("case", MODELS)

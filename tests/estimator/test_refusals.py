@@ -24,7 +24,7 @@ from service.estimator.question import (
     Software,
     Versions,
 )
-from service.estimator.rule import Demand, Rule
+from service.estimator.rule import Rule
 from tests.ask import question
 from tests.cases import each_case
 from tests.estimator.small_models import FAMILIES
@@ -112,10 +112,10 @@ def test_a_kernel_for_hopper_runs_on_no_other_gpu() -> None:
 
 
 def named_rules() -> list[str]:
-    """The name of every rule and demand in any module of the estimator, each object once."""
+    """The name of every rule in any module of the estimator, each object once."""
     names = [found.name for found in pkgutil.walk_packages([str(ESTIMATOR)], "service.estimator.")]
     tuples = [value for name in names for value in vars(importlib.import_module(name)).values()]
-    rules = [rule for value in tuples if isinstance(value, tuple) for rule in value if isinstance(rule, Rule | Demand)]
+    rules = [rule for value in tuples if isinstance(value, tuple) for rule in value if isinstance(rule, Rule)]
     return [rule.name for rule in {id(rule): rule for rule in rules}.values()]
 
 

@@ -54,7 +54,6 @@ from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.parallelism.stages import handed_stream_bytes, sequence_stream_bytes
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.run.stages import LoadedStage
-from service.estimator.software.stacks import version_of
 from service.estimator.workload import Workload
 
 FormulaInputs = tuple[Callable[..., Any], Inputs]
@@ -207,10 +206,10 @@ def _workspace(resolved: ResolvedQuestion, one: LoadedStage) -> FormulaInputs:  
 
 
 def _placeholders(resolved: ResolvedQuestion, one: LoadedStage) -> FormulaInputs:  # noqa: ARG001 - one shape for all
-    software = resolved.workload.software
+    versions = resolved.workload.versions
     return placeholder_bytes, {
-        "transformer_engine": version_of(software, "transformer_engine"),
-        "megatron_core": version_of(software, "megatron_core"),
+        "transformer_engine": versions.transformer_engine,
+        "megatron_core": versions.megatron_core,
         "tensor": float(resolved.degrees.tensor),
     }
 

@@ -18,7 +18,6 @@ from service.estimator.parallelism.stages import (
 )
 from service.estimator.question import Recompute
 from service.estimator.software.implementations import CROSS_ENTROPIES
-from service.estimator.software.stacks import version_of
 from service.estimator.software.versions import at_least
 from service.estimator.workload import Workload
 
@@ -199,7 +198,7 @@ def _kept_by_operation(workload: Workload, ops: Ops, split: tuple[Amount, ...]) 
 
 
 def _keeps_attention(workload: Workload) -> bool:
-    version = version_of(workload.software, "torchtitan")
+    version = workload.versions.torchtitan
     return workload.kernel != "cudnn" or at_least(version, CUDNN_KEPT_SINCE)
 
 
@@ -558,7 +557,7 @@ def placeholder_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amo
 
 def _cached(workload: Workload) -> set[tuple[WeightRole, bool]]:
     """Roles of weights that have an empty gradient, with whether they are of experts."""
-    engine, core = version_of(workload.software, "transformer_engine"), version_of(workload.software, "megatron_core")
+    engine, core = workload.versions.transformer_engine, workload.versions.megatron_core
     if not at_least(engine, CACHED_SINCE):
         return set()
     cached: set[tuple[WeightRole, bool]] = {("matrix", False)}
@@ -685,7 +684,7 @@ def _largest_table(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount,
 def _gathered_ends(workload: Workload, stage: Stage, split: tuple[Amount, ...], largest: Amount) -> Amount:
     """Embedding and head together where the root of the model is one group, else the larger of them."""
     apart = workload.stack.ends_apart_since
-    if apart is not None and at_least(version_of(workload.software, "torchtitan"), apart):
+    if apart is not None and at_least(workload.versions.torchtitan, apart):
         return largest
     first = where(stage.is_first, _parameters(workload.ledger.embedding, split)[0], 0.0)
     return first + where(stage.is_last, _parameters(workload.ledger.head, split)[0], 0.0)

@@ -10,7 +10,6 @@ from service.estimator.numeric import Amount, both, maximum, minimum, where
 from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS
 from service.estimator.parallelism.stages import stream_bytes
 from service.estimator.question import Gpu
-from service.estimator.software.stacks import version_of
 from service.estimator.software.versions import at_least
 from service.estimator.workload import Workload
 
@@ -324,7 +323,7 @@ def beside_allocator(workload: Workload) -> Shares:
     >>> beside_allocator(sample_workload())[1] / 2**30
     0.6
     """
-    context, extra = context_and_communicators(workload.gpu, version_of(workload.software, "torch"))
+    context, extra = context_and_communicators(workload.gpu, workload.versions.torch)
     joined = 1 if workload.cluster.gpus > 1 else 0
     low, middle, high = (own + joined * more for own, more in zip(context, extra, strict=True))
     return low, middle, high

@@ -27,7 +27,6 @@ from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.pipeline import in_flight, interleaved_bytes, warm_passes
 from service.estimator.parallelism.stages import WIDE_BYTES, Stage, sequence_stream_bytes, stream_bytes
 from service.estimator.software.optimizers import moment_bytes
-from service.estimator.software.stacks import version_of
 from service.estimator.software.versions import (
     GROUPED_STREAMS,
     torch_workspace_bytes,
@@ -61,9 +60,7 @@ def persistent_buffer_bytes(workload: Workload, degrees: Degrees, *, has_head: C
     96.0
     """
     software = workload.software
-    torch_bytes = torch_workspace_bytes(
-        workload.gpu, version_of(software, "torch"), deterministic=software.deterministic
-    )
+    torch_bytes = torch_workspace_bytes(workload.gpu, workload.versions.torch, deterministic=software.deterministic)
     splits = both(degrees.sequence_parallel == 1, degrees.tensor > 1)
     gathered = where(both(has_head, splits), stream_bytes(workload, degrees), 0.0)
     if workload.stack.keeps_gather_buffers:

@@ -9,7 +9,6 @@ from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIG
 from service.estimator.parallelism.stages import RankParameters
 from service.estimator.software.optimizers import moment_bytes, state_numbers
 from service.estimator.software.precision import quantized_bytes
-from service.estimator.software.stacks import version_of
 from service.estimator.software.versions import at_least
 from service.estimator.workload import Workload
 
@@ -128,7 +127,7 @@ def update_bytes(workload: Workload) -> float:
     if workload.software.fused_update or workload.recipe.optimizer == "sgd-momentum":
         return 0.0
     each = min(MOST_ROOT_BYTES, moment_bytes(workload.optimizer, workload.precision, workload.recipe.moment_dtype))
-    return each if at_least(version_of(workload.software, "torch"), "2.1") else 2 * each
+    return each if at_least(workload.versions.torch, "2.1") else 2 * each
 
 
 def narrow_fraction(workload: Workload, parameters: RankParameters) -> Amount:

@@ -4,7 +4,7 @@ from service.estimator.degrees import Degrees, Transfer, context_spacing
 from service.estimator.model.build import MIXERS
 from service.estimator.names import ContextMethod
 from service.estimator.numeric import Amount, Condition, divides, implies, minimum, where
-from service.estimator.rule import Rule, divisors_of
+from service.estimator.rule import LayoutRule, Rule, divisors_of
 from service.estimator.workload import Workload
 
 
@@ -13,55 +13,50 @@ def _blocks_fit(workload: Workload, degrees: Degrees) -> Condition:
     return divides(blocks, workload.recipe.sequence_length)
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[LayoutRule, ...] = (
     Rule(
         "context_needs_attention_alone",
         "layout.context",
-        lambda workload, d: implies(
-            any(MIXERS[shape.mixer].carries_state for shape in workload.ledger.shapes), d.context == 1
-        ),
+        lambda w, d: implies(any(MIXERS[shape.mixer].carries_state for shape in w.ledger.shapes), d.context == 1),
         lambda _, d: (
             f"layers hand a state on from token to token, so {d.context} context ranks would wait for each other; "
-            "what they exchange is not estimated",
-            "set context to 1; tensor and data split such a model",
+            "what they exchange is not estimated"
         ),
+        "set context to 1; tensor and data split such a model",
     ),
 )
 """Rules of every context_method."""
 
-BLOCK_RULES: tuple[Rule, ...] = (
+BLOCK_RULES: tuple[LayoutRule, ...] = (
     Rule(
         "context_divides_sequence",
         "layout.context",
         _blocks_fit,
-        lambda workload, d: (
+        lambda w, d: (
             f"context degree {d.context} needs {2 * d.context} equal blocks (two a rank, to balance the causal mask), "
-            f"which do not divide {workload.recipe.sequence_length} tokens",
-            f"make the sequence a multiple of {2 * d.context}, or lower context",
+            f"which do not divide {w.recipe.sequence_length} tokens"
         ),
+        lambda _, d: f"make the sequence a multiple of {2 * d.context}, or lower context",
     ),
 )
 """Rules of context_method ring and all-gather."""
 
-HEAD_RULES: tuple[Rule, ...] = (
+HEAD_RULES: tuple[LayoutRule, ...] = (
     Rule(
         "ulysses_divides_heads",
         "layout.context",
-        lambda workload, d: divides(d.context * d.tensor, workload.model.num_attention_heads),
-        lambda workload, d: (
-            f"Ulysses deals {workload.model.num_attention_heads} heads out to {d.context} context x {d.tensor} tensor "
-            "ranks",
-            f"use context x tensor of {divisors_of(workload.model.num_attention_heads)}, or context_method ring",
+        lambda w, d: divides(d.context * d.tensor, w.model.num_attention_heads),
+        lambda w, d: (
+            f"Ulysses deals {w.model.num_attention_heads} heads out to {d.context} context x {d.tensor} tensor ranks"
         ),
+        lambda w, _: f"use context x tensor of {divisors_of(w.model.num_attention_heads)}, or context_method ring",
     ),
     Rule(
         "ulysses_divides_sequence",
         "layout.context",
-        lambda workload, d: divides(d.context, workload.recipe.sequence_length),
-        lambda workload, d: (
-            f"context degree {d.context} does not divide {workload.recipe.sequence_length} tokens",
-            f"make the sequence a multiple of {d.context}, or lower context",
-        ),
+        lambda w, d: divides(d.context, w.recipe.sequence_length),
+        lambda w, d: f"context degree {d.context} does not divide {w.recipe.sequence_length} tokens",
+        lambda _, d: f"make the sequence a multiple of {d.context}, or lower context",
     ),
 )
 """Rules of context_method ulysses."""

@@ -17,7 +17,7 @@ from service.estimator.numeric import (
     where,
 )
 from service.estimator.parallelism.stages import RankParameters
-from service.estimator.rule import Rule, divisors_of
+from service.estimator.rule import LayoutRule, Rule, divisors_of
 from service.estimator.software.precision import DTYPE_BYTES
 from service.estimator.workload import Workload
 
@@ -36,52 +36,46 @@ def _expert_group_fits(workload: Workload, degrees: Degrees) -> Condition:
     return implies(is_smaller, either(fits, workload.model.num_experts == 0))
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[LayoutRule, ...] = (
     Rule(
         "degrees_fill_cluster",
         "layout.data",
-        lambda workload, d: d.gpus == workload.cluster.gpus,
-        lambda workload, d: (
-            f"data {d.data} x tensor {d.tensor} x context {d.context} x pipeline {d.pipeline} = {d.gpus}, "
-            f"and the cluster has {workload.cluster.gpus} GPUs",
-            f"leave data out, or make the product {workload.cluster.gpus}",
+        lambda w, d: d.gpus == w.cluster.gpus,
+        lambda w, d: (
+            f"data {d.data} x tensor {d.tensor} x context {d.context} x pipeline {d.pipeline} = {d.gpus}, and the "
+            f"cluster has {w.cluster.gpus} GPUs"
         ),
+        lambda w, _: f"leave data out, or make the product {w.cluster.gpus}",
     ),
     Rule(
         "shard_group_divides_data",
         "layout.shard_group",
         lambda _, d: divides(d.shard_group, d.data * d.context),
-        lambda _, d: (
-            f"a shard group of {d.shard_group} does not divide data {d.data} x context {d.context}",
-            f"use {divisors_of(int(d.data * d.context))}",
-        ),
+        lambda _, d: f"a shard group of {d.shard_group} does not divide data {d.data} x context {d.context}",
+        lambda _, d: f"use {divisors_of(int(d.data * d.context))}",
     ),
     Rule(
         "shard_group_divides_experts",
         "layout.shard_group",
         _expert_group_fits,
         lambda _, d: (
-            f"each expert is held by {d.expert_data:g} ranks, which a shard group of {d.shard_group} does not divide",
-            f"use a shard_group that divides {d.expert_data:g}, or leave it out",
+            f"each expert is held by {d.expert_data:g} ranks, which a shard group of {d.shard_group} does not divide"
         ),
+        lambda _, d: f"use a shard_group that divides {d.expert_data:g}, or leave it out",
     ),
     Rule(
         "shard_group_needs_sharding",
         "layout.shard_group",
         lambda _, d: implies(d.zero_stage == 0, d.shard_group == d.data * d.context),
-        lambda _, d: (
-            f"a shard group of {d.shard_group} shards nothing at ZeRO stage 0",
-            "leave shard_group out, or use zero_stage 1, 2 or 3",
-        ),
+        lambda _, d: f"a shard group of {d.shard_group} shards nothing at ZeRO stage 0",
+        "leave shard_group out, or use zero_stage 1, 2 or 3",
     ),
     Rule(
         "sharded_weights_stay_gathered_in_a_pipeline",
         "layout.reshard_after_forward",
         _resharding_fits,
-        lambda _, __: (
-            "with a pipeline, weights freed after each forward pass would be gathered again for every micro-batch",
-            "leave reshard_after_forward out or set it to false, or use zero_stage 1",
-        ),
+        "with a pipeline, weights freed after each forward pass would be gathered again for every micro-batch",
+        "leave reshard_after_forward out or set it to false, or use zero_stage 1",
     ),
 )
 

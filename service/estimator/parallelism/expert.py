@@ -3,7 +3,7 @@
 from service.estimator.degrees import NEXT_TO_EACH_OTHER, Degrees, Transfer, expert_spacing, stages_are_first
 from service.estimator.numeric import Amount, Condition, both, divides, either, implies, where
 from service.estimator.parallelism.stages import stream_bytes
-from service.estimator.rule import Rule, divisors_of
+from service.estimator.rule import LayoutRule, Rule, divisors_of
 from service.estimator.workload import Workload
 
 
@@ -28,50 +28,41 @@ def _sequence_parallel_on(workload: Workload, degrees: Degrees) -> Condition:
     return implies(sent_often, degrees.sequence_parallel == 1)
 
 
-def _smaller_imbalance(degrees: Degrees) -> str:
-    if degrees.expert == 1:
-        return "leave expert_imbalance out, or set layout.expert above 1"
-    return f"use 1 to {degrees.expert}, or a larger layout.expert"
-
-
-RULES: tuple[Rule, ...] = (
+RULES: tuple[LayoutRule, ...] = (
     Rule(
         "expert_needs_experts",
         "layout.expert",
-        lambda workload, d: implies(d.expert > 1, workload.model.num_experts > 0),
-        lambda _, d: (
-            f"expert degree {d.expert} splits experts, and the model has none",
-            "set expert to 1",
-        ),
+        lambda w, d: implies(d.expert > 1, w.model.num_experts > 0),
+        lambda _, d: f"expert degree {d.expert} splits experts, and the model has none",
+        "set expert to 1",
     ),
     Rule(
         "expert_divides_experts",
         "layout.expert",
-        lambda workload, d: divides(d.expert, workload.model.num_experts),
-        lambda workload, d: (
-            f"expert degree {d.expert} does not divide {workload.model.num_experts} experts",
-            f"use {divisors_of(workload.model.num_experts or 1)}",
-        ),
+        lambda w, d: divides(d.expert, w.model.num_experts),
+        lambda w, d: f"expert degree {d.expert} does not divide {w.model.num_experts} experts",
+        lambda w, _: f"use {divisors_of(w.model.num_experts or 1)}",
     ),
     Rule(
         "imbalance_is_possible",
         "recipe.expert_imbalance",
-        lambda workload, d: implies(workload.model.num_experts > 0, workload.recipe.expert_imbalance <= d.expert),
-        lambda workload, d: (
-            f"expert_imbalance {workload.recipe.expert_imbalance} is more than layout.expert {d.expert}: a rank that "
-            "gets "
-            f"every token gets {d.expert} times the mean, and no rank gets more",
-            _smaller_imbalance(d),
+        lambda w, d: implies(w.model.num_experts > 0, w.recipe.expert_imbalance <= d.expert),
+        lambda w, d: (
+            f"expert_imbalance {w.recipe.expert_imbalance} is more than layout.expert {d.expert}: a rank that gets "
+            f"every token gets {d.expert} times the mean, and no rank gets more"
+        ),
+        lambda _, d: (
+            "leave expert_imbalance out, or set layout.expert above 1"
+            if d.expert == 1
+            else f"use 1 to {d.expert}, or a larger layout.expert"
         ),
     ),
     Rule(
         "expert_tensor_divides_expert",
         "layout.expert_tensor",
-        lambda workload, d: divides(d.expert_tensor, workload.model.expert_width),
-        lambda workload, d: (
-            f"expert_tensor {d.expert_tensor} does not divide the expert width {workload.model.expert_width}",
-            f"use {divisors_of(workload.model.expert_width or 1)}",
-        ),
+        lambda w, d: divides(d.expert_tensor, w.model.expert_width),
+        lambda w, d: f"expert_tensor {d.expert_tensor} does not divide the expert width {w.model.expert_width}",
+        lambda w, _: f"use {divisors_of(w.model.expert_width or 1)}",
     ),
     Rule(
         "expert_grid_fits",
@@ -79,9 +70,9 @@ RULES: tuple[Rule, ...] = (
         _grid_fits,
         lambda _, d: (
             f"expert {d.expert} x expert_tensor {d.expert_tensor} does not divide data {d.data} x context {d.context} "
-            f"x tensor {d.tensor}, the ranks that experts are dealt to",
-            f"use expert x expert_tensor of {divisors_of(int(d.data * d.context * d.tensor))}",
+            f"x tensor {d.tensor}, the ranks that experts are dealt to"
         ),
+        lambda _, d: f"use expert x expert_tensor of {divisors_of(int(d.data * d.context * d.tensor))}",
     ),
     Rule(
         "expert_fits_rank_order",
@@ -89,19 +80,19 @@ RULES: tuple[Rule, ...] = (
         _order_fits,
         lambda _, d: (
             "where stages are numbered before replicas, experts are dealt inside one stage of one replica, and expert "
-            f"{d.expert} x expert_tensor {d.expert_tensor} is not tensor {d.tensor} x context {d.context}",
-            f"leave rank_order out, or make expert x expert_tensor {d.tensor * d.context}",
+            f"{d.expert} x expert_tensor {d.expert_tensor} is not tensor {d.tensor} x context {d.context}"
         ),
+        lambda _, d: f"leave rank_order out, or make expert x expert_tensor {d.tensor * d.context}",
     ),
     Rule(
         "expert_with_tensor_needs_sequence_parallel",
         "layout.sequence_parallel",
         _sequence_parallel_on,
-        lambda workload, d: (
-            f"tensor ranks would send the same tokens to the experts {d.tensor} times",
+        lambda _, d: f"tensor ranks would send the same tokens to the experts {d.tensor} times",
+        lambda w, _: (
             "leave sequence_parallel out or set it to true"
-            if workload.stack.splits_norms
-            else f"set tensor to 1, or leave expert and expert_tensor out: {workload.software.name} splits no norms",
+            if w.stack.splits_norms
+            else f"set tensor to 1, or leave expert and expert_tensor out: {w.software.name} splits no norms"
         ),
     ),
 )

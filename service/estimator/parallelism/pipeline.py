@@ -19,7 +19,7 @@ from service.estimator.numeric import (
 )
 from service.estimator.parallelism.stages import stream_bytes
 from service.estimator.question import Layout, Model
-from service.estimator.rule import Rule, divisors_of
+from service.estimator.rule import LayoutRule, Rule, divisors_of
 from service.estimator.workload import Workload
 
 Moment = tuple[Amount, tuple[Amount, ...]]
@@ -171,78 +171,73 @@ def _accumulation_fits(workload: Workload, degrees: Degrees) -> Condition:
     return implies(degrees.virtual_pipeline > 1, divides(degrees.virtual_group, degrees.accumulation))
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[LayoutRule, ...] = (
     Rule(
         "virtual_pipeline_needs_pipeline",
         "layout.virtual_pipeline",
         _virtual_fits,
-        lambda _, d: (
-            f"{d.virtual_pipeline} virtual stages need a pipeline, and pipeline is 1",
-            "set pipeline above 1, or virtual_pipeline to 1",
-        ),
+        lambda _, d: f"{d.virtual_pipeline} virtual stages need a pipeline, and pipeline is 1",
+        "set pipeline above 1, or virtual_pipeline to 1",
     ),
     Rule(
         "pipeline_needs_unshared_layers",
         "layout.pipeline",
-        lambda workload, d: implies(bool(workload.model.num_mem_blocks), d.pipeline == 1),
-        lambda workload, d: (
-            f"layers all over the model share {workload.model.num_mem_blocks} blocks, and {d.pipeline} stages would "
-            "each "
-            "need copies whose gradients are exchanged, which no stack does",
-            "set pipeline to 1",
+        lambda w, d: implies(bool(w.model.num_mem_blocks), d.pipeline == 1),
+        lambda w, d: (
+            f"layers all over the model share {w.model.num_mem_blocks} blocks, and {d.pipeline} stages would each "
+            "need copies whose gradients are exchanged, which no stack does"
         ),
+        "set pipeline to 1",
     ),
     Rule(
         "interleaving_divides_micro_batches",
         "layout.virtual_pipeline",
         _accumulation_fits,
-        lambda _, d: (
-            f"interleaving runs micro-batches in groups of {d.virtual_group}, and a step has {d.accumulation}",
-            f"choose global_batch so that a step has a multiple of {d.virtual_group} micro-batches",
-        ),
+        lambda _, d: f"interleaving runs micro-batches in groups of {d.virtual_group}, and a step has {d.accumulation}",
+        lambda _, d: f"choose global_batch so that a step has a multiple of {d.virtual_group} micro-batches",
     ),
     Rule(
         "virtual_group_fills_the_pipeline",
         "layout.virtual_group",
         lambda _, d: implies(d.virtual_pipeline > 1, d.virtual_group >= d.pipeline),
-        lambda _, d: (
-            f"groups of {d.virtual_group} micro-batches leave stages idle in a pipeline of {d.pipeline}",
-            f"set virtual_group to {d.pipeline} or more, or leave it out",
-        ),
+        lambda _, d: f"groups of {d.virtual_group} micro-batches leave stages idle in a pipeline of {d.pipeline}",
+        lambda _, d: f"set virtual_group to {d.pipeline} or more, or leave it out",
     ),
 )
 
-EVEN_RULES: tuple[Rule, ...] = (
+EVEN_RULES: tuple[LayoutRule, ...] = (
     Rule(
         "pipeline_divides_layers",
         "layout.pipeline",
-        lambda workload, d: divides(d.pipeline * d.virtual_pipeline, workload.model.num_hidden_layers),
-        lambda workload, d: (
-            f"{workload.model.num_hidden_layers} layers do not fill {d.pipeline} stages x {d.virtual_pipeline} chunks",
-            f"use pipeline x virtual_pipeline of {divisors_of(workload.model.num_hidden_layers)}, or give stage_layers",
+        lambda w, d: divides(d.pipeline * d.virtual_pipeline, w.model.num_hidden_layers),
+        lambda w, d: (
+            f"{w.model.num_hidden_layers} layers do not fill {d.pipeline} stages x {d.virtual_pipeline} chunks"
+        ),
+        lambda w, _: (
+            f"use pipeline x virtual_pipeline of {divisors_of(w.model.num_hidden_layers)}, or give stage_layers"
         ),
     ),
 )
 """Rules of a layout without stage_layers."""
 
-DUALPIPE_RULES: tuple[Rule, ...] = (
+DUALPIPE_RULES: tuple[LayoutRule, ...] = (
     Rule(
         "dualpipe_needs_even_stages",
         "layout.pipeline",
         lambda _, d: divides(2, d.pipeline),
         lambda _, d: (
-            f"DualPipe feeds micro-batches from both ends, which needs an even number of stages, not {d.pipeline}",
-            "use an even pipeline degree, or schedule 1f1b",
+            f"DualPipe feeds micro-batches from both ends, which needs an even number of stages, not {d.pipeline}"
         ),
+        "use an even pipeline degree, or schedule 1f1b",
     ),
     Rule(
         "dualpipe_needs_micro_batches",
         "recipe.global_batch",
         lambda _, d: both(divides(2, d.accumulation), d.accumulation >= 2 * d.pipeline),
         lambda _, d: (
-            f"DualPipe needs an even number of micro-batches, at least {2 * d.pipeline}; a step has {d.accumulation}",
-            f"choose global_batch so that a step has {2 * d.pipeline} or more, or schedule 1f1b",
+            f"DualPipe needs an even number of micro-batches, at least {2 * d.pipeline}; a step has {d.accumulation}"
         ),
+        lambda _, d: f"choose global_batch so that a step has {2 * d.pipeline} or more, or schedule 1f1b",
     ),
 )
 """Rules of the dualpipe schedule with a pipeline."""

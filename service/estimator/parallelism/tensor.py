@@ -8,7 +8,7 @@ from service.estimator.model.ledger import LayerShape
 from service.estimator.numeric import Amount, Condition, divides, either, implies, where
 from service.estimator.parallelism.stages import stream_bytes
 from service.estimator.question import Model
-from service.estimator.rule import Rule, divisors_of
+from service.estimator.rule import LayoutRule, Rule, divisors_of
 from service.estimator.workload import Workload
 
 
@@ -40,63 +40,59 @@ def _sequence_fits(workload: Workload, degrees: Degrees) -> Condition:
     return implies(degrees.sequence_parallel == 1, divides(ranks, workload.recipe.sequence_length))
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[LayoutRule, ...] = (
     Rule(
         "tensor_divides_heads",
         "layout.tensor",
-        lambda workload, d: divides(d.tensor, workload.model.num_attention_heads),
-        lambda workload, d: (
-            f"tensor degree {d.tensor} does not divide {workload.model.num_attention_heads} attention heads, "
-            "and a head lives on one GPU",
-            f"use {divisors_of(workload.model.num_attention_heads)}",
+        lambda w, d: divides(d.tensor, w.model.num_attention_heads),
+        lambda w, d: (
+            f"tensor degree {d.tensor} does not divide {w.model.num_attention_heads} attention heads, and a head "
+            "lives on one GPU"
         ),
+        lambda w, _: f"use {divisors_of(w.model.num_attention_heads)}",
     ),
     Rule(
         "tensor_divides_key_value_heads",
         "layout.tensor",
         _kv_heads_fit,
-        lambda workload, d: (
-            f"tensor degree {d.tensor} and {workload.model.key_value_heads} key-value heads do not divide each other, "
-            "so the heads cannot be shared out evenly",
-            f"use {divisors_of(workload.model.key_value_heads)}, or a multiple of {workload.model.key_value_heads}",
+        lambda w, d: (
+            f"tensor degree {d.tensor} and {w.model.key_value_heads} key-value heads do not divide each other, so the "
+            "heads cannot be shared out evenly"
         ),
+        lambda w, _: f"use {divisors_of(w.model.key_value_heads)}, or a multiple of {w.model.key_value_heads}",
     ),
     Rule(
         "tensor_divides_mlp",
         "layout.tensor",
         _widths_fit,
-        lambda workload, d: (
-            f"tensor degree {d.tensor} does not divide the MLP width {' or '.join(map(str, _widths(workload)))}",
-            f"use {divisors_of(gcd(*_widths(workload)))}",
-        ),
+        lambda w, d: f"tensor degree {d.tensor} does not divide the MLP width {' or '.join(map(str, _widths(w)))}",
+        lambda w, _: f"use {divisors_of(gcd(*_widths(w)))}",
     ),
     Rule(
         "tensor_divides_mixer",
         "layout.tensor",
-        lambda workload, d: divides(d.tensor, gcd(*_mixer_heads(workload))),
-        lambda workload, d: (
-            f"tensor degree {d.tensor} does not divide {' and '.join(map(str, _mixer_heads(workload)))}, "
-            "the heads, groups or channels of a layer that carries a state, and each lives on one GPU",
-            f"use {divisors_of(gcd(*_mixer_heads(workload)))}",
+        lambda w, d: divides(d.tensor, gcd(*_mixer_heads(w))),
+        lambda w, d: (
+            f"tensor degree {d.tensor} does not divide {' and '.join(map(str, _mixer_heads(w)))}, the heads, groups "
+            "or channels of a layer that carries a state, and each lives on one GPU"
         ),
+        lambda w, _: f"use {divisors_of(gcd(*_mixer_heads(w)))}",
     ),
     Rule(
         "sequence_parallel_needs_tensor",
         "layout.sequence_parallel",
         lambda _, d: implies(d.sequence_parallel == 1, d.tensor > 1),
-        lambda _, d: (
-            f"sequence parallelism splits norms over the tensor group, which has {d.tensor} GPU",
-            "set tensor above 1, or leave sequence_parallel out",
-        ),
+        lambda _, d: f"sequence parallelism splits norms over the tensor group, which has {d.tensor} GPU",
+        "set tensor above 1, or leave sequence_parallel out",
     ),
     Rule(
         "sequence_parallel_divides_sequence",
         "recipe.sequence_length",
         _sequence_fits,
-        lambda workload, d: (
-            f"{workload.recipe.sequence_length} tokens do not split over {d.tensor} tensor x {d.context} context ranks",
-            f"use a multiple of {d.tensor * d.context}, or sequence_parallel false",
+        lambda w, d: (
+            f"{w.recipe.sequence_length} tokens do not split over {d.tensor} tensor x {d.context} context ranks"
         ),
+        lambda _, d: f"use a multiple of {d.tensor * d.context}, or sequence_parallel false",
     ),
 )
 

@@ -1,14 +1,14 @@
-"""Demands on the GPU and the software together: kernels, formats, power, and choices without effect."""
+"""Rules of the GPU and the software together: kernels, formats, power, and choices without effect."""
 
 from service.estimator.complete import CompleteLayout
 from service.estimator.model.build import recurrences_of
 from service.estimator.names import AttentionName
 from service.estimator.parallelism.pipeline import partition_layers
-from service.estimator.question import Gpu, MeasuredStep
-from service.estimator.rule import Demand
+from service.estimator.question import Gpu
+from service.estimator.rule import Rule, WorkloadRule
 from service.estimator.software.implementations import IMPLEMENTATIONS
 from service.estimator.software.precision import PRECISIONS, Precision, peak_flop_per_s
-from service.estimator.software.stacks import STACKS, Stack
+from service.estimator.software.stacks import STACKS
 from service.estimator.software.versions import generation
 from service.estimator.workload import Workload
 
@@ -18,18 +18,16 @@ AXES = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_t
 _SELECTIVE_NEEDS = {"moe": "experts", "moe_act": "experts", "shared_experts": "shared experts", "mla_up_proj": "MLA"}
 
 
-def _largest_chunk(workload: Workload, layout: CompleteLayout) -> int:
-    if layout.stage_layers is not None:
-        return max(layout.stage_layers)
-    return -(-workload.model.num_hidden_layers // (layout.pipeline * layout.virtual_pipeline))
-
-
 def _chunks(layout: CompleteLayout) -> int:
     return layout.pipeline * layout.virtual_pipeline
 
 
-def _counts_ends(layout: CompleteLayout) -> bool:
-    return layout.embedding_in_split or layout.loss_in_split
+def _largest_chunk(workload: Workload, layout: CompleteLayout) -> int:
+    return max(layout.stage_layers or (-(-workload.model.num_hidden_layers // _chunks(layout)),))
+
+
+def _ends_in_split(layout: CompleteLayout) -> int:
+    return layout.embedding_in_split + layout.loss_in_split
 
 
 def _unusable_modules(workload: Workload) -> list[str]:
@@ -49,18 +47,9 @@ def _unknown_layers(workload: Workload) -> list[str]:
     return [mixer for mixer in recurrences_of(workload.model) if mixer not in workload.stack.recurrences]
 
 
-def _lacks_no_layer(workload: Workload, stack: Stack) -> bool:
-    return set(recurrences_of(workload.model)) <= set(stack.recurrences)
-
-
 def _has_formats(gpu: Gpu, precision: Precision) -> bool:
     formats = (precision.matrix_format, precision.attention_format)
     return all(peak_flop_per_s(gpu, number_format) is not None for number_format in formats)
-
-
-def _runnable(workload: Workload) -> list[str]:
-    """Precision recipes that both the GPU and the stack can run."""
-    return [name for name in workload.stack.precisions if _has_formats(workload.gpu, PRECISIONS[name])]
 
 
 def _missing_formats(workload: Workload) -> str:
@@ -75,232 +64,201 @@ def _gradient_format_fits(workload: Workload) -> bool:
     return wanted in (None, "fp32", own)
 
 
-ABILITY_DEMANDS: tuple[Demand[Workload], ...] = (
-    Demand(
+ABILITY_RULES: tuple[WorkloadRule, ...] = (
+    Rule(
         "gpu_has_the_format",
         "recipe.precision",
-        lambda workload, _: _has_formats(workload.gpu, workload.precision),
-        lambda workload, _: (
-            f"the GPU has no published rate for {_missing_formats(workload)} arithmetic, so no time can be given",
-            f"use {', '.join(_runnable(workload))}, or a GPU that has the format",
+        lambda w, _: _has_formats(w.gpu, w.precision),
+        lambda w, _: f"the GPU has no published rate for {_missing_formats(w)} arithmetic, so no time can be given",
+        lambda w, _: (
+            f"use {', '.join(name for name in w.stack.precisions if _has_formats(w.gpu, PRECISIONS[name]))}, "
+            "or a GPU that has the format"
         ),
     ),
-    Demand(
+    Rule(
         "stack_runs_the_precision",
         "recipe.precision",
-        lambda workload, _: workload.recipe.precision in workload.stack.precisions,
-        lambda workload, _: (
-            f"{workload.software.name} does not train in {workload.recipe.precision}",
-            f"use {', '.join(workload.stack.precisions)}",
-        ),
+        lambda w, _: w.recipe.precision in w.stack.precisions,
+        lambda w, _: f"{w.software.name} does not train in {w.recipe.precision}",
+        lambda w, _: f"use {', '.join(w.stack.precisions)}",
     ),
-    Demand(
+    Rule(
         "stack_accumulates_in_the_format",
         "recipe.gradient_dtype",
-        lambda workload, _: _gradient_format_fits(workload),
-        lambda workload, _: (
-            f"{workload.software.name} under {workload.recipe.precision} cannot keep gradients in "
-            f"{workload.recipe.gradient_dtype}",
-            "leave gradient_dtype out to take the stack's own",
-        ),
+        lambda w, _: _gradient_format_fits(w),
+        lambda w, _: f"{w.software.name} under {w.recipe.precision} cannot keep gradients in {w.recipe.gradient_dtype}",
+        "leave gradient_dtype out to take the stack's own",
     ),
-    Demand(
+    Rule(
         "stack_has_the_layers",
         "recipe.stack",
-        lambda workload, _: not _unknown_layers(workload),
-        lambda workload, _: (
-            f"{workload.software.name} has no {' and no '.join(_unknown_layers(workload))} layers",
-            f"use {' or '.join(name for name, row in STACKS.items() if _lacks_no_layer(workload, row))}",
+        lambda w, _: not _unknown_layers(w),
+        lambda w, _: f"{w.software.name} has no {' and no '.join(_unknown_layers(w))} layers",
+        lambda w, _: (
+            "use "
+            + " or ".join(name for name, row in STACKS.items() if {*recurrences_of(w.model)} <= {*row.recurrences})
         ),
     ),
-    Demand(
+    Rule(
         "stack_has_the_axis",
         "layout",
-        lambda workload, layout: not _unknown_axes(workload, layout),
-        lambda workload, layout: (
-            f"{workload.software.name} cannot split over {', '.join(_unknown_axes(workload, layout))}",
-            f"it can split over data{''.join(', ' + axis for axis in workload.stack.axes)}; or name another stack",
-        ),
+        lambda w, layout: not _unknown_axes(w, layout),
+        lambda w, layout: f"{w.software.name} cannot split over {', '.join(_unknown_axes(w, layout))}",
+        lambda w, _: f"it can split over data{''.join(', ' + axis for axis in w.stack.axes)}; or name another stack",
     ),
-    Demand(
+    Rule(
         "stack_shards_so",
         "layout.zero_stage",
-        lambda workload, layout: layout.zero_stage in workload.stack.zero_stages,
-        lambda workload, layout: (
-            f"{workload.software.name} has no ZeRO stage {layout.zero_stage}",
-            f"use {', '.join(map(str, sorted(workload.stack.zero_stages)))}",
-        ),
+        lambda w, layout: layout.zero_stage in w.stack.zero_stages,
+        lambda w, layout: f"{w.software.name} has no ZeRO stage {layout.zero_stage}",
+        lambda w, _: f"use {', '.join(map(str, sorted(w.stack.zero_stages)))}",
     ),
-    Demand(
+    Rule(
         "stack_shards_so_in_a_pipeline",
         "layout.zero_stage",
-        lambda workload, layout: layout.pipeline == 1 or layout.zero_stage in workload.stack.pipeline_zero_stages,
-        lambda workload, layout: (
-            f"{workload.software.name} cannot combine ZeRO stage {layout.zero_stage} with a pipeline",
-            f"use {' or '.join(map(str, workload.stack.pipeline_zero_stages))} with it, or pipeline 1",
-        ),
+        lambda w, layout: layout.pipeline == 1 or layout.zero_stage in w.stack.pipeline_zero_stages,
+        lambda w, layout: f"{w.software.name} cannot combine ZeRO stage {layout.zero_stage} with a pipeline",
+        lambda w, _: f"use {' or '.join(map(str, w.stack.pipeline_zero_stages))} with it, or pipeline 1",
     ),
-    Demand(
+    Rule(
         "stack_exchanges_context_so",
         "layout.context_method",
-        lambda workload, layout: layout.context == 1 or layout.context_method in workload.stack.context_methods,
-        lambda workload, layout: (
-            f"{workload.software.name} cannot exchange keys and values by {layout.context_method}",
-            f"use {', '.join(workload.stack.context_methods)}",
-        ),
+        lambda w, layout: layout.context == 1 or layout.context_method in w.stack.context_methods,
+        lambda w, layout: f"{w.software.name} cannot exchange keys and values by {layout.context_method}",
+        lambda w, _: f"use {', '.join(w.stack.context_methods)}",
     ),
-    Demand(
+    Rule(
         "stack_splits_norms",
         "layout.sequence_parallel",
-        lambda workload, layout: workload.stack.splits_norms or not layout.sequence_parallel,
-        lambda workload, _: (
-            f"{workload.software.name} keeps norms whole on every tensor rank",
-            "leave sequence_parallel out or set it to false",
-        ),
+        lambda w, layout: w.stack.splits_norms or not layout.sequence_parallel,
+        lambda w, _: f"{w.software.name} keeps norms whole on every tensor rank",
+        "leave sequence_parallel out or set it to false",
     ),
-    Demand(
+    Rule(
         "expert_tensor_needs_experts",
         "layout.expert_tensor",
-        lambda workload, layout: bool(workload.model.num_experts) or layout.expert_tensor in (1, layout.tensor),
-        lambda _, __: ("expert_tensor splits experts, and the model has none", "leave expert_tensor out"),
+        lambda w, layout: bool(w.model.num_experts) or layout.expert_tensor in (1, layout.tensor),
+        "expert_tensor splits experts, and the model has none",
+        "leave expert_tensor out",
     ),
-    Demand(
+    Rule(
         "stack_runs_the_schedule",
         "layout.schedule",
-        lambda workload, layout: layout.schedule in workload.stack.schedules,
-        lambda workload, layout: (
-            f"{workload.software.name} cannot run the schedule {layout.schedule}",
-            f"use {', '.join(workload.stack.schedules)}",
-        ),
+        lambda w, layout: layout.schedule in w.stack.schedules,
+        lambda w, layout: f"{w.software.name} cannot run the schedule {layout.schedule}",
+        lambda w, _: f"use {', '.join(w.stack.schedules)}",
     ),
-    Demand(
+    Rule(
         "interleaving_has_chunks",
         "layout.schedule",
         lambda _, layout: (layout.schedule == "interleaved-1f1b") == (layout.virtual_pipeline > 1),
         lambda _, layout: (
-            f"virtual_pipeline {layout.virtual_pipeline} and schedule {layout.schedule} do not belong together",
-            "interleaved-1f1b needs virtual_pipeline above 1, and only it can use that",
+            f"virtual_pipeline {layout.virtual_pipeline} and schedule {layout.schedule} do not belong together"
         ),
+        "interleaved-1f1b needs virtual_pipeline above 1, and only it can use that",
     ),
-    Demand(
+    Rule(
         "stage_layers_cover_the_model",
         "layout.stage_layers",
-        lambda workload, layout: (
+        lambda w, layout: (
             layout.stage_layers is None
-            or (
-                len(layout.stage_layers) == _chunks(layout)
-                and sum(layout.stage_layers) == workload.model.num_hidden_layers
-            )
+            or (len(layout.stage_layers) == _chunks(layout) and sum(layout.stage_layers) == w.model.num_hidden_layers)
         ),
-        lambda workload, layout: (
+        lambda w, layout: (
             f"stage_layers has {len(layout.stage_layers or ())} numbers and {sum(layout.stage_layers or ())} layers; "
-            f"the layout has {_chunks(layout)} stages or virtual stages and the model "
-            f"{workload.model.num_hidden_layers}",
-            f"give {_chunks(layout)} numbers that sum to {workload.model.num_hidden_layers}",
+            f"the layout has {_chunks(layout)} stages or virtual stages and the model {w.model.num_hidden_layers}"
         ),
+        lambda w, layout: f"give {_chunks(layout)} numbers that sum to {w.model.num_hidden_layers}",
     ),
-    Demand(
+    Rule(
         "stage_layers_or_ends_in_split",
         "layout.stage_layers",
-        lambda workload, layout: (
+        lambda w, layout: (
             layout.stage_layers is None
-            or not _counts_ends(layout)
-            or workload.stack.partitions_by_cost
-            or partition_layers(layout, workload.model) == layout.stage_layers
+            or not _ends_in_split(layout)
+            or w.stack.partitions_by_cost
+            or partition_layers(layout, w.model) == layout.stage_layers
         ),
-        lambda _, __: (
-            "stage_layers says how layers are dealt, and so do embedding_in_split and loss_in_split, and they differ",
-            "give stage_layers alone, or leave it out",
-        ),
+        "stage_layers says how layers are dealt, and so do embedding_in_split and loss_in_split, and they differ",
+        "give stage_layers alone, or leave it out",
     ),
-    Demand(
+    Rule(
         "stack_counts_ends_in_split",
         "layout.embedding_in_split",
-        lambda workload, layout: not (_counts_ends(layout) and workload.stack.partitions_by_cost),
-        lambda workload, _: (
-            f"{workload.software.name} deals layers by their cost, whatever counts as a layer",
-            "leave embedding_in_split and loss_in_split out, or give stage_layers instead",
-        ),
+        lambda w, layout: not (_ends_in_split(layout) and w.stack.partitions_by_cost),
+        lambda w, _: f"{w.software.name} deals layers by their cost, whatever counts as a layer",
+        "leave embedding_in_split and loss_in_split out, or give stage_layers instead",
     ),
-    Demand(
+    Rule(
         "ends_in_split_fill_the_stages",
         "layout.embedding_in_split",
-        lambda _, layout: not _counts_ends(layout) or layout.stage_layers is not None,
-        lambda workload, layout: (
-            f"{workload.model.num_hidden_layers} layers and {layout.embedding_in_split + layout.loss_in_split} ends "
-            "do not "
-            f"fill {_chunks(layout)} stages or virtual stages evenly",
-            "change pipeline or virtual_pipeline, or give stage_layers instead",
+        lambda _, layout: not _ends_in_split(layout) or layout.stage_layers is not None,
+        lambda w, layout: (
+            f"{w.model.num_hidden_layers} layers and {_ends_in_split(layout)} ends do not "
+            f"fill {_chunks(layout)} stages or virtual stages evenly"
         ),
+        "change pipeline or virtual_pipeline, or give stage_layers instead",
     ),
-    Demand(
+    Rule(
         "virtual_group_needs_virtual_stages",
         "layout.virtual_group",
         lambda _, layout: layout.virtual_pipeline > 1 or layout.virtual_group == layout.pipeline,
-        lambda _, __: (
-            "virtual_group orders the chunks of virtual stages, and there are none",
-            "leave virtual_group out, or set virtual_pipeline above 1",
-        ),
+        "virtual_group orders the chunks of virtual stages, and there are none",
+        "leave virtual_group out, or set virtual_pipeline above 1",
     ),
-    Demand(
+    Rule(
         "model_offload_needs_sharded_weights",
         "layout.offload",
         lambda _, layout: layout.offload != "model" or layout.zero_stage == 3,
         lambda _, layout: (
-            f"a model leaves the device layer by layer, and ZeRO stage {layout.zero_stage} keeps every weight on it",
-            "set zero_stage to 3, or offload the optimizer alone",
+            f"a model leaves the device layer by layer, and ZeRO stage {layout.zero_stage} keeps every weight on it"
         ),
+        "set zero_stage to 3, or offload the optimizer alone",
     ),
-    Demand(
+    Rule(
         "resharding_needs_sharded_weights",
         "layout.reshard_after_forward",
         lambda _, layout: layout.zero_stage == 3 or not layout.reshard_after_forward,
         lambda _, layout: (
-            f"ZeRO stage {layout.zero_stage} keeps whole weights, so there is nothing to free after the forward pass",
-            "use zero_stage 3, or leave reshard_after_forward out",
+            f"ZeRO stage {layout.zero_stage} keeps whole weights, so there is nothing to free after the forward pass"
         ),
+        "use zero_stage 3, or leave reshard_after_forward out",
     ),
-    Demand(
+    Rule(
         "recompute_modules_exist",
         "recipe.recompute",
-        lambda workload, _: not _unusable_modules(workload),
-        lambda workload, _: (
-            f"the model has no {', '.join(_SELECTIVE_NEEDS.get(m, m) for m in _unusable_modules(workload))} to "
-            "recompute",
-            f"leave {', '.join(_unusable_modules(workload))} out of modules",
+        lambda w, _: not _unusable_modules(w),
+        lambda w, _: (
+            f"the model has no {', '.join(_SELECTIVE_NEEDS.get(m, m) for m in _unusable_modules(w))} to recompute"
         ),
+        lambda w, _: f"leave {', '.join(_unusable_modules(w))} out of modules",
     ),
-    Demand(
+    Rule(
         "recompute_layers_are_in_the_stage",
         "recipe.recompute",
-        lambda workload, layout: (workload.recompute.layers or 1) <= _largest_chunk(workload, layout),
-        lambda workload, layout: (
-            f"recompute names {workload.recompute.layers} layers, and a stage holds "
-            f"{_largest_chunk(workload, layout)} at once",
-            f"use at most {_largest_chunk(workload, layout)}",
+        lambda w, layout: (w.recompute.layers or 1) <= _largest_chunk(w, layout),
+        lambda w, layout: (
+            f"recompute names {w.recompute.layers} layers, and a stage holds {_largest_chunk(w, layout)} at once"
         ),
+        lambda w, layout: f"use at most {_largest_chunk(w, layout)}",
     ),
-    Demand(
+    Rule(
         "recompute_choices_fit_the_granularity",
         "recipe.recompute",
-        lambda workload, _: (
-            not (workload.recompute.modules and workload.recompute.granularity != "selective")
-            and not (workload.recompute.layers and workload.recompute.granularity != "full")
-            and not (workload.recompute.method == "block" and workload.recompute.granularity != "full")
+        lambda w, _: (
+            not (w.recompute.modules and w.recompute.granularity != "selective")
+            and not (w.recompute.layers and w.recompute.granularity != "full")
+            and not (w.recompute.method == "block" and w.recompute.granularity != "full")
         ),
-        lambda _, __: (
-            "modules belong to selective recompute, method and layers to full recompute",
-            "give only what the granularity uses",
-        ),
+        "modules belong to selective recompute, method and layers to full recompute",
+        "give only what the granularity uses",
     ),
-    Demand(
+    Rule(
         "padding_needs_document_lengths",
         "recipe.batching",
-        lambda workload, _: workload.recipe.batching == "packed" or bool(workload.recipe.document_lengths),
-        lambda _, __: (
-            "without document_lengths every sequence is one document, so nothing is padded",
-            "give document_lengths, or leave batching out",
-        ),
+        lambda w, _: w.recipe.batching == "packed" or bool(w.recipe.document_lengths),
+        "without document_lengths every sequence is one document, so nothing is padded",
+        "give document_lengths, or leave batching out",
     ),
 )
 
@@ -318,83 +276,75 @@ _RUNS_NOT_ON: dict[AttentionName, tuple[str, ...]] = {
 cuDNN support matrix (fused attention from Ampere on)."""
 
 
-def _lacks_no_kernel(workload: Workload, _: CompleteLayout) -> bool:
-    if workload.software.implementation not in IMPLEMENTATIONS[workload.software.name]:
-        return True
-    if workload.recipe.attention in _WRITTEN_FOR:
-        return generation(workload.gpu) == _WRITTEN_FOR[workload.recipe.attention]
-    if generation(workload.gpu) in _RUNS_NOT_ON.get(workload.recipe.attention, ()):
-        return False
-    return workload.recipe.attention != "cudnn" or _runs_cudnn(workload)
+def _lacks_kernel(workload: Workload) -> str | None:
+    """Why an attention kernel does not run on the GPU with the software; None where it does."""
+    kernel, architecture, software = workload.recipe.attention, generation(workload.gpu), workload.software
+    if software.implementation not in IMPLEMENTATIONS[software.name]:
+        return None
+    if kernel in _WRITTEN_FOR:
+        is_there = architecture == _WRITTEN_FOR[kernel]
+        return None if is_there else f"{kernel} is written for {_WRITTEN_FOR[kernel]}, and the GPU is {architecture}"
+    if architecture in _RUNS_NOT_ON.get(kernel, ()):
+        return f"{kernel} does not run on {architecture}"
+    calls_cudnn = workload.implementation.uses_transformer_engine or software.name == "torchtitan"
+    if kernel != "cudnn" or calls_cudnn:
+        return None
+    return f"{software.name} with {software.implementation} operations does not call cuDNN's attention"
 
 
-def _runs_cudnn(workload: Workload) -> bool:
-    return workload.implementation.uses_transformer_engine or workload.software.name == "torchtitan"
-
-
-def _missing_kernel(workload: Workload, _: CompleteLayout) -> tuple[str, str]:
-    if written := _WRITTEN_FOR.get(workload.recipe.attention):
-        message = f"{workload.recipe.attention} is written for {written}, and the GPU is {generation(workload.gpu)}"
-    elif generation(workload.gpu) in _RUNS_NOT_ON.get(workload.recipe.attention, ()):
-        message = f"{workload.recipe.attention} does not run on {generation(workload.gpu)}"
-    else:
-        run = workload.software
-        message = f"{run.name} with {run.implementation} operations does not call cuDNN's attention"
-    return message, "use flash to take the kernel that runs there"
-
-
-ATTENTION_DEMANDS = (Demand("kernel_runs_there", "recipe.attention", _lacks_no_kernel, _missing_kernel),)
-"""What the attention kernel of a job has to meet."""
+ATTENTION_RULES: tuple[WorkloadRule, ...] = (
+    Rule(
+        "kernel_runs_there",
+        "recipe.attention",
+        lambda w, _: _lacks_kernel(w) is None,
+        lambda w, _: _lacks_kernel(w) or "",
+        "use flash to take the kernel that runs there",
+    ),
+)
 
 
 LEAST_LIMIT_FRACTION = 0.2
 """Least limit that a board takes over its rated power: 100 of 400 W for an A100 SXM, 200 of 700 W for an H100 SXM.
 Source: nvidia-smi -q -d POWER of both (0.25, 0.29), and some room for others."""
 
-
-def _in_range(workload: Workload, _: CompleteLayout) -> bool:
-    limit, rated = workload.cluster.power_limit_watts, workload.gpu.board_watts
-    return limit is None or LEAST_LIMIT_FRACTION * rated <= limit <= rated
-
-
-def _words(workload: Workload, _: CompleteLayout) -> tuple[str, str]:
-    rated = workload.gpu.board_watts
-    return (
-        f"power_limit_watts {workload.cluster.power_limit_watts:g} is outside what a board of {rated:g} W can be held "
-        "to",
-        f"use {LEAST_LIMIT_FRACTION * rated:g} to {rated:g}, or leave it out",
-    )
-
-
-POWER_DEMANDS = (Demand("power_limit_in_range", "cluster.power_limit_watts", _in_range, _words),)
-"""What the power of a job has to meet."""
-
-
 MOST_RATIO = 10.0
 """Measured over predicted seconds of a step, or the other way round, beyond which one of them is of another
 configuration or in another unit. Source: an assumption; a round figure."""
 
 
-def _implausible(workload: Workload) -> list[tuple[int, MeasuredStep]]:
-    return [
-        (index, step)
-        for index, step in enumerate(workload.cluster.measured_steps)
-        if not 1 / MOST_RATIO <= step.measured_seconds / step.predicted_seconds <= MOST_RATIO
-    ]
+def _limit_fits(workload: Workload) -> bool:
+    limit, rated = workload.cluster.power_limit_watts, workload.gpu.board_watts
+    return limit is None or LEAST_LIMIT_FRACTION * rated <= limit <= rated
 
 
-def _plausible(workload: Workload, _: CompleteLayout) -> bool:
-    return not (workload.cluster.measured_steps and _implausible(workload))
+def _implausible(workload: Workload) -> str | None:
+    """The first measured step that is too far from what was predicted, in words."""
+    for index, step in enumerate(workload.cluster.measured_steps):
+        if not 1 / MOST_RATIO <= step.measured_seconds / step.predicted_seconds <= MOST_RATIO:
+            return f"step {index} took {step.measured_seconds:g} s, and {step.predicted_seconds:g} s predicted"
+    return None
 
 
-def _measured_words(workload: Workload, _: CompleteLayout) -> tuple[str, str]:
-    index, step = _implausible(workload)[0]
-    return (
-        f"measured step {index} took {step.measured_seconds:g} s, and {step.predicted_seconds:g} s predicted: more "
-        f"than {MOST_RATIO:g} times apart, so one of them is of another configuration or in another unit",
+MEASURED_RULES: tuple[WorkloadRule, ...] = (
+    Rule(
+        "power_limit_in_range",
+        "cluster.power_limit_watts",
+        lambda w, _: _limit_fits(w),
+        lambda w, _: (
+            f"power_limit_watts {w.cluster.power_limit_watts:g} is outside what a board of {w.gpu.board_watts:g} W can "
+            "be held to"
+        ),
+        lambda w, _: f"use {LEAST_LIMIT_FRACTION * w.gpu.board_watts:g} to {w.gpu.board_watts:g}, or leave it out",
+    ),
+    Rule(
+        "measured_steps_plausible",
+        "cluster.measured_steps",
+        lambda w, _: _implausible(w) is None,
+        lambda w, _: (
+            f"measured {_implausible(w)}: more than {MOST_RATIO:g} times apart, so one of them is of another "
+            "configuration or in another unit"
+        ),
         "give seconds of the same step in both, or leave it out",
-    )
-
-
-MEASURED_DEMANDS = (Demand("measured_steps_plausible", "cluster.measured_steps", _plausible, _measured_words),)
-"""What measured steps have to meet."""
+    ),
+)
+"""Rules of the power limit and of measured steps."""

@@ -1,4 +1,4 @@
-"""Demands on the model alone: complete fields that agree with each other."""
+"""Rules of the model alone: complete fields that agree with each other."""
 
 from dataclasses import MISSING, fields
 from functools import lru_cache
@@ -14,9 +14,8 @@ from service.estimator.model.build import (
     mixers_of,
     mlp_type,
 )
-from service.estimator.model.ledger import LayerShape
 from service.estimator.question import Model
-from service.estimator.rule import Demand, divisors_of, unmet_demands
+from service.estimator.rule import Rule, divisors_of, problems_of
 
 _DEFAULTS = {field.name: field.default for field in fields(Model)}
 _NOTHING = (None, 0, (), False)
@@ -60,84 +59,10 @@ def _sharing_layers(model: Model) -> int:
     return sum(MIXERS[shape.mixer].shares_block for shape in layer_shapes(model))
 
 
-def _uneven(model: Model) -> tuple[str, str] | None:
-    """The first pair of fields that do not divide."""
-    given = ((few, many) for few, many in _SHARED if getattr(model, few) and getattr(model, many))
-    return next(((few, many) for few, many in given if getattr(model, many) % getattr(model, few)), None)
-
-
-def _uneven_words(model: Model) -> tuple[str, str]:
-    few, many = _uneven(model) or _SHARED[0]
-    number = getattr(model, many)
-    return (
-        f"{few} {getattr(model, few)} does not divide {many} {number}, so the heads would differ",
-        f"make {few} {divisors_of(number)}",
-    )
-
-
-def _does_something(shape: LayerShape) -> bool:
-    return (shape.mixer, shape.mlp) != ("none", "none")
-
-
-MIXER_DEMANDS: tuple[Demand[Model], ...] = (
-    Demand(
-        "mixer_is_complete",
-        "model.layer_types",
-        lambda model, _: not _missing(model),
-        lambda model, _: (
-            f"layers of {', '.join(mixers_of(model))} are not described without {', '.join(_missing(model))}",
-            f"give {', '.join(_missing(model))}",
-        ),
-    ),
-    Demand(
-        "mixer_fields_are_used",
-        "model.layer_types",
-        lambda model, _: not _unread(model),
-        lambda model, _: (
-            f"{', '.join(_unread(model))}: no layer in layer_types reads them",
-            "leave them out, or name the layers that they describe",
-        ),
-    ),
-    Demand(
-        "mlp_fields_have_an_mlp",
-        "model.mlp_layer_types",
-        lambda model, _: _has_mlp(model) or not _without_mlp(model),
-        lambda model, _: (
-            f"{' and '.join(_without_mlp(model))} describe an MLP, and no layer has one",
-            "leave them out, or name layers with an MLP in mlp_layer_types",
-        ),
-    ),
-    Demand(
-        "shared_blocks_are_held",
-        "model.num_mem_blocks",
-        lambda model, _: not model.num_mem_blocks or model.num_mem_blocks <= _sharing_layers(model),
-        lambda model, _: (
-            f"{model.num_mem_blocks} blocks are shared by {_sharing_layers(model)} layers, so some would have none",
-            f"use at most {_sharing_layers(model)}",
-        ),
-    ),
-    Demand(
-        "mixer_heads_share_evenly",
-        "model.layer_types",
-        lambda model, _: _uneven(model) is None,
-        lambda model, _: _uneven_words(model),
-    ),
-    Demand(
-        "adapters_have_a_rank",
-        "model.adapter_rank",
-        lambda model, _: not model.shared_attention_adapter or model.adapter_rank > 0,
-        lambda _, __: ("adapters on the shared attention, and their rank is unknown", "give adapter_rank"),
-    ),
-    Demand(
-        "layers_mix_something",
-        "model.layer_types",
-        lambda model, _: "none" not in model.layer_types or all(map(_does_something, layer_shapes(model))),
-        lambda _, __: (
-            "a layer mixes neither tokens nor channels, so it does nothing",
-            "name another mixer in layer_types, or another MLP in mlp_layer_types",
-        ),
-    ),
-)
+def _uneven(model: Model) -> list[tuple[str, int, str, int]]:
+    """Pairs of fields that do not divide, each with its number."""
+    pairs = ((few, getattr(model, few), many, getattr(model, many)) for few, many in _SHARED)
+    return [pair for pair in pairs if pair[1] and pair[3] and pair[3] % pair[1]]
 
 
 _LATENT_FIELDS = ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
@@ -146,22 +71,6 @@ _LATENT_FIELDS = ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 def _has_layer(model: Model, wanted: str) -> bool:
     span = range(min(model.num_hidden_layers, max(1, len(model.layer_types))))
     return any(layer_type(model, layer) == wanted for layer in span)
-
-
-def _has_dense_layer(model: Model) -> bool:
-    return any("dense" in mlp_type(model, layer) for layer in range(model.num_hidden_layers))
-
-
-def _head_width_is_known(model: Model) -> bool:
-    latent = model.kv_lora_rank is not None
-    heads = max(1, model.num_attention_heads)
-    return latent or model.head_dim is not None or model.hidden_size % heads == 0
-
-
-def _experts_are_visited(model: Model) -> bool:
-    if not model.num_experts:
-        return model.num_experts_per_tok == 0
-    return 1 <= model.num_experts_per_tok <= model.num_experts
 
 
 def _latent_fields_agree(model: Model) -> bool:
@@ -188,121 +97,174 @@ def _sparse_fields_have_experts(model: Model) -> bool:
     return model.num_experts > 0 or not any(sparse_only)
 
 
-DEMANDS: tuple[Demand[Model], ...] = (
-    Demand(
+RULES: tuple[Rule[Model, None], ...] = (
+    Rule(
         "head_width_is_whole",
         "model.head_dim",
-        lambda model, _: _head_width_is_known(model),
         lambda model, _: (
-            f"{model.num_attention_heads} heads do not divide the hidden size {model.hidden_size}, "
-            "so the width of a head is unknown",
-            "give head_dim",
+            model.kv_lora_rank is not None
+            or model.head_dim is not None
+            or model.hidden_size % max(1, model.num_attention_heads) == 0
         ),
+        lambda model, _: (
+            f"{model.num_attention_heads} heads do not divide the hidden size {model.hidden_size}, so the width of a "
+            "head is unknown"
+        ),
+        "give head_dim",
     ),
-    Demand(
+    Rule(
         "key_value_heads_divide_heads",
         "model.num_key_value_heads",
         lambda model, _: model.num_attention_heads % model.key_value_heads == 0,
         lambda model, _: (
-            f"{model.num_attention_heads} query heads do not share {model.key_value_heads} key-value heads",
-            f"use {divisors_of(model.num_attention_heads)}",
+            f"{model.num_attention_heads} query heads do not share {model.key_value_heads} key-value heads"
         ),
+        lambda model, _: f"use {divisors_of(model.num_attention_heads)}",
     ),
-    Demand(
+    Rule(
         "dense_layers_have_a_width",
         "model.intermediate_size",
-        lambda model, _: model.intermediate_size is not None or not _has_dense_layer(model),
-        lambda _, __: ("the model has dense layers, and the width of their MLP is unknown", "give intermediate_size"),
+        lambda model, _: (
+            model.intermediate_size is not None
+            or not any("dense" in mlp_type(model, layer) for layer in range(model.num_hidden_layers))
+        ),
+        "the model has dense layers, and the width of their MLP is unknown",
+        "give intermediate_size",
     ),
-    Demand(
+    Rule(
         "latent_attention_is_complete",
         "model.kv_lora_rank",
         lambda model, _: _latent_fields_agree(model),
-        lambda _, __: (
-            "latent attention needs kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim together",
-            "give all four (q_lora_rank is optional), or none",
-        ),
+        "latent attention needs kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim together",
+        "give all four (q_lora_rank is optional), or none",
     ),
-    Demand(
+    Rule(
         "latent_attention_replaces_heads",
         "model.kv_lora_rank",
         lambda model, _: model.kv_lora_rank is None or not _has_plain_heads(model),
-        lambda _, __: (
+        (
             "latent attention has head widths and norms of its own, so qk_norm, a gate and fewer key-value heads say "
-            "nothing",
-            "leave qk_norm and attention_gate out, and num_key_value_heads as many as num_attention_heads",
+            "nothing"
         ),
+        "leave qk_norm and attention_gate out, and num_key_value_heads as many as num_attention_heads",
     ),
-    Demand(
+    Rule(
         "windows_have_a_length",
         "model.sliding_window",
         lambda model, _: model.sliding_window is not None or not _has_layer(model, "sliding_attention"),
-        lambda _, __: (
-            "layer_types names sliding_attention, and the window is unknown",
-            "give sliding_window",
-        ),
+        "layer_types names sliding_attention, and the window is unknown",
+        "give sliding_window",
     ),
-    Demand(
+    Rule(
         "chunks_have_a_length",
         "model.attention_chunk_size",
         lambda model, _: (model.attention_chunk_size is not None) == _has_layer(model, "chunked_attention"),
-        lambda _, __: (
-            "chunked_attention in layer_types and attention_chunk_size belong together",
-            "give both, or neither",
-        ),
+        "chunked_attention in layer_types and attention_chunk_size belong together",
+        "give both, or neither",
     ),
-    Demand(
+    Rule(
         "window_is_used",
         "model.sliding_window",
         lambda model, _: model.sliding_window is None or _has_layer(model, "sliding_attention"),
-        lambda _, __: (
-            "a sliding window is given, and no layer in layer_types uses it",
-            "name sliding_attention layers",
-        ),
+        "a sliding window is given, and no layer in layer_types uses it",
+        "name sliding_attention layers",
     ),
-    Demand(
+    Rule(
         "experts_are_visited",
         "model.num_experts_per_tok",
-        lambda model, _: _experts_are_visited(model),
-        lambda model, _: (
-            f"a token visits {model.num_experts_per_tok} of {model.num_experts} experts",
-            f"use 1 to {model.num_experts}" if model.num_experts else "leave it out, or give num_experts",
-        ),
+        lambda model, _: min(1, model.num_experts) <= model.num_experts_per_tok <= model.num_experts,
+        lambda model, _: f"a token visits {model.num_experts_per_tok} of {model.num_experts} experts",
+        lambda model, _: f"use 1 to {model.num_experts}" if model.num_experts else "leave it out, or give num_experts",
     ),
-    Demand(
+    Rule(
         "experts_have_a_width",
         "model.moe_intermediate_size",
         lambda model, _: not model.num_experts or model.expert_width > 0,
-        lambda _, __: ("the width of an expert is unknown", "give moe_intermediate_size"),
+        "the width of an expert is unknown",
+        "give moe_intermediate_size",
     ),
-    Demand(
+    Rule(
         "sparse_fields_need_experts",
         "model.num_experts",
         lambda model, _: _sparse_fields_have_experts(model),
-        lambda _, __: ("the model has fields of a mixture of experts, and no experts", "give num_experts"),
+        "the model has fields of a mixture of experts, and no experts",
+        "give num_experts",
     ),
-    Demand(
+    Rule(
         "shared_gate_needs_shared_expert",
         "model.shared_expert_gate",
         lambda model, _: not model.shared_expert_gate or model.shared_expert_intermediate_size > 0,
-        lambda _, __: ("a gate on the shared expert, and no shared expert", "give shared_expert_intermediate_size"),
+        "a gate on the shared expert, and no shared expert",
+        "give shared_expert_intermediate_size",
     ),
-    Demand(
+    Rule(
         "dense_layers_are_in_the_model",
         "model.first_k_dense_replace",
         lambda model, _: model.first_k_dense_replace <= model.num_hidden_layers,
         lambda model, _: (
-            f"{model.first_k_dense_replace} leading dense layers, and {model.num_hidden_layers} layers in all",
-            f"use at most {model.num_hidden_layers}",
+            f"{model.first_k_dense_replace} leading dense layers, and {model.num_hidden_layers} layers in all"
         ),
+        lambda model, _: f"use at most {model.num_hidden_layers}",
+    ),
+    Rule(
+        "mixer_is_complete",
+        "model.layer_types",
+        lambda model, _: not _missing(model),
+        lambda model, _: (
+            f"layers of {', '.join(mixers_of(model))} are not described without {', '.join(_missing(model))}"
+        ),
+        lambda model, _: f"give {', '.join(_missing(model))}",
+    ),
+    Rule(
+        "mixer_fields_are_used",
+        "model.layer_types",
+        lambda model, _: not _unread(model),
+        lambda model, _: f"{', '.join(_unread(model))}: no layer in layer_types reads them",
+        "leave them out, or name the layers that they describe",
+    ),
+    Rule(
+        "mlp_fields_have_an_mlp",
+        "model.mlp_layer_types",
+        lambda model, _: _has_mlp(model) or not _without_mlp(model),
+        lambda model, _: f"{' and '.join(_without_mlp(model))} describe an MLP, and no layer has one",
+        "leave them out, or name layers with an MLP in mlp_layer_types",
+    ),
+    Rule(
+        "shared_blocks_are_held",
+        "model.num_mem_blocks",
+        lambda model, _: not model.num_mem_blocks or model.num_mem_blocks <= _sharing_layers(model),
+        lambda model, _: (
+            f"{model.num_mem_blocks} blocks are shared by {_sharing_layers(model)} layers, so some would have none"
+        ),
+        lambda model, _: f"use at most {_sharing_layers(model)}",
+    ),
+    Rule(
+        "mixer_heads_share_evenly",
+        "model.layer_types",
+        lambda model, _: not _uneven(model),
+        lambda model, _: "{} {} does not divide {} {}, so the heads would differ".format(*_uneven(model)[0]),
+        lambda model, _: f"make {_uneven(model)[0][0]} {divisors_of(_uneven(model)[0][3])}",
+    ),
+    Rule(
+        "adapters_have_a_rank",
+        "model.adapter_rank",
+        lambda model, _: not model.shared_attention_adapter or model.adapter_rank > 0,
+        "adapters on the shared attention, and their rank is unknown",
+        "give adapter_rank",
+    ),
+    Rule(
+        "layers_mix_something",
+        "model.layer_types",
+        lambda model, _: (
+            "none" not in model.layer_types or all(shape[:2] != ("none", "none") for shape in layer_shapes(model))
+        ),
+        "a layer mixes neither tokens nor channels, so it does nothing",
+        "name another mixer in layer_types, or another MLP in mlp_layer_types",
     ),
 )
 
 
-_EVERY = (*DEMANDS, *MIXER_DEMANDS)
-
-
 @lru_cache(maxsize=LEDGERS_KEPT)
-def problems_of(model: Model) -> tuple[Problem, ...]:
+def problems_of_model(model: Model) -> tuple[Problem, ...]:
     """What is wrong with a model by itself."""
-    return unmet_demands(_EVERY, model)
+    return problems_of(RULES, model, None)

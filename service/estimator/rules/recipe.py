@@ -1,10 +1,14 @@
-"""Demands on what is trained, on number formats and on the run."""
+"""Rules of what is trained, of number formats and of the run."""
 
-from service.estimator.complete import CompleteLayout
+from collections.abc import Iterator
+from itertools import chain
+
+from service.errors import Problem
+from service.estimator.model.ledger import Op, Weight
 from service.estimator.model.training import part_of, trains_everything
 from service.estimator.names import MatrixName, PartName
-from service.estimator.question import OwnedPrice, Question
-from service.estimator.rule import Demand
+from service.estimator.question import Checkpointing, OwnedPrice, Question
+from service.estimator.rule import Rule, WorkloadRule, problems_of
 from service.estimator.software.optimizers import MOMENT_BYTES
 from service.estimator.software.precision import DTYPE_BYTES
 from service.estimator.software.stacks import STACKS
@@ -14,15 +18,19 @@ _SPLIT_BACKWARD = ("zero-bubble", "dualpipe")
 """Schedules that fill the bubble with gradients of weights."""
 
 
+def _weights(workload: Workload) -> Iterator[tuple[Op, Weight]]:
+    """Every weight of the ledger with its operation."""
+    return ((op, weight) for _, ops in workload.ledger.groups() for op in ops for weight in op.weights)
+
+
 def _matrices(workload: Workload) -> tuple[MatrixName, ...]:
-    groups = (ops for _, ops in workload.ledger.groups())
-    weights = (weight for ops in groups for op in ops for weight in op.weights if weight.role in ("matrix", "head"))
+    weights = (weight for _, weight in _weights(workload) if weight.role in ("matrix", "head"))
     return tuple(dict.fromkeys(name for weight in weights for name in weight.matrices))
 
 
 def _parts(workload: Workload) -> tuple[PartName, ...]:
-    pairs = ((op, weight) for _, ops in workload.ledger.groups() for op in ops for weight in op.weights)
-    return tuple(part for part in dict.fromkeys(part_of(op, weight) for op, weight in pairs) if part is not None)
+    parts = dict.fromkeys(part_of(op, weight) for op, weight in _weights(workload))
+    return tuple(part for part in parts if part is not None)
 
 
 def _missing_targets(workload: Workload) -> list[str]:
@@ -30,19 +38,13 @@ def _missing_targets(workload: Workload) -> list[str]:
     return [name for name in workload.method.targets if name not in known]
 
 
+def _named_parts(workload: Workload) -> tuple[PartName, ...]:
+    return (*workload.method.frozen, *workload.method.whole)
+
+
 def _missing_parts(workload: Workload) -> list[str]:
-    named = (*workload.method.frozen, *workload.method.whole)
-    known = _parts(workload) if named else ()
-    return [name for name in named if name not in known]
-
-
-def _something_trains(workload: Workload) -> bool:
-    return any(weight.trained for _, ops in workload.ledger.groups() for op in ops for weight in op.weights)
-
-
-def _tied_tables_agree(workload: Workload) -> bool:
-    named = (*workload.method.frozen, *workload.method.whole)
-    return not workload.model.tie_word_embeddings or ("embedding" in named) == ("head" in named)
+    known = _parts(workload) if _named_parts(workload) else ()
+    return [name for name in _named_parts(workload) if name not in known]
 
 
 def _whole_targets(workload: Workload) -> dict[MatrixName, tuple[PartName, ...]]:
@@ -50,8 +52,7 @@ def _whole_targets(workload: Workload) -> dict[MatrixName, tuple[PartName, ...]]
     if not workload.method.targets or not workload.method.whole:
         return {}
     parts: dict[MatrixName, set[PartName | None]] = {name: set() for name in workload.method.targets}
-    pairs = ((op, weight) for _, ops in workload.ledger.groups() for op in ops for weight in op.weights)
-    for op, weight in pairs:
+    for op, weight in _weights(workload):
         for name in parts.keys() & (weight.matrices if weight.role in ("matrix", "head") else ()):
             parts[name].add(part_of(op, weight))
     return {
@@ -61,142 +62,122 @@ def _whole_targets(workload: Workload) -> dict[MatrixName, tuple[PartName, ...]]
     }
 
 
-def _adapted_parts(workload: Workload) -> str:
-    return ", ".join(dict.fromkeys(part for parts in _whole_targets(workload).values() for part in parts))
+def _adapted_twice(workload: Workload) -> str:
+    matrices = _whole_targets(workload).items()
+    return " and ".join(f"{name} is a matrix of {' and '.join(parts)}" for name, parts in matrices)
 
 
-def _twice(workload: Workload) -> str:
-    return " and ".join(
-        f"{name} is a matrix of {' and '.join(parts)}" for name, parts in _whole_targets(workload).items()
-    )
-
-
-TRAINING_DEMANDS: tuple[Demand[Workload], ...] = (
-    Demand(
+TRAINING_RULES: tuple[WorkloadRule, ...] = (
+    Rule(
         "method_choices_fit_its_name",
         "recipe.method",
-        lambda workload, _: (
-            not (workload.method.frozen or workload.method.frozen_layers)
-            if workload.method.name != "full"
-            else not (workload.method.rank or workload.method.targets or workload.method.whole)
+        lambda w, _: (
+            not (w.method.frozen or w.method.frozen_layers)
+            if w.method.name != "full"
+            else not (w.method.rank or w.method.targets or w.method.whole)
         ),
-        lambda workload, _: (
-            f"{workload.method.name} does not use all that is given: rank, targets and whole belong to lora and qlora, "
-            "which freeze all else, and frozen and frozen_layers to full",
-            "give only what the method uses",
+        lambda w, _: (
+            f"{w.method.name} does not use all that is given: rank, targets and whole belong to lora and qlora, which "
+            "freeze all else, and frozen and frozen_layers to full"
         ),
+        "give only what the method uses",
     ),
-    Demand(
+    Rule(
         "quantization_belongs_to_qlora",
         "recipe.method.quantization",
-        lambda workload, _: workload.method.quantization is None or workload.method.name == "qlora",
-        lambda workload, _: (
-            f"{workload.method.name} keeps frozen matrices in the compute format, so none is quantised",
-            "use method qlora, or leave quantization out",
-        ),
+        lambda w, _: w.method.quantization is None or w.method.name == "qlora",
+        lambda w, _: f"{w.method.name} keeps frozen matrices in the compute format, so none is quantised",
+        "use method qlora, or leave quantization out",
     ),
-    Demand(
+    Rule(
         "stack_quantizes",
         "recipe.method",
-        lambda workload, _: workload.method.name != "qlora" or workload.stack.quantizes,
-        lambda workload, _: (
-            f"{workload.software.name} multiplies by no 4-bit matrices",
-            f"use {' or '.join(name for name, row in STACKS.items() if row.quantizes)}, or method lora",
-        ),
+        lambda w, _: w.method.name != "qlora" or w.stack.quantizes,
+        lambda w, _: f"{w.software.name} multiplies by no 4-bit matrices",
+        f"use {' or '.join(name for name, row in STACKS.items() if row.quantizes)}, or method lora",
     ),
-    Demand(
+    Rule(
         "adapters_have_targets",
         "recipe.method.targets",
-        lambda workload, _: not _missing_targets(workload),
-        lambda workload, _: (
-            f"the model has no {', '.join(_missing_targets(workload))} to put adapters beside",
-            f"use {', '.join(_matrices(workload))}",
-        ),
+        lambda w, _: not _missing_targets(w),
+        lambda w, _: f"the model has no {', '.join(_missing_targets(w))} to put adapters beside",
+        lambda w, _: f"use {', '.join(_matrices(w))}",
     ),
-    Demand(
+    Rule(
         "adapters_stand_beside_frozen_matrices",
         "recipe.method.targets",
-        lambda workload, _: not _whole_targets(workload),
-        lambda workload, _: (
-            f"targets and whole name the same part: {_twice(workload)}, which is trained whole, so an adapter beside "
-            "it "
-            "would add nothing",
-            f"leave {', '.join(_whole_targets(workload))} out of targets, or {_adapted_parts(workload)} out of whole",
+        lambda w, _: not _whole_targets(w),
+        lambda w, _: (
+            f"targets and whole name the same part: {_adapted_twice(w)}, which is trained whole, so an adapter beside "
+            "it would add nothing"
+        ),
+        lambda w, _: (
+            f"leave {', '.join(_whole_targets(w))} out of targets, or "
+            f"{', '.join(dict.fromkeys(chain(*_whole_targets(w).values())))} out of whole"
         ),
     ),
-    Demand(
+    Rule(
         "adapters_train_no_depths",
         "recipe.method",
-        lambda workload, _: workload.method.name == "full" or not workload.model.num_nextn_predict_layers,
-        lambda workload, _: (
-            f"the {workload.model.num_nextn_predict_layers} multi-token-prediction depth(s) would run without being "
-            "trained",
-            "set model.num_nextn_predict_layers to 0, or use method full",
+        lambda w, _: w.method.name == "full" or not w.model.num_nextn_predict_layers,
+        lambda w, _: (
+            f"the {w.model.num_nextn_predict_layers} multi-token-prediction depth(s) would run without being trained"
         ),
+        "set model.num_nextn_predict_layers to 0, or use method full",
     ),
-    Demand(
+    Rule(
         "frozen_parts_exist",
         "recipe.method.frozen",
-        lambda workload, _: not _missing_parts(workload),
-        lambda workload, _: (
-            f"the model has no {', '.join(_missing_parts(workload))} to freeze or to train",
-            f"use {', '.join(_parts(workload))}",
-        ),
+        lambda w, _: not _missing_parts(w),
+        lambda w, _: f"the model has no {', '.join(_missing_parts(w))} to freeze or to train",
+        lambda w, _: f"use {', '.join(_parts(w))}",
     ),
-    Demand(
+    Rule(
         "frozen_layers_are_in_the_model",
         "recipe.method.frozen_layers",
-        lambda workload, _: workload.method.frozen_layers <= workload.model.num_hidden_layers,
-        lambda workload, _: (
-            f"{workload.method.frozen_layers} layers cannot be frozen in a model of {workload.model.num_hidden_layers}",
-            f"use at most {workload.model.num_hidden_layers}",
-        ),
+        lambda w, _: w.method.frozen_layers <= w.model.num_hidden_layers,
+        lambda w, _: f"{w.method.frozen_layers} layers cannot be frozen in a model of {w.model.num_hidden_layers}",
+        lambda w, _: f"use at most {w.model.num_hidden_layers}",
     ),
-    Demand(
+    Rule(
         "shared_blocks_freeze_together",
         "recipe.method.frozen_layers",
-        lambda workload, _: (
-            workload.method.frozen_layers in (0, workload.model.num_hidden_layers) or not workload.model.num_mem_blocks
+        lambda w, _: w.method.frozen_layers in (0, w.model.num_hidden_layers) or not w.model.num_mem_blocks,
+        lambda w, _: (
+            f"layers share {w.model.num_mem_blocks} blocks, so the first {w.method.frozen_layers} layers cannot be "
+            "frozen while later ones train the same numbers"
         ),
-        lambda workload, _: (
-            f"layers share {workload.model.num_mem_blocks} blocks, so the first {workload.method.frozen_layers} "
-            "layers cannot be "
-            "frozen while later ones train the same numbers",
-            f"freeze all {workload.model.num_hidden_layers} layers or none",
-        ),
+        lambda w, _: f"freeze all {w.model.num_hidden_layers} layers or none",
     ),
-    Demand(
+    Rule(
         "tied_tables_freeze_together",
         "recipe.method.frozen",
-        lambda workload, _: _tied_tables_agree(workload),
-        lambda _, __: (
-            "embedding and head are the same numbers in this model, so one cannot be frozen while the other is trained",
-            "name both or neither",
-        ),
+        lambda w, _: not w.model.tie_word_embeddings or ("embedding" in _named_parts(w)) == ("head" in _named_parts(w)),
+        "embedding and head are the same numbers in this model, so one cannot be frozen while the other is trained",
+        "name both or neither",
     ),
-    Demand(
+    Rule(
         "something_is_trained",
         "recipe.method.frozen",
-        lambda workload, _: workload.method.name != "full" or _something_trains(workload),
-        lambda _, __: ("every part of the model is frozen, so a step would change nothing", "leave a part out"),
+        lambda w, _: w.method.name != "full" or any(weight.trained for _, weight in _weights(w)),
+        "every part of the model is frozen, so a step would change nothing",
+        "leave a part out",
     ),
-    Demand(
+    Rule(
         "stack_trains_so",
         "recipe.method",
-        lambda workload, _: workload.stack.freezes or trains_everything(workload.method),
-        lambda workload, _: (
-            f"{workload.software.name} trains whole models only: it has no frozen parameters and no adapters",
-            "use method full with nothing frozen, or another stack",
-        ),
+        lambda w, _: w.stack.freezes or trains_everything(w.method),
+        lambda w, _: f"{w.software.name} trains whole models only: it has no frozen parameters and no adapters",
+        "use method full with nothing frozen, or another stack",
     ),
-    Demand(
+    Rule(
         "schedule_has_weight_gradients",
         "layout.schedule",
-        lambda workload, layout: trains_everything(workload.method) or layout.schedule not in _SPLIT_BACKWARD,
+        lambda w, layout: trains_everything(w.method) or layout.schedule not in _SPLIT_BACKWARD,
         lambda _, layout: (
-            f"{layout.schedule} fills its bubble with gradients of weights, which frozen weights do not have",
-            "use 1f1b, or interleaved-1f1b with virtual stages",
+            f"{layout.schedule} fills its bubble with gradients of weights, which frozen weights do not have"
         ),
+        "use 1f1b, or interleaved-1f1b with virtual stages",
     ),
 )
 
@@ -237,105 +218,69 @@ def _keeps_master(workload: Workload) -> bool:
     return workload.precision.is_mixed and workload.stack.mixed_weights == "compute"
 
 
-FORMAT_DEMANDS: tuple[Demand[Workload], ...] = (
-    Demand(
+FORMAT_RULES: tuple[WorkloadRule, ...] = (
+    Rule(
         "fp8_weights_replace_copies",
         "recipe.fp8_weights",
-        lambda workload, _: not workload.recipe.fp8_weights or _keeps_fp8_weights(workload),
-        lambda workload, _: (
-            f"fp8_weights leaves Transformer Engine's fp8 copies as the only weights; here {workload.software.name} "
-            "with "
-            f"{workload.software.implementation} operations trains in {workload.recipe.precision}",
+        lambda w, _: not w.recipe.fp8_weights or _keeps_fp8_weights(w),
+        lambda w, _: (
+            f"fp8_weights leaves Transformer Engine's fp8 copies as the only weights; here {w.software.name} with "
+            f"{w.software.implementation} operations trains in {w.recipe.precision}"
+        ),
+        (
             "use megatron-core with transformer-engine and one of fp8-tensorwise, fp8-blockwise and mxfp8, or leave "
-            "fp8_weights out",
+            "fp8_weights out"
         ),
     ),
-    Demand(
+    Rule(
         "fp8_weights_are_all_trained",
         "recipe.fp8_weights",
-        lambda workload, _: not workload.recipe.fp8_weights or trains_everything(workload.method),
-        lambda workload, _: (
-            f"fp8_weights keeps every weight in fp8 and trains it, and here {_untrained(workload)}",
-            f"{_trained_mends(workload)}, or leave fp8_weights out",
-        ),
+        lambda w, _: not w.recipe.fp8_weights or trains_everything(w.method),
+        lambda w, _: f"fp8_weights keeps every weight in fp8 and trains it, and here {_untrained(w)}",
+        lambda w, _: f"{_trained_mends(w)}, or leave fp8_weights out",
     ),
-    Demand(
+    Rule(
         "master_copy_is_kept",
         "recipe.master_dtype",
-        lambda workload, _: workload.recipe.master_dtype is None or _keeps_master(workload),
-        lambda workload, _: (
-            f"{workload.software.name} in {workload.recipe.precision} updates the weights themselves, so there is no "
-            "master copy",
-            "leave master_dtype out, or use a mixed precision with a stack that keeps a master copy",
+        lambda w, _: w.recipe.master_dtype is None or _keeps_master(w),
+        lambda w, _: (
+            f"{w.software.name} in {w.recipe.precision} updates the weights themselves, so there is no master copy"
         ),
+        "leave master_dtype out, or use a mixed precision with a stack that keeps a master copy",
     ),
-    Demand(
+    Rule(
         "stack_keeps_the_master_copy_so",
         "recipe.master_dtype",
-        lambda workload, _: (
-            not _keeps_master(workload) or workload.recipe.master_dtype in (None, *_masters_can_be(workload))
-        ),
-        lambda workload, _: (
-            f"{workload.software.name} in {workload.recipe.precision} keeps no master copy in "
-            f"{workload.recipe.master_dtype}",
-            f"use {' or '.join(_masters_can_be(workload))}, or leave master_dtype out",
-        ),
+        lambda w, _: not _keeps_master(w) or w.recipe.master_dtype in (None, *_masters_can_be(w)),
+        lambda w, _: f"{w.software.name} in {w.recipe.precision} keeps no master copy in {w.recipe.master_dtype}",
+        lambda w, _: f"use {' or '.join(_masters_can_be(w))}, or leave master_dtype out",
     ),
-    Demand(
+    Rule(
         "stack_keeps_the_moments_so",
         "recipe.moment_dtype",
-        lambda workload, _: (
-            workload.optimizer.moment_bytes is not None
-            or workload.recipe.moment_dtype in (None, *_moments_can_be(workload))
-        ),
-        lambda workload, _: (
-            f"{workload.software.name} in {workload.recipe.precision} keeps no moments in "
-            f"{workload.recipe.moment_dtype}",
-            f"use {' or '.join(_moments_can_be(workload))}, or leave moment_dtype out",
-        ),
+        lambda w, _: w.optimizer.moment_bytes is not None or w.recipe.moment_dtype in (None, *_moments_can_be(w)),
+        lambda w, _: f"{w.software.name} in {w.recipe.precision} keeps no moments in {w.recipe.moment_dtype}",
+        lambda w, _: f"use {' or '.join(_moments_can_be(w))}, or leave moment_dtype out",
     ),
-    Demand(
+    Rule(
         "optimizer_leaves_the_moments_format_open",
         "recipe.moment_dtype",
-        lambda workload, _: workload.recipe.moment_dtype is None or workload.optimizer.moment_bytes is None,
-        lambda workload, _: (
-            f"{workload.recipe.optimizer} keeps moments in a format of its own, not in {workload.recipe.moment_dtype}",
-            "leave moment_dtype out, or use another optimizer",
-        ),
+        lambda w, _: w.recipe.moment_dtype is None or w.optimizer.moment_bytes is None,
+        lambda w, _: f"{w.recipe.optimizer} keeps moments in a format of its own, not in {w.recipe.moment_dtype}",
+        "leave moment_dtype out, or use another optimizer",
     ),
 )
 
 
-def _interval_given_once(question: Question, _: CompleteLayout) -> bool:
-    checkpoint = question.recipe.checkpoint
-    return checkpoint is None or checkpoint.rule is None or checkpoint.interval_seconds is None
+def _stall_is_known(checkpoint: Checkpointing) -> bool:
+    return checkpoint.asynchronous or (checkpoint.stall_seconds is None) != (checkpoint.write_bytes_per_s is None)
 
 
-def _interval_words(question: Question, _: CompleteLayout) -> tuple[str, str]:
-    checkpoint = question.recipe.checkpoint
-    given = "" if checkpoint is None else f"interval_seconds {checkpoint.interval_seconds:g} and rule {checkpoint.rule}"
-    return (
-        f"the time between checkpoints is told twice, by {given}, and they may differ",
-        "leave rule or interval_seconds out",
-    )
-
-
-def _stall_known(question: Question, _: CompleteLayout) -> bool:
-    checkpoint = question.recipe.checkpoint
-    return (
-        checkpoint is None
-        or checkpoint.asynchronous
-        or (checkpoint.stall_seconds is None) != (checkpoint.write_bytes_per_s is None)
-    )
-
-
-def _stall_words(question: Question, _: CompleteLayout) -> tuple[str, str]:
-    checkpoint = question.recipe.checkpoint
-    if checkpoint is not None and checkpoint.stall_seconds is not None:
+def _stall_words(checkpoint: Checkpointing) -> tuple[str, str]:
+    if checkpoint.stall_seconds is not None:
         return (
             f"a checkpoint that is not asynchronous stalls for stall_seconds {checkpoint.stall_seconds:g}, and until "
-            "it is "
-            "written at write_bytes_per_s: both are told, and they may differ",
+            "it is written at write_bytes_per_s: both are told, and they may differ",
             "leave stall_seconds or write_bytes_per_s out",
         )
     return (
@@ -344,20 +289,39 @@ def _stall_words(question: Question, _: CompleteLayout) -> tuple[str, str]:
     )
 
 
-def _purchase_known(question: Question, _: CompleteLayout) -> bool:
-    return not isinstance(question.price, OwnedPrice) or question.price.purchase_usd is not None
+_PLAIN = Checkpointing()
+"""How checkpoints are taken where a recipe leaves it open."""
 
-
-def _purchase_words(question: Question, _: CompleteLayout) -> tuple[str, str]:
-    return (
-        f"own hardware is written off from its purchase price, and the price of {question.gpu.slug} is not known",
+RUN_RULES: tuple[Rule[Question, Checkpointing], ...] = (
+    Rule(
+        "interval_is_told_once",
+        "recipe.checkpoint.rule",
+        lambda _, checkpoint: checkpoint.rule is None or checkpoint.interval_seconds is None,
+        lambda _, checkpoint: (
+            f"the time between checkpoints is told twice, by interval_seconds {checkpoint.interval_seconds:g} and "
+            f"rule {checkpoint.rule}, and they may differ"
+        ),
+        "leave rule or interval_seconds out",
+    ),
+    Rule(
+        "stall_is_known",
+        "recipe.checkpoint.asynchronous",
+        lambda _, checkpoint: _stall_is_known(checkpoint),
+        lambda _, checkpoint: _stall_words(checkpoint)[0],
+        lambda _, checkpoint: _stall_words(checkpoint)[1],
+    ),
+    Rule(
+        "purchase_price_is_known",
+        "price.purchase_usd",
+        lambda question, _: not isinstance(question.price, OwnedPrice) or question.price.purchase_usd is not None,
+        lambda question, _: (
+            f"own hardware is written off from its purchase price, and the price of {question.gpu.slug} is not known"
+        ),
         "give purchase_usd, what one GPU costs with its share of server and network",
-    )
-
-
-RUN_DEMANDS = (
-    Demand("interval_is_told_once", "recipe.checkpoint.rule", _interval_given_once, _interval_words),
-    Demand("stall_is_known", "recipe.checkpoint.asynchronous", _stall_known, _stall_words),
-    Demand("purchase_price_is_known", "price.purchase_usd", _purchase_known, _purchase_words),
+    ),
 )
-"""What a run has to meet, whatever configuration it runs."""
+
+
+def problems_of_run(question: Question) -> tuple[Problem, ...]:
+    """What a question leaves open of its run, or gives twice, whatever its configuration."""
+    return problems_of(RUN_RULES, question, question.recipe.checkpoint or _PLAIN)

@@ -1,16 +1,15 @@
-"""Demands on the training software: operations, losses, versions, and what Megatron-LM refuses to combine."""
+"""Rules of the training software: operations, losses, versions, and combinations that Megatron-LM refuses."""
+
+from dataclasses import fields
 
 from service.estimator.complete import CompleteLayout
 from service.estimator.numeric import both, implies
 from service.estimator.question import Software, Versions
-from service.estimator.rule import Demand, Rule
+from service.estimator.rule import LayoutRule, Rule, WorkloadRule
 from service.estimator.software.implementations import CROSS_ENTROPIES, IMPLEMENTATIONS
-from service.estimator.software.stacks import ENGINE_LOSS_SINCE, STACKS, requested_software, version_of
+from service.estimator.software.stacks import ENGINE_LOSS_SINCE, STACKS
 from service.estimator.software.versions import is_version, is_year_and_month
 from service.estimator.workload import Workload
-
-_LIBRARIES = ("transformer_engine", "megatron_core", "torch", "torchtitan")
-"""Fields of `Versions`."""
 
 FIRST_YEAR = 2023
 """The earliest year that a version of torchtitan may name: there was no torchtitan before."""
@@ -18,7 +17,7 @@ FIRST_YEAR = 2023
 
 def _named(versions: Versions | None) -> dict[str, str]:
     """The versions that are named, by library."""
-    every = {} if versions is None else {library: getattr(versions, library) for library in _LIBRARIES}
+    every = {} if versions is None else {one.name: getattr(versions, one.name) for one in fields(Versions)}
     return {library: version for library, version in every.items() if version is not None}
 
 
@@ -26,31 +25,32 @@ def _unreadable(software: Software) -> list[str]:
     return [library for library, version in _named(software.versions).items() if not is_version(version)]
 
 
-def _is_undated(software: Software) -> bool:
-    """Whether torchtitan's version can be read, but is no month that torchtitan has seen."""
-    version = version_of(software, "torchtitan")
-    return version is not None and is_version(version) and not is_year_and_month(version, FIRST_YEAR)
+def _undated_torchtitan(software: Software) -> str | None:
+    """A version of torchtitan that can be read, but is no month that torchtitan has seen."""
+    version = _named(software.versions).get("torchtitan")
+    is_undated = version is not None and is_version(version) and not is_year_and_month(version, FIRST_YEAR)
+    return version if is_undated else None
 
 
-VERSION_DEMANDS: tuple[Demand[Software], ...] = (
-    Demand(
+VERSION_RULES: tuple[Rule[Software, None], ...] = (
+    Rule(
         "versions_are_readable",
         "recipe.stack.versions",
         lambda software, _: not _unreadable(software),
         lambda software, _: (
-            f"the version of {' and '.join(_unreadable(software))} is not one: versions are compared number by number",
-            "write numbers with dots between them, such as 2.11",
+            f"the version of {' and '.join(_unreadable(software))} is not one: versions are compared number by number"
         ),
+        "write numbers with dots between them, such as 2.11",
     ),
-    Demand(
+    Rule(
         "torchtitan_is_told_by_month",
         "recipe.stack.versions.torchtitan",
-        lambda software, _: not _is_undated(software),
+        lambda software, _: not _undated_torchtitan(software),
         lambda software, _: (
-            f"torchtitan {version_of(software, 'torchtitan')} is no year from {FIRST_YEAR} on with a month of 1 to 12: "
-            "torchtitan is told by year and month, and any other number would be read as a very old or new one",
-            "write the year and month of its commit, such as 2025.6",
+            f"torchtitan {_undated_torchtitan(software)} is no year from {FIRST_YEAR} on with a month of 1 to "
+            "12: torchtitan is told by year and month, and any other number would be read as a very old or new one"
         ),
+        "write the year and month of its commit, such as 2025.6",
     ),
 )
 """What has to hold before anything else is read of a software."""
@@ -63,206 +63,27 @@ def _used(workload: Workload) -> tuple[str, ...]:
 
 
 def _unused(workload: Workload) -> list[str]:
-    return [library for library in _named(workload.software.versions) if library not in _used(workload)]
+    return [library for library in _named(workload.versions) if library not in _used(workload)]
 
 
-def _engine_has_loss(workload: Workload) -> bool:
-    if workload.software.cross_entropy != "transformer-engine":
+def _libraries_have_loss(workload: Workload) -> bool:
+    loss, named = workload.software.cross_entropy, _named(workload.versions)
+    if loss != "transformer-engine" or loss not in workload.implementation.cross_entropies:
         return True
-    return all(since.holds(version_of(workload.software, library)) for library, since in ENGINE_LOSS_SINCE.items())
+    return all(since.holds(named.get(library)) for library, since in ENGINE_LOSS_SINCE.items())
 
 
 def _named_versions(workload: Workload) -> str:
-    named = _named(workload.software.versions)
+    named = _named(workload.versions)
     return " and ".join(f"{library} {named[library]}" for library in ENGINE_LOSS_SINCE if library in named)
-
-
-def _loss_in_implementation(workload: Workload) -> bool:
-    return (
-        workload.software.cross_entropy is None
-        or workload.software.cross_entropy in workload.implementation.cross_entropies
-    )
 
 
 def _has_implementation(workload: Workload) -> bool:
     return workload.software.implementation in IMPLEMENTATIONS[workload.software.name]
 
 
-def _op_stands_alone(workload: Workload) -> bool:
-    if "op" not in workload.recompute.modules:
-        return True
-    return workload.stack.selects == "op" and workload.recompute.modules == ("op",)
-
-
-def _offloads(workload: Workload, layout: CompleteLayout) -> bool:
-    return layout.offload not in ("activations", "optimizer-and-activations") or workload.stack.offloads_activations
-
-
-SOFTWARE_DEMANDS: tuple[Demand[Workload], ...] = (
-    Demand(
-        "stack_has_the_implementation",
-        "recipe.stack.implementation",
-        lambda workload, _: _has_implementation(workload),
-        lambda workload, _: (
-            f"{workload.software.name} has no {workload.software.implementation} operations",
-            f"use {' or '.join(IMPLEMENTATIONS[workload.software.name])}, or leave implementation out",
-        ),
-    ),
-    Demand(
-        "implementation_computes_the_loss_so",
-        "recipe.stack.cross_entropy",
-        lambda workload, _: not _has_implementation(workload) or _loss_in_implementation(workload),
-        lambda workload, _: (
-            f"{workload.software.name} with {workload.software.implementation} operations has no "
-            f"{workload.software.cross_entropy} "
-            "cross entropy",
-            f"use {', '.join(workload.implementation.cross_entropies)}, or leave cross_entropy out",
-        ),
-    ),
-    Demand(
-        "libraries_have_the_loss",
-        "recipe.stack.cross_entropy",
-        lambda workload, _: not _loss_in_implementation(workload) or _engine_has_loss(workload),
-        lambda workload, _: (
-            f"{CROSS_ENTROPIES['transformer-engine'].meaning} is not to be had with {_named_versions(workload)}: it "
-            "came with "
-            "transformer_engine 2.2 and megatron_core 0.12, and megatron_core 0.19 turned it off",
-            "use vocab-parallel or fused, or leave cross_entropy out",
-        ),
-    ),
-    Demand(
-        "fused_gradients_need_megatron",
-        "recipe.stack.gradient_fusion",
-        lambda workload, _: (
-            not requested_software(workload.recipe).gradient_fusion or workload.software.name == "megatron-core"
-        ),
-        lambda workload, _: (
-            f"{workload.software.name} writes gradients of weights by themselves: only megatron-core's products add "
-            "them up",
-            "leave gradient_fusion out, or use megatron-core",
-        ),
-    ),
-    Demand(
-        "versions_are_of_the_stack",
-        "recipe.stack.versions",
-        lambda workload, _: not _has_implementation(workload) or not _unused(workload),
-        lambda workload, _: (
-            f"nothing that {workload.software.name} with {workload.software.implementation} operations keeps depends "
-            "on "
-            f"{' and '.join(_unused(workload))}",
-            f"name versions of {' and '.join(_used(workload))} alone",
-        ),
-    ),
-    Demand(
-        "experts_are_grouped_by_transformer_engine",
-        "recipe.stack.grouped_experts",
-        lambda workload, _: (
-            not requested_software(workload.recipe).grouped_experts
-            or (bool(workload.model.num_experts) and workload.implementation.uses_transformer_engine)
-        ),
-        lambda workload, _: (
-            f"grouped products of experts are Transformer Engine's, and here {workload.model.num_experts} experts run "
-            "with "
-            f"{workload.software.implementation} operations of {workload.software.name}",
-            "leave grouped_experts out, or use megatron-core with transformer-engine and a model with experts",
-        ),
-    ),
-    Demand(
-        "graphs_need_the_engine_or_a_compiler",
-        "recipe.stack.cuda_graphs",
-        lambda workload, _: (
-            not requested_software(workload.recipe).cuda_graphs
-            or workload.implementation.uses_transformer_engine
-            or workload.software.implementation == "compiled"
-        ),
-        lambda workload, _: (
-            f"{workload.software.name} with {workload.software.implementation} operations launches kernels one by one",
-            "leave cuda_graphs out, or use megatron-core with transformer-engine",
-        ),
-    ),
-    Demand(
-        "overlapped_exchange_needs_experts",
-        "recipe.stack.expert_overlap",
-        lambda workload, _: (
-            not requested_software(workload.recipe).expert_overlap
-            or (workload.implementation.uses_transformer_engine and bool(workload.model.num_experts))
-        ),
-        lambda workload, _: (
-            f"expert_overlap hides what megatron-core's experts exchange, and here {workload.model.num_experts} "
-            "experts run "
-            f"with {workload.software.name}",
-            "leave expert_overlap out, or use megatron-core and a model with experts",
-        ),
-    ),
-    Demand(
-        "tensor_overlap_is_of_the_stack",
-        "recipe.stack.tensor_overlap",
-        lambda workload, _: (
-            not requested_software(workload.recipe).tensor_overlap
-            or workload.implementation.uses_transformer_engine
-            or workload.software.name == "torchtitan"
-        ),
-        lambda workload, _: (
-            "tensor_overlap hides what tensor ranks of megatron-core or of torchtitan send, and "
-            f"{workload.software.name} "
-            "waits for it",
-            "leave tensor_overlap out, or use one of those",
-        ),
-    ),
-    Demand(
-        "tokens_are_sent_to_experts",
-        "recipe.stack.dispatcher",
-        lambda workload, _: (
-            workload.software.dispatcher is None
-            or (bool(workload.model.num_experts) and workload.software.name == "megatron-core")
-        ),
-        lambda workload, _: (
-            f"a dispatcher is megatron-core's way to {workload.model.num_experts} experts, and the stack is "
-            f"{workload.software.name}",
-            "leave dispatcher out, or use megatron-core and a model with experts",
-        ),
-    ),
-    Demand(
-        "imbalance_needs_experts",
-        "recipe.expert_imbalance",
-        lambda workload, _: bool(workload.model.num_experts) or workload.recipe.expert_imbalance == 1,
-        lambda workload, _: (
-            f"expert_imbalance {workload.recipe.expert_imbalance:g} is about tokens of experts, and the model has none",
-            "leave expert_imbalance out, or name a model with experts",
-        ),
-    ),
-    Demand(
-        "capacity_needs_experts",
-        "recipe.expert_capacity_factor",
-        lambda workload, _: bool(workload.model.num_experts) or workload.recipe.expert_capacity_factor is None,
-        lambda workload, _: (
-            f"expert_capacity_factor {workload.recipe.expert_capacity_factor:g} is about tokens of experts, and the "
-            "model "
-            "has none",
-            "leave expert_capacity_factor out, or name a model with experts",
-        ),
-    ),
-    Demand(
-        "recompute_by_operation_stands_alone",
-        "recipe.recompute",
-        lambda workload, _: _op_stands_alone(workload),
-        lambda workload, _: (
-            f"op says for every operation of a layer whether it runs again, as torchtitan does; here "
-            f"{workload.software.name} is asked for {', '.join(workload.recompute.modules)}",
-            "use op alone with torchtitan, or name other modules",
-        ),
-    ),
-    Demand(
-        "stack_offloads_activations",
-        "layout.offload",
-        _offloads,
-        lambda workload, _: (
-            f"{workload.software.name} keeps activations on the GPU until the backward pass",
-            f"use {', '.join(name for name, row in STACKS.items() if row.offloads_activations)}, or offload the "
-            "optimizer alone",
-        ),
-    ),
-)
+def _offloads_activations(layout: CompleteLayout) -> bool:
+    return layout.offload in ("activations", "optimizer-and-activations")
 
 
 _SHARDED_UPDATES = ("adamw", "sgd-momentum")
@@ -275,28 +96,8 @@ def _is_megatron(workload: Workload) -> bool:
     return workload.software.name == "megatron-core"
 
 
-def _has_sharded_update(workload: Workload) -> bool:
-    return workload.recipe.optimizer in _SHARDED_UPDATES
-
-
-def _offloads_activations(layout: CompleteLayout) -> bool:
-    return layout.offload in ("activations", "optimizer-and-activations")
-
-
-def _offloads_optimizer(layout: CompleteLayout) -> bool:
-    return layout.offload in ("optimizer", "optimizer-and-activations")
-
-
 def _gathers_fp8(workload: Workload) -> bool:
     return _is_megatron(workload) and workload.recipe.fp8_weights
-
-
-def _overlaps_experts(workload: Workload) -> bool:
-    return requested_software(workload.recipe).expert_overlap
-
-
-def _reruns_experts(workload: Workload) -> bool:
-    return workload.recompute.granularity == "full" or "moe" in workload.recompute.modules
 
 
 def _redraws(workload: Workload) -> bool:
@@ -309,180 +110,295 @@ def _is_deterministic(workload: Workload) -> bool:
     return _is_megatron(workload) and workload.software.deterministic
 
 
-MEGATRON_DEMANDS: tuple[Demand[Workload], ...] = (
-    Demand(
+SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
+    Rule(
+        "stack_has_the_implementation",
+        "recipe.stack.implementation",
+        lambda w, _: _has_implementation(w),
+        lambda w, _: f"{w.software.name} has no {w.software.implementation} operations",
+        lambda w, _: f"use {' or '.join(IMPLEMENTATIONS[w.software.name])}, or leave implementation out",
+    ),
+    Rule(
+        "implementation_computes_the_loss_so",
+        "recipe.stack.cross_entropy",
+        lambda w, _: (
+            not _has_implementation(w) or w.software.cross_entropy in (None, *w.implementation.cross_entropies)
+        ),
+        lambda w, _: (
+            f"{w.software.name} with {w.software.implementation} operations has no {w.software.cross_entropy} cross "
+            "entropy"
+        ),
+        lambda w, _: f"use {', '.join(w.implementation.cross_entropies)}, or leave cross_entropy out",
+    ),
+    Rule(
+        "libraries_have_the_loss",
+        "recipe.stack.cross_entropy",
+        lambda w, _: _libraries_have_loss(w),
+        lambda w, _: (
+            f"{CROSS_ENTROPIES['transformer-engine'].meaning} is not to be had with {_named_versions(w)}: it came "
+            "with transformer_engine 2.2 and megatron_core 0.12, and megatron_core 0.19 turned it off"
+        ),
+        "use vocab-parallel or fused, or leave cross_entropy out",
+    ),
+    Rule(
+        "fused_gradients_need_megatron",
+        "recipe.stack.gradient_fusion",
+        lambda w, _: not w.requested.gradient_fusion or w.software.name == "megatron-core",
+        lambda w, _: (
+            f"{w.software.name} writes gradients of weights by themselves: only megatron-core's products add them up"
+        ),
+        "leave gradient_fusion out, or use megatron-core",
+    ),
+    Rule(
+        "versions_are_of_the_stack",
+        "recipe.stack.versions",
+        lambda w, _: not _has_implementation(w) or not _unused(w),
+        lambda w, _: (
+            f"nothing that {w.software.name} with {w.software.implementation} operations keeps depends on "
+            f"{' and '.join(_unused(w))}"
+        ),
+        lambda w, _: f"name versions of {' and '.join(_used(w))} alone",
+    ),
+    Rule(
+        "experts_are_grouped_by_transformer_engine",
+        "recipe.stack.grouped_experts",
+        lambda w, _: (
+            not w.requested.grouped_experts or (bool(w.model.num_experts) and w.implementation.uses_transformer_engine)
+        ),
+        lambda w, _: (
+            f"grouped products of experts are Transformer Engine's, and here {w.model.num_experts} experts run with "
+            f"{w.software.implementation} operations of {w.software.name}"
+        ),
+        "leave grouped_experts out, or use megatron-core with transformer-engine and a model with experts",
+    ),
+    Rule(
+        "graphs_need_the_engine_or_a_compiler",
+        "recipe.stack.cuda_graphs",
+        lambda w, _: (
+            not w.software.cuda_graphs
+            or w.implementation.uses_transformer_engine
+            or w.software.implementation == "compiled"
+        ),
+        lambda w, _: f"{w.software.name} with {w.software.implementation} operations launches kernels one by one",
+        "leave cuda_graphs out, or use megatron-core with transformer-engine",
+    ),
+    Rule(
+        "overlapped_exchange_needs_experts",
+        "recipe.stack.expert_overlap",
+        lambda w, _: (
+            not w.software.expert_overlap or (w.implementation.uses_transformer_engine and bool(w.model.num_experts))
+        ),
+        lambda w, _: (
+            f"expert_overlap hides what megatron-core's experts exchange, and here {w.model.num_experts} experts run "
+            f"with {w.software.name}"
+        ),
+        "leave expert_overlap out, or use megatron-core and a model with experts",
+    ),
+    Rule(
+        "tensor_overlap_is_of_the_stack",
+        "recipe.stack.tensor_overlap",
+        lambda w, _: (
+            not w.requested.tensor_overlap
+            or w.implementation.uses_transformer_engine
+            or w.software.name == "torchtitan"
+        ),
+        lambda w, _: (
+            f"tensor_overlap hides what tensor ranks of megatron-core or of torchtitan send, and {w.software.name} "
+            "waits for it"
+        ),
+        "leave tensor_overlap out, or use one of those",
+    ),
+    Rule(
+        "tokens_are_sent_to_experts",
+        "recipe.stack.dispatcher",
+        lambda w, _: (
+            w.software.dispatcher is None or (bool(w.model.num_experts) and w.software.name == "megatron-core")
+        ),
+        lambda w, _: (
+            f"a dispatcher is megatron-core's way to {w.model.num_experts} experts, and the stack is {w.software.name}"
+        ),
+        "leave dispatcher out, or use megatron-core and a model with experts",
+    ),
+    Rule(
+        "imbalance_needs_experts",
+        "recipe.expert_imbalance",
+        lambda w, _: bool(w.model.num_experts) or w.recipe.expert_imbalance == 1,
+        lambda w, _: (
+            f"expert_imbalance {w.recipe.expert_imbalance:g} is about tokens of experts, and the model has none"
+        ),
+        "leave expert_imbalance out, or name a model with experts",
+    ),
+    Rule(
+        "capacity_needs_experts",
+        "recipe.expert_capacity_factor",
+        lambda w, _: bool(w.model.num_experts) or w.recipe.expert_capacity_factor is None,
+        lambda w, _: (
+            f"expert_capacity_factor {w.recipe.expert_capacity_factor:g} is about tokens of experts, and the model "
+            "has none"
+        ),
+        "leave expert_capacity_factor out, or name a model with experts",
+    ),
+    Rule(
+        "recompute_by_operation_stands_alone",
+        "recipe.recompute",
+        lambda w, _: "op" not in w.recompute.modules or (w.stack.selects == "op" and w.recompute.modules == ("op",)),
+        lambda w, _: (
+            "op says for every operation of a layer whether it runs again, as torchtitan does; here "
+            f"{w.software.name} is asked for {', '.join(w.recompute.modules)}"
+        ),
+        "use op alone with torchtitan, or name other modules",
+    ),
+    Rule(
+        "stack_offloads_activations",
+        "layout.offload",
+        lambda w, layout: w.stack.offloads_activations or not _offloads_activations(layout),
+        lambda w, _: f"{w.software.name} keeps activations on the GPU until the backward pass",
+        (
+            f"use {', '.join(name for name, row in STACKS.items() if row.offloads_activations)}, or offload the "
+            "optimizer alone"
+        ),
+    ),
+    Rule(
         "sharded_weights_have_an_update",
         "recipe.optimizer",
-        lambda workload, layout: (
-            not (_is_megatron(workload) and layout.zero_stage >= 2) or _has_sharded_update(workload)
+        lambda w, layout: not (_is_megatron(w) and layout.zero_stage >= 2) or w.recipe.optimizer in _SHARDED_UPDATES,
+        lambda w, layout: (
+            f"megatron-core shards gradients and weights by Megatron-FSDP, which has no {w.recipe.optimizer}, and "
+            f"zero_stage is {layout.zero_stage}"
         ),
-        lambda workload, layout: (
-            f"megatron-core shards gradients and weights by Megatron-FSDP, which has no {workload.recipe.optimizer}, "
-            "and "
-            f"zero_stage is {layout.zero_stage}",
-            f"use {' or '.join(_SHARDED_UPDATES)}, or zero_stage 0 or 1",
-        ),
+        f"use {' or '.join(_SHARDED_UPDATES)}, or zero_stage 0 or 1",
     ),
-    Demand(
+    Rule(
         "offloaded_activations_are_the_engines",
         "layout.offload",
-        lambda workload, layout: (
-            not (_is_megatron(workload) and _offloads_activations(layout))
-            or workload.implementation.uses_transformer_engine
+        lambda w, layout: (
+            not (_is_megatron(w) and _offloads_activations(layout)) or w.implementation.uses_transformer_engine
         ),
-        lambda workload, _: (
-            f"megatron-core with {workload.software.implementation} operations keeps activations on the GPU until the "
-            "backward pass",
-            "use implementation transformer-engine, or offload the optimizer alone",
+        lambda w, _: (
+            f"megatron-core with {w.software.implementation} operations keeps activations on the GPU until the "
+            "backward pass"
         ),
+        "use implementation transformer-engine, or offload the optimizer alone",
     ),
-    Demand(
+    Rule(
         "fp8_weights_are_gathered",
         "recipe.fp8_weights",
-        lambda workload, layout: not _gathers_fp8(workload) or layout.zero_stage > 0,
-        lambda _, __: (
-            "fp8_weights are what megatron-core's distributed optimizer gathers, and zero_stage 0 shards nothing",
-            "set zero_stage to 1, or leave fp8_weights out",
-        ),
+        lambda w, layout: not _gathers_fp8(w) or layout.zero_stage > 0,
+        "fp8_weights are what megatron-core's distributed optimizer gathers, and zero_stage 0 shards nothing",
+        "set zero_stage to 1, or leave fp8_weights out",
     ),
-    Demand(
+    Rule(
         "fp8_weights_are_updated_on_the_gpu",
         "layout.offload",
-        lambda workload, layout: not (_gathers_fp8(workload) and _offloads_optimizer(layout)),
-        lambda workload, layout: (
-            f"megatron-core updates no fp8 weights of {workload.recipe.precision} from host memory, and offload is "
-            f"{layout.offload}",
-            "leave fp8_weights out, or keep the optimizer on the GPU",
+        lambda w, layout: not (_gathers_fp8(w) and layout.offload in ("optimizer", "optimizer-and-activations")),
+        lambda w, layout: (
+            f"megatron-core updates no fp8 weights of {w.recipe.precision} from host memory, and offload is "
+            f"{layout.offload}"
         ),
+        "leave fp8_weights out, or keep the optimizer on the GPU",
     ),
-    Demand(
+    Rule(
         "deterministic_loss_is_not_fused",
         "recipe.stack.cross_entropy",
-        lambda workload, _: (
-            not (_is_deterministic(workload) and requested_software(workload.recipe).cross_entropy in _FUSED_LOSSES)
-        ),
-        lambda workload, _: (
-            f"megatron-core's {workload.software.cross_entropy} cross entropy is not deterministic",
-            "use vocab-parallel, or set deterministic to false",
-        ),
+        lambda w, _: not (_is_deterministic(w) and w.requested.cross_entropy in _FUSED_LOSSES),
+        lambda w, _: f"megatron-core's {w.software.cross_entropy} cross entropy is not deterministic",
+        "use vocab-parallel, or set deterministic to false",
     ),
-    Demand(
+    Rule(
         "deterministic_products_stand_alone",
         "recipe.stack.tensor_overlap",
-        lambda workload, _: not (_is_deterministic(workload) and requested_software(workload.recipe).tensor_overlap),
-        lambda _, __: (
-            "megatron-core's products are not deterministic where tensor ranks exchange beside them",
-            "leave tensor_overlap out, or set deterministic to false",
-        ),
+        lambda w, _: not (_is_deterministic(w) and w.requested.tensor_overlap),
+        "megatron-core's products are not deterministic where tensor ranks exchange beside them",
+        "leave tensor_overlap out, or set deterministic to false",
     ),
-    Demand(
+    Rule(
         "overlapped_exchange_runs_once",
         "recipe.recompute",
-        lambda workload, _: not (_overlaps_experts(workload) and _reruns_experts(workload)),
-        lambda _, __: (
-            "layers whose experts run again in the backward pass cannot exchange tokens beside another micro-batch",
-            "recompute nothing or modules other than moe, or leave expert_overlap out",
+        lambda w, _: (
+            not (w.software.expert_overlap and (w.recompute.granularity == "full" or "moe" in w.recompute.modules))
         ),
+        "layers whose experts run again in the backward pass cannot exchange tokens beside another micro-batch",
+        "recompute nothing or modules other than moe, or leave expert_overlap out",
     ),
-    Demand(
+    Rule(
         "overlapped_exchange_is_direct",
         "recipe.stack.dispatcher",
-        lambda workload, _: not (_overlaps_experts(workload) and workload.software.dispatcher == "allgather"),
-        lambda _, __: (
-            "expert_overlap hides what is sent to each expert, and allgather sends all tokens to all of them",
-            "use alltoall or flex, or leave expert_overlap out",
-        ),
+        lambda w, _: not (w.software.expert_overlap and w.software.dispatcher == "allgather"),
+        "expert_overlap hides what is sent to each expert, and allgather sends all tokens to all of them",
+        "use alltoall or flex, or leave expert_overlap out",
     ),
-    Demand(
+    Rule(
         "overlapped_exchange_is_in_mixed_precision",
         "recipe.precision",
-        lambda workload, _: not _overlaps_experts(workload) or workload.precision.is_mixed,
-        lambda workload, _: (
-            "megatron-core overlaps the exchange of tokens in mixed precision alone, not in "
-            f"{workload.recipe.precision}",
-            "use bf16-mixed, or leave expert_overlap out",
+        lambda w, _: not w.software.expert_overlap or w.precision.is_mixed,
+        lambda w, _: (
+            f"megatron-core overlaps the exchange of tokens in mixed precision alone, not in {w.recipe.precision}"
         ),
+        "use bf16-mixed, or leave expert_overlap out",
     ),
-    Demand(
+    Rule(
         "recompute_in_a_graph_draws_nothing",
         "recipe.dropout_fraction",
-        lambda workload, _: not (_is_megatron(workload) and workload.software.cuda_graphs and _redraws(workload)),
-        lambda workload, _: (
-            f"dropout of what {' and '.join(workload.recompute.modules)} computes again cannot be drawn alike in a "
-            "graph of "
-            "the whole step",
-            "set dropout_fraction to 0, or cuda_graphs to false",
+        lambda w, _: not (_is_megatron(w) and w.software.cuda_graphs and _redraws(w)),
+        lambda w, _: (
+            f"dropout of what {' and '.join(w.recompute.modules)} computes again cannot be drawn alike in a graph of "
+            "the whole step"
         ),
+        "set dropout_fraction to 0, or cuda_graphs to false",
     ),
 )
 
 
-ORDER_DEMANDS: tuple[Demand[Workload], ...] = (
-    Demand(
+ORDER_RULES: tuple[WorkloadRule, ...] = (
+    Rule(
         "stack_numbers_ranks_so",
         "layout.rank_order",
-        lambda workload, layout: layout.rank_order in workload.stack.rank_orders,
-        lambda workload, layout: (
-            f"{workload.software.name} cannot number ranks in the order {layout.rank_order}",
-            f"use {', '.join(workload.stack.rank_orders)}, or leave rank_order out",
-        ),
+        lambda w, layout: layout.rank_order in w.stack.rank_orders,
+        lambda w, layout: f"{w.software.name} cannot number ranks in the order {layout.rank_order}",
+        lambda w, _: f"use {', '.join(w.stack.rank_orders)}, or leave rank_order out",
     ),
-    Demand(
+    Rule(
         "stack_reorders_ranks_so_sharded",
         "layout.rank_order",
-        lambda workload, layout: (
-            layout.rank_order not in workload.stack.rank_orders[1:]
-            or layout.zero_stage in workload.stack.reordered_zero_stages
+        lambda w, layout: (
+            layout.rank_order not in w.stack.rank_orders[1:] or layout.zero_stage in w.stack.reordered_zero_stages
         ),
-        lambda workload, layout: (
-            f"{workload.software.name} numbers ranks as {workload.stack.rank_orders[0]} alone at ZeRO stage "
-            f"{layout.zero_stage}",
-            f"leave rank_order out, or use zero_stage {' or '.join(map(str, workload.stack.reordered_zero_stages))}",
+        lambda w, layout: (
+            f"{w.software.name} numbers ranks as {w.stack.rank_orders[0]} alone at ZeRO stage {layout.zero_stage}"
         ),
+        lambda w, _: f"leave rank_order out, or use zero_stage {' or '.join(map(str, w.stack.reordered_zero_stages))}",
     ),
 )
 """What an order of ranks has to meet."""
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[LayoutRule, ...] = (
     Rule(
         "loss_parallel_needs_tensor_ranks",
         "recipe.stack.cross_entropy",
-        lambda workload, d: implies(requested_software(workload.recipe).cross_entropy == "loss-parallel", d.tensor > 1),
-        lambda _, __: (
-            "loss-parallel shares the vocabulary among tensor ranks, and there is one",
-            "set layout.tensor above 1, or leave cross_entropy out",
-        ),
+        lambda w, d: implies(w.requested.cross_entropy == "loss-parallel", d.tensor > 1),
+        "loss-parallel shares the vocabulary among tensor ranks, and there is one",
+        "set layout.tensor above 1, or leave cross_entropy out",
     ),
     Rule(
         "tensor_overlap_needs_tensor_ranks",
         "recipe.stack.tensor_overlap",
-        lambda workload, d: implies(bool(requested_software(workload.recipe).tensor_overlap), d.tensor > 1),
-        lambda _, d: (
-            f"tensor_overlap hides what tensor ranks send to each other, and there is {d.tensor} tensor rank",
-            "set layout.tensor above 1, or leave tensor_overlap out",
-        ),
+        lambda w, d: implies(bool(w.requested.tensor_overlap), d.tensor > 1),
+        lambda _, d: f"tensor_overlap hides what tensor ranks send to each other, and there is {d.tensor} tensor rank",
+        "set layout.tensor above 1, or leave tensor_overlap out",
     ),
     Rule(
         "tensor_overlap_needs_split_norms",
         "recipe.stack.tensor_overlap",
-        lambda workload, d: implies(
-            both(bool(requested_software(workload.recipe).tensor_overlap), d.tensor > 1), d.sequence_parallel == 1
-        ),
-        lambda _, __: (
-            "tensor_overlap cuts what tensor ranks gather and scatter, and without sequence_parallel they do neither",
-            "leave sequence_parallel or tensor_overlap out",
-        ),
+        lambda w, d: implies(both(bool(w.requested.tensor_overlap), d.tensor > 1), d.sequence_parallel == 1),
+        "tensor_overlap cuts what tensor ranks gather and scatter, and without sequence_parallel they do neither",
+        "leave sequence_parallel or tensor_overlap out",
     ),
     Rule(
         "expert_overlap_needs_expert_ranks",
         "recipe.stack.expert_overlap",
-        lambda workload, d: implies(
-            bool(workload.model.num_experts) and requested_software(workload.recipe).expert_overlap, d.expert > 1
-        ),
-        lambda _, d: (
-            f"expert_overlap hides what expert ranks send to each other, and there is {d.expert} expert rank",
-            "set layout.expert above 1, or leave expert_overlap out",
-        ),
+        lambda w, d: implies(bool(w.model.num_experts) and w.software.expert_overlap, d.expert > 1),
+        lambda _, d: f"expert_overlap hides what expert ranks send to each other, and there is {d.expert} expert rank",
+        "set layout.expert above 1, or leave expert_overlap out",
     ),
 )

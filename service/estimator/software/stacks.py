@@ -21,7 +21,7 @@ from service.estimator.names import (
     StackName,
     ZeroStage,
 )
-from service.estimator.question import Recipe, Software
+from service.estimator.question import Recipe, Software, Versions
 from service.estimator.software.implementations import (
     CROSS_ENTROPIES,
     IMPLEMENTATIONS,
@@ -309,100 +309,73 @@ _IN_PLACE_BEFORE = "2.18"
 """Transformer Engine keeps an fp32 gradient from here on. Source: NVIDIA/TransformerEngine@01bbe3ee."""
 
 
-_PLAIN_SOFTWARE: dict[StackName, Software] = {name: Software(name=name) for name in STACKS}
-
-
 def requested_software(recipe: Recipe) -> Software:
-    """The training software as a recipe says it."""
+    """The training software as a recipe gives it."""
     if recipe.stack is None:
         message = "the recipe names no stack: resolve the question first"
         raise TypeError(message)
-    return recipe.stack if isinstance(recipe.stack, Software) else _PLAIN_SOFTWARE[recipe.stack]
+    return recipe.stack if isinstance(recipe.stack, Software) else Software(name=recipe.stack)
 
 
 def software_of(recipe: Recipe) -> CompleteSoftware:
-    """The training software of a recipe in its full form, every choice filled but the versions."""
+    """The training software of a recipe, every choice filled but the versions."""
     return _complete(requested_software(recipe))
 
 
 @lru_cache(maxsize=64)
-def _complete(question: Software) -> CompleteSoftware:
-    rows = IMPLEMENTATIONS[question.name]
-    named = next(iter(rows)) if question.implementation is None else question.implementation
-    if named not in rows:
-        return completed(CompleteSoftware, question, implementation=named)
-    run = rows[named]
-    fused = run.uses_transformer_engine if question.gradient_fusion is None else question.gradient_fusion
-    usually = OVERLAPS[question.name, named].overlaps_tensor and not question.deterministic
-    overlaps = usually if question.tensor_overlap is None else question.tensor_overlap
-    losses = question.cross_entropy or default_cross_entropy(run, question)
-    grouped = run.uses_transformer_engine if question.grouped_experts is None else question.grouped_experts
-    grows = (
-        STACKS[question.name].grows_segments if question.expandable_segments is None else question.expandable_segments
-    )
-    return completed(
-        CompleteSoftware,
-        question,
-        expandable_segments=grows,
-        fused_update=STACKS[question.name].fuses_update if question.fused_update is None else question.fused_update,
-        implementation=named,
-        cross_entropy=losses,
-        gradient_fusion=fused,
-        grouped_experts=grouped,
-        tensor_overlap=overlaps,
-    )
+def _complete(request: Software) -> CompleteSoftware:
+    stack, rows = STACKS[request.name], IMPLEMENTATIONS[request.name]
+    name = request.implementation or next(iter(rows))
+    if name not in rows:  # a rule refuses it
+        return completed(CompleteSoftware, request, implementation=name)
+    row = rows[name]
+    usual = {
+        "expandable_segments": stack.grows_segments,
+        "fused_update": stack.fuses_update,
+        "gradient_fusion": row.uses_transformer_engine,
+        "grouped_experts": row.uses_transformer_engine,
+        "tensor_overlap": OVERLAPS[request.name, name].overlaps_tensor and not request.deterministic,
+    }
+    chosen = {field: value for field, value in usual.items() if getattr(request, field) is None}
+    loss = request.cross_entropy or default_cross_entropy(row, request)
+    return completed(CompleteSoftware, request, implementation=name, cross_entropy=loss, **chosen)
 
 
-def version_of(software: Software, library: str) -> str | None:
-    """The version of a library that a software names. None where it is not told."""
-    return None if software.versions is None else getattr(software.versions, library)
-
-
-def default_cross_entropy(run: Implementation, software: Software) -> CrossEntropyName:
-    """How the loss is computed where the recipe does not say.
+def default_cross_entropy(row: Implementation, software: Software) -> CrossEntropyName:
+    """How the loss is computed where the recipe does not name a way.
 
     It is the implementation's first; Transformer Engine's own where its version is named and it and Megatron-Core
-    have it, as Megatron-Bridge turns it on there, unless only deterministic kernels run;
-    an eager one with torchtitan of 2024,
-    which compiled no loss.
+    have it, as Megatron-Bridge turns it on there, unless only deterministic kernels run; an eager one with torchtitan
+    of 2024, which compiled no loss.
 
     Source:
         NVIDIA-NeMo/Megatron-Bridge@067f987 recipes (cross_entropy_fusion_impl te); NVIDIA/TransformerEngine@v2.2;
         pytorch/torchtitan@9dec370 train.py
     """
-    version = version_of(software, "transformer_engine")
-    titan = version_of(software, "torchtitan")
-    if titan is not None and not at_least(titan, "2025.1"):
+    versions = software.versions or Versions()
+    if versions.torchtitan is not None and not at_least(versions.torchtitan, "2025.1"):
         return "eager"
-    core = ENGINE_LOSS_SINCE["megatron_core"].holds(version_of(software, "megatron_core"))
-    has_it = version is not None and core and Range("2.2", _IN_PLACE_BEFORE).holds(version)
-    is_on = run.uses_transformer_engine and has_it and not software.deterministic
-    return "transformer-engine" if is_on else run.cross_entropies[0]
+    engine = versions.transformer_engine
+    has_it = engine is not None and Range("2.2", _IN_PLACE_BEFORE).holds(engine)
+    has_it = has_it and ENGINE_LOSS_SINCE["megatron_core"].holds(versions.megatron_core)
+    is_on = row.uses_transformer_engine and has_it and not software.deterministic
+    return "transformer-engine" if is_on else row.cross_entropies[0]
 
 
-def implementation_of(software: Software) -> Implementation:
-    """Whose operations a software runs.
+def implementation_of(software: CompleteSoftware) -> tuple[Implementation, Overlap]:
+    """Operations that a software runs, and what it sends beside its compute.
 
-    It is the stack's first where the stack has none of that name, which a demand refuses.
+    They are those of the stack's first implementation where the stack has none of that name, which a rule refuses.
     """
     rows = IMPLEMENTATIONS[software.name]
-    named = software.implementation
-    return rows[named] if named is not None and named in rows else next(iter(rows.values()))
-
-
-def overlap_of(software: CompleteSoftware) -> Overlap:
-    """What a software sends beside its compute.
-
-    It is that of the stack's first implementation where the stack has none of that name.
-    """
-    row = OVERLAPS.get((software.name, software.implementation))
-    return row or OVERLAPS[software.name, next(iter(IMPLEMENTATIONS[software.name]))]
+    name = software.implementation if software.implementation in rows else next(iter(rows))
+    return rows[name], OVERLAPS[software.name, name]
 
 
 def cross_entropy_of(software: Software) -> CrossEntropy:
     """The row of a software's cross entropy, as its version computes it."""
     name: CrossEntropyName = software.cross_entropy or "eager"
-    version = version_of(software, "transformer_engine")
+    version = (software.versions or Versions()).transformer_engine
     if name == "transformer-engine" and version is not None and at_least(version, _IN_PLACE_BEFORE):
         return CROSS_ENTROPIES["vocab-parallel"]
     return CROSS_ENTROPIES[name]

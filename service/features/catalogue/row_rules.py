@@ -23,7 +23,7 @@ from service.catalogue.shipped import UNMEASURED_ARCHITECTURES
 from service.errors import Conflict, Problem, Refused, did_you_mean, nearest
 from service.estimator.model.parameters import count_parameters
 from service.estimator.question import Model
-from service.estimator.rules.model import problems_of
+from service.estimator.rules.model import problems_of_model
 from service.estimator.time.matrix_products import MATRIX_RATES
 
 AnyRow = TypeVar("AnyRow", bound=Row)
@@ -151,7 +151,7 @@ def _problems_of_kind(row: Row) -> Iterator[Problem]:
 
 
 def _model_problems(row: ModelRow, model: Model) -> Iterator[Problem]:
-    wrong = [replace(problem, field=problem.field.removeprefix("model.")) for problem in problems_of(model)]
+    wrong = [replace(problem, field=problem.field.removeprefix("model.")) for problem in problems_of_model(model)]
     yield from wrong
     if wrong or row.exact is None:
         return

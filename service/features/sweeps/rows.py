@@ -12,7 +12,8 @@ from typing import Protocol
 from service.errors import Problem, Refused
 from service.estimator.answer import Estimate
 from service.estimator.question import Price, Question, Recompute
-from service.estimator.resolve import ResolvedQuestion, configuration_of, run_problems
+from service.estimator.resolve import ResolvedQuestion, configuration_of
+from service.estimator.rules.recipe import problems_of_run
 from service.estimator.run import totals
 from service.estimator.run.totals import Running, at_price, running_of
 from service.features.compare.compare import ANSWERED, REFUSED
@@ -165,7 +166,7 @@ class EstimateAnswerer:
         if unpriced != self._at:
             self._configure(replace(question, price=None))
             self._at = unpriced
-        problems = run_problems(question)
+        problems = problems_of_run(question)
         if self._configuration is None or problems:
             raise Refused(*dict.fromkeys((*self._problems, *problems)))
         place = self._axes.prices[at.price].place
