@@ -1,23 +1,240 @@
-"""The command `traincost worker`, which needs only the standard library and httpx."""
+"""The command `traincost worker`, which needs only the standard library and httpx; `supported.py` annotated-types too.
+
+Its loop claims a job, runs it, reports progress and uploads the result. One event loop runs all of this, and nothing
+blocks it: runners are called on threads, and measurements are processes. So heartbeats go out whatever a measurement
+does.
+"""
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
+from typing import Any, Literal, TypeVar
 
 from service.errors import StartupError
 from service.logs import FORMATS, LogFormat, start_log
-from service.worker.claiming import Claiming, WorkerOptions
-from service.worker.jobs import work_of
+from service.worker.jobs import ClaimedJob, JobContext, JobFile, JobResult, Work, work_of
+from service.worker.runners import Runner, job_folder, remove_abandoned
 from service.worker.runners.local import LocalRunner
-from service.worker.running import Runner, remove_abandoned
-from service.worker.service_client import Address, ServiceClient
+from service.worker.service_client import Address, RequestRefused, ServiceClient, Unavailable, longer_seconds
+
+MOST_WAIT_SECONDS = 20.0
+"""Longest poll for a job."""
+
+HEARTBEATS = 4
+"""Heartbeats in the time of one lease. Source: a choice; three may be lost."""
+
+NEWS_SECONDS = 1.0
+"""Shortest time between two heartbeats with new progress. Source: a choice; people watch them."""
+
+MOST_NEWS = 600
+"""Heartbeats with new progress in the timeout of a job: the service stores so many events. Source: a choice; a job
+of ten minutes reports every second, one of an hour every six."""
+
+RELEASE_SECONDS = 5.0
+"""Time in which a worker that has to stop releases its job. Source: a choice; schedulers allow half a minute."""
+
+Found = TypeVar("Found")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """Options of a worker."""
+
+    once: bool = False
+    """End after one job."""
+    most_idle_seconds: float | None = None
+    """Longest time without a job before it ends; None for ever."""
+
+
+class Claiming:
+    """Runs one job after another."""
+
+    def __init__(
+        self,
+        client: ServiceClient,
+        runner: Runner,
+        work: Mapping[str, Work],
+        habits: WorkerOptions,
+        stopping: asyncio.Event,
+    ) -> None:
+        self._client, self._runner, self._work, self._habits = client, runner, work, habits
+        self.stopping = stopping
+
+    async def go_on(self, capabilities: Mapping[str, Any]) -> None:
+        """Claim and run jobs until there is a reason to end."""
+        while not self.stopping.is_set():
+            job = await self._next(capabilities)
+            if job is None:
+                return
+            await self._do(job)
+            if self._habits.once:
+                return
+
+    async def _next(self, capabilities: Mapping[str, Any]) -> ClaimedJob | None:
+        """The next job; None after the longest idle time, or where this worker has to stop."""
+        idle_since, wait_seconds = time.monotonic(), 0.0
+        most = self._habits.most_idle_seconds
+        while not self.stopping.is_set():
+            left_seconds = MOST_WAIT_SECONDS if most is None else most - (time.monotonic() - idle_since)
+            if left_seconds <= 0:
+                log.info("no job in %.0f s", most)
+                return None
+            asked = self._client.claim(sorted(self._work), capabilities, min(left_seconds, MOST_WAIT_SECONDS))
+            try:
+                job = await self._unless_stopped(asked)
+            except Unavailable:
+                wait_seconds = longer_seconds(wait_seconds)
+                await self._unless_stopped(asyncio.sleep(wait_seconds))
+                continue
+            wait_seconds = 0.0
+            if job is not None:
+                return job
+        return None
+
+    async def _unless_stopped(self, wanted: Coroutine[Any, Any, Found]) -> Found | None:
+        """The result of an awaitable; None where this worker has to stop first."""
+        task, stop = asyncio.create_task(wanted), asyncio.create_task(self.stopping.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            await _cancelled(task, stop)
+
+    async def _do(self, job: ClaimedJob) -> None:
+        log.info("job %s (%s), attempt %d", job.id, job.kind, job.attempt)
+        with job_folder() as folder:
+            read = partial(self._client.read, job)
+            context = JobContext(job=job, runner=self._runner, folder=folder, hand_in=self._hander(job), read=read)
+            beats = asyncio.create_task(self._heartbeats(context))
+            try:
+                ending = await self._worked(context, beats)
+                if ending is None:
+                    log.warning("job %s is another's now; nothing of it is handed in", job.id)
+                else:
+                    await self._finish(job, ending)
+            finally:
+                await _cancelled(beats)
+
+    async def _worked(self, context: JobContext, beats: "asyncio.Task[Literal['cancel', 'lost']]") -> JobResult | None:
+        """The result of a job; None where the lease is lost first."""
+        work = asyncio.create_task(self._ended(context))
+        stop = asyncio.create_task(self.stopping.wait())
+        waited = {work, beats, stop}
+        try:
+            await asyncio.wait(waited, timeout=context.job.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _cancelled(stop, *(() if work.done() else (work,)))
+        if beats.done() and beats.result() == "lost":
+            return None
+        if not work.cancelled() and work.done():
+            return work.result()
+        if beats.done():
+            return JobResult(outcome="cancelled", result=context.result)
+        if self.stopping.is_set():
+            return JobResult(outcome="released")
+        reason = f"the job was stopped after {context.job.timeout_seconds:.0f} s, the time that it may take"
+        error = {"code": "timed_out", "message": reason, "final": True}
+        return JobResult(outcome="failed", result=context.result, error=error)
+
+    async def _ended(self, context: JobContext) -> JobResult:
+        """The result of a job that nothing interrupts."""
+        try:
+            return await self._work[context.job.kind](context)
+        except Exception as error:  # the service gets any error
+            log.exception("job %s", context.job.id)
+            error_body = {"code": "worker_failed", "message": f"{type(error).__name__}: {error}"}
+            return JobResult(outcome="failed", result=context.result, error=error_body)
+
+    async def _heartbeats(self, context: JobContext) -> Literal["cancel", "lost"]:
+        """Send heartbeats until the service ends the job."""
+        pause_seconds, wait_seconds = context.job.lease_seconds / HEARTBEATS, 0.0
+        while True:
+            if wait_seconds:
+                await asyncio.sleep(wait_seconds)
+            else:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(context.changed.wait(), pause_seconds)
+            context.changed.clear()
+            try:
+                state = await self._heartbeat(context)
+            except Unavailable:
+                wait_seconds = min(longer_seconds(wait_seconds), pause_seconds)
+                continue
+            wait_seconds = 0.0
+            if state != "run":
+                return state
+            await asyncio.sleep(min(max(NEWS_SECONDS, context.job.timeout_seconds / MOST_NEWS), pause_seconds))
+
+    async def _heartbeat(self, context: JobContext) -> Literal["run", "cancel", "lost"]:
+        """Renew the lease; without the progress where the service refuses it, so that the job is not lost."""
+        try:
+            return await self._client.heartbeat(context.job, context.progress)
+        except RequestRefused as error:
+            log.warning("the progress of job %s is not taken: %s", context.job.id, error)
+            context.progress = None
+        try:
+            return await self._client.heartbeat(context.job, None)
+        except RequestRefused as error:
+            raise Unavailable(str(error)) from error
+
+    async def _finish(self, job: ClaimedJob, ending: JobResult, *, is_refusal: bool = False) -> None:
+        """Upload the result of a job, without a time limit, or briefly where this worker has to stop.
+
+        A result that the service refuses fails the job; where it refuses that too, the lease expires.
+        """
+        try:
+            taken = await self._soon(self._client.finish(job, ending))
+        except RequestRefused as error:
+            log.warning("the result of job %s is not taken: %s", job.id, error)
+            if not is_refusal:
+                error_body = {"code": "result_refused", "message": str(error), "final": True}
+                await self._finish(job, JobResult(outcome="failed", error=error_body), is_refusal=True)
+            return
+        if taken:
+            log.info("job %s %s", job.id, ending.outcome)
+        else:
+            log.warning("job %s is another's now, or the service is away; what was found is dropped", job.id)
+
+    async def _soon(self, wanted: Coroutine[Any, Any, bool]) -> bool:
+        """Whether a task ends; where this worker has to stop, it waits only briefly."""
+        task, stop = asyncio.create_task(wanted), asyncio.create_task(self.stopping.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task}, timeout=RELEASE_SECONDS)
+            return task.done() and task.result()
+        finally:
+            await _cancelled(task, stop)
+
+    def _hander(self, job: ClaimedJob) -> Callable[[JobFile], Awaitable[str | None]]:
+        async def hand_in(file: JobFile) -> str | None:
+            try:
+                await self._client.hand_in(job, file)
+            except RequestRefused as error:
+                return str(error)
+            return None
+
+        return hand_in
+
+
+async def _cancelled(*tasks: "asyncio.Task[Any] | asyncio.Future[Any]") -> None:
+    """Cancel tasks, and wait until they have cleaned up."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 LOCAL, RAY = "local", "ray"
@@ -27,8 +244,6 @@ WITHOUT_RAY = "the runner ray needs Ray: pip install '.[ray]' in the folder of t
 
 HELP = "Do jobs for a service: measure what it asks for, on this machine."
 MOST_SLOTS = 1024
-
-log = logging.getLogger(__name__)
 
 
 def main(words: Sequence[str]) -> int:

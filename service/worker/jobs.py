@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from service.worker.running import PROBE_PROCESS, Runner, Running
+from service.worker.runners import PROBE_PROCESS, Runner, Running
 
 Outcome = Literal["succeeded", "failed", "cancelled", "released"]
 

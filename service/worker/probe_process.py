@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Any, get_args
 
 from service.calibration.records import HELD_BACK, ProbeName, ProbeRecord, ProbeTask
+from service.errors import Refused
 from service.worker.devices import EnvironmentWatch, chosen_device, make_current, missing_torch, refuse_busy, watched
 from service.worker.probing import CannotRun, ProbeContext, ProbeResult, is_out_of_memory
-from service.worker.ranks import RENDEZVOUS, Place, end_with_starter, place_of, start_ranks
-from service.worker.running import PROGRESS, RECORD
+from service.worker.ranks import RENDEZVOUS, Place, place_of, start_ranks
+from service.worker.runners import PROGRESS, RECORD
+from service.worker.supervisor import end_with_starter
 
 RESERVED_FRACTION = 0.1
 """Share of a task's time that is reserved for writing the record. Source: a choice."""
@@ -84,7 +86,7 @@ def measured(job: Task) -> ProbeRecord:
         record = replace(
             record, status="succeeded", reason=found.reason, measurements=found.measurements, summary=found.summary
         )
-    except CannotRun as error:
+    except (CannotRun, Refused) as error:
         record = replace(record, reason=str(error))
     except Exception as error:  # any error is the record's reason, not an unread traceback
         record = replace(record, status="failed", reason=_reason(error))

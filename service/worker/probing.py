@@ -1,12 +1,22 @@
-"""Context and result of a probe."""
+"""What probes share: context and result, random inputs of kernels, and timing with cold caches.
 
+All cases of a probe run in rotation, so that whatever slows the machine for a while slows each of them for one repeat,
+and the median passes over it. Before every repeat a buffer larger than the caches is read, because in training
+something else has just run. Events on the device take the time on a GPU, a clock on a processor.
+
+Kernels read views of one buffer of random numbers. Zeros would flatter: a GPU that multiplies zeros draws less power,
+and its clock stays up.
+"""
+
+import math
+import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from service.calibration.records import Measurement
+from service.calibration.records import ALLOWED_ERROR_FRACTIONS, LeftOutCode, Measurement
 from service.errors import TraincostError
 
 
@@ -58,3 +68,396 @@ def is_out_of_memory(error: BaseException) -> bool:
     (True, False)
     """
     return isinstance(error, MemoryError) or any(word in str(error) for word in WORDS)
+
+
+KERNEL_CACHES = Path("/sys/devices/system/cpu")
+"""Linux's description of a processor's caches."""
+
+UNKNOWN_CACHE_BYTES = 64 * 2**20
+"""Size of unknown caches. Source: a choice, above the L2 of an H200 (50 MB)."""
+
+MOST_CACHE_BYTES = 512 * 2**20
+"""Largest caches that are emptied: beyond that reading takes longer than the measurement. Source: a choice."""
+
+TIMES_THE_CACHE = 2
+"""A buffer of this many times the caches replaces their whole content. Source: a choice."""
+
+
+class Caches:
+    """Empties the caches of a device and times what runs after that.
+
+    The buffer is read, not written, so that nothing is written back during the measurement.
+    """
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self._torch = torch
+        self._is_gpu = device != "cpu"
+        self._device = device
+        size = TIMES_THE_CACHE * min(MOST_CACHE_BYTES, self._cache_bytes())
+        self._buffer = torch.ones(size // 4, dtype=torch.float32, device=device)
+
+    def _cache_bytes(self) -> int:
+        if self._is_gpu:
+            properties = self._torch.cuda.get_device_properties(self._device)
+            return int(getattr(properties, "L2_cache_size", UNKNOWN_CACHE_BYTES))
+        return last_level_bytes(KERNEL_CACHES) or UNKNOWN_CACHE_BYTES
+
+    def wait(self) -> None:
+        """Wait until the device is idle."""
+        if self._is_gpu:
+            self._torch.cuda.synchronize(self._device)
+
+    def release(self) -> None:
+        """Release unused memory of the allocator."""
+        if self._is_gpu:
+            self._torch.cuda.empty_cache()
+
+    def cold_seconds(self, work: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
+        """Time of one run on emptied caches, between two events of a GPU, or by the clock of this process.
+
+        Reading the buffer takes a GPU longer than it takes this process to enqueue what comes after, so that the time
+        is the device's own.
+        """
+        self._buffer.sum()
+        if before is not None:
+            before()
+        if not self._is_gpu:
+            begun = time.perf_counter()
+            work()
+            return time.perf_counter() - begun
+        begin, end = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        work()
+        end.record()
+        self.wait()
+        return float(begin.elapsed_time(end)) * 1e-3
+
+
+def last_level_bytes(root: Path) -> int:
+    """Size of all caches of the last level of this machine's processors."""
+    found: dict[tuple[int, str], int] = {}
+    for cache in root.glob("cpu[0-9]*/cache/index[0-9]*"):
+        texts = [cache / name for name in ("level", "shared_cpu_list", "size", "type")]
+        if not all(text.is_file() for text in texts):
+            continue
+        level, shared, size, kind = (text.read_text(encoding="utf-8").strip() for text in texts)
+        if kind != "Instruction" and size.endswith("K"):
+            found[int(level), shared] = int(size[:-1]) * 1024
+    last = max((level for level, _ in found), default=0)
+    return sum(size for (level, _), size in found.items() if level == last)
+
+
+NO_TIME = "no time was left"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Reason of a missing measurement."""
+
+    code: LeftOutCode
+    """For programs."""
+    reason: str
+    """For people."""
+
+
+NOT_IN_TIME = LeftOut(code="no_time", reason=NO_TIME)
+
+
+def wrong_result(error_fraction: float) -> LeftOut:
+    """The reason of a wrong result, which has no figure: it may be fast."""
+    return LeftOut(code="wrong_result", reason=f"wrong result, off by {error_fraction:.2g} of the largest number")
+
+
+def no_memory(whose: str) -> LeftOut:
+    """The reason where memory ran out."""
+    return LeftOut(code="out_of_memory", reason=f"out of memory: it needs more than {whose} has left")
+
+
+def left_out_row(operation: str, shape: Mapping[str, Any], why: LeftOut) -> dict[str, Any]:
+    """The row of a missing measurement in a summary.
+
+    >>> left_out_row("copy", {"size_bytes": 8}, NOT_IN_TIME)
+    {'operation': 'copy', 'size_bytes': 8, 'code': 'no_time', 'reason': 'no time was left'}
+    """
+    return {"operation": operation, **shape, "code": why.code, "reason": why.reason}
+
+
+def why_left_out(left_out: Sequence[Mapping[str, Any]]) -> str | None:
+    """The missing measurements in one sentence.
+
+    >>> why_left_out([{"reason": "no time was left"}, {"reason": "no time was left"}])
+    '2 not measured: no time was left'
+    """
+    reasons = dict.fromkeys(str(row["reason"]) for row in left_out)
+    return f"{len(left_out)} not measured: {'; '.join(reasons)}" if left_out else None
+
+
+WARM_UPS = 3
+"""Runs before the first that counts: kernels load, libraries choose, clocks rise. Source: a choice."""
+
+WARM_UP_SECONDS = 0.5
+"""Time after which no further warm-up begins. Source: a choice."""
+
+REPEATS = 20
+"""Default number of repeats. Source: a choice."""
+
+SLOWEST_PER_S = 1e9
+"""Lower bound of FLOP, or bytes, a second on any device. The case before predicts the time of the next; a small one
+before a large one would make that look too slow. Source: a choice."""
+
+FIRST_RUNS = 3.0
+"""Runs in the first turn of a slow case, its preparation and check included. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A case with its inputs."""
+
+    run: Callable[[], Any]
+    """The function to time."""
+    error_fraction: Callable[[], float]
+    """Largest error of its result over the largest number of the reference in higher precision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One case to time, among others."""
+
+    operation: str
+    shape: Mapping[str, Any]
+    """Parameters that distinguish it from others of the same operation."""
+    amount: float
+    """FLOP or bytes, the same unit for all cases of a probe; a rate is this over the time."""
+    prepare: Callable[[], Ready]
+    """Prepares its inputs in each turn."""
+    allowed_error_fraction: float
+    """Largest allowed error of its result."""
+    quantity: str = "seconds"
+    """Reported quantity: seconds, or the suffix of a rate."""
+
+
+@dataclass(slots=True)
+class TimingRun:
+    """State of one case."""
+
+    case: Case
+    seconds: list[float] = field(default_factory=list)
+    """Measured times."""
+    turn_seconds: float = 0.0
+    """Time of its first turn, with preparation and without warm-up."""
+    error_fraction: float | None = None
+    """Error of its result."""
+    left_out: LeftOut | None = None
+    """Reason of a missing measurement."""
+
+
+def time_cases(cases: Sequence[Case], context: ProbeContext, repeats: int = REPEATS) -> ProbeResult:
+    """Time each case for the given repeats, or as time allows."""
+    caches = Caches(context.device)
+    courses = [TimingRun(case=case) for case in cases]
+    order = sorted(courses, key=lambda course: course.case.amount)
+    seconds_each = 0.0
+    for number, course in enumerate(order, start=1):
+        if FIRST_RUNS * seconds_each * course.case.amount > context.left_seconds():
+            course.left_out = NOT_IN_TIME
+            continue
+        _first_turn(course, caches)
+        if course.seconds:
+            seconds_each = min(course.seconds[0] / course.case.amount, 1 / SLOWEST_PER_S)
+        context.report(number / len(order) / repeats, f"{course.case.operation} once")
+    for turn in range(2, repeats + 1):
+        for course in order:
+            if course.seconds:
+                if context.left_seconds() < course.turn_seconds:
+                    return _found(courses, repeats)
+                course.seconds.append(caches.cold_seconds(course.case.prepare().run))
+        context.report(turn / repeats, f"{turn} of {repeats} repeats")
+    return _found(courses, repeats)
+
+
+def _first_turn(course: TimingRun, caches: Caches) -> None:
+    """Warm one case up, check its result and time it once, unless the device cannot run it."""
+    case = course.case
+    try:
+        _warm_up(case.prepare().run, caches)
+        begun = time.monotonic()
+        ready = case.prepare()
+        seconds = caches.cold_seconds(ready.run)
+        course.turn_seconds = time.monotonic() - begun
+        error = ready.error_fraction()
+    except CannotRun as reason:
+        course.left_out = LeftOut(code="cannot_run", reason=str(reason))
+        return
+    except (RuntimeError, MemoryError) as reason:
+        if not is_out_of_memory(reason):
+            raise
+        course.left_out = no_memory("the device")
+        caches.release()
+        return
+    if error <= case.allowed_error_fraction:
+        course.seconds.append(seconds)
+        course.error_fraction = error
+    else:
+        course.left_out = wrong_result(error)
+
+
+def _warm_up(run: Callable[[], Any], caches: Caches) -> None:
+    begun = time.monotonic()
+    for _ in range(WARM_UPS):
+        run()
+        caches.wait()
+        if time.monotonic() - begun > WARM_UP_SECONDS:
+            return
+
+
+def _found(courses: Sequence[TimingRun], repeats: int) -> ProbeResult:
+    measured = [course for course in courses if course.seconds]
+    left_out = [
+        left_out_row(course.case.operation, course.case.shape, course.left_out)
+        for course in courses
+        if course.left_out is not None
+    ]
+    fewer = sum(len(course.seconds) < repeats for course in measured)
+    late = f"{fewer} kernels were measured fewer than {repeats} times: {NO_TIME}" if fewer else None
+    return ProbeResult(
+        measurements=tuple(map(_measured, measured)),
+        summary={"left_out": left_out},
+        reason="; ".join(filter(None, (why_left_out(left_out), late))) or None,
+    )
+
+
+def _measured(course: TimingRun) -> Measurement:
+    case, seconds = course.case, course.seconds
+    values = seconds if case.quantity == "seconds" else [case.amount / one for one in seconds]
+    return measurement(case.operation, case.shape, case.quantity, values, course.error_fraction)
+
+
+def measurement(
+    operation: str,
+    shape: Mapping[str, Any],
+    quantity: str,
+    values: Sequence[float],
+    relative_error_fraction: float | None = None,
+) -> Measurement:
+    """The measurement of repeats.
+
+    >>> found = measurement("sum", {}, "seconds", [3.0, 1.0, 2.0])
+    >>> found.low, found.value, found.high
+    (1.2, 2.0, 2.8)
+    """
+    ordered = sorted(values)
+    return Measurement(
+        operation=operation,
+        shape=dict(shape),
+        quantity=quantity,
+        value=statistics.median(ordered),
+        low=_quantile(ordered, 0.1),
+        high=_quantile(ordered, 0.9),
+        repeats=len(ordered),
+        relative_error_fraction=relative_error_fraction,
+    )
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """A quantile, by linear interpolation between the two nearest repeats."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
+"""Names of number formats in torch."""
+
+DRAWN = 4_194_301
+"""Random numbers of a buffer; larger buffers repeat them. A prime, so that no two rows of a matrix are alike."""
+
+ALIGNMENT = 128
+"""Numbers between starts of inputs: libraries choose slower kernels for unaligned starts."""
+
+SEED = 20
+"""Seed of the random numbers, so that two runs compute the same."""
+
+
+def allowed_error_fraction(name: str) -> float:
+    """Largest error of a right result over its largest number."""
+    if name not in ALLOWED_ERROR_FRACTIONS:
+        raise CannotRun(f"no number format {name}; there are {', '.join(ALLOWED_ERROR_FRACTIONS)}")
+    return ALLOWED_ERROR_FRACTIONS[name]
+
+
+class KernelInputs:
+    """Tensors of random numbers on a device; all are views of one buffer a format."""
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        self._torch = torch
+        self.device = device
+        self._drawn: dict[str, Any] = {}
+        self._blank: dict[str, Any] = {}
+
+    def format_of(self, name: str) -> Any:
+        """A number format of torch."""
+        known = getattr(self._torch, FORMATS.get(name, name), None)
+        if known is None:
+            raise CannotRun(f"torch {self._torch.__version__} has no number format {name}: install a newer torch")
+        return known
+
+    def random(self, name: str, *shapes: tuple[int, ...]) -> list[Any]:
+        """Normally distributed tensors that share no number."""
+        return self._views(self._drawn, name, shapes)
+
+    def blank(self, name: str, shape: tuple[int, ...]) -> Any:
+        """A tensor for a result, reused for the next result."""
+        return self._views(self._blank, name, (shape,))[0]
+
+    def _views(self, buffers: dict[str, Any], name: str, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
+        counts = [math.prod(shape) for shape in shapes]
+        room = [ALIGNMENT * math.ceil(count / ALIGNMENT) for count in counts]
+        if name in buffers and buffers[name].numel() < sum(room):
+            del buffers[name]
+        if name not in buffers:
+            buffers[name] = self._buffer(name, sum(room), drawn=buffers is self._drawn)
+        held, views, start = buffers[name], [], 0
+        for shape, count, taken in zip(shapes, counts, room, strict=True):
+            views.append(held[start : start + count].view(shape))
+            start += taken
+        return views
+
+    def _buffer(self, name: str, count: int, *, drawn: bool) -> Any:
+        torch, kind = self._torch, self.format_of(name)
+        if not drawn:
+            return torch.empty(count, dtype=kind, device=self.device)
+        generator = torch.Generator(device="cpu").manual_seed(SEED)
+        numbers = torch.randn(min(count, DRAWN), generator=generator).to(self.device).to(kind)
+        return numbers if count <= DRAWN else _repeated(torch, numbers, count)
+
+
+def _repeated(torch: Any, numbers: Any, count: int) -> Any:
+    """A longer buffer that repeats the same numbers."""
+    buffer = torch.empty(count, dtype=numbers.dtype, device=numbers.device)
+    for start in range(0, count, len(numbers)):
+        part = buffer[start : start + len(numbers)]
+        part.copy_(numbers[: len(part)])
+    return buffer
+
+
+def error_fraction(found: Any, reference: Any) -> float:
+    """Largest error of a result over the largest number of the reference in higher precision."""
+    largest = float(reference.abs().max())
+    error = float((found.double() - reference.double()).abs().max()) / (largest or 1.0)
+    return error if math.isfinite(error) else math.inf
+
+
+def spread(count: int, most: int) -> list[int]:
+    """Places spread evenly over a tensor, its first and last among them.
+
+    >>> spread(10, 4), spread(3, 8)
+    ([0, 3, 6, 9], [0, 1, 2])
+    """
+    if count <= most:
+        return list(range(count))
+    return [round(number * (count - 1) / (most - 1)) for number in range(most)]

@@ -1,18 +1,21 @@
-"""Ranks: the place of this process among those that measure together, and the start of the others.
+"""Ranks of a probe: the place of this process, the start of the others, and their group with barriers and agreement.
 
 The variables are torchrun's, so that torchrun may start the ranks, over many nodes, or a worker, on one. A task of
 one rank ignores them: a training image may set them for something else.
 """
 
-import ctypes
 import os
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
+
+from service.worker.probing import ProbeContext
+from service.worker.supervisor import STARTED_BY
 
 GRACE_SECONDS = 1.0
 """Time in which the other ranks report their error after one has failed. Source: a choice."""
@@ -22,12 +25,6 @@ POLL_SECONDS = 0.05
 
 RENDEZVOUS = "rendezvous"
 """Rendezvous file of ranks on one machine."""
-
-STARTED_BY = "TRAINCOST_STARTED_BY"
-"""Variable with the process that started this one and whose end it shares."""
-
-_DIES_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG. Source: Linux, include/uapi/linux/prctl.h."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +52,6 @@ def place_of(ranks: int, variables: Mapping[str, str]) -> Place | None:
         return None
     rank = int(variables["RANK"])
     return Place(rank=rank, ranks=ranks, local_rank=int(variables.get("LOCAL_RANK", rank)))
-
-
-def end_with_starter() -> None:
-    """Have the kernel end this process when its parent ends, for whatever reason."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGKILL)
-        starter = os.environ.get(STARTED_BY)
-        if starter is not None and starter != str(os.getppid()):
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def start_ranks(ranks: int, words: Sequence[str]) -> int | None:
@@ -124,3 +112,70 @@ def rendezvous(folder: Path, variables: Mapping[str, str]) -> str:
     address.
     """
     return "env://" if "MASTER_ADDR" in variables else f"file://{folder.absolute()}/{RENDEZVOUS}"
+
+
+LEAST_WAIT_SECONDS = 10.0
+"""Shortest timeout of a barrier: each rank imports torch first. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """All ranks of a probe, as one of them sees the others."""
+
+    context: ProbeContext
+    """Context of the probe."""
+    distributed: Any
+    """torch.distributed."""
+    backend: str
+    """Library of collectives."""
+    token: Any
+    """A number on the device for barriers."""
+
+    def largest(self, *values: float) -> list[float]:
+        """The largest of each value over all ranks."""
+        import torch
+
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.context.device)
+        self.distributed.all_reduce(tensor, op=self.distributed.ReduceOp.MAX)
+        return [float(value) for value in tensor.tolist()]
+
+    def meet(self) -> None:
+        """Wait for all ranks: on a GPU its stream waits, and this process goes on."""
+        if self.context.device == "cpu":
+            self.distributed.barrier()
+        else:
+            self.distributed.all_reduce(self.token)
+
+    def left_seconds(self) -> float:
+        """Shortest time left of any rank."""
+        return -self.largest(-self.context.left_seconds())[0]
+
+    def named(self, *names: str) -> Any:
+        """A function of torch that was renamed, by the newest name that this version has."""
+        return next(getattr(self.distributed, name) for name in names if hasattr(self.distributed, name))
+
+
+@contextmanager
+def joined(context: ProbeContext) -> Iterator[Group]:
+    """The group of all ranks of a probe, until its end."""
+    import torch
+    from torch import distributed
+
+    backend = "gloo" if context.device == "cpu" else "nccl"
+    distributed.init_process_group(
+        backend,
+        init_method=rendezvous(context.folder, os.environ),
+        rank=context.rank,
+        world_size=context.ranks,
+        timeout=timedelta(seconds=max(LEAST_WAIT_SECONDS, context.left_seconds())),
+    )
+    try:
+        token = torch.zeros(1, device=context.device)
+        yield Group(context=context, distributed=distributed, backend=backend, token=token)
+    finally:
+        distributed.destroy_process_group()
+
+
+def any_failed(group: Group, errors: Sequence[BaseException]) -> bool:
+    """Whether any rank failed; all ranks agree on it before their next barrier."""
+    return bool(group.largest(float(len(errors)))[0])

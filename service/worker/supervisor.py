@@ -17,7 +17,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from service.worker.ranks import STARTED_BY
+STARTED_BY = "TRAINCOST_STARTED_BY"
+"""Variable with the process that started a measurement and whose end it shares."""
 
 STOP = b"s"
 """The worker's message to stop the command: first by SIGTERM, then by SIGKILL."""
@@ -84,6 +85,14 @@ def _end_with_parent() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     _control(_DIES_WITH_PARENT, signal.SIGKILL)
+
+
+def end_with_starter() -> None:
+    """Have the kernel end this process, a measurement, when its parent ends, for whatever reason."""
+    if sys.platform == "linux":
+        _control(_DIES_WITH_PARENT, signal.SIGKILL)
+        if os.environ.get(STARTED_BY) not in (None, str(os.getppid())):
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _control(option: int, value: int) -> None:

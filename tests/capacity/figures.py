@@ -8,7 +8,7 @@ from typing import Any
 from service.api.catalogues import FOLLOW_SECONDS
 from service.api.checked_questions import KEPT_DAYS
 from service.settings import DATABASE_CONNECTIONS, Settings
-from service.worker.claiming import HEARTBEATS, MOST_WAIT_SECONDS
+from service.worker.command import HEARTBEATS, MOST_WAIT_SECONDS
 from tests.capacity.workers import TAKEN
 from tests.house.source import SERVICE
 

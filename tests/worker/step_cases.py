@@ -49,12 +49,11 @@ def parameters_of(step: ResolvedQuestion, **more: Any) -> dict[str, Any]:
 
 def counted_peaks(step: ResolvedQuestion, steps: int = 3) -> dict[int, int]:
     """Peaks of live tensors of the first and of the last step, counted in this process."""
-    from service.worker.training.fields import model_fields
-    from service.worker.training.memory import counted_steps, step_peaks
-    from service.worker.training.recipe import step_recipe
-    from service.worker.training.trainer import trainer_of
+    from service.worker.probes.step import counted_steps, step_peaks
+    from service.worker.supported import step_model, step_recipe
+    from service.worker.trainer import trainer_of
 
     told = parameters_of(step)
-    make = partial(trainer_of, model_fields(told["model"]), step_recipe(told["recipe"]), "cpu")
+    make = partial(trainer_of, step_model(told["model"]), step_recipe(told["recipe"]), "cpu")
     _, moments = counted_steps(make, steps, "cpu")
     return {number: step_peaks(moments, number).peak_bytes for number in (1, steps)}

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from service.errors import StartupError
-from service.worker.claiming import Claiming, WorkerOptions
+from service.worker.command import Claiming, WorkerOptions
 from service.worker.jobs import JobContext, JobFile, JobResult, Work
-from service.worker.running import PROBE_PROCESS
+from service.worker.runners import PROBE_PROCESS
 from service.worker.service_client import MOST_FAILURES, Address, ServiceClient
 
 LEASE_SECONDS = 0.2

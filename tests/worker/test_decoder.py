@@ -11,7 +11,7 @@ from service.estimator.model.build import build_ledger
 from service.estimator.model.ledger import Setting
 from service.estimator.model.parameters import parameter_counts
 from service.estimator.question import Model
-from service.worker.training.fields import ModelFields, model_fields
+from service.worker.supported import BUILT, step_model
 from tests.ask import known
 from tests.worker.probing import need_torch
 
@@ -27,17 +27,17 @@ NOT_BUILT = {
 """Fields for which presets are refused."""
 
 
-def fields_or_refusal(model: Model) -> tuple[ModelFields | None, set[str]]:
+def fields_or_refusal(model: Model) -> tuple[Model | None, set[str]]:
     """The fields of a model, or the names of those for which it is refused."""
     try:
-        return model_fields(asdict(model)), set()
+        return step_model(asdict(model)), set()
     except Refused as error:
         return None, {one.field.removeprefix("model.") for one in error.problems}
 
 
 def test_presets_have_their_parameters_or_are_refused_by_field() -> None:
     need_torch()
-    from service.worker.training.decoder import Running, build
+    from service.worker.decoder import Running, build
 
     built = 0
     for slug, row in shipped_catalogue().models.items():
@@ -55,9 +55,7 @@ def test_presets_have_their_parameters_or_are_refused_by_field() -> None:
 
 
 def test_fields_are_the_estimators() -> None:
-    named = Model.__dataclass_fields__
-    for name, field in ModelFields.__dataclass_fields__.items():
-        assert field.default == named[name].default, name
+    assert Model.__dataclass_fields__.keys() >= BUILT
 
 
 @pytest.mark.parametrize(
@@ -75,7 +73,7 @@ def test_fields_are_the_estimators() -> None:
 def test_what_is_not_built_is_refused_by_its_field(field: str, changes: dict[str, Any]) -> None:
     llama = asdict(known(shipped_catalogue().models["llama-3.2-1b"].model))
     with pytest.raises(Refused) as caught:
-        model_fields({**llama, **changes})
+        step_model({**llama, **changes})
     assert field in {problem.field for problem in caught.value.problems}
     assert "not built" in str(caught.value) or "odd" in str(caught.value) or "parallel" in str(caught.value)
 
@@ -84,7 +82,7 @@ def test_every_kind_of_layer_trains() -> None:
     need_torch()
     import torch
 
-    from service.worker.training.decoder import Running, build, causal_loss
+    from service.worker.decoder import Running, build, causal_loss
 
     small: dict[str, Any] = {
         "vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -105,7 +103,7 @@ def test_every_kind_of_layer_trains() -> None:
         losses = []
         for kernel in ("eager", "flash"):
             torch.manual_seed(7)
-            model = build(model_fields({**small, **kind}), Running(kernel=kernel), "fp32", "cpu")
+            model = build(step_model({**small, **kind}), Running(kernel=kernel), "fp32", "cpu")
             loss = causal_loss(model.logits(tokens), tokens, 64)
             loss.backward()
             assert all(parameter.grad is not None for parameter in model.parameters()), kind
@@ -117,7 +115,7 @@ def test_grouped_products_are_products() -> None:
     need_torch()
     import torch
 
-    from service.worker.training.decoder import GroupedProduct
+    from service.worker.decoder import GroupedProduct
 
     rows = torch.randn(5, 3, dtype=torch.double, requires_grad=True)
     matrices = torch.randn(3, 4, 3, dtype=torch.double, requires_grad=True)

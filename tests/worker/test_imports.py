@@ -1,4 +1,4 @@
-"""Does a worker need nothing but the standard library and httpx, where it measures and where it does not?"""
+"""A worker needs nothing but the standard library, httpx and annotated-types, where it measures and where not."""
 
 import subprocess
 import sys
@@ -38,13 +38,14 @@ def needed_by(name: str) -> set[str]:
 
 def run(words: list[str], modules: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
     """The command in a process that finds nothing else."""
-    program = PROGRAM.format(allowed={"service", *needed_by("httpx")}, words=words, modules=modules)
+    program = PROGRAM.format(allowed={"service", "annotated_types", *needed_by("httpx")}, words=words, modules=modules)
     command = [sys.executable, "-c", program]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_a_worker_needs_the_standard_library_and_httpx() -> None:
-    done = run(["worker", "--help"], ("service.worker.probe_process", "service.worker.supervisor"))
+def test_a_worker_needs_the_standard_library_httpx_and_annotated_types() -> None:
+    modules = tuple(f"service.worker.{name}" for name in ("probe_process", "supervisor", "supported"))
+    done = run(["worker", "--help"], modules)
     assert done.returncode == 0, done.stderr
     assert "--max-idle" in done.stdout
 

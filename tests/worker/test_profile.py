@@ -6,7 +6,7 @@ from shutil import copyfile
 import pytest
 
 from service.calibration.records import ProbeRecord, ProbeTask
-from service.worker.profiling import ROLES
+from service.worker.probes.profile import ROLES
 from tests.worker.probing import need_torch, run_probe
 from tests.worker.step_cases import FEW_TOKENS, model_of, parameters_of, resolved_step
 from tests.worker.viewers import in_chrome, same_as_loader

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.worker.profiling import ROLES, Span, common, length_seconds, merged, summary_of, trace_events, without
+from service.worker.probes.profile import ROLES, Span, common, length_seconds, merged, summary_of, trace_events, without
 from tests.worker.viewers import kept, same_as_loader
 
 HOST, MAIN, SIDE = 1, 7, 20

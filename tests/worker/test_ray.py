@@ -19,8 +19,8 @@ from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.sweeps import Shard, shards_of
 from service.worker.jobs import ROWS_FILE, SHARD_PROCESS, SWEEP_FILE
 from service.worker.probing import CannotRun
+from service.worker.runners import PREFIX, WORK, Running
 from service.worker.runners.nodes import KIND, Node, nodes_of, placement_of
-from service.worker.running import PREFIX, WORK, Running
 from tests.needing import need
 from tests.worker.clusters import A100, H100, Cluster, cluster
 from tests.worker.processes import is_alive

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.worker.running import LOCK, PREFIX, job_folder, remove_abandoned
+from service.worker.runners import LOCK, PREFIX, job_folder, remove_abandoned
 
 
 @pytest.fixture(autouse=True)

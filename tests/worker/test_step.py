@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.calibration.records import ProbeTask
-from service.worker.probing import CannotRun
+from service.errors import Refused
 from tests.worker.probing import found_by, need_torch, run_probe, told
 from tests.worker.step_cases import FEW_TOKENS, model_of, parameters_of, resolved_step
 
@@ -92,7 +92,7 @@ def test_every_recipe_that_it_runs_trains(recipe: dict[str, Any], tmp_path: Path
 def test_what_it_does_not_run_is_refused_by_its_field(field: str, changes: dict[str, Any], tmp_path: Path) -> None:
     given = asked()
     given["recipe"] |= changes
-    with pytest.raises(CannotRun, match=f"recipe.{field}"):
+    with pytest.raises(Refused, match=f"recipe.{field}"):
         found_by("step", given, tmp_path)
 
 

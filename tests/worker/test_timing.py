@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from service.worker.probing import CannotRun, ProbeContext
-from service.worker.timing import WARM_UPS, Case, Ready, last_level_bytes, measurement, time_cases
+from service.worker.probing import (
+    WARM_UPS,
+    CannotRun,
+    Case,
+    ProbeContext,
+    Ready,
+    last_level_bytes,
+    measurement,
+    time_cases,
+)
 from tests.worker.probing import need_torch, tell_nobody, told
 
 Raises = Callable[[], Ready]

@@ -12,11 +12,9 @@ from typing import Any
 import torch
 import transformers
 
-from service.worker.training.decoder import WEIGHTS
-from service.worker.training.fields import model_fields
-from service.worker.training.memory import counted_steps, step_peaks
-from service.worker.training.recipe import StepRecipe, step_recipe
-from service.worker.training.trainer import Mark, Trainer, trainer_of
+from service.worker.probes.step import counted_steps, step_peaks
+from service.worker.supported import WEIGHTS, StepRecipe, step_model, step_recipe
+from service.worker.trainer import Mark, Trainer, trainer_of
 
 STEPS = 2
 
@@ -61,7 +59,7 @@ def theirs(model: Mapping[str, Any], recipe: StepRecipe) -> Trainer:
     """A class of transformers in training."""
     config = config_of(model)
     config._attn_implementation = "eager" if recipe.kernel == "eager" else "sdpa"
-    torch.set_default_dtype(WEIGHTS[recipe.precision])
+    torch.set_default_dtype(getattr(torch, WEIGHTS[recipe.precision]))
     made = transformers.AutoModelForCausalLM.from_config(config).train()
     torch.set_default_dtype(torch.float32)
     return Theirs(made, model["vocab_size"], recipe, "cpu")
@@ -77,6 +75,6 @@ if __name__ == "__main__":
     told = []
     for case in json.load(sys.stdin):
         model, recipe = case["model"], step_recipe(case["recipe"])
-        ours = partial(trainer_of, model_fields(model), recipe, "cpu")
+        ours = partial(trainer_of, step_model(model), recipe, "cpu")
         told.append([peaks(ours), peaks(partial(theirs, model, recipe))])
     json.dump(told, sys.stdout)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from service.worker.profiling import ROLES, read_trace, summary_of
+from service.worker.probes.profile import ROLES, read_trace, summary_of
 from tests.needing import need, tool
 from tests.page.browser import chromium
 

@@ -56,7 +56,7 @@ MEMORY_SHARE = 0.9
 
 RUN_KERNELS = ("eager", "flash", "flash-2")
 """Attention kernels that the step probe runs on a GPU, and that its stack has. Source:
-service/worker/training/recipe.py, KERNELS."""
+service/worker/supported.py, KERNELS."""
 
 MASKED_MIXERS = frozenset({"sliding_attention", "chunked_attention"})
 """Layers with a mask, which only the `flash` kernels of torch support. Source: PyTorch 2.9,

@@ -9,9 +9,20 @@ from functools import cache, partial
 from typing import Any
 
 from service.calibration.records import BACKWARD_WORK
-from service.worker.inputs import KernelInputs, allowed_error_fraction, error_fraction, spread
-from service.worker.probing import CannotRun, ProbeContext, ProbeResult, is_out_of_memory
-from service.worker.timing import REPEATS, Case, Ready, time_cases
+from service.worker.probing import (
+    REPEATS,
+    CannotRun,
+    Case,
+    KernelInputs,
+    ProbeContext,
+    ProbeResult,
+    Ready,
+    allowed_error_fraction,
+    error_fraction,
+    is_out_of_memory,
+    spread,
+    time_cases,
+)
 
 BACKENDS = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
 """Names of kernels in torch."""

@@ -9,9 +9,16 @@ from functools import partial
 from typing import Any
 
 from service.calibration.records import MOVED_ERROR_FRACTION
-from service.worker.inputs import KernelInputs, error_fraction
-from service.worker.probing import ProbeContext, ProbeResult
-from service.worker.timing import REPEATS, Case, Ready, time_cases
+from service.worker.probing import (
+    REPEATS,
+    Case,
+    KernelInputs,
+    ProbeContext,
+    ProbeResult,
+    Ready,
+    error_fraction,
+    time_cases,
+)
 
 OPERATIONS = ("copy", "read")
 """Operations on every device."""

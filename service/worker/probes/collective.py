@@ -12,22 +12,25 @@ from functools import cache, partial
 from typing import Any
 
 from service.calibration.records import EXCHANGED_ERROR_FRACTION, Measurement
-from service.worker.group import Group, any_failed, joined
-from service.worker.inputs import error_fraction, spread
-from service.worker.probing import CannotRun, ProbeContext, ProbeResult, is_out_of_memory
-from service.worker.ranks import nodes_of
-from service.worker.timing import (
+from service.worker.probing import (
     NOT_IN_TIME,
     REPEATS,
     WARM_UPS,
     Caches,
+    CannotRun,
     LeftOut,
+    ProbeContext,
+    ProbeResult,
+    error_fraction,
+    is_out_of_memory,
     left_out_row,
     measurement,
     no_memory,
+    spread,
     why_left_out,
     wrong_result,
 )
+from service.worker.ranks import Group, any_failed, joined, nodes_of
 
 NUMBER_BYTES = 4
 """Bytes of one number: fp32."""

@@ -14,9 +14,8 @@ from typing import Any
 
 from service.calibration.records import Measurement
 from service.worker.bare_process import resident_bytes
-from service.worker.group import joined
-from service.worker.probing import CannotRun, ProbeContext, ProbeResult
-from service.worker.timing import measurement
+from service.worker.probing import CannotRun, ProbeContext, ProbeResult, measurement
+from service.worker.ranks import joined
 
 PROCESSES = 2
 """Repeats, one process each. Source: a choice."""

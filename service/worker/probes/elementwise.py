@@ -9,9 +9,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from service.worker.inputs import KernelInputs, allowed_error_fraction, error_fraction, spread
-from service.worker.probing import CannotRun, ProbeContext, ProbeResult
-from service.worker.timing import REPEATS, Case, Ready, time_cases
+from service.worker.probing import (
+    REPEATS,
+    CannotRun,
+    Case,
+    KernelInputs,
+    ProbeContext,
+    ProbeResult,
+    Ready,
+    allowed_error_fraction,
+    error_fraction,
+    spread,
+    time_cases,
+)
 
 HEAD_WIDTHS = (128, 64)
 """Head widths of rotary positions, the first that divides the row."""

@@ -10,9 +10,19 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from service.worker.inputs import KernelInputs, allowed_error_fraction, error_fraction, spread
-from service.worker.probing import CannotRun, ProbeContext, ProbeResult
-from service.worker.timing import REPEATS, Case, Ready, time_cases
+from service.worker.probing import (
+    REPEATS,
+    CannotRun,
+    Case,
+    KernelInputs,
+    ProbeContext,
+    ProbeResult,
+    Ready,
+    allowed_error_fraction,
+    error_fraction,
+    spread,
+    time_cases,
+)
 
 CHECKED = 256
 """Rows, and columns, of a result that are compared with exact ones. Source: a choice."""

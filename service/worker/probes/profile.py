@@ -1,18 +1,418 @@
-"""A profile of training steps: a trace for TensorBoard and Chrome's viewer, and its summary."""
+"""A profile of training steps: a trace for TensorBoard and Chrome's viewer, and its summary.
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+The summary has time by role as TensorBoard shows it, then what could be better. Torch is imported by `run` alone, so
+that a summary of a trace needs none.
+"""
 
-import torch
-from torch.profiler import ProfilerActivity, profile, schedule
-from torch.utils.data import DataLoader, IterableDataset
+import gzip
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
 
-from service.errors import Refused
-from service.worker.probing import CannotRun, ProbeContext, ProbeResult
-from service.worker.profiling import read_trace, summary_of
-from service.worker.training.fields import model_fields
-from service.worker.training.recipe import StepRecipe, step_recipe
-from service.worker.training.trainer import Trainer, trainer_of
+from service.worker.probing import ProbeContext, ProbeResult
+from service.worker.supported import step_model, step_recipe
+
+Span = tuple[float, float]
+"""A beginning and an end [s]."""
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """The fewest spans that cover the same time.
+
+    >>> merged([(4, 6), (0, 2), (1, 3)])
+    [(0, 3), (4, 6)]
+    """
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        elif end > start:
+            found.append((start, end))
+    return found
+
+
+def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
+    """Intersection of two sets of spans.
+
+    >>> common([(0, 3), (4, 6)], [(2, 5)])
+    [(2, 3), (4, 5)]
+    """
+    found: list[Span] = []
+    first = second = 0
+    while first < len(one) and second < len(other):
+        start, end = max(one[first][0], other[second][0]), min(one[first][1], other[second][1])
+        if start < end:
+            found.append((start, end))
+        if one[first][1] < other[second][1]:
+            first += 1
+        else:
+            second += 1
+    return found
+
+
+def without(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
+    """Difference of two sets of spans.
+
+    >>> without([(0, 3), (4, 6)], [(2, 5)])
+    [(0, 2), (5, 6)]
+    """
+    found: list[Span] = []
+    place = 0
+    for start, end in one:
+        begin = start
+        while place < len(other) and other[place][1] <= begin:
+            place += 1
+        at = place
+        while at < len(other) and other[at][0] < end:
+            if other[at][0] > begin:
+                found.append((begin, other[at][0]))
+            begin = max(begin, other[at][1])
+            at += 1
+        if begin < end:
+            found.append((begin, end))
+    return found
+
+
+def length_seconds(spans: Iterable[Span]) -> float:
+    """Length of merged spans.
+
+    >>> length_seconds([(0, 3), (4, 6)])
+    5
+    """
+    return sum(end - start for start, end in spans)
+
+
+Role = Literal["kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu_op", "step", "annotation"]
+
+MICROSECONDS_PER_S = 1e6
+"""Unit of times in a Chrome trace. Source: Trace Event Format, ts and dur."""
+
+STEP = "ProfilerStep#"
+"""Prefix of the profiler's names of steps. Source: torch.profiler.profile.step."""
+
+COLLECTIVES = tuple(
+    f"{library}:{name}"
+    for library in ("nccl", "gloo")
+    for name in ("broadcast", "reduce", "all_reduce", "all_gather", "reduce_scatter")
+)
+"""Names of collective operations on the host. Source: torch-tb-profiler 0.4.3 profiler/trace.py."""
+
+DATA = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
+"""Name of the wait of a data loader for the next batch; newer traces have it as an annotation. Source:
+torch.utils.data.dataloader."""
+
+_CATEGORIES: Mapping[str, Role] = {
+    "kernel": "kernel",
+    "memcpy": "memcpy",
+    "gpu_memcpy": "memcpy",
+    "memset": "memset",
+    "gpu_memset": "memset",
+    "runtime": "runtime",
+    "cuda_runtime": "runtime",
+    "cuda_driver": "runtime",
+    "hip_runtime": "runtime",
+    "cpu_op": "cpu_op",
+    "operator": "cpu_op",
+    "python": "cpu_op",
+    "user_annotation": "annotation",
+}
+"""Roles of the categories of a trace. Source: torch-tb-profiler 0.4.3 profiler/trace.py; newer names of the runtime:
+pytorch/kineto libkineto/src/ActivityType.cpp."""
+
+_DEVICE_CATEGORIES = ("kernel", "memcpy", "gpu_memcpy", "memset", "gpu_memset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """An event of a trace."""
+
+    role: Role
+    name: str
+    start_seconds: float
+    """Start, relative to the first event."""
+    end_seconds: float
+    lane: str
+    """Thread or stream."""
+    on_device: bool
+    """Whether it ran on a device."""
+    correlation: int | None
+    """Number that a launch on the host shares with its kernel."""
+    bytes: int
+    """Bytes of a copy."""
+
+
+def read_trace(path: Path) -> list[Event]:
+    """The events of a trace."""
+    data = path.read_bytes()
+    text = gzip.decompress(data) if path.suffix == ".gz" else data
+    return trace_events(json.loads(text)["traceEvents"])
+
+
+def trace_events(raw: Iterable[Mapping[str, Any]]) -> list[Event]:
+    """Events with a duration and a role."""
+    raw = [one for one in raw if one.get("ph") == "X"]
+    collective = _collective_ids(raw)
+    origin = min((float(one["ts"]) for one in raw), default=0.0)
+    found = []
+    for one in raw:
+        role = _role(one, collective)
+        if role is not None:
+            given = one.get("args", {})
+            start = (float(one["ts"]) - origin) / MICROSECONDS_PER_S
+            found.append(
+                Event(
+                    role=role,
+                    name=str(one["name"]),
+                    start_seconds=start,
+                    end_seconds=start + float(one.get("dur", 0)) / MICROSECONDS_PER_S,
+                    lane=f"{one.get('pid')}/{one.get('tid')}",
+                    on_device=_category(one) in _DEVICE_CATEGORIES,
+                    correlation=given.get("correlation"),
+                    bytes=int(given.get("bytes", 0)),
+                )
+            )
+    return sorted(found, key=lambda event: event.start_seconds)
+
+
+def _category(one: Mapping[str, Any]) -> str:
+    return str(one.get("cat", "")).lower()
+
+
+def _outer_id(one: Mapping[str, Any]) -> Any:
+    given = one.get("args", {})
+    return given.get("External id", given.get("external id"))
+
+
+def _collective_ids(raw: Iterable[Mapping[str, Any]]) -> set[Any]:
+    """Numbers of collective operations on the host, which their kernels carry too."""
+    return {_outer_id(one) for one in raw if one["name"] in COLLECTIVES} - {None}
+
+
+def _role(one: Mapping[str, Any], collective: set[Any]) -> Role | None:
+    role = _CATEGORIES.get(_category(one))
+    name = str(one["name"])
+    if role == "kernel":
+        return "communication" if _outer_id(one) in collective or name.startswith("nccl") else role
+    if role not in ("cpu_op", "annotation"):
+        return role
+    if name.startswith(STEP):
+        return "step"
+    if name in COLLECTIVES:
+        return "communication"
+    return "dataloader" if role == "cpu_op" and name.startswith(DATA) else role
+
+
+OPTIMIZER = "Optimizer.step#"
+"""Prefix of the profiler's names of an optimizer's step. Source: torch.optim.Optimizer.profile_hook_step."""
+
+_PATTERNS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
+    (kind, re.compile(pattern, re.IGNORECASE))
+    for kind, pattern in (
+        ("waiting_for_data", r"^enumerate\(Data"),
+        ("communication", r"nccl|rccl|gloo:|c10d::"),
+        ("optimizer", r"adam|multi_tensor|foreach|lion|momentum"),
+        ("attention", r"flash|fmha|attention|sdpa|mem_eff"),
+        ("gemm", r"gemm|gemv|cutlass|cublas|nvjet|xmma|wgmma|splitk|::(add)?mm$|::(b|badd)b?mm$|::(mkldnn_)?linear$"),
+        ("norm", r"layer_?norm|rms_?norm|batch_norm"),
+        ("softmax_and_loss", r"softmax|nll|cross_entropy"),
+        ("embedding", r"embedding|index_select|gather"),
+        ("copies", r"memcpy|memset|::copy_$|::_to_copy$|::contiguous$|::cat$|catarray|direct_copy|::clone$"),
+        ("reduction", r"reduce|::sum$|::mean$|norm"),
+        ("elementwise", r"elementwise|vectorized|::"),
+    )
+)
+"""Names of kernels and of torch's operations. Source: those of torch 2.13, cuBLAS, cuDNN, NCCL and FlashAttention."""
+
+
+def kind_of(name: str) -> str:
+    """The kind of work of a kernel or operation.
+
+    >>> kind_of("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm>"), kind_of("aten::mul")
+    ('gemm', 'elementwise')
+    >>> kind_of("ncclDevKernel_AllReduce_Sum_bf16_RING_LL"), kind_of("unknown")
+    ('communication', 'other')
+    """
+    return next((kind for kind, pattern in _PATTERNS if pattern.search(name)), "other")
+
+
+def device_seconds_by_kind(events: Iterable[Event]) -> dict[str, float]:
+    """Seconds of kernels and copies on a device by kind; parallel streams each count."""
+    found: dict[str, float] = {}
+    for event in events:
+        kind = "copies" if event.role in ("memcpy", "memset") else kind_of(event.name)
+        found[kind] = found.get(kind, 0.0) + (event.end_seconds - event.start_seconds)
+    return _ordered(found)
+
+
+def host_seconds_by_kind(events: Iterable[Event]) -> dict[str, float]:
+    """Seconds of operations on a processor by kind, without nested ones; an optimizer's step counts as a whole."""
+    found: dict[str, float] = {}
+    open_events: dict[str, list[tuple[Event, str]]] = {}
+    for event in sorted(events, key=lambda one: (one.start_seconds, -one.end_seconds)):
+        stack = open_events.setdefault(event.lane, [])
+        while stack and stack[-1][0].end_seconds <= event.start_seconds:
+            stack.pop()
+        is_update = event.name.startswith(OPTIMIZER) or (bool(stack) and stack[-1][1] == "optimizer")
+        kind = "optimizer" if is_update else kind_of(event.name)
+        spent = event.end_seconds - event.start_seconds
+        found[kind] = found.get(kind, 0.0) + spent
+        if stack:
+            found[stack[-1][1]] -= spent
+        stack.append((event, kind))
+    return _ordered(found)
+
+
+def _ordered(found: dict[str, float]) -> dict[str, float]:
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+ROLES: tuple[Role, ...] = tuple(role for role in get_args(Role) if role not in ("step", "annotation"))
+"""Roles by precedence: a moment counts for the first role that is active. Source: torch-tb-profiler 0.4.3
+profiler/overall_parser.py."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One profiled step."""
+
+    name: str
+    span: Span
+    """From the host's start, or the device's end of the step before, until both have ended."""
+    host: Span
+    """The host's part."""
+
+
+_LAUNCHES = ("LaunchKernel", "GraphLaunch")
+_SYNCHRONISATIONS = ("Synchronize", "cudaMemcpy", "hipMemcpy", "WaitEvent")
+
+
+def summary_of(events: Sequence[Event]) -> dict[str, Any]:
+    """Summary of a trace."""
+    steps = steps_of(events)
+    spans = [step.span for step in steps]
+    return {
+        "on": "device" if _has_device(events) else "host",
+        "steps": [_step_summary(step, events) for step in steps],
+        "kinds_seconds": _kinds(events, spans),
+        "copies": _copies(events, spans),
+        "synchronisations": _synchronisations(events, spans),
+    }
+
+
+def _has_device(events: Iterable[Event]) -> bool:
+    return any(event.on_device for event in events)
+
+
+def steps_of(events: Sequence[Event]) -> list[Step]:
+    """The steps of a trace; the whole trace where it names none."""
+    hosts = [event for event in events if event.role == "step"]
+    if not hosts and events:
+        whole = (min(one.start_seconds for one in events), max(one.end_seconds for one in events))
+        return [Step(name="0", span=whole, host=whole)]
+    done = {one.correlation: one.end_seconds for one in events if one.on_device and one.correlation is not None}
+    calls = [one for one in events if one.role == "runtime"]
+    found: list[Step] = []
+    for host in hosts:
+        own = [one.correlation for one in calls if _contains(host, one)]
+        ends = [done[one] for one in own if one in done]
+        start = max(host.start_seconds, found[-1].span[1]) if done and found else host.start_seconds
+        name, span = host.name.removeprefix(STEP), (start, max(host.end_seconds, start, *ends))
+        found.append(Step(name=name, span=span, host=(host.start_seconds, host.end_seconds)))
+    return found
+
+
+def _contains(outer: Event, inner: Event) -> bool:
+    return outer.start_seconds <= inner.start_seconds and inner.end_seconds <= outer.end_seconds
+
+
+def _spans(events: Iterable[Event], *roles: str) -> list[Span]:
+    return merged((event.start_seconds, event.end_seconds) for event in events if event.role in roles)
+
+
+def _step_summary(step: Step, events: Sequence[Event]) -> dict[str, Any]:
+    """One step: its time by role, exposed communication and the part that could be hidden, idle device, launches."""
+    span = step.span
+    near = [event for event in events if event.end_seconds > span[0] and event.start_seconds < span[1]]
+    device = [event for event in near if event.on_device]
+    roles = {role: common([span], _spans(near, role)) for role in ROLES}
+    left: list[Span] = [span]
+    parts: dict[str, float] = {}
+    for role in ROLES:
+        parts[f"{role}_seconds"] = length_seconds(common(left, roles[role]))
+        left = without(left, roles[role])
+    launching = [one for one in _inside(events, [step.host]) if any(word in one.name for word in _LAUNCHES)]
+    has_device = _has_device(events)
+    return {
+        "step": step.name,
+        "seconds": length_seconds([span]),
+        **parts,
+        "other_seconds": length_seconds(left),
+        **_overlap(span, device if has_device else near),
+        "waiting_for_data_seconds": length_seconds(common([span], _waiting(near))),
+        "device_idle_seconds": length_seconds(without([span], _spans(device, *ROLES))) if has_device else None,
+        "launches": len(launching),
+        "launch_seconds": length_seconds(merged((one.start_seconds, one.end_seconds) for one in launching)),
+    }
+
+
+def _waiting(events: Iterable[Event]) -> list[Span]:
+    """Spans of waiting for the next batch."""
+    return merged((event.start_seconds, event.end_seconds) for event in events if event.name.startswith(DATA))
+
+
+def _overlap(span: Span, events: Sequence[Event]) -> dict[str, float]:
+    """Exposed communication, and the part of it that work running alone could hide."""
+    sent = common([span], _spans(events, "communication"))
+    work = common([span], _spans(events, "kernel", "cpu_op"))
+    exposed, alone = length_seconds(without(sent, work)), length_seconds(without(work, sent))
+    return {
+        "computing_seconds": length_seconds(work),
+        "communicating_seconds": length_seconds(sent),
+        "exposed_communication_seconds": exposed,
+        "could_overlap_seconds": min(exposed, alone),
+    }
+
+
+def _inside(events: Iterable[Event], spans: Sequence[Span]) -> list[Event]:
+    """Events that begin in a step."""
+    return [event for event in events if any(start <= event.start_seconds < end for start, end in spans)]
+
+
+def _kinds(events: Sequence[Event], spans: Sequence[Span]) -> Mapping[str, float]:
+    inside = _inside(events, spans)
+    if _has_device(events):
+        return device_seconds_by_kind(event for event in inside if event.on_device)
+    return host_seconds_by_kind(event for event in inside if event.role in ("cpu_op", "communication", "annotation"))
+
+
+def _copies(events: Sequence[Event], spans: Sequence[Span]) -> dict[str, dict[str, float]]:
+    """Copies between host and device, by direction."""
+    found: dict[str, dict[str, float]] = {}
+    for event in _inside(events, spans):
+        direction = next((way for way in ("HtoD", "DtoH") if event.role == "memcpy" and way in event.name), None)
+        if direction is not None:
+            way = {"HtoD": "host_to_device", "DtoH": "device_to_host"}[direction]
+            total = found.setdefault(way, {"count": 0, "bytes": 0, "seconds": 0.0})
+            total["count"] += 1
+            total["bytes"] += event.bytes
+            total["seconds"] += event.end_seconds - event.start_seconds
+    return found
+
+
+def _synchronisations(events: Sequence[Event], spans: Sequence[Span]) -> dict[str, dict[str, float]]:
+    """Calls in which the host waits for the device, by name."""
+    found: dict[str, dict[str, float]] = {}
+    for event in _inside(events, spans):
+        waits = any(word in event.name for word in _SYNCHRONISATIONS) and "Async" not in event.name
+        if event.role == "runtime" and waits:
+            total = found.setdefault(event.name, {"count": 0, "seconds": 0.0})
+            total["count"] += 1
+            total["seconds"] += event.end_seconds - event.start_seconds
+    return found
+
 
 TRACE = "trace.json.gz"
 """Name of the file; TensorBoard requires `.pt.trace.json.gz` at its end."""
@@ -22,29 +422,19 @@ WAIT, WARM_UP, ACTIVE = 1, 1, 3
 torch.profiler.schedule, as torch's tutorials use it."""
 
 
-class Batches(IterableDataset):
-    """Random tokens, batch after batch, created on the host as a loader of real data does."""
-
-    def __init__(self, vocabulary: int, recipe: StepRecipe) -> None:
-        self.vocabulary, self.shape = vocabulary, (recipe.micro_batch, recipe.sequence_length)
-
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        """Endless batches."""
-        while True:
-            yield torch.randint(self.vocabulary, self.shape)
-
-
 def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
     """Profile three steps of the model at one depth."""
-    try:
-        recipe, depth = step_recipe(parameters["recipe"]), int(parameters["depth"])
-        model = model_fields(parameters["model"], depth)
-    except Refused as error:
-        raise CannotRun(str(error)) from error
+    from torch.profiler import ProfilerActivity, profile, schedule
+    from torch.utils.data import DataLoader
+
+    from service.worker.trainer import trainer_of
+
+    recipe, depth = step_recipe(parameters["recipe"]), int(parameters["depth"])
+    model = step_model(parameters["model"], depth)
     trainer = trainer_of(model, recipe, context.device)
     path = context.folder / TRACE
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if trainer.device.type == "cuda" else [])]
-    loader = iter(DataLoader(Batches(model.vocab_size, recipe), batch_size=None))
+    loader = iter(DataLoader(_random_batches(model.vocab_size, trainer.tokens.shape), batch_size=None))
     steps = WAIT + WARM_UP + ACTIVE
     with profile(
         activities=activities,
@@ -53,12 +443,20 @@ def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
     ) as profiler:
         for step in range(steps):
             context.report(step / steps, f"step {step + 1} of {steps}")
-            _step(trainer, next(loader))
+            trainer.tokens = next(loader).to(trainer.device, non_blocking=True)
+            trainer.step()
             profiler.step()
-    summary = summary_of(read_trace(path))
-    return ProbeResult(summary={**summary, "depth": depth, "files": [TRACE]})
+    return ProbeResult(summary={**summary_of(read_trace(path)), "depth": depth, "files": [TRACE]})
 
 
-def _step(trainer: Trainer, batch: torch.Tensor) -> None:
-    trainer.tokens = batch.to(trainer.device, non_blocking=True)
-    trainer.step()
+def _random_batches(vocabulary: int, shape: tuple[int, ...]) -> Any:
+    """An endless data set of random tokens, which the host creates batch after batch as a loader of real data does."""
+    import torch
+    from torch.utils.data import IterableDataset
+
+    class Batches(IterableDataset):
+        def __iter__(self) -> Iterator[torch.Tensor]:
+            while True:
+                yield torch.randint(vocabulary, shape)
+
+    return Batches()

@@ -1,21 +1,239 @@
-"""Memory, step by step, and time of real training steps of a model at full width and reduced depth."""
+"""Memory, step by step, and time of real training steps of a model at full width and reduced depth.
 
+Memory is that of torch's allocator on a GPU, and of its profiler on a processor.
+"""
+
+import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from service.calibration.records import Measurement
-from service.errors import Refused
-from service.worker.probing import CannotRun, ProbeContext, ProbeResult
-from service.worker.timing import measurement
-from service.worker.training.fields import model_fields
-from service.worker.training.memory import Make, Moment, Reading, counted_steps, step_peaks, step_seconds, timeline
-from service.worker.training.recipe import step_recipe
-from service.worker.training.trainer import trainer_of
+from service.worker.probing import ProbeContext, ProbeResult, measurement
+from service.worker.supported import step_model, step_recipe
+from service.worker.trainer import TensorBytes, Trainer, trainer_of
+
+MARK = "traincost mark "
+"""Prefix of the names of marks in a profile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Bytes of memory at one mark."""
+
+    live_bytes: int
+    """Live tensors at the mark, temporaries inside operations included."""
+    peak_bytes: int
+    """Peak since the mark before."""
+    reserved_bytes: int | None = None
+    """Reserved by the allocator; None where it reserves nothing."""
+    device_bytes: int | None = None
+    """In use on the device by all processes; None without a device."""
+
+
+Work = Callable[[Callable[[], None]], None]
+"""Something to measure, which calls its argument at each mark."""
+
+
+def readings(work: Work, device: str) -> list[Reading]:
+    """Memory at the marks of some work."""
+    return _device_readings(work, device) if torch.device(device).type == "cuda" else _host_readings(work)
+
+
+def _device_readings(work: Work, device: str) -> list[Reading]:
+    """Readings of torch's caching allocator on one GPU."""
+    found: list[Reading] = []
+
+    def mark() -> None:
+        free, total = torch.cuda.mem_get_info(device)
+        found.append(
+            Reading(
+                live_bytes=torch.cuda.memory_allocated(device),
+                peak_bytes=torch.cuda.max_memory_allocated(device),
+                reserved_bytes=torch.cuda.max_memory_reserved(device),
+                device_bytes=total - free,
+            )
+        )
+        torch.cuda.reset_peak_memory_stats(device)
+
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    work(mark)
+    return found
+
+
+def _host_readings(work: Work) -> list[Reading]:
+    """Readings of the memory events of torch's profiler.
+
+    torch's allocator for processors reports every allocation to the profiler, those inside operations too. Modes
+    that see operations alone (`torch.utils._python_dispatch`) miss what an operation allocates and frees by itself.
+    """
+    marks = iter(range(1 << 30))
+
+    def mark() -> None:
+        with record_function(f"{MARK}{next(marks)}"):
+            pass
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        work(mark)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiled.export_chrome_trace(str(path))
+        trace = json.loads(path.read_text(encoding="utf-8"))
+    return marked_readings(trace["traceEvents"])
+
+
+def marked_readings(events: Iterable[Mapping[str, Any]]) -> list[Reading]:
+    """Readings at the marks of a trace.
+
+    >>> memory = {"name": "[memory]", "ph": "i"}
+    >>> events = [memory | {"ts": ts, "args": {"Bytes": given}} for ts, given in ((1, 8), (2, 4), (3, -4), (5, -8))]
+    >>> found = marked_readings([*events, {"name": MARK + "0", "ts": 4}, {"name": MARK + "1", "ts": 6}])
+    >>> [(one.live_bytes, one.peak_bytes) for one in found]
+    [(8, 12), (0, 8)]
+    """
+    relevant = [event for event in events if event.get("name") == "[memory]" or str(event.get("name")).startswith(MARK)]
+    found: list[Reading] = []
+    live = peak = 0
+    for event in sorted(relevant, key=lambda event: float(event["ts"])):
+        if event["name"] == "[memory]":
+            live += int(event["args"]["Bytes"])
+            peak = max(peak, live)
+        else:
+            found.append(Reading(live_bytes=live, peak_bytes=peak))
+            peak = live
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """One mark of training, with tensors by category and all of memory."""
+
+    step: int
+    """Step, from 1."""
+    name: str
+    """start, forward, loss, backward, clip, optimizer or end."""
+    layer: int | None
+    """The layer that has just run, if any."""
+    held: TensorBytes
+    """Tensors by category."""
+    reading: Reading
+    """All of memory."""
+
+
+def moment_row(moment: Moment, before: Reading | None) -> dict[str, Any]:
+    """One moment by category.
+
+    Formula:
+        activations = live - all that is held by name; temporaries = peak since the mark before - the more of both marks
+
+    Args:
+        moment: the moment
+        before: the reading before it; None for the first
+
+    Returns:
+        its row of the timeline, in bytes
+
+    >>> held = TensorBytes(parameters_bytes=40, gradients_bytes=0, optimizer_states_bytes=0, input_bytes=8)
+    >>> now = Moment(step=1, name="loss", layer=None, held=held, reading=Reading(live_bytes=100, peak_bytes=130))
+    >>> row = moment_row(now, Reading(live_bytes=90, peak_bytes=90))
+    >>> row["activations_bytes"], row["temporaries_bytes"]
+    (52, 30)
+    """
+    named: Mapping[str, int] = asdict(moment.held)
+    now = moment.reading
+    baseline_bytes = now.live_bytes if before is None else max(now.live_bytes, before.live_bytes)
+    return {
+        "step": moment.step,
+        "moment": moment.name,
+        "layer": moment.layer,
+        **named,
+        "activations_bytes": now.live_bytes - sum(named.values()),
+        "temporaries_bytes": now.peak_bytes - baseline_bytes,
+        "live_bytes": now.live_bytes,
+        "peak_bytes": now.peak_bytes,
+    }
+
+
+def timeline(moments: Sequence[Moment]) -> list[dict[str, Any]]:
+    """Every moment by category."""
+    before = [None, *(moment.reading for moment in moments[:-1])]
+    return [moment_row(moment, earlier) for moment, earlier in zip(moments, before, strict=True)]
+
+
+def step_peaks(moments: Sequence[Moment], step: int) -> Reading:
+    """The peaks of one step, without its first mark."""
+    found = [moment.reading for moment in moments if moment.step == step and moment.name != "start"]
+    reserved = [one.reserved_bytes for one in found if one.reserved_bytes is not None]
+    device = [one.device_bytes for one in found if one.device_bytes is not None]
+    return Reading(
+        live_bytes=found[-1].live_bytes,
+        peak_bytes=max(one.peak_bytes for one in found),
+        reserved_bytes=max(reserved, default=None),
+        device_bytes=max(device, default=None),
+    )
+
+
+Make = Callable[[], Trainer]
+"""Creates a new model in training."""
+
+
+def counted_steps(make: Make, steps: int, device: str) -> tuple[Trainer, list[Moment]]:
+    """Train for some steps; the trainer and the memory at every moment."""
+    places: list[tuple[int, str, int | None, TensorBytes]] = []
+    made: list[Trainer] = []
+
+    def work(mark: Callable[[], None]) -> None:
+        trainer = make()
+        made.append(trainer)
+        for step in range(1, steps + 1):
+
+            def tell(name: str, layer: int | None, step: int = step) -> None:
+                places.append((step, name, layer, trainer.tensor_bytes()))
+                mark()
+
+            trainer.step(tell)
+
+    found = readings(work, device)
+    moments = [
+        Moment(step=step, name=name, layer=layer, held=held, reading=reading)
+        for (step, name, layer, held), reading in zip(places, found, strict=True)
+    ]
+    return made[0], moments
+
+
+def step_seconds(trainer: Trainer, end_seconds: float, most: int) -> list[float]:
+    """Seconds of later steps: by the GPU's own clock, or by the processor's."""
+    measure = _device_seconds if trainer.device.type == "cuda" else _host_seconds
+    found: list[float] = []
+    while len(found) < most and (not found or time.monotonic() < end_seconds):
+        found.append(measure(trainer))
+    return found
+
+
+def _device_seconds(trainer: Trainer) -> float:
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize(trainer.device)
+    begin.record()
+    trainer.step()
+    end.record()
+    torch.cuda.synchronize(trainer.device)
+    return float(begin.elapsed_time(end)) / 1e3
+
+
+def _host_seconds(trainer: Trainer) -> float:
+    begin = time.perf_counter()
+    trainer.step()
+    return time.perf_counter() - begin
+
 
 STEPS = 3
 """Steps with counted memory: the first has no optimizer states, the third represents all later ones."""
@@ -28,11 +246,8 @@ LATE = "out of time before {depths} layers: ask for a longer time budget, a shor
 
 def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
     """Train a new model at each depth."""
-    try:
-        recipe = step_recipe(parameters["recipe"])
-        models = {int(depth): model_fields(parameters["model"], int(depth)) for depth in parameters["depths"]}
-    except Refused as error:
-        raise CannotRun(str(error)) from error
+    recipe = step_recipe(parameters["recipe"])
+    models = {int(depth): step_model(parameters["model"], int(depth)) for depth in parameters["depths"]}
     end_seconds = min(context.end_seconds, time.monotonic() + float(parameters.get("seconds", math.inf)))
     counts = int(parameters.get("steps", STEPS)), int(parameters.get("timed_steps", TIMED_STEPS))
     measurements: list[Measurement] = []

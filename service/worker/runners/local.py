@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from service.worker.devices import can_sweep, counted, gpus_here, missing_torch, shown_alone, threads_here
-from service.worker.running import PROBE_PROCESS, PROGRESS, RECORD, TASK
+from service.worker.runners import PROBE_PROCESS, PROGRESS, RECORD, TASK
 from service.worker.supervisor import GONE_SECONDS, GRACE_SECONDS, STOP
 
 LOG = "log.txt"

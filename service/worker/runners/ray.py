@@ -24,6 +24,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from service.errors import StartupError
 from service.worker.devices import can_sweep, devices_here
 from service.worker.probing import CannotRun
+from service.worker.runners import PROBE_PROCESS, Running, job_folder, remove_abandoned
 from service.worker.runners.nodes import (
     Node,
     NodeRunner,
@@ -34,7 +35,6 @@ from service.worker.runners.nodes import (
     nodes_of,
     placement_of,
 )
-from service.worker.running import PROBE_PROCESS, Running, job_folder, remove_abandoned
 
 POLL_SECONDS = 0.1
 """Period of checks of running tasks. Source: a choice."""

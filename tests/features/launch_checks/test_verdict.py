@@ -14,8 +14,7 @@ from service.answers.launch_checks import Compared, Deepened, Measured, Outlook,
 from service.calibration.records import Environment, ProbeName, ProbeRecord, ProbeStatus
 from service.estimator.answer import Interval
 from service.features.launch_checks.verdict import RULES, Findings, compared_probe, launch_verdict
-from service.worker.inputs import allowed_error_fraction
-from service.worker.timing import Case, Ready, time_cases
+from service.worker.probing import Case, Ready, allowed_error_fraction, time_cases
 from tests.worker.probing import need_torch, told
 
 FITS = Outlook(

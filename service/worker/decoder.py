@@ -14,7 +14,9 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
-from service.worker.training.fields import ModelFields
+from service.estimator.model.build import layer_type, mlp_type
+from service.estimator.question import Model
+from service.worker.supported import WEIGHTS
 
 CUBIC = 0.044715
 """Weight of the cube in GELU's approximation. Source: Hendrycks and Gimpel 2016, arXiv:1606.08415."""
@@ -29,7 +31,7 @@ def written_gelu(hidden: torch.Tensor) -> torch.Tensor:
 class FeedForward(nn.Module):
     """A dense MLP: transformers' LlamaMLP where it is gated, GPT2MLP or one with torch's GELU where not."""
 
-    def __init__(self, model: ModelFields, width: int) -> None:
+    def __init__(self, model: Model, width: int) -> None:
         super().__init__()
         hidden, has_bias = model.hidden_size, model.mlp_bias
         self.gate_proj = nn.Linear(hidden, width, bias=has_bias) if model.gated_mlp else None
@@ -119,7 +121,7 @@ def rotary_positions(tokens: int, width: int, dtype: torch.dtype, device: torch.
         return twice.cos().to(dtype), twice.sin().to(dtype)
 
 
-def causal_mask(tokens: int, model: ModelFields, mixer: str, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+def causal_mask(tokens: int, model: Model, mixer: str, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """The additive mask of eager attention: 0 for visible keys, the lowest number for others."""
     with torch.no_grad():
         place = torch.arange(tokens, device=device)
@@ -133,7 +135,7 @@ def causal_mask(tokens: int, model: ModelFields, mixer: str, dtype: torch.dtype,
         return torch.where(seen, torch.tensor(0.0, dtype=dtype, device=device), lowest)[None, None]
 
 
-def _turned(states: torch.Tensor, positions: Positions) -> torch.Tensor:
+def _rotated(states: torch.Tensor, positions: Positions) -> torch.Tensor:
     """Queries or keys with their positions: transformers' apply_rotary_pos_emb."""
     cosines, sines = (part[:, None] for part in positions)
     half = states.shape[-1] // 2
@@ -153,10 +155,10 @@ def _repeated(states: torch.Tensor, times: int) -> torch.Tensor:
 class Attention(nn.Module):
     """Attention with heads of its own, as transformers' LlamaAttention and GPT2Attention."""
 
-    def __init__(self, model: ModelFields, kernel: str, dropout_fraction: float) -> None:
+    def __init__(self, model: Model, kernel: str, dropout_fraction: float) -> None:
         super().__init__()
         self.model, self.kernel, self.dropout_fraction = model, kernel, dropout_fraction
-        width, heads, pairs = model.head_width, model.heads, model.key_value_heads
+        width, heads, pairs = model.head_width, model.num_attention_heads, model.key_value_heads
         self.sizes = (heads * width, pairs * width, pairs * width)
         if model.is_gpt2:
             self.qkv_proj = nn.Linear(model.hidden_size, sum(self.sizes), bias=model.attention_bias)
@@ -172,7 +174,7 @@ class Attention(nn.Module):
         """The heads' output, projected back to the stream."""
         queries, keys, values = self._heads(hidden)
         if positions is not None:
-            queries, keys = _turned(queries, positions), _turned(keys, positions)
+            queries, keys = _rotated(queries, positions), _rotated(keys, positions)
         found = (
             self._eager(queries, keys, values, mask)
             if self.kernel == "eager"
@@ -201,7 +203,7 @@ class Attention(nn.Module):
         self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
     ) -> torch.Tensor:
         """Scores, softmax and weighted values one by one: transformers' eager_attention_forward."""
-        times = self.model.heads // self.model.key_value_heads
+        times = self.model.num_attention_heads // self.model.key_value_heads
         keys, values = _repeated(keys, times), _repeated(values, times)
         scores = torch.matmul(queries, keys.transpose(2, 3)) * self.model.head_width**-0.5
         if mask is not None:
@@ -215,7 +217,7 @@ class Attention(nn.Module):
         self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
     ) -> torch.Tensor:
         """One of torch's kernels: transformers' sdpa_attention_forward."""
-        times = self.model.heads // self.model.key_value_heads
+        times = self.model.num_attention_heads // self.model.key_value_heads
         repeats = times > 1 and (mask is not None or not queries.is_cuda)
         if repeats:
             keys, values = _repeated(keys, times), _repeated(values, times)
@@ -289,7 +291,7 @@ def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tens
 class Router(nn.Module):
     """Which experts a token visits, and with what weight: transformers' Qwen3MoeTopKRouter."""
 
-    def __init__(self, model: ModelFields) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
         self.copies = model.num_experts_per_tok
         self.weight = nn.Parameter(torch.empty(model.num_experts, model.hidden_size))
@@ -306,7 +308,7 @@ class Router(nn.Module):
 class Experts(nn.Module):
     """Routed experts, with shared ones beside them: transformers' Qwen2MoeSparseMoeBlock with grouped products."""
 
-    def __init__(self, model: ModelFields) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
         hidden, width, count = model.hidden_size, model.expert_width, model.num_experts
         inner = 2 * width if model.gated_mlp else width
@@ -351,8 +353,6 @@ class Experts(nn.Module):
         return weighed[back].view(-1, copies, flat.shape[-1]).sum(dim=1).to(flat.dtype)
 
 
-"""Spread of an embedding's numbers; it changes no size. Source: transformers LlamaConfig.initializer_range."""
-
 NO_TARGET = -100
 """Label of a token without a next one. Source: torch.nn.functional.cross_entropy, ignore_index."""
 
@@ -372,13 +372,13 @@ class Running:
 class Layer(nn.Module):
     """One layer: attention and an MLP, one after the other or side by side."""
 
-    def __init__(self, model: ModelFields, running: Running, layer: int) -> None:
+    def __init__(self, model: Model, running: Running, layer: int) -> None:
         super().__init__()
-        self.mixer, self.is_parallel = model.mixer(layer), model.parallel_attention
+        self.mixer, self.is_parallel = layer_type(model, layer), model.parallel_attention
         norms = [norm_of(model.normalization, model.hidden_size) for _ in range(model.norms_per_layer)]
         self.norms = nn.ModuleList(norms)
         self.attention = Attention(model, running.kernel, running.dropout_fraction)
-        is_sparse = model.channels(layer) == "sparse"
+        is_sparse = mlp_type(model, layer) == "sparse"
         self.mlp = Experts(model) if is_sparse else FeedForward(model, model.intermediate_size or 0)
         self.dropout = nn.Dropout(running.dropout_fraction)
 
@@ -402,7 +402,7 @@ class Layer(nn.Module):
 class Decoder(nn.Module):
     """A decoder-only model with its loss: transformers' LlamaForCausalLM and GPT2LMHeadModel."""
 
-    def __init__(self, model: ModelFields, running: Running) -> None:
+    def __init__(self, model: Model, running: Running) -> None:
         super().__init__()
         self.model, self.running = model, running
         width, hidden = model.word_embed_proj_dim or model.hidden_size, model.hidden_size
@@ -465,7 +465,7 @@ def _table(rows: int, width: int) -> nn.Embedding:
     return nn.Embedding.from_pretrained(nn.init.normal_(torch.empty(rows, width), std=DEVIATION), freeze=False)
 
 
-def _head(model: ModelFields, width: int, shared: nn.Parameter | None) -> nn.Linear:
+def _head(model: Model, width: int, shared: nn.Parameter | None) -> nn.Linear:
     """The projection to logits, its matrix the embedding's where that is shared."""
     if shared is None:
         return nn.Linear(width, model.vocab_size, bias=model.lm_head_bias)
@@ -484,20 +484,10 @@ def causal_loss(logits: torch.Tensor, tokens: torch.Tensor, vocabulary: int) -> 
     return functional.cross_entropy(wide.view(-1, vocabulary), targets.view(-1), ignore_index=NO_TARGET)
 
 
-WEIGHTS = {
-    "fp32": torch.float32,
-    "fp16": torch.float16,
-    "bf16": torch.bfloat16,
-    "fp16-mixed": torch.float32,
-    "bf16-mixed": torch.float32,
-}
-"""Format of the weights under each supported precision recipe."""
-
-
-def build(model: ModelFields, running: Running, precision: str, device: str) -> Decoder:
+def build(model: Model, running: Running, precision: str, device: str) -> Decoder:
     """A model on a device, its weights random."""
     usual = torch.get_default_dtype()
-    torch.set_default_dtype(WEIGHTS[precision])
+    torch.set_default_dtype(getattr(torch, WEIGHTS[precision]))
     try:
         with torch.device(device):
             decoder = Decoder(model, running)

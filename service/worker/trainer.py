@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from service.worker.training.decoder import Running, build, causal_loss
-from service.worker.training.fields import ModelFields
-from service.worker.training.recipe import StepRecipe
+from service.estimator.question import Model
+from service.worker.decoder import Running, build, causal_loss
+from service.worker.supported import StepRecipe
 
 MOST_GRADIENT_NORM = 1.0
 """Norm to which gradients are clipped. Source: transformers 5.23.0 TrainingArguments.max_grad_norm."""
@@ -55,22 +55,22 @@ class Trainer:
     def step(self, mark: Mark | None = None) -> None:
         """Train on the batch once."""
         hooks = list(self._hooks(mark)) if mark else []
-        tell = mark or _no_mark
-        tell("start", None)
-        loss = self._loss(tell)
+        mark_moment = mark or _no_mark
+        mark_moment("start", None)
+        loss = self._loss(mark_moment)
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
-        tell("backward", None)
-        self._update(tell)
-        tell("end", None)
+        mark_moment("backward", None)
+        self._update(mark_moment)
+        mark_moment("end", None)
         for hook in hooks:
             hook.remove()
 
-    def _loss(self, tell: Mark) -> torch.Tensor:
+    def _loss(self, mark: Mark) -> torch.Tensor:
         with self._autocast():
             logits = self.model.logits(self.tokens)
-            tell("forward", None)
+            mark("forward", None)
             loss = causal_loss(logits, self.tokens, self.vocabulary)
-        tell("loss", None)
+        mark("loss", None)
         return loss
 
     def _autocast(self) -> AbstractContextManager[Any]:
@@ -79,17 +79,17 @@ class Trainer:
         chosen: AbstractContextManager[Any] = torch.autocast(self.device.type, FORMATS[self.recipe.compute])
         return chosen
 
-    def _update(self, tell: Mark) -> None:
+    def _update(self, mark: Mark) -> None:
         if self.scaler is not None:
             self.scaler.unscale_(self.optimizer)
         nn.utils.clip_grad_norm_(self.parameters, MOST_GRADIENT_NORM, foreach=True)
-        tell("clip", None)
+        mark("clip", None)
         if self.scaler is None:
             self.optimizer.step()
         else:
             self.scaler.step(self.optimizer)
             self.scaler.update()
-        tell("optimizer", None)
+        mark("optimizer", None)
         self.optimizer.zero_grad(set_to_none=True)
 
     def _hooks(self, mark: Mark) -> Iterator[Any]:
@@ -99,7 +99,7 @@ class Trainer:
             first = next(layer.parameters())
             yield first.register_post_accumulate_grad_hook(lambda _, at=index: mark("backward", at))
 
-    def held(self) -> TensorBytes:
+    def tensor_bytes(self) -> TensorBytes:
         """Bytes of tensors by category now."""
         states = [value for state in self.optimizer.state.values() for value in state.values()]
         return TensorBytes(
@@ -110,7 +110,7 @@ class Trainer:
         )
 
 
-def trainer_of(model: ModelFields, recipe: StepRecipe, device: str) -> Trainer:
+def trainer_of(model: Model, recipe: StepRecipe, device: str) -> Trainer:
     """A model of random weights in training on one device."""
     running = Running(
         kernel=recipe.kernel,
