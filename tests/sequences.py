@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import httpx
 
-from service.client.events import Event as Heard
-from service.client.events import events_of
+from service.client.sending import Event as Heard
+from service.client.sending import events_of
 from service.features.launch_checks.finished_jobs import KIND, ROWS_FILE
 from service.features.sweeps.axes import sweep_from_bytes
 from service.features.sweeps.shard_process import compute_shard, shard_of

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from service.client.events import Event, events_of
+from service.client.sending import Event, events_of
 from tests.api.asking import QUESTION
 from tests.api.fake_worker import FakeWorker
 

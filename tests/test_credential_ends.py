@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from service.api.access.key_rules import KeyRequest, NewKey, make_key, revoke
-from service.client.events import Event, events_of
+from service.client.sending import Event, events_of
 from service.store import Engine
 from service.store.engine import open_engine
 from service.store.keys import Scope, create_key

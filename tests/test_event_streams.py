@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from service.client import Client
-from service.client.events import events_of
+from service.client.sending import events_of
 from tests.api.asking import QUESTION
 from tests.features.sweeps.test_routes import BODY as SWEEP
 from tests.live import serving

@@ -252,7 +252,7 @@ def launch_check(
     """
     from service.cli.remote import asked_of
     from service.cli.reports.launch_checks import describe_event, format_launch_check
-    from service.client.events import Event
+    from service.client.sending import Event
     from service.validation.body_files import body_in
 
     def tell(event: Event) -> None:

@@ -1,18 +1,18 @@
 """The client: one method for each operation of the JSON API.
 
 A question is what `POST /v1/estimates` takes, its parts dicts or dataclasses; an answer is the dataclass that the
-service filled, so that a type checker and an editor know every field of it.
+service filled, so that a type checker and an editor have its fields.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import httpx
 
-from service.answers.batch import BatchKind
+from service.answers.batch import MOST_QUESTIONS, BatchKind
 from service.answers.cells import Cell
 from service.answers.checks import Check
 from service.answers.diagnoses import Diagnosis
@@ -32,33 +32,87 @@ from service.answers.rows import ComparisonAnswer, SensitivityAnswer
 from service.answers.shares import ListedShare, Share
 from service.answers.solutions import Solution
 from service.answers.workers import SeenWorker
-from service.client.batches import BatchAnswer, answers_of, requests_of
 from service.client.errors import Problem, Unreachable, Unreadable
-from service.client.events import Event, events_of
-from service.client.launch_checks import LaunchChecks
-from service.client.lists import Collection, Listing, Value
+from service.client.lists import Collection, LaunchChecks, Listing, Sweeps, Value
 from service.client.reading import encoded, from_json
-from service.client.sending import PATIENT, Retries, Sender, Sent, connections, json_of, segment
-from service.client.sweeps import Sweeps
+from service.client.sending import (
+    EVENT_STREAM,
+    PATIENT,
+    Event,
+    Kind,
+    Retries,
+    Sender,
+    Sent,
+    connections,
+    events_of,
+    segment,
+)
 from service.estimator.names import ToolName
 from service.estimator.question import Question
 
-Kind = TypeVar("Kind")
 Body = Mapping[str, Any] | Question
 """A request's body; values at any depth may be dataclasses, such as the `resolved` question of an answer."""
 
-EVENTS = {"Accept": "text/event-stream"}
 PLAIN_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
+BatchAnswer = Answer | MemoryAnswer | FlopAnswer | GpuHoursAnswer | Check | Problem
+"""Answer to one question of a batch; a problem is returned, not raised."""
+
+ANSWERS: Mapping[BatchKind, type[Any]] = {
+    "estimate": Answer,
+    "memory": MemoryAnswer,
+    "flops": FlopAnswer,
+    "gpu-hours": GpuHoursAnswer,
+    "check": Check,
+}
+"""Answer to each kind of question."""
+
+MOST_BYTES = 1 << 20
+"""Questions of one request, as JSON; the service takes some times as many bytes, and as many values as fill these."""
+
+ANSWERED = 200
+
+
+def requests_of(questions: Iterable[tuple[BatchKind, Any]]) -> Iterator[tuple[list[BatchKind], bytes]]:
+    """Kinds of questions and the body of their request, as many to a request as the service takes."""
+    kinds: list[BatchKind] = []
+    contents: list[bytes] = []
+    size = 0
+    for kind, body in questions:
+        content = encoded({"kind": kind, "body": body})
+        if kinds and (len(kinds) == MOST_QUESTIONS or size + len(content) > MOST_BYTES):
+            yield kinds, _batch_body(contents)
+            kinds, contents, size = [], [], 0
+        kinds.append(kind)
+        contents.append(content)
+        size += len(content)
+    if kinds:
+        yield kinds, _batch_body(contents)
+
+
+def answers_of(kinds: list[BatchKind], document: Any) -> Iterator[BatchAnswer]:
+    """The answers to a request, or problems, in order of its questions."""
+    answers = document.get("answers", ()) if isinstance(document, dict) else ()
+    if len(answers) != len(kinds):
+        raise Unreadable(f"{len(kinds)} questions have {len(answers)} answers")
+    for kind, answer in zip(kinds, answers, strict=True):
+        status, body = answer["status"], answer["body"]
+        yield from_json(ANSWERS[kind], body) if status == ANSWERED else Problem(status, body)
+
+
+def _batch_body(contents: list[bytes]) -> bytes:
+    return b'{"questions":[' + b",".join(contents) + b"]}"
+
+
 class Client:
-    """Asks one service; may be shared by threads.
+    """Client of one service; threads may share it.
 
     Args:
         url: address of the service, e.g. http://localhost:8000
-        key: one that `traincost keys create` made; None where the service asks for none
+        key: one that `traincost keys create` made; None where the service requires none
         timeout: longest wait for a connection, and for each next part of an answer [second]
-        retries: how often and how long requests are repeated that may be
+        retries: how often and how long a request is repeated, where that does no harm
         transport: sends requests otherwise than over the network
     """
 
@@ -80,7 +134,7 @@ class Client:
         self.regions = Collection(self._sender, "/v1/regions")
         self.scenarios = Collection(self._sender, "/v1/scenarios")
         self.sweeps = Sweeps(self._sender, "/v1/sweeps")
-        self.launch_checks = LaunchChecks(self._sender)
+        self.launch_checks = LaunchChecks(self._sender, "/v1/launch-checks")
         self.revisions = Listing(self._sender, "/v1/catalogue/revisions")
 
     def __enter__(self) -> Self:
@@ -92,7 +146,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._sender.http.close()
 
     def estimate(self, question: Body, *, explain: bool = False, rev: str | None = None) -> Answer:
@@ -106,34 +160,34 @@ class Client:
         Returns:
             the answer
         """
-        return self._asked(Answer, "/v1/estimates", question, explain=explain or None, rev=rev)
+        return self._post(Answer, "/v1/estimates", question, explain=explain or None, rev=rev)
 
     def memory(self, question: Body, *, explain: bool = False, rev: str | None = None) -> MemoryAnswer:
-        """The verdict, and the bytes of every stage, by kind; arguments as those of `estimate`."""
-        return self._asked(MemoryAnswer, "/v1/memory", question, explain=explain or None, rev=rev)
+        """The verdict, and the bytes of every stage, by kind; arguments as in `estimate`."""
+        return self._post(MemoryAnswer, "/v1/memory", question, explain=explain or None, rev=rev)
 
     def memory_by(self, method: ToolName, question: Body, *, rev: str | None = None) -> MethodAnswer:
         """Memory by another tool's method, beside our own estimate; other arguments as in `estimate`."""
-        return self._asked(MethodAnswer, "/v1/memory", question, method=method, rev=rev)
+        return self._post(MethodAnswer, "/v1/memory", question, method=method, rev=rev)
 
     def flop(self, question: Body, *, explain: bool = False, rev: str | None = None) -> FlopAnswer:
-        """Floating-point operations, model and hardware; arguments as those of `estimate`."""
-        return self._asked(FlopAnswer, "/v1/flops", question, explain=explain or None, rev=rev)
+        """Floating-point operations, model and hardware; arguments as in `estimate`."""
+        return self._post(FlopAnswer, "/v1/flops", question, explain=explain or None, rev=rev)
 
     def gpu_hours(self, question: Body, *, explain: bool = False, rev: str | None = None) -> GpuHoursAnswer:
-        """Seconds, GPU-hours, days, dollars and energy; arguments as those of `estimate`."""
-        return self._asked(GpuHoursAnswer, "/v1/gpu-hours", question, explain=explain or None, rev=rev)
+        """Seconds, GPU-hours, days, dollars and energy; arguments as in `estimate`."""
+        return self._post(GpuHoursAnswer, "/v1/gpu-hours", question, explain=explain or None, rev=rev)
 
     def timeline(self, question: Body, *, rev: str | None = None) -> TimelineAnswer:
-        """The memory of every stage over a step; arguments as those of `estimate`."""
-        return self._asked(TimelineAnswer, "/v1/memory/timeline", question, rev=rev)
+        """The memory of every stage over a step; arguments as in `estimate`."""
+        return self._post(TimelineAnswer, "/v1/memory/timeline", question, rev=rev)
 
     def check(self, job: Body, *, rev: str | None = None) -> Check:
         """A verdict on a question with limits, or on a launcher's own text, as for `POST /v1/check`."""
-        return self._asked(Check, "/v1/check", job, rev=rev)
+        return self._post(Check, "/v1/check", job, rev=rev)
 
     def launch_check(self, body: Body, on_event: Callable[[Event], object] = lambda _: None) -> LaunchCheck:
-        """What a worker measured of a job, once it has; a body as `POST /v1/launch-checks` takes it.
+        """Start a launch check and wait for its end; a body as `POST /v1/launch-checks` takes it.
 
         Args:
             body: question or estimate_id, probes, time_budget_seconds, on
@@ -145,16 +199,16 @@ class Client:
         return self.launch_checks.wait(self.launch_checks.create(body).id, on_event)
 
     def solve(self, body: Body, *, rev: str | None = None) -> Solution:
-        """The value of one open field, and the next one that will not do; a body as `POST /v1/solve` takes it."""
-        return self._asked(Solution, "/v1/solve", body, rev=rev)
+        """The value of one open field, and the next one that fails; a body as `POST /v1/solve` takes it."""
+        return self._post(Solution, "/v1/solve", body, rev=rev)
 
     def compare(self, body: Body, *, rev: str | None = None) -> ComparisonAnswer:
         """The same job on many clusters at many prices; a body as `POST /v1/compare` takes it."""
-        return self._asked(ComparisonAnswer, "/v1/compare", body, rev=rev)
+        return self._post(ComparisonAnswer, "/v1/compare", body, rev=rev)
 
     def sensitivity(self, body: Body, *, rev: str | None = None) -> SensitivityAnswer:
-        """What changes if a field changes; a body as `POST /v1/sensitivity` takes it."""
-        return self._asked(SensitivityAnswer, "/v1/sensitivity", body, rev=rev)
+        """A table of named fields varied; a body as `POST /v1/sensitivity` takes it."""
+        return self._post(SensitivityAnswer, "/v1/sensitivity", body, rev=rev)
 
     def plans(
         self, body: Body, on_progress: Callable[[PlanCounts], object] | None = None, *, rev: str | None = None
@@ -170,11 +224,10 @@ class Client:
             the plans
         """
         if on_progress is None:
-            return self._asked(PlanAnswer, "/v1/plans", body, rev=rev)
+            return self._post(PlanAnswer, "/v1/plans", body, rev=rev)
         sent = Sent(
-            method="POST", path="/v1/plans", repeats=True, content=encoded(body), parameters=_given(rev=rev),
-            headers=EVENTS, streams=True,
-        )  # fmt: skip
+            "POST", "/v1/plans", content=encoded(body), parameters=_given(rev=rev), headers=EVENT_STREAM, streams=True
+        )
         with closing(self._sender.send(sent)) as response:
             try:
                 for event in events_of(response.iter_bytes()):
@@ -190,56 +243,52 @@ class Client:
         raise Unreachable("the search ended before its answer")
 
     def batch(self, questions: Iterable[tuple[BatchKind, Body]], *, rev: str | None = None) -> Iterator[BatchAnswer]:
-        """Many questions, each answered as its kind is; any number of them, in as few requests as take them.
+        """Any number of questions, in as few requests as take them.
 
         Args:
             questions: kinds and bodies, e.g. ("memory", {...})
             rev: revision of the catalogue to answer under; None for that of now
 
         Yields:
-            an answer for each question, in order, or the problem that it has
+            an answer or a problem for each question, in order
         """
         for kinds, content in requests_of(questions):
-            sent = Sent(method="POST", path="/v1/batch", repeats=True, content=content, parameters=_given(rev=rev))
-            yield from answers_of(kinds, json_of(self._sender.send(sent)))
+            sent = Sent("POST", "/v1/batch", content=content, parameters=_given(rev=rev))
+            yield from answers_of(kinds, self._sender.json(sent))
 
     def diagnose(self, body: Body, *, rev: str | None = None) -> Diagnosis:
         """Why a job ran out of memory; a question with `message`, `memory_stats` or both beside its parts."""
-        return self._asked(Diagnosis, "/v1/diagnose", body, rev=rev)
+        return self._post(Diagnosis, "/v1/diagnose", body, rev=rev)
 
     def reconcile(self, output: str) -> Reconciliation:
-        """What jobs took that were estimated before; of what `sacct --parsable2` printed, with its header."""
-        sent = Sent(
-            method="POST", path="/v1/reconciliations", repeats=True, content=output.encode(), headers=PLAIN_TEXT
-        )
-        return from_json(Reconciliation, json_of(self._sender.send(sent)))
+        """Finished jobs beside their estimates, from the output of `sacct --parsable2` with its header."""
+        sent = Sent("POST", "/v1/reconciliations", content=output.encode(), headers=PLAIN_TEXT)
+        return self._sender.answer(Reconciliation, sent)
 
     def export(
         self, target: str, question: Body, *, version: str | None = None, command: str | None = None,
         rev: str | None = None,
     ) -> Export:  # fmt: skip
-        """A question as a tool's own file.
+        """A question as a launch file.
 
         Args:
             target: the tool, one of `export_targets`
-            question: as that of `estimate`
-            version: the form of the file; None for the newest
-            command: what a launcher is to start; None for the program of the recipe's stack
+            question: as in `estimate`
+            version: version of the format; None for the newest
+            command: the command that a launcher starts; None for the program of the recipe's stack
             rev: revision of the catalogue to answer under; None for that of now
 
         Returns:
             the file, and what it does not hold
         """
-        return self._asked(
-            Export, f"/v1/exports/{segment(target)}", question, version=version, command=command, rev=rev
-        )
+        return self._post(Export, f"/v1/exports/{segment(target)}", question, version=version, command=command, rev=rev)
 
     def export_targets(self) -> tuple[ExportTarget, ...]:
-        """Tools that a question can be written for."""
-        return tuple(from_json(ExportTarget, item) for item in self._read("/v1/exports")["items"])
+        """Tools with an export."""
+        return self._items(ExportTarget, "/v1/exports")
 
     def import_file(self, kind: str, content: str) -> Imported:
-        """What a training framework's file asks.
+        """The question in a file of a training framework.
 
         Args:
             kind: megatron-lm, nanotron, torchtitan, deepspeed or accelerate
@@ -248,7 +297,7 @@ class Client:
         Returns:
             model, recipe and layout, as far as it sets them
         """
-        return self._asked(Imported, f"/v1/imports/{segment(kind)}", {"content": content})
+        return self._post(Imported, f"/v1/imports/{segment(kind)}", {"content": content})
 
     def cell(self, metric: str, **fields: Value) -> Cell:
         """One number of an answer.
@@ -260,49 +309,46 @@ class Client:
         Returns:
             the number as text, its unit, and whether the job fits
         """
-        sent = Sent(method="GET", path=f"/v1/cell/{segment(metric)}", repeats=True, parameters=_given(**fields))
-        response = self._sender.send(sent)
+        response = self._sender.send(Sent("GET", f"/v1/cell/{segment(metric)}", parameters=_given(**fields)))
         headers: Any = {name: response.headers.get(f"X-{name}") for name in ("unit", "verdict")}
         if None in headers.values():
             raise Unreadable(f"the cell holds no number: {response.text}")
         return Cell(text=response.text, **headers)
 
     def stored_estimate(self, estimate_id: str) -> Answer:
-        """The answer that a scenario stored, by its id."""
-        return from_json(Answer, self._read(f"/v1/estimates/{segment(estimate_id)}"))
+        """The answer of a scenario, by its id."""
+        return self._sender.answer(Answer, Sent("GET", f"/v1/estimates/{segment(estimate_id)}"))
 
     def share(self, scenario_id: str, *, days: int | None = None, expires_at: str | None = None) -> Share:
         """A link that shows a scenario to anyone who has it, for some days or until a moment; a month by default."""
-        return self._asked(
+        return self._post(
             Share, f"/v1/scenarios/{segment(scenario_id)}/share", _given(days=days, expires_at=expires_at)
         )
 
     def shares(self, scenario_id: str) -> tuple[ListedShare, ...]:
-        """Links of a scenario: those that hold and, for thirty days, those that have ended."""
-        found = self._read(f"/v1/scenarios/{segment(scenario_id)}/shares")
-        return tuple(from_json(ListedShare, item) for item in found["items"])
+        """Links of a scenario: valid ones and, for thirty days, those that have ended."""
+        return self._items(ListedShare, f"/v1/scenarios/{segment(scenario_id)}/shares")
 
     def revoke_share(self, scenario_id: str, share_id: str) -> None:
         """Revoke links of a scenario by their id; they open nothing from then on."""
         path = f"/v1/scenarios/{segment(scenario_id)}/shares/{segment(share_id)}"
-        self._sender.send(Sent(method="DELETE", path=path, repeats=True))
+        self._sender.send(Sent("DELETE", path))
 
     def workers(self) -> tuple[SeenWorker, ...]:
-        """Workers that were heard of in the last week."""
-        return tuple(from_json(SeenWorker, item) for item in self._read("/v1/workers")["items"])
+        """Workers that sent a request in the last week."""
+        return self._items(SeenWorker, "/v1/workers")
 
     def choices(self) -> Mapping[str, Any]:
-        """Every name that a field takes, with its meaning and source, by field."""
-        found: Mapping[str, Any] = self._read("/v1/choices")
-        return found
+        """Every name that a field may have, with its meaning and source, by field."""
+        choices: Mapping[str, Any] = self._sender.json(Sent("GET", "/v1/choices"))
+        return choices
 
-    def _read(self, path: str) -> Any:
-        return json_of(self._sender.send(Sent(method="GET", path=path, repeats=True)))
+    def _items(self, kind: type[Kind], path: str) -> tuple[Kind, ...]:
+        return tuple(from_json(kind, item) for item in self._sender.json(Sent("GET", path))["items"])
 
-    def _asked(self, kind: type[Kind], path: str, body: Body, **parameters: Value) -> Kind:
-        """What is answered to a body that writes nothing."""
-        sent = Sent(method="POST", path=path, repeats=True, content=encoded(body), parameters=_given(**parameters))
-        return from_json(kind, json_of(self._sender.send(sent)))
+    def _post(self, kind: type[Kind], path: str, body: Body, **parameters: Value) -> Kind:
+        """The answer to a body that writes nothing."""
+        return self._sender.answer(kind, Sent("POST", path, content=encoded(body), parameters=_given(**parameters)))
 
 
 def _given(**parameters: Value) -> dict[str, Value]:

@@ -3,7 +3,7 @@
 ClientError
 ├── Problem      the service refuses, or fails to answer: its problem document, typed
 ├── Unreachable  no complete answer arrived, after all retries
-└── Unreadable   an answer came that this version of the client does not understand
+└── Unreadable   an answer that this version of the client cannot read
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ NO_DOCUMENT = "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing to mend."""
+    """One finding of a problem document."""
 
     pointer: str | None
     """JSON pointer of the field in the body; None where a parameter is wrong."""
@@ -26,13 +26,13 @@ class Finding:
     code: str
     """Broken rule, stable."""
     message: str
-    """What is wrong and why it matters."""
+    """The fault, and why it matters."""
     fix: str
-    """What to do about it."""
+    """The remedy."""
 
 
 class ClientError(Exception):
-    """Root of what a client raises on purpose."""
+    """Base of all errors of the client."""
 
 
 class Problem(ClientError):
@@ -41,27 +41,27 @@ class Problem(ClientError):
     Args:
         status: HTTP status
         document: its problem document; empty where none came
-        request_id: the request's id in the service's log, where the document does not say it
+        request_id: the request's id in the service's log, where the document has none
     """
 
     def __init__(self, status: int, document: Mapping[str, Any], request_id: str = "") -> None:
         self.status = status
         self.code = str(document.get("code", NO_DOCUMENT))
-        """This kind of problem, stable."""
+        """Kind of the problem, stable."""
         self.detail = str(document.get("detail") or responses.get(status, "no reason was given"))
-        """What went wrong this time."""
+        """The fault of this request."""
         self.request_id = str(document.get("request_id") or request_id)
         self.errors = tuple(map(_finding, document.get("errors") or ()))
-        """One entry for each thing to mend."""
+        """Its findings."""
         super().__init__(f"{status} {self.code}: {self.detail}")
 
 
 class Unreachable(ClientError):
-    """No whole answer came: no connection, one that broke, or none in time."""
+    """No complete answer: no connection, one that broke, or none in time."""
 
 
 class Unreadable(ClientError):
-    """An answer came that is not what this version of the client reads."""
+    """An answer that this version of the client cannot read."""
 
 
 def _finding(error: Mapping[str, Any]) -> Finding:

@@ -1,22 +1,29 @@
-"""Lists of the catalogue and of saved questions: read, create, change, delete."""
+"""Lists of the service: catalogue rows and scenarios, sweeps, launch checks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 
-from service.client.reading import encoded
-from service.client.sending import Sender, Sent, json_of, making, segment
+from service.answers.launch_checks import LaunchCheck
+from service.answers.sweeps import SweepAnswer
+from service.client.errors import Problem, Unreachable
+from service.client.reading import encoded, from_json
+from service.client.sending import EVENT_STREAM, Event, Sender, Sent, creation, events_of, json_of, segment
 
 PAGE_ROWS = 1_000
-"""Rows that are fetched at once: as many as the service gives."""
+"""Rows of one request: as many as the service gives."""
 
 Row = Mapping[str, Any]
 """A row by its columns; None means not known."""
 
 Value = str | int | float | bool | None
-"""What a column may have to be; None for not known."""
+"""A value of a column in a filter; None for not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +41,7 @@ class Listing:
 
     Args:
         sender: sends the requests
-        path: where the list is
+        path: path of the list
     """
 
     def __init__(self, sender: Sender, path: str) -> None:
@@ -42,7 +49,7 @@ class Listing:
         self.path = path
 
     def rows(self, *, sort: Sequence[str] = (), **columns: Value | Sequence[Value]) -> Iterator[Row]:
-        """The rows, fetched page by page while they are read.
+        """The rows, fetched page by page while you read them.
 
         Args:
             sort: columns to sort by, the first one first, `-` before one that descends
@@ -57,41 +64,44 @@ class Listing:
         cursor: str | None = ""
         while cursor is not None:
             page = {**query, "limit": PAGE_ROWS, **({"cursor": cursor} if cursor else {})}
-            found = json_of(self.sender.send(Sent(method="GET", path=self.path, repeats=True, parameters=page)))
-            yield from found["items"]
-            cursor = found["next_cursor"]
+            document = self.sender.json(Sent("GET", self.path, parameters=page))
+            yield from document["items"]
+            cursor = document["next_cursor"]
+
+    def _at(self, key: str, part: str = "") -> str:
+        return f"{self.path}/{segment(key)}{part}"
 
 
 class Collection(Listing):
     """A list with changeable custom rows; changes are never retried, because the first attempt may have arrived."""
 
     def read(self, key: str, revision: int | None = None) -> StoredRow:
-        """One row.
+        """Read one row.
 
         Args:
             key: its name or id
-            revision: which of its revisions; None for the one that holds
+            revision: which of its revisions; None for the current one
 
         Returns:
             the row and its version
         """
         query = {} if revision is None else {"revision": revision}
-        return _stored_row(self.sender.send(Sent(method="GET", path=self._place(key), repeats=True, parameters=query)))
+        return _stored_row(self.sender.send(Sent("GET", self._at(key), parameters=query)))
 
     def create(self, row: Row, *, key: str | None = None) -> StoredRow:
-        """A new row; sent again where it may not have arrived, for it is made once.
+        """Create a row once, however often the request is sent.
 
         Args:
             row: its columns; of a scenario `name`, `question` and a `note`
-            key: what the request is called; the same key and row lead to the same answer. None for a new one
+            key: idempotency key; the same key and row lead to the same answer. None for a new one
 
         Returns:
             the stored row
         """
-        return _stored_row(self.sender.send(making(self.path, row, key)))
+        return _stored_row(self.sender.send(creation(self.path, row, key)))
 
     def replace(self, key: str, row: Row, etag: str) -> StoredRow:
-        """Another row in the place of one.
+        """Replace a row.
 
         Args:
             key: name or id
@@ -101,10 +111,10 @@ class Collection(Listing):
         Returns:
             the stored row
         """
-        return _stored_row(self._write("PUT", self._place(key), row, etag))
+        return _stored_row(self._change("PUT", key, etag, row))
 
     def update(self, key: str, patch: Row, etag: str) -> StoredRow:
-        """Some columns of a row, given anew.
+        """Change some columns of a row.
 
         Args:
             key: name or id
@@ -114,24 +124,20 @@ class Collection(Listing):
         Returns:
             the stored row
         """
-        return _stored_row(self._write("PATCH", self._place(key), patch, etag))
+        return _stored_row(self._change("PATCH", key, etag, patch))
 
     def delete(self, key: str, etag: str) -> None:
-        """Take a row away.
+        """Delete a row.
 
         Args:
             key: name or id
-            etag: the version that is taken away; * for any
+            etag: the version that is deleted; * for any
         """
-        self._write("DELETE", self._place(key), None, etag)
+        self._change("DELETE", key, etag)
 
-    def _place(self, key: str) -> str:
-        return f"{self.path}/{segment(key)}"
-
-    def _write(self, method: str, path: str, body: Row | None, etag: str | None = None) -> httpx.Response:
-        content = None if body is None else encoded(body)
-        headers = {} if etag is None else {"If-Match": etag}
-        return self.sender.send(Sent(method=method, path=path, repeats=False, content=content, headers=headers))
+    def _change(self, method: str, key: str, etag: str, body: Row | None = None) -> httpx.Response:
+        content, headers = None if body is None else encoded(body), {"If-Match": etag}
+        return self.sender.send(Sent(method, self._at(key), repeats=False, content=content, headers=headers))
 
 
 def _stored_row(response: httpx.Response) -> StoredRow:
@@ -141,3 +147,173 @@ def _stored_row(response: httpx.Response) -> StoredRow:
 def _parameter(value: Value | Sequence[Value]) -> list[str]:
     several = [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
     return ["" if one is None else str(one).lower() if isinstance(one, bool) else str(one) for one in several]
+
+
+POLL_SECONDS = 1.0
+"""Time between two polls of a sweep. Source: a choice."""
+
+UNFINISHED = ("queued", "running")
+
+
+class Sweeps(Listing):
+    """The sweeps of a service."""
+
+    def create(self, body: Mapping[str, Any], *, key: str | None = None) -> SweepAnswer:
+        """Start a sweep once, however often the request is sent.
+
+        Args:
+            body: as `POST /v1/sweeps` takes it
+            key: idempotency key; the same key and body lead to the same sweep. None for a new one
+
+        Returns:
+            the sweep, which waits for workers
+        """
+        return self.sender.answer(SweepAnswer, creation(self.path, body, key))
+
+    def read(self, sweep_id: str) -> SweepAnswer:
+        """Read the progress of a sweep, by its id."""
+        return self.sender.answer(SweepAnswer, Sent("GET", self._at(sweep_id)))
+
+    def cancel(self, sweep_id: str) -> SweepAnswer:
+        """Stop a sweep, by its id; its finished rows stay."""
+        return self.sender.answer(SweepAnswer, Sent("POST", self._at(sweep_id, "/cancel")))
+
+    def resume(self, sweep_id: str) -> SweepAnswer:
+        """Resume a sweep that was cancelled, or failed in parts, by its id."""
+        return self.sender.answer(SweepAnswer, Sent("POST", self._at(sweep_id, "/resume")))
+
+    def wait(
+        self,
+        sweep_id: str,
+        on_progress: Callable[[SweepAnswer], object] | None = None,
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> SweepAnswer:
+        """Wait for the end of a sweep.
+
+        Args:
+            sweep_id: its id
+            on_progress: called about once a second with the progress
+            sleep: waits so many seconds
+
+        Returns:
+            the sweep as it ended: succeeded, failed or cancelled
+        """
+        while (sweep := self.read(sweep_id)).status in UNFINISHED:
+            if on_progress is not None:
+                on_progress(sweep)
+            sleep(POLL_SECONDS)
+        return sweep
+
+    def save(self, sweep_id: str, file: Path) -> None:
+        """Write the finished rows of a sweep to a file.
+
+        Args:
+            sweep_id: its id
+            file: target; its name ends with .parquet or .csv
+        """
+        path = self._at(sweep_id, f"/rows{file.suffix}")
+        sent = Sent("GET", path, headers={"Accept": "*/*"}, streams=True)
+        with file.open("wb") as table, closing(self.sender.send(sent)) as response:
+            try:
+                table.writelines(response.iter_bytes())
+            except httpx.RequestError as error:
+                raise Unreachable(f"the table broke off: {error!r}") from error
+
+
+WHOLE = "launch_check"
+"""The last event of a stream: the whole answer."""
+
+AGAIN = "again"
+"""The last event of a stream that the client has to open again; any number of streams may end with it."""
+
+AGAIN_SECONDS = 1.0
+"""Wait before a broken stream is resumed. Source: a choice."""
+
+FRUITLESS = 5
+"""Streams that may break off without a new event before the client gives up. Source: a choice."""
+
+
+class LaunchChecks(Listing):
+    """The launch checks of a service."""
+
+    def create(self, body: Any, *, key: str | None = None) -> LaunchCheck:
+        """Start a launch check once, however often the request is sent.
+
+        Args:
+            body: as `POST /v1/launch-checks` takes it
+            key: idempotency key; the same key and body lead to the same check. None for a new one
+
+        Returns:
+            the launch check, queued
+        """
+        return self.sender.answer(LaunchCheck, creation(self.path, body, key))
+
+    def read(self, check_id: str) -> LaunchCheck:
+        """Read the current state of a launch check."""
+        return self.sender.answer(LaunchCheck, Sent("GET", self._at(check_id)))
+
+    def cancel(self, check_id: str) -> LaunchCheck:
+        """Stop a launch check; one that has ended stays as it is."""
+        return self.sender.answer(LaunchCheck, Sent("POST", self._at(check_id, "/cancel")))
+
+    def trace(self, check_id: str) -> bytes:
+        """Read the trace of its profile: a Chrome trace as gzip."""
+        return self.sender.send(Sent("GET", self._at(check_id, "/trace"))).content
+
+    def wait(self, check_id: str, on_event: Callable[[Event], object] = lambda _: None) -> LaunchCheck:
+        """Wait for the end of a launch check.
+
+        Args:
+            check_id: its id
+            on_event: called with each event until then
+
+        Returns:
+            its findings
+        """
+        for event in self.events(check_id):
+            if event.name == WHOLE:
+                return from_json(LaunchCheck, json.loads(event.data))
+            on_event(event)
+        raise Unreachable("the events ended before the launch check did")
+
+    def events(self, check_id: str, after: str = "") -> Iterator[Event]:
+        """Follow a launch check; a stream that breaks off is resumed after its last event.
+
+        Args:
+            check_id: its id
+            after: id of the last event that is known; empty for all of them
+
+        Yields:
+            its events, the last one with the whole answer
+        """
+        fruitless = 0
+        while fruitless < FRUITLESS:
+            known, reopens = after, False
+            headers = {**EVENT_STREAM, **({"Last-Event-ID": after} if after else {})}
+            with closing(
+                self.sender.send(Sent("GET", self._at(check_id, "/events"), headers=headers, streams=True))
+            ) as response:
+                for event in _until_broken(response):
+                    if event.name == AGAIN:
+                        reopens = True
+                        break
+                    after = event.id
+                    yield event
+                    if event.name == WHOLE:
+                        return
+            fruitless = 0 if reopens or after != known else fruitless + 1
+            self.sender.retries.sleep(AGAIN_SECONDS)
+        raise Unreachable("the stream of events broke off again and again")
+
+
+def _until_broken(response: httpx.Response) -> Iterator[Event]:
+    """The events of a stream until it ends or breaks off; a problem is raised."""
+    try:
+        for event in events_of(response.iter_bytes()):
+            if event.name == "problem":
+                document: Mapping[str, Any] = json.loads(event.data)
+                raise Problem(document["status"], document)
+            yield event
+    except httpx.RequestError:
+        return

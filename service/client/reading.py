@@ -14,41 +14,22 @@ from service.estimator.question import Question
 Kind = TypeVar("Kind")
 Read = Callable[[Any], Any]
 
-FOLLOWS = "gpu"
-"""Field of a question that no request has: what it holds follows from the cluster."""
+DERIVED = "gpu"
+"""Field of a question that no request has: it follows from the cluster."""
 
 
 def from_json(kind: type[Kind], value: Any) -> Kind:
-    """Parse an answer into its dataclass; fields of a newer service are ignored.
-
-    Args:
-        kind: the dataclass
-        value: the JSON value
-
-    Returns:
-        the answer
-
-    Raises:
-        Unreadable: a field is missing, or is of another kind
-    """
+    """An answer as its dataclass; fields of a newer service are ignored, and anything else is Unreadable."""
     hashable: Any = kind  # mypy holds type[Kind] to be unhashable
     try:
-        found: Kind = _reader(hashable)(value)
+        answer: Kind = _reader(hashable)(value)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Unreadable(f"the answer is no {kind.__name__} of this version of the client: {error!r}") from None
-    return found
+    return answer
 
 
 def to_json(value: Any) -> Any:
-    """A request's body as plain JSON values.
-
-    Args:
-        value: dicts, lists, plain values, and among them dataclasses such as Recipe, whose fields are left out
-            where they have their defaults
-
-    Returns:
-        the same without dataclasses
-    """
+    """A request's body as plain JSON values; fields of dataclasses with their defaults are left out."""
     if isinstance(value, Mapping):
         return {name: to_json(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -58,28 +39,18 @@ def to_json(value: Any) -> Any:
     values = {field.name: getattr(value, field.name) for field in fields(value)}
     left_out = {field.name for field in fields(value) if values[field.name] == field.default}
     if isinstance(value, Question):
-        left_out.add(FOLLOWS)
+        left_out.add(DERIVED)
     return {name: to_json(item) for name, item in values.items() if name not in left_out}
 
 
 def encoded(body: Any) -> bytes:
-    """A request's body as bytes.
-
-    Args:
-        body: plain values, and dataclasses among them
-
-    Returns:
-        JSON
-
-    Raises:
-        ValueError: a number is infinite or NaN
-    """
+    """A request's body as bytes of JSON; infinity and NaN raise a ValueError."""
     return json.dumps(to_json(body), allow_nan=False).encode()
 
 
 @cache
 def _reader(hint: Any) -> Read:
-    """What makes a value of a type out of its JSON."""
+    """The reader of a type's JSON."""
     if is_dataclass(hint):
         return _dataclass_reader(hint)
     origin, inner = get_origin(hint), get_args(hint)
@@ -91,7 +62,7 @@ def _reader(hint: Any) -> Read:
     if isinstance(origin, type) and issubclass(origin, Mapping):
         item = _reader(inner[1])
         return lambda values: {name: item(value) for name, value in values.items()}
-    return _whole if hint is int else _as_it_is
+    return _whole if hint is int else _unchanged
 
 
 def _dataclass_reader(kind: Any) -> Read:
@@ -102,19 +73,19 @@ def _dataclass_reader(kind: Any) -> Read:
     known = {wire_name for _, wire_name, _ in readers}
 
     def read(value: Mapping[str, Any]) -> Any:
-        found = {name: reader(value[wire_name]) for name, wire_name, reader in readers}
+        values = {name: reader(value[wire_name]) for name, wire_name, reader in readers}
         if inline is not None:
-            found[inline] = {name: item for name, item in value.items() if name not in known}
-        return kind(**found)
+            values[inline] = {name: item for name, item in value.items() if name not in known}
+        return kind(**values)
 
     return read
 
 
 def _union_reader(members: tuple[Any, ...]) -> Read:
-    """Reads an object as the dataclass of which it has most fields, a list as a tuple, anything else as it is."""
+    """A reader of an object as the dataclass of which it has most fields, and of a list as a tuple."""
     kinds = {member: {field.name for field in fields(member)} for member in members if is_dataclass(member)}
     containers = {get_origin(member): _reader(member) for member in members if get_origin(member) in {tuple, dict}}
-    plain = _whole if int in members and float not in members else _as_it_is
+    plain = _whole if int in members and float not in members else _unchanged
 
     def read(value: Any) -> Any:
         if isinstance(value, dict) and kinds:
@@ -130,5 +101,5 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) else value
 
 
-def _as_it_is(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value

@@ -1,21 +1,22 @@
-"""Requests with retries and a deadline, where a retry does no harm.
+"""Requests with retries and a deadline, where a retry does no harm, and server-sent events.
 
-| what happened | what only asks | what writes |
+| outcome | request that only reads, or writes once | request that writes |
 |---|---|---|
-| no connection was made | sent again | sent again |
-| the connection broke before the whole answer came | sent again | not: it may have been written |
-| no answer in time | not: the service may still be at work on it | not |
-| 429, 503 | sent again, not before Retry-After | not |
-| any other status | not | not |
+| no connection | retry | retry |
+| a connection that broke before the whole answer | retry | none: it may have been written |
+| no answer in time | none: the service may still be at work on it | none |
+| 429, 503 | retry, not before Retry-After | none |
+| any other status | none | none |
 """
 
 import random
+import re
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -23,7 +24,9 @@ import httpx
 
 from service import __version__
 from service.client.errors import Problem, Unreachable, Unreadable
-from service.client.reading import encoded
+from service.client.reading import encoded, from_json
+
+Kind = TypeVar("Kind")
 
 NOT_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 BROKEN = (httpx.ReadError, httpx.WriteError, httpx.CloseError, httpx.RemoteProtocolError)
@@ -53,13 +56,14 @@ class Retries:
 PATIENT = Retries()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Sent:
-    """A request as it is to be sent."""
+    """A request."""
 
     method: str
     path: str
-    repeats: bool
+    _: KW_ONLY
+    repeats: bool = True
     """Whether it may be sent again although it may have arrived: it writes nothing, or only once."""
     content: bytes | None = None
     """JSON of the body."""
@@ -68,49 +72,32 @@ class Sent:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers beside those of every request."""
     streams: bool = False
-    """Whether a good answer is read by the caller, bit by bit."""
+    """Whether the caller reads a successful response bit by bit."""
 
 
-def making(path: str, body: Any, key: str | None) -> Sent:
-    """A request that makes something, and is sent again where it may not have arrived, for it is done once.
-
-    Args:
-        path: the list that gets the new row
-        body: what makes it
-        key: what the request is called; None for a name of its own
-
-    Returns:
-        the request
-    """
+def creation(path: str, body: Any, key: str | None) -> Sent:
+    """A request that creates something once, however often it is sent; without a key it gets one of its own."""
     headers = {"Idempotency-Key": key or str(uuid4())}
-    return Sent(method="POST", path=path, repeats=True, content=encoded(body), headers=headers)
+    return Sent("POST", path, content=encoded(body), headers=headers)
 
 
 class Sender:
-    """Sends requests to one service.
-
-    Args:
-        http: the connections
-        retries: how often and how long a request is repeated
-    """
+    """Sends requests to one service."""
 
     def __init__(self, http: httpx.Client, retries: Retries) -> None:
         self.http = http
         self.retries = retries
 
+    def answer(self, kind: type[Kind], sent: Sent) -> Kind:
+        """The answer to a request as its dataclass."""
+        return from_json(kind, self.json(sent))
+
+    def json(self, sent: Sent) -> Any:
+        """The answer to a request as a JSON value."""
+        return json_of(self.send(sent))
+
     def send(self, sent: Sent) -> httpx.Response:
-        """The answer to a request.
-
-        Args:
-            sent: the request
-
-        Returns:
-            the response, whose status is a good one
-
-        Raises:
-            Problem: the service refuses, or fails to answer
-            Unreachable: no whole answer came
-        """
+        """The successful response to a request; any other one is raised as a Problem, and none as Unreachable."""
         ends = self.retries.clock() + self.retries.deadline_seconds
         for repetition in range(self.retries.most + 1):
             outcome = self._once(sent, ends)
@@ -146,7 +133,7 @@ class Sender:
         return response
 
     def _wait_seconds(self, sent: Sent, outcome: httpx.Response | httpx.RequestError, repetition: int) -> float | None:
-        """How long to wait before the request is sent again; None where it is not."""
+        """Wait before the request is sent again; None where it is not."""
         if repetition == self.retries.most:
             return None
         if isinstance(outcome, httpx.Response):
@@ -159,20 +146,7 @@ class Sender:
 
 
 def connections(url: str, key: str | None, timeout: float, transport: httpx.BaseTransport | None) -> httpx.Client:
-    """Connections to a service.
-
-    Args:
-        url: its address, with its path prefix, if any
-        key: what is sent as a bearer token; None for nothing
-        timeout: longest wait for a connection, and for each next part of an answer [second]
-        transport: sends requests otherwise than over the network; None for the network
-
-    Returns:
-        the connections
-
-    Raises:
-        ValueError: the address has no scheme
-    """
+    """Connections to a service, with a bearer token where there is a key; a transport replaces the network."""
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{url} is no address of a service; it begins with http:// or https://")
     headers = {"User-Agent": f"traincost/{__version__}", "Accept": "application/json"}
@@ -181,16 +155,7 @@ def connections(url: str, key: str | None, timeout: float, transport: httpx.Base
 
 
 def segment(text: str) -> str:
-    """A name as one segment of a path, whatever it holds.
-
-    Args:
-        text: the name
-
-    Returns:
-        the segment
-
-    Raises:
-        ValueError: it is empty, or a name that paths give another meaning
+    """A name as one segment of a path, whatever it holds; names that paths give another meaning are refused.
 
     >>> segment("a/b c")
     'a%2Fb%20c'
@@ -201,17 +166,7 @@ def segment(text: str) -> str:
 
 
 def json_of(response: httpx.Response) -> Any:
-    """The JSON value of a successful response.
-
-    Args:
-        response: the response, read
-
-    Returns:
-        the JSON value
-
-    Raises:
-        Unreadable: it is none
-    """
+    """The JSON value of a successful response."""
     try:
         return response.json()
     except ValueError:
@@ -219,14 +174,7 @@ def json_of(response: httpx.Response) -> Any:
 
 
 def problem_of(response: httpx.Response) -> Problem:
-    """The exception of an unsuccessful response.
-
-    Args:
-        response: the response, read
-
-    Returns:
-        its problem document; one of its status alone where it holds none
-    """
+    """The exception of an unsuccessful response: its problem document, or its status alone where it has none."""
     try:
         document = response.json()
     except ValueError:
@@ -236,14 +184,9 @@ def problem_of(response: httpx.Response) -> Problem:
 
 
 def retry_after_seconds(response: httpx.Response) -> float:
-    """How long a response asks to wait.
+    """The wait that a response asks for [s]; 0 where it asks for none, or for an unreadable one.
 
-    Args:
-        response: the response; Retry-After is a number of seconds or a date, by the clock of the server
-            where it says that too
-
-    Returns:
-        the wait [second]; 0 where it asks for none, or for one that is not readable
+    Retry-After is a number of seconds, or a date by the server's clock where the response has that too.
     """
     header = response.headers.get("Retry-After", "").strip()
     if header.isascii() and header.isdigit():
@@ -255,7 +198,62 @@ def retry_after_seconds(response: httpx.Response) -> float:
 def _date(text: str) -> datetime | None:
     """A date of HTTP; None where the text is none."""
     try:
-        found = parsedate_to_datetime(text)
+        date = parsedate_to_datetime(text)
     except ValueError:
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
+
+
+EVENT_STREAM = {"Accept": "text/event-stream"}
+"""Header of a request for server-sent events."""
+
+LINE_END = re.compile(rb"\r\n|\n|\r")
+BYTE_ORDER_MARK = "\ufeff"
+UNNAMED = "message"
+"""Name of an event without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a stream."""
+
+    name: str
+    """Kind of the event."""
+    data: str
+    """Its data."""
+    id: str = ""
+    """Name of the last event that came, for a new connection; empty where the stream has no ids."""
+
+
+def events_of(chunks: Iterable[bytes]) -> Iterator[Event]:
+    r"""The events of a stream that is cut anywhere, each as soon as it is whole.
+
+    Waiting times are ignored: a client that reconnects has its own. Source: HTML standard, section 9.2.6, interpreting
+    an event stream.
+
+    >>> [event.data for event in events_of([b"data: a\r", b"\ndata: b\n\n: a comment\n"])]
+    ['a\nb']
+    """
+    name, data, last_id = "", list[str](), ""
+    for place, line in enumerate(_lines(chunks)):
+        field, _, value = (line if place else line.removeprefix(BYTE_ORDER_MARK)).partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            data.append(value)
+        elif field == "event":
+            name = value
+        elif field == "id" and "\0" not in value:
+            last_id = value
+        elif not line:
+            if data:
+                yield Event(name or UNNAMED, "\n".join(data), last_id)
+            name, data = "", []
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Lines of a text that is cut anywhere; a return at the end of a chunk ends its line, whatever follows."""
+    rest, returned = b"", False
+    for chunk in chunks:
+        *whole, rest = LINE_END.split(rest + (chunk.removeprefix(b"\n") if returned else chunk))
+        returned = chunk.endswith(b"\r") or (returned and not chunk)
+        yield from (line.decode("utf-8", errors="replace") for line in whole)

@@ -20,7 +20,7 @@ from service.api.access.key_rules import KeyRequest, make_key
 from service.api.access.tokens import keys_of
 from service.app import create_app
 from service.catalogue import shipped_catalogue
-from service.client.events import events_of
+from service.client.sending import events_of
 from service.errors import StartupError
 from service.settings import Settings
 from service.store.history import load_catalogue

@@ -12,7 +12,8 @@ import pytest
 from service.answers.checks import Check
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, MemoryAnswer
 from service.answers.plans import PlanCounts
-from service.client import Client, Cluster, Layout, Price, Problem, Recipe, Retries, Unreachable, batches
+from service.client import Client, Cluster, Layout, Price, Problem, Recipe, Retries, Unreachable
+from service.client.client import MOST_BYTES, requests_of
 from tests.api.asking import QUESTION
 from tests.live import serving
 
@@ -100,7 +101,7 @@ def test_a_refusal_is_a_typed_problem(client: Client) -> None:
 
 
 def test_a_batch_of_any_length_is_answered_in_order(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "MOST_QUESTIONS", 3)
+    monkeypatch.setattr("service.client.client.MOST_QUESTIONS", 3)
     sent: list[int] = []
 
     class Counting(httpx.HTTPTransport):
@@ -125,11 +126,11 @@ def test_a_batch_of_any_length_is_answered_in_order(address: str, monkeypatch: p
 
 
 def test_a_batch_is_cut_by_its_bytes_too() -> None:
-    long = {"model": {"hf_config": {"name": "x" * (batches.MOST_BYTES // 3)}}}
-    packed = [(kinds, len(body)) for kinds, body in batches.requests_of([("memory", long)] * 5)]
+    long = {"model": {"hf_config": {"name": "x" * (MOST_BYTES // 3)}}}
+    packed = [(kinds, len(body)) for kinds, body in requests_of([("memory", long)] * 5)]
     assert [len(kinds) for kinds, _ in packed] == [2, 2, 1]
-    assert all(size < 2 * batches.MOST_BYTES for _, size in packed)
-    assert list(batches.requests_of([])) == []
+    assert all(size < 2 * MOST_BYTES for _, size in packed)
+    assert list(requests_of([])) == []
 
 
 def test_files_are_written_and_read_back(client: Client) -> None:

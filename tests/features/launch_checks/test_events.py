@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from sqlalchemy import delete
 
 from service.api.streams import AGAIN
-from service.client.events import Event, events_of
+from service.client.sending import Event, events_of
 from service.features.launch_checks import events
 from service.jobs.jobs import read_later_events
 from service.store import Engine

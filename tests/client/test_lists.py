@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from service.client import Client, Problem, Retries, Unreachable
-from service.client.launch_checks import FRUITLESS
+from service.client.lists import FRUITLESS
 
 CHECK_ID = f"lch_{'0' * 32}"
 CHECK: dict[str, Any] = {
