@@ -7,23 +7,13 @@ from functools import partial
 from threading import Event
 from typing import Any
 
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from starlette.middleware import Middleware
 
 from service import __version__
 from service.api import errors, health, pages
 from service.api.access.audit import DeniedChanges
-from service.api.access.authorization import (
-    CALLER,
-    PUBLIC_OPERATIONS,
-    SHARE_LINK_CALLER,
-    WORKER_OPERATIONS,
-    AccessDenied,
-    TokenVerifier,
-    authorize,
-    is_locked,
-    is_rate_limited,
-)
+from service.api.access.authorization import AccessDenied, TokenVerifier
 from service.api.access.credentials import Credentials
 from service.api.background import SigningSecretRefresh
 from service.api.caching import Conditional
@@ -34,12 +24,12 @@ from service.api.computing.write_queue import MOST_COMPUTING, MOST_WRITERS
 from service.api.credential_ends import CredentialWatch
 from service.api.cross_site import CrossSiteRequests, cors_middleware
 from service.api.envelope import ErrorMiddleware, RequestMiddleware
-from service.api.errors import ApiError, reserved_paths
+from service.api.errors import reserved_paths
 from service.api.health import Readiness
 from service.api.limits.http_limits import BodyLimit
-from service.api.limits.rate_limits import Quota, RateLimits, count_request, is_loopback, network_of, rate_limits_of
+from service.api.limits.rate_limits import is_loopback, rate_limits_of
 from service.api.metrics import DatabaseFigures, Metrics, tracing_of
-from service.api.request_context import context_of, deprecation_headers
+from service.api.routing import authenticate
 from service.catalogue import Catalogue, Holdings, shipped_catalogue
 from service.errors import Unreachable
 from service.features.accounts import routes as accounts
@@ -76,7 +66,7 @@ from service.store import Engine
 from service.store.condition import Figures, read_figures
 from service.store.engine import watch_errors
 from service.store.history import History
-from service.store.keys import ApiKey, Caller, KeyRing
+from service.store.keys import KeyRing
 from service.store.replicas import Replicas
 
 ROUTERS = (
@@ -117,39 +107,6 @@ ROUTERS = (
 shadow no other path. The budget workbook comes before a scenario, whose id has no file extension."""
 
 
-async def authenticate(request: Request) -> None:
-    """Authenticate, authorize and count a request, then read its body, before its route runs.
-
-    A body that breaks off, is too long or arrives too late reaches no route.
-    """
-    if any("\0" in str(value) for value in request.path_params.values()):
-        raise HTTPException(404)  # no name contains NUL, and PostgreSQL refuses it in text
-    route, context = request.scope["route"], context_of(request)
-    context.route = route.path_format
-    context.headers.extend(deprecation_headers(route.operation_id))
-    state = request.app.state
-    is_open = not is_locked(state.keys, state.tokens)
-    if is_open and route.operation_id not in PUBLIC_OPERATIONS:
-        state.cross_site_requests.refuse(request.scope)
-    is_counted = is_rate_limited(route.operation_id, request.method)
-    if is_counted and (state.is_public or not is_open):
-        await _authorize_counted(request, state.rate_limits)
-    else:
-        await authorize(request)
-    if is_counted and request.method != "GET" and route.operation_id not in WORKER_OPERATIONS:
-        await request.body()
-
-
-async def _authorize_counted(request: Request, limits: RateLimits) -> None:
-    """Authorize a request, and count it whether or not its caller is authorized."""
-    try:
-        key = await authorize(request)
-    except ApiError:
-        await count_request(request, _quota_of(request, limits, SHARE_LINK_CALLER, None))
-        raise
-    await count_request(request, _quota_of(request, limits, request.scope["state"].get(CALLER, SHARE_LINK_CALLER), key))
-
-
 PRELOADED = (
     "service.features.plans.search_plans",
     "service.features.solve.solve",
@@ -164,14 +121,6 @@ PRELOADED = (
     "service.openapi.places",
 )
 """Modules that the fork server imports once for all computing processes; they import others when needed."""
-
-
-def _quota_of(request: Request, limits: RateLimits, caller: Caller, key: ApiKey | None) -> Quota | None:
-    """The quota that a request counts against: that of the key or token, or of the client address without either."""
-    host = request.client.host if request.client else ""
-    if request.scope["route"].operation_id in WORKER_OPERATIONS:
-        return limits.of_worker(network_of(host) if caller == SHARE_LINK_CALLER else caller.id, key)
-    return limits.of_address(host) if caller == SHARE_LINK_CALLER else limits.of_caller(caller.id, key)
 
 
 def create_app(

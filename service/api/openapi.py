@@ -92,6 +92,17 @@ def path_parameter(name: str, description: str, example: str, choices: Sequence[
     }
 
 
+def examples(bodies: Mapping[str, Any], *media_types: str) -> Schema:
+    """Examples of the bodies of an operation, for `openapi_extra`."""
+    content = {"examples": dict(bodies)}
+    return {"requestBody": {"content": dict.fromkeys(media_types or (JSON,), content)}}
+
+
+def events(meaning: str) -> dict[int | str, Schema]:
+    """An answer that may also come as server-sent events, for `responses`."""
+    return {200: {"content": {EVENTS: {"schema": {"description": f"Events: {meaning}"}}}}}
+
+
 def json_content(schema: Schema) -> Schema:
     """The content of a body that is JSON."""
     return {JSON: {"schema": schema}}

@@ -53,11 +53,11 @@ ToolName = Literal[
 ]  # fmt: skip
 
 
-STRICT: dict[str, Any] = {"extra": "forbid", "use_attribute_docstrings": True}
-"""Read by pydantic at the border: unknown fields are refused, attribute docstrings become descriptions."""
+DESCRIBED: dict[str, Any] = {"use_attribute_docstrings": True, "json_schema_serialization_defaults_required": True}
+"""pydantic's configuration of answers: attribute docstrings become descriptions, and every field is there."""
 
-DESCRIBED: dict[str, Any] = {"use_attribute_docstrings": True}
-"""The same of what is answered: attribute docstrings become descriptions."""
+STRICT: dict[str, Any] = {**DESCRIBED, "extra": "forbid"}
+"""The same of requests, whose unknown fields are refused."""
 
 Name = Annotated[str, Len(1, 200)]
 """A name that the catalogue may hold."""

@@ -61,7 +61,6 @@ from service.features.compare.openapi import comparison_schemas
 from service.features.measurements import lists as measurements
 from service.features.measurements.importing import ImportedMeasurements, RecordsBody
 from service.features.measurements.lists import QuarantineRequest, ReleaseRequest
-from service.features.plans.openapi import plan_schemas
 from service.features.sensitivity.openapi import partial_schemas, questions_inside, sensitivity_schemas
 from service.features.solve.openapi import solve_schemas
 from service.formats.launchers.slurm import SlurmJob
@@ -136,7 +135,6 @@ def component_schemas() -> dict[str, Schema]:
     requests = request_schemas(spelled)
     versions = spelled["Check"]["properties"]["versions"]
     requests |= partial_schemas(spelled | requests)
-    requests |= plan_schemas(spelled, requests["QuestionRequest"])
     requests |= comparison_schemas(spelled["ComparedRow"], versions)
     requests |= sensitivity_schemas(spelled | requests, versions)
     requests |= solve_schemas(requests["ComparisonRequest"]["properties"])

@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 
 from service.api.access.authorization import SECURITY_SCHEMES, is_rate_limited, security_requirement
 from service.api.caching import describe_idempotency, takes_idempotency_key
-from service.api.openapi import ETAG, JSON, Schema, component_parameters, list_parameters, parameter_ref
+from service.api.openapi import ETAG, JSON, Schema, component_parameters, list_parameters
 from service.api.queries import REV
 from service.api.request_context import deprecation_of
 from service.features.accounts.openapi import audit_parameters, audit_schemas
@@ -27,6 +27,7 @@ from service.features.sweeps.openapi import sweep_schemas
 from service.features.sweeps.sweeps import COLUMNS as SWEEP_COLUMNS
 from service.features.workers.openapi import worker_schemas
 from service.openapi.components import component_schemas, measurement_schemas, plain_schemas
+from service.openapi.generated import share_parameters, tidied
 from service.openapi.problems import (
     LIMIT_HEADERS,
     LIMIT_REFERENCES,
@@ -146,9 +147,6 @@ STORED = (
 NOT_MODIFIED = {"description": "The answer is the one that If-None-Match names.", "headers": {"ETag": ETAG}}
 """Response to every GET of what the caller has already."""
 
-FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
-"""FastAPI's own error form, which this service never sends."""
-
 
 def contract_bytes(app: FastAPI) -> bytes:
     """The contract of an application, byte for byte."""
@@ -173,10 +171,9 @@ def contract(app: FastAPI) -> dict[str, Any]:
         contact={"name": "The maintainers of traincost"},
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
-    schemas = document.get("components", {}).get("schemas", {})
-    own = {name: schema for name, schema in schemas.items() if name not in FASTAPI_SCHEMAS}
+    document["paths"], own = tidied(document)
     document["components"] = {
-        "schemas": published_schemas(own | _schemas()),
+        "schemas": published_schemas(_schemas()) | published_schemas(own),
         "parameters": published(_parameters()),
         "responses": {"NotModified": NOT_MODIFIED, **problem_responses()},
         "headers": dict(LIMIT_HEADERS),
@@ -198,6 +195,7 @@ def contract(app: FastAPI) -> dict[str, Any]:
             if is_rate_limited(operation["operationId"], method.upper()):
                 _say_limited(operation)
             add_examples(operation)
+    document["components"]["parameters"] |= share_parameters(document["paths"])
     return document
 
 
@@ -224,7 +222,11 @@ def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
         *(CHANGED[family] if changes else ()),
         *(("409",) if operation["operationId"] in CONTRADICTED else ()),
         *(("409",) if path.startswith(OF_A_CLAIM) else ("404",) if "{" in path else ()),
-        *(REFUSALS_UNDER_A_REVISION if parameter_ref(REV) in parameters else ()),
+        *(
+            REFUSALS_UNDER_A_REVISION
+            if any(REV in (one.get("name"), one.get("$ref", "").rpartition("/")[2]) for one in parameters)
+            else ()
+        ),
         *(("503",) if path.startswith(STORED) or VERSION in parameters else ()),
     )
 
@@ -256,15 +258,23 @@ def _place_in_tags(path: tuple[str, Schema]) -> int:
 def _complete(operation: Schema, refusals: tuple[str, ...]) -> None:
     """What a route says of itself, without what FastAPI guesses from its function, and with every refusal."""
     for response in operation["responses"].values():
+        if response.get("description") == "Successful Response":
+            response["description"] = "The answer."
         media = response.pop("content", {})
         described = {name: content for name, content in media.items() if content.get("schema")}
         response.update({"content": described} if described else {})
     operation["responses"] |= {status: response_ref(status) for status in refusals}
     operation.setdefault("description", f"{operation['summary']}.")
     if "parameters" in operation:
-        operation["parameters"] = _without_guesses(operation["parameters"])
+        described = {
+            one.get("$ref", (one.get("in"), one.get("name"))): _parameter(one) for one in operation["parameters"]
+        }
+        operation["parameters"] = list(described.values())  # of a route's own description and FastAPI's guess, the last
 
 
-def _without_guesses(parameters: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What a route says of its parameters itself comes last and wins over what FastAPI guesses from its function."""
-    return list({p.get("$ref", (p.get("in"), p.get("name"))): p for p in parameters}.values())
+def _parameter(parameter: Schema) -> Schema:
+    """A parameter with its example beside its schema, and without what goes without saying."""
+    schema = dict(parameter.get("schema", {}))
+    examples = schema.pop("examples", ())
+    named = {key: value for key, value in parameter.items() if (key, value) != ("required", False)}
+    return named | ({"schema": schema} if schema else {}) | ({"example": examples[0]} if examples else {})

@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 from service.catalogue import Row
 from service.features.checks.schemas import BESIDE, Launch, Limits
 from service.features.compare.schemas import COMPARED
-from service.features.plans.schemas import CLUSTERS, WHY_NOT, PlanLimits, PlanOptions
+from service.features.plans.schemas import PlanLimits, PlanRequest
 from service.features.scenarios.scenarios import FIELDS
 from service.features.sensitivity.schemas import SENSITIVITY_FIELDS
 from service.features.solve.schemas import SERVING, SOLVE_FIELDS, Serving
@@ -26,7 +26,6 @@ PLACES = (
     ("limits", SolveLimits),
     ("launch", Launch),
     (SERVING, Serving),
-    ("plan", PlanOptions),
 )
 """Part of any request body, and the dataclass that defines it."""
 
@@ -48,8 +47,8 @@ FIELD_NAMES.update(
         "question",
         *field_names(SlurmJob),
         "hf_config",
+        *field_names(PlanRequest),
         *FIELDS,
-        *(CLUSTERS, WHY_NOT),
         *COMPARED,
         *SOLVE_FIELDS,
         *SENSITIVITY_FIELDS,

@@ -72,7 +72,7 @@ def _rank(column: Column) -> int:
 def _definitions(row: type) -> Mapping[str, Any]:
     explained = ConfigDict(use_attribute_docstrings=True)
     rows: TypeAdapter[Any] = TypeAdapter(list[row], config=explained)  # type: ignore[valid-type]  # known at run time
-    definitions: Mapping[str, Any] = rows.json_schema(mode="serialization")["$defs"]
+    definitions: Mapping[str, Any] = rows.json_schema()["$defs"]
     return definitions
 
 

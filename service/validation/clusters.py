@@ -33,13 +33,16 @@ NETWORK_KEPT = "the preset's nodes and network are kept with the other GPU; inte
 """Warning where a preset's GPU is changed and its network is not."""
 
 
+NodeCount = Annotated[int, Interval(ge=1, le=1 << 20)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
     """The size of a cluster, counted in nodes."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    nodes: Annotated[int, Interval(ge=1, le=1 << 20)]
+    nodes: NodeCount
     """Nodes in all; gpus is nodes x gpus_per_node."""
 
 

@@ -9,7 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.validation.flat_values import (
@@ -21,6 +25,7 @@ from service.validation.flat_values import (
     read_members,
     read_value,
 )
+from service.validation.forms import COMPONENT, ReadElsewhere
 from service.validation.problems import unknown_field
 from service.validation.question_parts import QUESTION_SPECS
 from service.validation.specs import schema_of
@@ -44,6 +49,12 @@ ALIASES = {
 """Short aliases of fields."""
 
 FORMS: Mapping[type, Form] = {int: "integer", float: "number", bool: "truth", str: "text"}
+
+JSON_TYPES: Mapping[Form, str] = {
+    "integer": "integer", "integers": "string", "numbers": "string", "number": "number", "truth": "boolean",
+    "text": "string",
+}  # fmt: skip
+"""JSON type of a parameter by how it is spelled."""
 
 NAMING = {"preset", "granularity", "name"}
 """Fields that name the object to which they belong."""
@@ -91,6 +102,25 @@ class FlatField:
             f" All after {self.members[self.required - 1]} may be empty." if self.required < len(self.members) else ""
         )
         return f"{meaning} Spelled {':'.join(self.members)}.{others}"
+
+
+class _FlatQuestion(ReadElsewhere):
+    """Every parameter of the flat form as one object, described when the contract is written."""
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        properties = {
+            field.name: {"description": field.meaning, **_flat_schema(field)} for field in flat_fields().values()
+        }
+        description = "A question in its flat form: each field by its own name."
+        return {COMPONENT: "FlatQuestion", "type": "object", "description": description, "properties": properties}
+
+
+FlatQuestion = Annotated[Any, _FlatQuestion()]
+
+
+def _flat_schema(field: FlatField) -> dict[str, Any]:
+    one = {"type": JSON_TYPES[field.form]} | ({"enum": list(field.choices)} if field.choices else {})
+    return {"type": "array", "items": one} if field.is_list else one
 
 
 def body_of_flat(

@@ -1,9 +1,18 @@
-"""Parts of a question, and the dataclasses that a request may spell each of them with."""
+"""Parts of a question, and the forms in which a request may spell each of them.
+
+The forms describe the parts in the contract; `read_question` validates them together with the catalogue.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
+from pydantic import Field
+
+from service.estimator.names import DESCRIBED, STRICT, Name
 from service.estimator.question import Cluster, Layout, Model, OwnedPrice, Price, Recipe
-from service.validation.clusters import Nodes
+from service.validation.clusters import NodeCount, Nodes
+from service.validation.forms import DescribedAs, Variant, requiring
 from service.validation.prices import CardPrice, CataloguePrice
 
 QUESTION_SPECS: Sequence[tuple[str, type]] = (
@@ -21,3 +30,76 @@ QUESTION_SPECS: Sequence[tuple[str, type]] = (
 
 PARTS = tuple(dict.fromkeys(part for part, _ in QUESTION_SPECS))
 """The parts of a question."""
+
+RowName = Annotated[Name, Field(description="A name, alias or Hugging Face id.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HfConfig:
+    """The config.json."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED | {"extra": "allow"}
+
+    model_type: str
+    """Which architecture the other keys describe."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedModel:
+    """A model as its Hugging Face config.json describes it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    hf_config: HfConfig
+    """The config.json."""
+
+
+ChangedModel = Annotated[
+    Any,
+    Variant(
+        Model,
+        "ChangedModel",
+        "A model preset with some of its fields given anew.",
+        required=("preset",),
+        more={"preset": RowName},
+    ),
+]
+_NODES = Annotated[NodeCount, Field(description="Nodes in all; gpus is nodes x gpus_per_node.")]
+ChangedCluster = Annotated[
+    Any,
+    Variant(
+        Cluster,
+        "ChangedCluster",
+        "A cluster preset, resized or changed.",
+        required=("preset",),
+        more={"preset": RowName, "nodes": _NODES},
+    ),
+]
+NodesOfGpu = Annotated[
+    Any,
+    Variant(Cluster, "NodesOfGpu", "So many nodes of one GPU.", required=("gpu", "nodes"), more={"nodes": _NODES}),
+]
+
+ModelForm = Annotated[Any, DescribedAs(RowName | Model | ChangedModel | ImportedModel)]
+RecipeForm = Annotated[Any, DescribedAs(Recipe)]
+LayoutForm = Annotated[Any, DescribedAs(Layout | None)]
+ClusterForm = Annotated[Any, DescribedAs(RowName | Cluster | NodesOfGpu | ChangedCluster)]
+PriceForm = Annotated[Any, DescribedAs(Price | CataloguePrice | CardPrice | OwnedPrice | None)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionRequest:
+    """One configuration to estimate: four nouns, and a price if the cost is wanted."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = requiring("model", "recipe", "cluster")
+
+    model: ModelForm = None
+    """What is trained."""
+    recipe: RecipeForm = None
+    """How it is trained."""
+    layout: LayoutForm = None
+    """How it is divided; null for the defaults."""
+    cluster: ClusterForm = None
+    """What it runs on."""
+    price: PriceForm = None
+    """What it costs."""

@@ -23,14 +23,16 @@ LONGEST_NAME: int = get_args(Name)[1].max_length
 """Longest name in a question, in characters."""
 
 
-def read_spec(kind: type[Spec], value: object, path: str, *, beside: tuple[str, ...] = ()) -> Spec:
-    """The dataclass that a JSON object spells."""
+def read_spec(
+    kind: type[Spec], value: object, path: str, *, beside: tuple[str, ...] = (), whole: str = "the question"
+) -> Spec:
+    """The dataclass that a JSON object spells; `whole` names the object in a problem without a path."""
     hashable: type = kind  # mypy treats type[Spec] as unhashable
     known = field_names(kind)
     if not isinstance(value, Mapping):
         raise Refused(not_an_object(path, known))
     unknown = [name for name in value if name not in known]
-    problems = [unknown_field(path, name, {*known, *beside}) for name in unknown[:MOST_PROBLEMS]]
+    problems = [unknown_field(path, name, {*known, *beside}, whole) for name in unknown[:MOST_PROBLEMS]]
     try:
         text = to_json({name: _strict_choice(kind, name, item) for name, item in value.items() if name in known})
         spec: Spec = adapter_of(hashable).validate_json(text, strict=True)

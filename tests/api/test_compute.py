@@ -31,7 +31,7 @@ from service.features.diagnose.diagnose import diagnosis_json
 from service.features.diagnose.messages import EXAMPLE
 from service.features.estimates.answers import timeline_json
 from service.features.plans import routes
-from service.features.plans.openapi import PLANS
+from service.features.plans.routes import PLANS
 from service.features.plans.search_plans import plans_json
 from service.features.sensitivity.tables import sensitivity_bytes
 from service.features.solve.solve import solution_json

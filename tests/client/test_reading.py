@@ -20,9 +20,9 @@ from service.features.compare.compare import compare
 from service.features.compare.openapi import COMPARISONS
 from service.features.compare.tables import whole_comparison
 from service.features.estimates.answers import answer, answer_by, answer_of, timeline_answer
-from service.features.estimates.openapi import EXAMPLES
+from service.features.estimates.examples import EXAMPLES
 from service.features.exports.exports import export, listed_targets
-from service.features.plans.openapi import PLANS
+from service.features.plans.routes import PLANS
 from service.features.plans.search_plans import search
 from service.features.sensitivity.openapi import VARIATIONS
 from service.features.sensitivity.tables import whole_table

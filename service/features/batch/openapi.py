@@ -4,7 +4,7 @@ from service.answers.batch import MOST_QUESTIONS
 from service.api.openapi import Schema, described, json_response, object_schema, parameter_ref, ref, request_body
 from service.api.queries import REV
 from service.features.batch.batch import ANSWERERS, BODY, KIND, QUESTIONS
-from service.features.estimates.openapi import EXAMPLES
+from service.features.estimates.examples import EXAMPLES
 
 CHECKED = "check"
 """Kind whose body holds more than a question."""

@@ -20,7 +20,7 @@ from service.catalogue import Catalogue
 from service.errors import Refused
 from service.features.checks.bodies import check_of
 from service.features.checks.check import check_until, quick_check, without_alternatives
-from service.features.estimates.openapi import EXAMPLES
+from service.features.estimates.examples import EXAMPLES
 from service.validation.json_text import parse_object
 
 GRACE_SECONDS = 1.0

@@ -34,7 +34,7 @@ from service.features.compare.schemas import (
     ClusterName,
     ComparisonOptions,
 )
-from service.features.estimates.openapi import EXAMPLES
+from service.features.estimates.examples import EXAMPLES
 from service.validation.flat import FlatField, flat_fields
 from service.validation.specs import schema_of
 

@@ -13,7 +13,7 @@ from service.api.queries import REV, takes_only
 from service.api.requests import read_body
 from service.features.diagnose.diagnose import diagnosis_json
 from service.features.diagnose.messages import EXAMPLE
-from service.features.estimates.openapi import EXAMPLES
+from service.features.estimates.examples import EXAMPLES
 
 router = APIRouter(tags=["diagnoses"], dependencies=[takes_only(REV)])
 

@@ -7,37 +7,42 @@ memory, and no route here waits for the database: only an earlier catalogue that
 there, on another thread.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response
 
-from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Grounds, MemoryAnswer, MethodAnswer
+from service.answers.estimates import (
+    Answer,
+    FlopAnswer,
+    GpuHoursAnswer,
+    Grounds,
+    MemoryAnswer,
+    MethodAnswer,
+    TimelineAnswer,
+)
 from service.api.access.authorization import CallerDep
 from service.api.answers import JSON, json_answer
-from service.api.catalogues import Database, catalogue_at, catalogue_of
+from service.api.catalogues import Database, catalogue_at
 from service.api.computing.compute import compute
-from service.api.openapi import json_response, parameter_ref, path_parameter, ref, request_body
-from service.api.queries import EXPLAIN, METHOD, REV, is_explained, method_of, takes_only
-from service.api.requests import read_body
+from service.api.openapi import examples
+from service.api.queries import method_of
+from service.api.routing import CatalogueDep, ExplainDep, JsonBody, StrictRoute, WholeQuery, answer, query
+from service.catalogue import Catalogue
 from service.estimator.choices import choices
 from service.estimator.names import ToolName
+from service.estimator.other_tools.comparison import TOOLS
 from service.features.estimates.answers import answer_by, answer_explained, answer_of, timeline_json
-from service.features.estimates.openapi import (
-    EXAMPLES,
-    choices_operation,
-    flat_operation,
-    memory_operation,
-    question_operation,
-)
+from service.features.estimates.examples import EXAMPLES
+from service.features.estimates.schemas import Choices
 from service.features.estimates.store import stored_answer
-from service.validation.flat import body_of_flat
+from service.validation.flat import FlatQuestion, body_of_flat
+from service.validation.question_parts import QuestionRequest
 from service.validation.questions import read_question
 
-router = APIRouter(tags=["estimates"])
+router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,72 +63,94 @@ PARTS = (
 )
 
 
-async def _answered(request: Request, body: Mapping[str, Any], part: Part) -> Response:
-    catalogue = await catalogue_of(request)
-    if is_explained(request):  # which takes as long as ten answers
+async def _answered(request: Request, part: Part, body: Any, catalogue: Catalogue, *, explain: bool) -> Response:
+    if explain:  # takes as long as ten answers
         return Response(await compute(request, answer_explained, part.kind, body, catalogue), media_type=JSON)
     return json_answer(answer_of(part.kind, body, catalogue))
 
 
-async def _answered_by(method: ToolName, request: Request, body: Mapping[str, Any]) -> Response:
-    catalogue = await catalogue_of(request)
-    return json_answer(answer_by(method, read_question(body, catalogue), catalogue))
+MethodQuery = Annotated[
+    Any,
+    *query(
+        {"type": "string", "enum": list(TOOLS)},
+        "Answer as this other tool would, with the main reason why it differs from our own answer; what its formula "
+        "does not read is refused. /v1/choices says what each is.",
+    ),
+]
 
 
-def _add_routes(part: Part) -> None:
-    compares = part.kind is MemoryAnswer
+async def _method(request: Request, method: MethodQuery = None) -> ToolName | None:  # noqa: ARG001 - read with its choices
+    return method_of(request)
 
-    async def ask(request: Request) -> Response:
-        method = method_of(request) if compares else None
-        body = await read_body(request)
-        return await (_answered(request, body, part) if method is None else _answered_by(method, request, body))
 
-    async def ask_flat(request: Request) -> Response:
-        question = [(name, text) for name, text in request.query_params.multi_items() if name not in {EXPLAIN, REV}]
-        return await _answered(request, body_of_flat(question), part)
+def _asked(part: Part) -> Any:
+    async def ask(
+        request: Request, body: JsonBody[QuestionRequest], explain: ExplainDep, catalogue: CatalogueDep
+    ) -> Response:
+        return await _answered(request, part, body, catalogue, explain=explain)
 
-    router.add_api_route(
-        part.path,
-        ask,
-        methods=["POST"],
-        dependencies=[takes_only(EXPLAIN, REV, *((METHOD,) if compares else ()))],
-        operation_id=f"create{part.name}",
-        summary=part.summary,
-        openapi_extra=(
-            memory_operation(part.kind.__name__, MethodAnswer.__name__)
-            if compares
-            else question_operation(part.kind.__name__)
-        ),
-    )
-    router.add_api_route(
-        part.path,
-        ask_flat,
-        operation_id=f"get{part.name}",
-        summary=part.summary,
-        openapi_extra=flat_operation(part.kind.__name__),
-    )
+    async def ask_by(
+        request: Request,
+        body: JsonBody[QuestionRequest],
+        explain: ExplainDep,
+        catalogue: CatalogueDep,
+        method: Annotated[ToolName | None, Depends(_method)],
+    ) -> Response:
+        if method is None:
+            return await _answered(request, part, body, catalogue, explain=explain)
+        return json_answer(answer_by(method, read_question(body, catalogue), catalogue))
+
+    return ask_by if part.kind is MemoryAnswer else ask
+
+
+def _asked_flat(part: Part) -> Any:
+    async def ask_flat(
+        request: Request, question: WholeQuery[FlatQuestion], explain: ExplainDep, catalogue: CatalogueDep
+    ) -> Response:
+        return await _answered(request, part, body_of_flat(question), catalogue, explain=explain)
+
+    return ask_flat
 
 
 for _part in PARTS:
-    _add_routes(_part)
+    router.add_api_route(
+        _part.path,
+        _asked(_part),
+        methods=["POST"],
+        operation_id=f"create{_part.name}",
+        summary=_part.summary,
+        description="Ask with four objects; a name stands for a row of the catalogue. Not fitting is an answer too.",
+        response_model=answer(MemoryAnswer | MethodAnswer if _part.kind is MemoryAnswer else _part.kind),
+        openapi_extra=examples(EXAMPLES),
+    )
+    router.add_api_route(
+        _part.path,
+        _asked_flat(_part),
+        operation_id=f"get{_part.name}",
+        summary=_part.summary,
+        description="The same question in its flat form: each field by its own name, and the same answer.",
+        response_model=answer(_part.kind),
+    )
 
 
-stored_router = APIRouter(tags=["estimates"], dependencies=[takes_only()])
-
-ID = path_parameter("estimate_id", "Id of the answer.", "est_bcc8e6385ed0cbc7bc9d4ef58d62404d")
+stored_router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
 
 @stored_router.get(
     "/v1/estimates/{estimate_id}",
     operation_id="getStoredEstimate",
     summary="An answer that was stored",
-    openapi_extra={
-        "description": "Of a scenario, a launch check or a check of the caller's owner; to an admin, of anyone's.",
-        "parameters": [ID],
-        "responses": json_response(ref("Answer")),
-    },
+    description="Of a scenario, a launch check or a check of the caller's owner; to an admin, of anyone's.",
+    response_model=answer(Answer),
 )
-def stored_estimate(request: Request, database: Database, caller: CallerDep, estimate_id: str) -> Response:
+def stored_estimate(
+    request: Request,
+    database: Database,
+    caller: CallerDep,
+    estimate_id: Annotated[
+        str, Path(description="Id of the answer.", examples=["est_bcc8e6385ed0cbc7bc9d4ef58d62404d"])
+    ],
+) -> Response:
     """Asking alone stores nothing; scenarios and checks do."""
     state = request.app.state
     checked = state.checked_questions
@@ -132,36 +159,31 @@ def stored_estimate(request: Request, database: Database, caller: CallerDep, est
     return Response(found, media_type=JSON)
 
 
-timeline_router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
-
-OPERATION: dict[str, Any] = {
-    "description": "The same body as /v1/memory. Points are in order; their series follow the stage's kinds.",
-    "parameters": [parameter_ref(REV)],
-    "requestBody": request_body(ref("QuestionRequest"), EXAMPLES),
-    "responses": json_response(ref("TimelineAnswer")),
-}
+timeline_router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
 
 @timeline_router.post(
     "/v1/memory/timeline",
     operation_id="createTimeline",
     summary="Memory over a step, stage by stage",
-    openapi_extra=OPERATION,
+    description="The same body as /v1/memory. Points are in order; their series follow the stage's kinds.",
+    response_model=answer(TimelineAnswer),
+    openapi_extra=examples(EXAMPLES),
 )
-async def memory_over_a_step(request: Request) -> Response:
+async def memory_over_a_step(request: Request, body: JsonBody[QuestionRequest], catalogue: CatalogueDep) -> Response:
     """Live bytes by kind from the start of a step to its end, for the first step and for any later one."""
-    catalogue, body = await catalogue_of(request), await read_body(request)
     return Response(await compute(request, timeline_json, body, catalogue), media_type=JSON)
 
 
-choices_router = APIRouter(tags=["choices"], dependencies=[takes_only()])
+choices_router = APIRouter(tags=["choices"], route_class=StrictRoute)
 
 
 @choices_router.get(
     "/v1/choices",
     operation_id="listChoices",
     summary="Every enumeration, with its source",
-    openapi_extra=choices_operation(),
+    response_model=answer(Choices),
+    response_description="Choices by field.",
 )
 async def list_choices() -> Response:
     """The names that each field takes."""

@@ -28,7 +28,7 @@ from service.api.queries import REV, choice_of, one_of, takes_only
 from service.api.requests import is_long_launcher_text, read_body, read_in_process, read_plain_text
 from service.errors import Problem, Refused
 from service.features.catalogue.list_openapi import one_example
-from service.features.estimates.openapi import EXAMPLES
+from service.features.estimates.examples import EXAMPLES
 from service.features.exports.exports import (
     COMMAND,
     export,

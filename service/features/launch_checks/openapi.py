@@ -18,7 +18,7 @@ from service.api.openapi import (
     undefaulted,
     untitled,
 )
-from service.features.estimates.openapi import EXAMPLES
+from service.features.estimates.examples import EXAMPLES
 from service.features.launch_checks.launch_checks import COLUMNS, LaunchCheckOptions
 
 GZIP = "application/gzip"

@@ -7,38 +7,70 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from service.answers.plans import PlanCounts
+from service.answers.plans import PlanAnswer, PlanCounts
 from service.api.answers import JSON, preferred
-from service.api.catalogues import catalogue_of
 from service.api.computing.compute import compute, computed_items
 from service.api.credential_ends import while_authorized
 from service.api.envelope import problem_of
 from service.api.errors import CallerGone
-from service.api.openapi import EVENTS
-from service.api.queries import REV, takes_only
-from service.api.requests import read_body
-from service.features.plans.openapi import plan_operation
+from service.api.openapi import EVENTS, events, examples
+from service.api.routing import CatalogueDep, JsonBody, StrictRoute, answer
+from service.features.plans.schemas import PlanRequest
 from service.features.plans.search_plans import plans_json
 from service.validation.serialization import to_bytes
 
-router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
+router = APIRouter(tags=["estimates"], route_class=StrictRoute)
+
+RECIPE: dict[str, Any] = {"sequence_length": 8192, "global_batch": 512, "training_tokens": 2e12}
+JOB: dict[str, Any] = {"model": "llama-3.1-70b", "recipe": RECIPE, "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 256}}
+
+PLANS: dict[str, Any] = {
+    "everything-open": {"summary": "The fastest layouts of Llama 3.1 70B on 256 H100", "value": JOB},
+    "pinned-and-restricted": {
+        "summary": "Tensor 8 and ZeRO 1 or 3, and why another layout is not the best",
+        "value": {
+            **JOB,
+            "layout": {"tensor": 8, "zero_stage": [1, 3]},
+            "price": {"usd_per_gpu_hour": 2.5},
+            "top": 3,
+            "why_not": {"layout": {"tensor": 8, "pipeline": 4}, "recipe": {"recompute": "full"}},
+        },
+    },
+    "cheapest-in-time": {
+        "summary": "The cheapest number of GPUs for 60 days, a tenth of the memory kept free",
+        "value": {
+            **JOB,
+            "recipe": {**RECIPE, "recompute": ["none", "selective"]},
+            "price": {"usd_per_gpu_hour": 2.5},
+            "objective": "cost",
+            "limits": {"days": 60, "gpus": [128, 512], "headroom_fraction": 0.1},
+        },
+    },
+}
+"""Request bodies that POST /v1/plans answers."""
 
 
 @router.post(
     "/v1/plans",
     operation_id="createPlans",
     summary="The best layouts for a job",
-    openapi_extra=plan_operation(),
+    description="Every legal layout is worked out by the formulas of estimates. A caller that accepts "
+    f"{EVENTS} gets the progress of the search; hanging up ends it.",
+    response_model=answer(PlanAnswer),
+    responses=events(
+        "progress, with counts so far; then plans, with the answer, or problem, with the problem document."
+    ),
+    response_description="The plans.",
+    openapi_extra=examples(PLANS),
 )
-async def create_plans(request: Request) -> Response:
+async def create_plans(request: Request, body: JsonBody[PlanRequest], catalogue: CatalogueDep) -> Response:
     """Search the layouts that fit and keep to the limits, best first."""
-    body, catalogue = await read_body(request), await catalogue_of(request)
     if preferred(request.headers.get("accept", ""), (JSON, EVENTS)) != EVENTS:
         return Response(await compute(request, plans_json, body, catalogue), media_type=JSON)
     items = computed_items(request, plans_json, body, catalogue, until=request.app.state.leaving)
     first = await anext(items)  # a refused request is answered before the stream starts
-    events = while_authorized(request, _events(request, first, items))
-    return StreamingResponse(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
+    stream = while_authorized(request, _events(request, first, items))
+    return StreamingResponse(stream, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
 
 async def _events(

@@ -9,11 +9,12 @@ from annotated_types import Ge, Gt, Interval, Len, Lt
 from service.answers.plans import Objective
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.names import STRICT, Degree
-from service.estimator.question import Layout, Question, Recipe
+from service.estimator.names import STRICT, Degree, RecomputeName, Sequences
+from service.estimator.question import Layout, Question, Recipe, Recompute
 from service.planner.space import Constraints
+from service.validation.forms import MOST_VALUES, DescribedAs, Variant, requiring
 from service.validation.problems import not_an_object, unknown_field
-from service.validation.question_parts import PARTS
+from service.validation.question_parts import PARTS, ClusterForm, ModelForm, PriceForm
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.specs import field_names, read_spec
 
@@ -44,71 +45,124 @@ class PlanLimits:
     """Share of the usable memory that has to stay free."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanOptions:
-    """How plans are ranked and how many are named."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
-    objective: Objective = "time"
-    """What the best plan has least of: time (of a step without training_tokens), cost, gpus or energy."""
-    limits: PlanLimits = PlanLimits()
-    """What every plan has to keep to."""
-    top: Annotated[int, Interval(ge=1, le=MOST_PLANS)] = 10
-    """How many plans are named."""
-
-
-CLUSTERS, WHY_NOT = "clusters", "why_not"
-"""Clusters in place of one; and the layout to explain."""
-
-
 SEARCHED: Mapping[str, tuple[type, tuple[str, ...]]] = {
     "layout": (Layout, field_names(Layout)),
     "recipe": (Recipe, ("micro_batch", "recompute")),
 }
 """Parts of a question with the fields that the search chooses."""
 
+DEFAULT_LAYOUT = Layout()
+
 VALUE_IS_A_LIST = ("stage_layers",)
 """Fields whose value is itself a list."""
 
-MOST_VALUES = 64
-"""Most values that a field may be restricted to."""
+OpenRecipe = Annotated[
+    Any,
+    Variant(
+        Recipe,
+        "OpenRecipe",
+        "How the model is trained, and on how much. A list restricts a field.",
+        required=("sequence_length",),
+        opened=SEARCHED["recipe"][1],
+    ),
+]
+OpenLayout = Annotated[
+    Any,
+    Variant(
+        Layout,
+        "OpenLayout",
+        "How the work is divided over GPUs. A list restricts a field.",
+        opened=tuple(name for name in SEARCHED["layout"][1] if name not in VALUE_IS_A_LIST),
+    ),
+]
 
-FIELDS = (*PARTS, *field_names(PlanOptions), CLUSTERS, WHY_NOT)
-"""Fields of a request for plans."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenRecipe:
+    """What is chosen of the recipe."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    micro_batch: Sequences = 1
+    """Sequences that one replica runs through the model at once, b."""
+    recompute: RecomputeName | Recompute = "none"
+    """Activations computed again in the backward pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyNotPlan:
+    """One plan out of all that are legal."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    layout: Layout = DEFAULT_LAYOUT
+    """How the work is divided."""
+    recipe: ChosenRecipe = ChosenRecipe()
+    """What is chosen of the recipe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """Parsed request for plans."""
+    """A question whose layout, micro-batch and recompute are open.
+
+    A value pins a field, a list restricts it, and what is left out is chosen.
+    """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = requiring("model", "recipe")
+
+    model: ModelForm = None
+    """What is trained."""
+    recipe: OpenRecipe = None
+    """How it is trained."""
+    layout: Annotated[Any, DescribedAs(OpenLayout | None)] = None
+    """How it is divided; null where all of it is open."""
+    cluster: ClusterForm = None
+    """What it runs on."""
+    price: PriceForm = None
+    """What it costs."""
+    clusters: Annotated[Any, DescribedAs(Annotated[tuple[ClusterForm, ...], Len(1, MOST_CLUSTERS)])] = None
+    """Clusters to plan on, in place of cluster."""
+    objective: Objective = "time"
+    """What the best plan has least of: time (of a step without training_tokens), cost, gpus or energy."""
+    limits: PlanLimits = PlanLimits()
+    """What every plan has to keep to."""
+    top: Annotated[int, Interval(ge=1, le=MOST_PLANS)] = 10
+    """How many plans are named."""
+    why_not: Annotated[Any, DescribedAs(WhyNotPlan)] = None
+    """A layout of which is asked why it is not the best."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSearch:
+    """A request for plans, looked up in the catalogue."""
 
     machines: tuple[ParsedQuestion, ...]
     """The question on each cluster and number of GPUs."""
     constraints: Constraints
     """Allowed values of the searched fields."""
-    options: PlanOptions
-    """How plans are ranked."""
+    request: PlanRequest
+    """How plans are ranked, and what they have to keep to."""
     why_not: Question | None
     """Layout to explain, on the first cluster."""
 
 
-def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanRequest:
+FIELDS = field_names(PlanRequest)
+
+
+def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanSearch:
     """Parse a request body."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", FIELDS))
-    unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
-    if unknown:
-        raise Refused(*(unknown_field("", name, {*FIELDS}, "the plan") for name in unknown))
-    options = read_spec(PlanOptions, {name: body[name] for name in field_names(PlanOptions) if name in body}, "")
+    request = read_spec(PlanRequest, body, "", whole="the plan")
     allowed, rest = constraints_of({name: body[name] for name in PARTS if name in body})
     machines = [
         replace(one, question=question)
-        for cluster in _clusters(body)
+        for cluster in _clusters(request)
         for one in (read_question({**rest, "cluster": cluster}, catalogue, beside=FIELDS),)
-        for question in on_each_size(one.question, options.limits)
+        for question in on_each_size(one.question, request.limits)
     ]
     problems = ranking_problems(
-        machines[0].question.recipe, options.limits, is_priced=machines[0].question.price is not None
+        machines[0].question.recipe, request.limits, is_priced=machines[0].question.price is not None
     )
     if len(machines) > MOST_MACHINES:
         message = f"clusters and limits.gpus make {len(machines)} machines to plan on"
@@ -116,11 +170,11 @@ def read_plan(body: Mapping[str, Any], catalogue: Catalogue) -> PlanRequest:
         problems.append(Problem(field="limits.gpus", code="too_many_machines", message=message, fix=fix))
     if problems:
         raise Refused(*problems)
-    return PlanRequest(
+    return PlanSearch(
         machines=tuple(machines),
         constraints=Constraints(allowed),
-        options=options,
-        why_not=_why_not(body.get(WHY_NOT), machines[0].question),
+        request=request,
+        why_not=_why_not(request.why_not, machines[0].question),
     )
 
 
@@ -161,17 +215,17 @@ def _choices(values: list[Any], field: str) -> list[Any]:
     raise Refused(Problem(field=field, code="wrong_length", message=message, fix=fix))
 
 
-def _clusters(body: Mapping[str, Any]) -> list[Any]:
-    given = body.get(CLUSTERS)
+def _clusters(request: PlanRequest) -> list[Any]:
+    given: Any = request.clusters
     if given is None:
-        return [body.get("cluster")]
-    if body.get("cluster") is not None:
+        return [request.cluster]
+    if request.cluster is not None:
         message = "cluster would change nothing, because clusters tells what is planned on"
         raise Refused(Problem(field="cluster", code="told_twice", message=message, fix="leave one of them out"))
     if not isinstance(given, list) or not 1 <= len(given) <= MOST_CLUSTERS:
         message = "clusters is not a list of clusters"
         fix = f"give a list of 1 to {MOST_CLUSTERS}, each as cluster would be"
-        raise Refused(Problem(field=CLUSTERS, code="not_a_list", message=message, fix=fix))
+        raise Refused(Problem(field="clusters", code="not_a_list", message=message, fix=fix))
     return given
 
 
@@ -227,13 +281,13 @@ def _why_not(given: Any, question: Question) -> Question | None:
     if given is None:
         return None
     if not isinstance(given, Mapping):
-        raise Refused(not_an_object(WHY_NOT, list(SEARCHED)))
+        raise Refused(not_an_object("why_not", list(SEARCHED)))
     unknown = [name for name in given if name not in SEARCHED][:MOST_PROBLEMS]
     if unknown:
-        raise Refused(*(unknown_field(WHY_NOT, name, {*SEARCHED}, "why_not") for name in unknown))
-    layout = read_spec(Layout, given.get("layout", {}), f"{WHY_NOT}.layout")
+        raise Refused(*(unknown_field("why_not", name, {*SEARCHED}, "why_not") for name in unknown))
+    layout = read_spec(Layout, given.get("layout", {}), "why_not.layout")
     names, recipe_fields = SEARCHED["recipe"][1], given.get("recipe", {})
-    place = f"{WHY_NOT}.recipe"
+    place = "why_not.recipe"
     if not isinstance(recipe_fields, Mapping):
         raise Refused(not_an_object(place, names))
     other = [name for name in recipe_fields if name not in names][:MOST_PROBLEMS]

@@ -13,7 +13,7 @@ from service.estimator.constants import calibration_id
 from service.estimator.question import Layout, Question
 from service.features.compare.compare import row_problem
 from service.features.estimates.answers import versions_of
-from service.features.plans.schemas import PlanLimits, PlanRequest, read_plan
+from service.features.plans.schemas import PlanLimits, PlanSearch, read_plan
 from service.planner.plans import Bounds, Plan, Plans, limit_missed, plans_of, question_of, slower_because
 from service.validation.serialization import to_bytes
 
@@ -23,13 +23,11 @@ BETWEEN_PROGRESS_SECONDS = 0.25
 
 def search(body: Mapping[str, Any], catalogue: Catalogue) -> Iterator[PlanCounts | PlanAnswer]:
     """Search the best layouts for a job, with progress."""
-    request = read_plan(body, catalogue)
-    machines, result = [one.question for one in request.machines], Plans()
-    for result in plans_of(
-        machines, request.constraints, request.options.objective, bounds_of(request.options.limits), request.options.top
-    ):
+    parsed, result = read_plan(body, catalogue), Plans()
+    machines, request = [one.question for one in parsed.machines], parsed.request
+    for result in plans_of(machines, parsed.constraints, request.objective, bounds_of(request.limits), request.top):
         yield _counts(result)
-    yield _answer(request, result, catalogue)
+    yield _answer(parsed, result, catalogue)
 
 
 def plans_json(body: Mapping[str, Any], catalogue: Catalogue) -> Generator[PlanCounts, None, bytes]:
@@ -49,20 +47,20 @@ def bounds_of(limits: PlanLimits) -> Bounds:
     return Bounds(days=limits.days, cost_usd=limits.cost_usd, headroom_fraction=limits.headroom_fraction)
 
 
-def _answer(request: PlanRequest, result: Plans, catalogue: Catalogue) -> PlanAnswer:
+def _answer(parsed: PlanSearch, result: Plans, catalogue: Catalogue) -> PlanAnswer:
     best = result.best[0] if result.best else None
-    first = request.machines[0]
+    first, limits = parsed.machines[0], bounds_of(parsed.request.limits)
     best_answer = best.answer if best else None
     return PlanAnswer(
-        objective=request.options.objective,
+        objective=parsed.request.objective,
         plans=tuple(_row(plan, rank, best) for rank, plan in enumerate(result.best, start=1)),
         pareto=tuple(_row(plan, rank, best) for rank, plan in enumerate(result.front, start=1)),
         nearest=_nearest(first.question, result),
         counts=_counts(result),
-        why_not=None if request.why_not is None else _why_not(request.why_not, best, bounds_of(request.options.limits)),
+        why_not=None if parsed.why_not is None else _why_not(parsed.why_not, best, limits),
         assumptions=(*first.assumptions, *(best_answer.assumptions if best_answer else ())),
         warnings=(*first.warnings, *(best_answer.warnings if best_answer else ()), *unmet(result)),
-        versions=versions_of(catalogue, [calibration_id(one.question.gpu) for one in request.machines]),
+        versions=versions_of(catalogue, [calibration_id(one.question.gpu) for one in parsed.machines]),
     )
 
 

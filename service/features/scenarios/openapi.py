@@ -20,7 +20,7 @@ from service.api.openapi import (
 )
 from service.features.catalogue.list_openapi import VERSION, one_example
 from service.features.catalogue.openapi import IF_MATCH
-from service.features.estimates.openapi import EXAMPLES
+from service.features.estimates.examples import EXAMPLES
 from service.features.scenarios.scenarios import COLUMNS, FIELDS, QUESTION, SUMMARY, VERSIONS, Label
 from service.features.scenarios.shares import ShareRequest
 from service.tabular.columns import Column

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.api.openapi import EVENTS
-from service.features.plans.openapi import PLANS
+from service.features.plans.routes import PLANS
 from tests.api import computations
 from tests.api.asking import QUESTION, Ask
 from tests.api.test_contract import check

@@ -1,0 +1,170 @@
+"""FastAPI's document in the form of the contract: named components, no titles, answers with every field."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from service.answers.estimates import Grounds
+from service.answers.names import WIRE_NAMES
+from service.answers.rows import ChosenCluster
+from service.api.openapi import Schema
+from service.estimator.other_tools.tool import Comparison
+from service.evaluation.answers import RelativeErrors, VerdictCounts
+from service.validation.forms import COMPONENT
+from service.validation.specs import schema_of
+
+FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
+"""FastAPI's own error form, which this service never sends."""
+
+INHERITED = (Grounds, Comparison, RelativeErrors, VerdictCounts, ChosenCluster)
+"""Dataclasses that answers extend: pydantic finds no docstrings of inherited fields."""
+
+NAMED_PLACES = ("properties", "schemas")
+"""Keys below which names stand, not keywords."""
+
+REFERENCE = "#/components/schemas/"
+
+
+def tidied(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Schema]]:
+    """The paths and the component schemas of a document that FastAPI generated."""
+    generated = document.get("components", {}).get("schemas", {})
+    schemas = {name: _untitled(one) for name, one in generated.items() if name not in FASTAPI_SCHEMAS}
+    hoisted: dict[str, Schema] = {}
+    paths = _hoisted(_untitled(document["paths"]), hoisted)
+    schemas = {name: _hoisted(one, hoisted) for name, one in schemas.items()}
+    answered = _answered(paths, schemas | hoisted)
+    described = {name: _explained(name, one) for name, one in schemas.items()}
+    complete = {name: _complete(one) if name in answered else one for name, one in described.items()}
+    return paths, {name: _defaults_in_words(_as_on_the_wire(one)) for name, one in (complete | hoisted).items()}
+
+
+def _untitled(value: Any) -> Any:
+    """A schema without titles, which repeat the names of fields."""
+    if isinstance(value, list):
+        return [_untitled(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # FastAPI gives the bounds of integers as doubles
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        key: {name: _untitled(one) for name, one in item.items()} if key in NAMED_PLACES else _untitled(item)
+        for key, item in value.items()
+        if not (key == "title" and isinstance(item, str))
+    }
+
+
+def _hoisted(value: Any, hoisted: dict[str, Schema]) -> Any:
+    """A part of the document with references in place of the schemas that name their component."""
+    if isinstance(value, list):
+        return [_hoisted(item, hoisted) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    inner = {key: _hoisted(item, hoisted) for key, item in value.items() if key != COMPONENT}
+    name = value.get(COMPONENT)
+    if not isinstance(name, str):
+        return inner
+    hoisted.setdefault(name, inner)
+    return {"$ref": f"{REFERENCE}{name}"}
+
+
+def _answered(paths: Mapping[str, Any], schemas: Mapping[str, Schema]) -> set[str]:
+    """Components that answers reach and requests do not."""
+    operations = [operation for methods in paths.values() for operation in methods.values()]
+    asked = _reached([(one.get("requestBody"), one.get("parameters")) for one in operations], schemas)
+    return _reached([one["responses"] for one in operations], schemas) - asked
+
+
+def _reached(parts: Iterable[Any], schemas: Mapping[str, Schema]) -> set[str]:
+    reached: set[str] = set()
+    new = set(_references(list(parts)))
+    while new:
+        reached |= new
+        new = {name for one in new for name in _references(schemas.get(one))} - reached
+    return reached
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _references(item)
+    elif isinstance(value, Mapping):
+        reference = value.get("$ref")
+        if isinstance(reference, str) and reference.startswith(REFERENCE):
+            yield reference.removeprefix(REFERENCE)
+        for item in value.values():
+            yield from _references(item)
+
+
+def _explained(name: str, schema: Schema) -> Schema:
+    """A schema with the descriptions of inherited fields."""
+    for base in INHERITED:
+        if name in _heirs(base):
+            inherited = schema_of(base)["properties"]
+            own = schema["properties"]
+            described = {
+                field: {"description": inherited[field]["description"], **one} if field in inherited else one
+                for field, one in own.items()
+            }
+            schema = schema | {"properties": described}
+    return schema
+
+
+def _heirs(base: type) -> set[str]:
+    """Names of the classes that extend one."""
+    heirs: list[type] = base.__subclasses__()
+    return {heir.__name__ for heir in heirs}.union(*map(_heirs, heirs))
+
+
+def _complete(schema: Schema) -> Schema:
+    """The schema of an answer: every field is always there, so none has a default."""
+    if "properties" not in schema:
+        return schema
+    fields = {
+        name: {key: item for key, item in one.items() if key != "default"} for name, one in schema["properties"].items()
+    }
+    return schema | {"required": list(fields), "properties": fields}
+
+
+def _as_on_the_wire(schema: Schema) -> Schema:
+    """A schema with the names and number types of JSON: FLOP counts are doubles."""
+    if "properties" not in schema:
+        return schema
+    fields = {WIRE_NAMES.get(name, name): _as_double(name, one) for name, one in schema["properties"].items()}
+    required = [WIRE_NAMES.get(name, name) for name in schema.get("required", ())]
+    return schema | {"properties": fields} | ({"required": required} if required else {})
+
+
+def _as_double(name: str, schema: Schema) -> Schema:
+    if not name.endswith("_flop"):
+        return schema
+    options = [{"type": "number"} if one.get("type") == "integer" else one for one in schema.get("anyOf", ())]
+    return schema | ({"anyOf": options} if options else {"type": "number"})
+
+
+def _defaults_in_words(schema: Schema) -> Schema:
+    """Move defaults into descriptions: generated clients treat a field with a `default` as always present."""
+    if "properties" not in schema:
+        return schema
+    return schema | {"properties": {name: _default_in_words(one) for name, one in schema["properties"].items()}}
+
+
+def _default_in_words(field: Schema) -> Schema:
+    default = field.get("default")
+    schema = {key: value for key, value in field.items() if key != "default"}
+    if default in (None, []) or isinstance(default, Mapping):
+        return schema
+    words = default if isinstance(default, str) else json.dumps(default)
+    return schema | {"description": f"{field.get('description', '')} Default: {words}.".lstrip()}
+
+
+def share_parameters(paths: Mapping[str, Any]) -> dict[str, Schema]:
+    """Move parameters that several operations have into components, in place; two that differ keep both places."""
+    operations = [operation for methods in paths.values() for operation in methods.values()]
+    used = Counter(json.dumps(one) for operation in operations for one in operation.get("parameters", ()))
+    shared: dict[str, Schema] = {}
+    for operation in operations:
+        for number, one in enumerate(operation.get("parameters", ())):
+            if "$ref" not in one and used[json.dumps(one)] > 1 and shared.setdefault(one["name"], one) == one:
+                operation["parameters"][number] = {"$ref": f"#/components/parameters/{one['name']}"}
+    return shared
