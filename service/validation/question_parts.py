@@ -89,7 +89,7 @@ PriceForm = Annotated[Any, DescribedAs(Price | CataloguePrice | CardPrice | Owne
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionRequest:
-    """One configuration to estimate: four nouns, and a price if the cost is wanted."""
+    """One configuration to estimate: four objects, and a price if you want the cost."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = requiring("model", "recipe", "cluster")
 
