@@ -52,7 +52,6 @@ RENAMED: Mapping[str, str] = {
     "Versions": "AnswerVersions",
     "Versions-Input": "SoftwareVersions",
     "Versions-Output": "ResolvedSoftwareVersions",
-    "service__estimator__question__Versions": "ResolvedSoftwareVersions",
     "VersionsPatch": "SoftwareVersionsPatch",
 }
 """Published names of classes whose own name is ambiguous."""
@@ -125,8 +124,6 @@ def published_name(name: str) -> str:
     >>> [published_name(name) for name in ("Layout-Input", "Layout-Output", "service__estimator__question__Versions")]
     ['Layout', 'ResolvedLayout', 'AnswerVersions']
     """
-    if name in RENAMED:
-        return RENAMED[name]
     own = name.rpartition("__")[2]
     kind = own.removesuffix(INPUT).removesuffix(OUTPUT)
     renamed = RENAMED.get(own) or RENAMED.get(kind, kind)
