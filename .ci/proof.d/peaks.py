@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from service.calibration.live_bytes import CountedPeak, live_step_bytes
+from service.calibration.observations import CountedPeak, live_step_bytes
 from tests.worker.step_cases import MODELS, counted_peaks, model_of, resolved_step
 
 DEPTHS = (1, 2)

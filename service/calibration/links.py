@@ -9,7 +9,7 @@ from functools import cache, partial
 from itertools import combinations
 from typing import Any
 
-from service.calibration.tables import shipped_table
+from service.calibration.tables import shipped_records
 from service.estimator.degrees import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
 from service.estimator.time.collectives import (
     LARGEST_RING_FIRST,
@@ -22,16 +22,16 @@ from service.estimator.time.collectives import (
     transfer_seconds,
 )
 
-JUDGED_BYTES = 1 << 20
-"""From this size on a message inside a domain is judged: training sends larger ones, and below it protocols change."""
+SCORED_BYTES = 1 << 20
+"""Least size of a scored message inside a domain: training sends larger ones, and below it protocols change."""
 
-NETWORK_JUDGED_BYTES = 1 << 26
+NETWORK_SCORED_BYTES = 1 << 26
 """The same between domains, where the latency of one kind of network rules what is smaller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the measured GPUs were joined by."""
+    """Links of the measured GPUs."""
 
     link: str
     """Name of the row in `service/estimator/time/collectives.py`."""
@@ -59,14 +59,14 @@ MACHINES = {
 """The machine of each measured GPU."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveRow:
     """One measured collective."""
 
     gpu: str
     """Catalogue name."""
     operation: CollectiveName
-    """Which collective."""
+    """The collective."""
     gpus: int
     """Ranks, one a GPU."""
     domains: int
@@ -75,12 +75,12 @@ class CollectiveRow:
     """Bytes of the whole tensor; of what one rank holds (all_to_all)."""
     busbw_bytes_per_s: float
     """Bus bandwidth as nccl-tests define it."""
-    in_switch: bool
-    """Whether the switch may add."""
+    in_switch: str
+    """`off` where the switch may not add."""
     note: str
-    """Why it does not stand for others of its kind."""
+    """Reason why it does not represent others of its kind."""
     source: str
-    """Who measured it."""
+    """Source of the measurement."""
 
     @property
     def passes(self) -> int:
@@ -94,37 +94,24 @@ class CollectiveRow:
 
     @property
     def machine(self) -> Machine:
-        """What its GPUs are joined by."""
+        """The machine of its GPUs."""
         return MACHINES[self.gpu]
 
     @property
-    def is_judged(self) -> bool:
+    def is_scored(self) -> bool:
         """Whether it is as large as what training sends, and the switch does what it usually does."""
-        least = JUDGED_BYTES if self.domains == 1 else NETWORK_JUDGED_BYTES
-        return self.message_bytes >= least and self.in_switch and not self.note
+        least = SCORED_BYTES if self.domains == 1 else NETWORK_SCORED_BYTES
+        return self.message_bytes >= least and self.in_switch != "off" and not self.note
 
 
 @cache
 def collective_rows() -> tuple[CollectiveRow, ...]:
     """The measured collectives that the package ships."""
-    return tuple(
-        CollectiveRow(
-            gpu=row["gpu"],
-            operation=row["operation"],  # type: ignore[arg-type]  # the file is the package's own
-            gpus=int(row["gpus"]),
-            domains=int(row["domains"]),
-            message_bytes=float(row["message_bytes"]),
-            busbw_bytes_per_s=float(row["busbw_gb_per_s"]) * 1e9,
-            in_switch=row["in_switch"] != "off",
-            note=row["note"],
-            source=row["source"],
-        )
-        for row in shipped_table("collectives")
-    )
+    return shipped_records(CollectiveRow, "collectives", busbw_bytes_per_s=("busbw_gb_per_s", 1e9))
 
 
 def predicted_seconds(row: CollectiveRow, link: Link) -> float:
-    """What the estimator says of a measured collective."""
+    """The estimator's prediction of a measured collective [s]."""
     machine = row.machine
     interconnect = Interconnect(
         link_bytes_per_s=machine.link_bytes_per_s,
@@ -145,19 +132,24 @@ def mape_fraction(rows: Iterable[CollectiveRow], link: Link) -> float:
 
 
 SMALL_WEIGHT = 0.3
-"""Weight of a message too small to be judged, for its latency; one that is judged weighs 1."""
+"""Weight of a message too small to be scored, for its latency; one that is scored weighs 1."""
 
 EDGES = tuple(step / 20 for step in range(-10, 21))
 """Steps of a ring beyond ranks - 1 that are tried: half a step less to one step more."""
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-"""What a link has a curve for."""
+"""Operations with a curve of a link."""
 
 
 def fitted_link(rows: Sequence[CollectiveRow], link: Link) -> Link:
     """A link with the curves that measurements inside one domain give."""
     inside = [row for row in rows if row.domains == 1 and not row.note]
-    summed = [row for row in inside if _may_add_in_switch(row)] if link.in_switch else []
+    sums = link.in_switch is not None
+    summed = [
+        row
+        for row in inside
+        if sums and row.operation == "all_reduce" and row.in_switch != "off" and row.gpus > LARGEST_RING_FIRST
+    ]
     rings = [row for row in inside if row not in summed]
     curves: dict[str, Any] = {
         name: _fitted_curve(own, is_mesh=link.is_mesh)
@@ -174,12 +166,8 @@ def fitted_network_fraction(rows: Sequence[CollectiveRow]) -> float:
         adapters = row.gpus // row.domains * row.machine.adapter_bytes_per_s
         return 1.0, row.passes * (row.gpus - 1) / row.gpus * row.message_bytes / adapters
 
-    judged = [row for row in rows if row.domains > 1 and row.message_bytes >= NETWORK_JUDGED_BYTES]
-    return 1 / _least_squares(judged, terms)[1][1]
-
-
-def _may_add_in_switch(row: CollectiveRow) -> bool:
-    return row.operation == "all_reduce" and row.in_switch and row.gpus > LARGEST_RING_FIRST
+    scored = [row for row in rows if row.domains > 1 and row.message_bytes >= NETWORK_SCORED_BYTES]
+    return 1 / _least_squares(scored, terms)[1][1]
 
 
 def _fitted_curve(rows: Sequence[CollectiveRow], *, is_mesh: bool) -> Curve:
@@ -214,7 +202,7 @@ def _least_squares(
     """The sum of squared relative errors, and its coefficients, none below zero and the last above."""
     import numpy as np
 
-    weights = [1.0 if row.message_bytes >= JUDGED_BYTES else SMALL_WEIGHT for row in rows]
+    weights = [1.0 if row.message_bytes >= SCORED_BYTES else SMALL_WEIGHT for row in rows]
     table = np.array(
         [[weight * term / row.took_seconds for term in terms(row)] for weight, row in zip(weights, rows, strict=True)]
     )

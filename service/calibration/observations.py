@@ -1,11 +1,13 @@
 """Observations of a device: one quantity each, its predicted value, and bounds that no device can exceed.
 
-Steps and profiles are not predicted here: that takes the whole question. Processors are measured too, and get a data
+Of steps only the live bytes are predicted here, from the resolved question: the step probe counts the same on a
+processor, where no library keeps a workspace in torch's allocator. Processors are measured too, and get a data
 sheet from which to predict before anything is fitted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import isfinite, log
 from statistics import median
 from typing import Any, get_args
@@ -19,11 +21,14 @@ from service.calibration.records import (
     fault_of,
     shape_fault,
 )
+from service.calibration.tables import shipped_records
 from service.estimator.constants import LAUNCH_SECONDS, MEMORY_FRACTION, streaming_bytes_per_s
 from service.estimator.degrees import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
 from service.estimator.memory.device import context_and_communicators
+from service.estimator.memory.memory import first_step_peak_bytes, stage_bytes
 from service.estimator.question import Cluster, Gpu
-from service.estimator.resolve import complete_cluster
+from service.estimator.resolve import ResolvedQuestion, complete_cluster
+from service.estimator.run.stages import stages_of
 from service.estimator.software.precision import Format, peak_flop_per_s
 from service.estimator.software.versions import READABLE
 from service.estimator.time.attention import FusedName, attention_fraction, attention_rate
@@ -479,3 +484,80 @@ _LIMITS: Mapping[str, Callable[[Observed, Gpu | None], str | None]] = {
     "bandwidth": _impossible_bandwidth,
     "collective": _impossible_collective,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBytes:
+    """Live tensors of one GPU at the fullest moment of a step."""
+
+    first_step_bytes: float
+    """Of the first step, before which the optimizer has no states."""
+    later_steps_bytes: float
+    """Of any later one."""
+
+    def of_step(self, step: int) -> float:
+        """Those of one step."""
+        return self.first_step_bytes if step == 1 else self.later_steps_bytes
+
+
+def live_step_bytes(resolved: ResolvedQuestion) -> LiveBytes:
+    """Live tensors at the fullest moment of the first step and of later ones, on the fullest GPU.
+
+    Formula:
+        peak of the estimate - workspaces of the matrix libraries
+
+    Args:
+        resolved: the configuration
+
+    Returns:
+        bytes of one GPU
+
+    Source:
+        memory.LIVE; first_step.first_step_peak_bytes
+
+    >>> from service.estimator.samples import sample_resolved
+    >>> found = live_step_bytes(sample_resolved())
+    >>> found.of_step(1) <= found.of_step(3)
+    True
+    """
+    job, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
+    stages = [stage_bytes(job, degrees, one.stage, one.load, layout) for one in stages_of(job, degrees, layout)]
+    several = float(degrees.accumulation) > 1
+    return LiveBytes(
+        first_step_bytes=max(first_step_peak_bytes(one, several=several) - float(one.workspace) for one in stages),
+        later_steps_bytes=max(float(one.peak) - float(one.workspace) for one in stages),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedPeak:
+    """The peak of one step."""
+
+    model: str
+    """Preset, at full width."""
+    layers: int
+    """Layers that it was cut to."""
+    sequence_length: int
+    """Tokens of a sequence."""
+    micro_batch: int
+    """Sequences of a step."""
+    precision: str
+    """Precision recipe."""
+    attention: str
+    """Attention kernel."""
+    optimizer: str
+    """Optimizer."""
+    step: int
+    """Step, from 1."""
+    live_bytes_peak: int
+    """Most bytes of tensors at once, temporaries inside operations counted."""
+    source: str
+    """Who counted, with what."""
+    as_of: str
+    """When."""
+
+
+@cache
+def counted_peaks() -> tuple[CountedPeak, ...]:
+    """The peaks that the package ships."""
+    return shipped_records(CountedPeak, "counted_peaks")

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import product
 from math import prod
 from statistics import fmean
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from service.calibration.device_fit import fitted_device
 from service.calibration.observations import Observed, predicted_value, processor_of
 from service.calibration.records import Environment, Measurement
-from service.calibration.tables import shipped_table
+from service.calibration.tables import shipped_records, shipped_table
 from service.estimator.constants import calibrated
 from service.estimator.question import Gpu
 from service.estimator.software.precision import Format
@@ -72,23 +72,7 @@ class MeasuredProduct:
 @cache
 def measured_products() -> tuple[MeasuredProduct, ...]:
     """The measured products that the package ships."""
-    return tuple(map(_product, shipped_table("matrix_products")))
-
-
-def _product(row: Mapping[str, str]) -> MeasuredProduct:
-    """One row of the table."""
-    return MeasuredProduct(
-        source_key=row["source_key"],
-        gpu=row["gpu"],
-        format=next(name for name in get_args(Format) if name == row["format"]),
-        layout=row["layout"],
-        adds=row["adds"] == "1",
-        copies=int(row["copies"]),
-        rows=int(row["rows"]),
-        columns=int(row["columns"]),
-        inner=int(row["inner"]),
-        product_seconds=float(row["microseconds"]) * 1e-6,
-    )
+    return shipped_records(MeasuredProduct, "matrix_products", product_seconds=("microseconds", 1e-6))
 
 
 SIDES = ("rows", "columns", "inner", "copies")

@@ -1,16 +1,16 @@
 """Published tables of measurements: the columns, the parser, and the rows that the package ships.
 
-The text of a cell is parsed only when it is read, so one unreadable cell costs its own row and no other.
+The text of a measured row's cell is parsed only when it is read, so one unreadable cell costs its own row and no other.
 """
 
 import csv
 import io
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal, TypeVar, get_type_hints
 
 from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError, did_you_mean, nearest
 
@@ -25,8 +25,25 @@ def shipped_table(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
+Row = TypeVar("Row")
+
+_CELLS: Mapping[Any, Callable[[str], Any]] = {int: int, float: float, bool: "1".__eq__}
+
+
+def shipped_records(kind: type[Row], name: str, **scaled: tuple[str, float]) -> tuple[Row, ...]:
+    """The rows of a table of `published/` as dataclasses; a scaled field has its column and unit given."""
+    readers = {field: _CELLS.get(hint, str) for field, hint in get_type_hints(kind).items() if field not in scaled}
+    return tuple(
+        kind(
+            **{field: read(row[field]) for field, read in readers.items()},
+            **{field: float(row[column]) * unit for field, (column, unit) in scaled.items()},
+        )
+        for row in shipped_table(name)
+    )
+
+
 FormName = Literal["memory", "throughput"]
-"""What a table measured: bytes on a GPU, or the time of a step."""
+"""Measured quantity: bytes on a GPU, or the time of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +51,13 @@ class Form:
     """The columns of one kind of table."""
 
     name: FormName
-    """What it measured."""
+    """Its measured quantity."""
     required: tuple[str, ...]
-    """Without these nothing can be asked, or compared with the answer."""
+    """Columns without which no question, and no comparison with its answer, can be made."""
     figures: tuple[str, ...]
-    """Columns of which at least one must be there: any can give the figure that is compared."""
+    """Columns of which a table has at least one: any can give the figure that is compared."""
     used: tuple[str, ...]
-    """What a row is read by, and what is said of it; the shipped rows have these and no others."""
+    """Columns that are read, and notes; the shipped rows have these and no others."""
     unused: tuple[str, ...]
     """Further columns of the full form, which change no figure."""
 
@@ -50,7 +67,7 @@ class Form:
         return frozenset({*self.used, *self.unused})
 
 
-_ASKED = ("id", "source_key", "framework", "gpu", "n_gpus", "seq_len", "precision")
+_QUESTION = ("id", "source_key", "framework", "gpu", "n_gpus", "seq_len", "precision")
 _SOURCE = ("id", "source_key", "source", "model")
 _SHAPE = (
     "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn_hidden", "gated_mlp", "vocab", "tied_embeddings",
@@ -61,20 +78,20 @@ _SHAPE = (
 _SPLIT = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "sequence_parallel", "zero_stage", "sharding")
 _BATCH = ("mbs", "gbs", "grad_accum", "precision")
 _KERNELS = ("recompute", "recompute_detail", "flash_attention", "compile")
-_TOLD = ("config_missing", "quality", "notes")
-_NEVER_READ = ("n_params_reported_b", "moe_layers", "arch_source", "value_kind", "verified", "verified_how")
+_NOTES = ("config_missing", "quality", "notes")
+_UNREAD = ("n_params_reported_b", "moe_layers", "arch_source", "value_kind", "verified", "verified_how")
 
 MEMORY = Form(
     "memory",
-    required=(*_ASKED, "peak_mem_reported", "peak_mem_unit", "mem_class", "outcome"),
+    required=(*_QUESTION, "peak_mem_reported", "peak_mem_unit", "mem_class", "outcome"),
     figures=("peak_mem_reported",),
     used=(
         *_SOURCE, *_SHAPE, *_SPLIT, "offload", *_BATCH, "grad_dtype", "optimizer", *_KERNELS,
         "lora_rank", "quantization", "trainable_params",
         "peak_mem_reported", "peak_mem_unit", "mem_class", "mem_rank", "static_mem_gib", "outcome",
-        *_TOLD, "extra_config_json",
+        *_NOTES, "extra_config_json",
     ),
-    unused=(*_NEVER_READ, "param_dtype", "optimizer_dtype", "peak_mem_gib", "mem_kind", "step_time_s"),
+    unused=(*_UNREAD, "param_dtype", "optimizer_dtype", "peak_mem_gib", "mem_kind", "step_time_s"),
 )  # fmt: skip
 
 FIGURES_OF_A_STEP = ("derived_step_time_s", "step_time_s", "implied_step_time_s")
@@ -83,15 +100,15 @@ them; the first that a row has is compared."""
 
 THROUGHPUT = Form(
     "throughput",
-    required=_ASKED,
+    required=_QUESTION,
     figures=(*FIGURES_OF_A_STEP, "mfu_pct"),
     used=(
         *_SOURCE, *_SHAPE, "interconnect", *_SPLIT, *_BATCH, *_KERNELS, "optimizer", "other_features",
         *FIGURES_OF_A_STEP, "mfu_pct", "peak_tflops_denominator", "score_class", "superseded",
-        *_TOLD,
+        *_NOTES,
     ),
     unused=(
-        *_NEVER_READ,
+        *_UNREAD,
         "tokens_per_s_per_gpu", "tokens_per_s_total", "samples_per_s", "tflops_per_gpu", "flop_convention", "hfu_pct",
         "peak_mem_gib", "mem_kind", "derived_tokens_per_s_per_gpu", "calc_params_total_b",
         "calc_params_matmul_active_b", "flops_per_token_reported_g", "flops_check_best", "flops_check_ratio",
@@ -120,13 +137,13 @@ LONGEST_SHOWN = 40
 """Characters of an unknown column's name that a refusal repeats."""
 
 LONGEST_HEADER = 1 << 16
-"""Characters of the header that are looked at for other signs than commas."""
+"""Characters of the header that are searched for other signs than commas."""
 
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
-"""Signs that other programs put between columns."""
+"""Separators of other programs."""
 
 IMAGE_HOST = re.compile(r"\b[a-z]+\.io/(?=[a-z]+/[a-z]+:)")
-"""Host of a container image, which says nothing of what is in it."""
+"""Host of a container image, which has no part in its version."""
 
 _COMMAS = "separate columns by commas: save it as CSV with commas"
 
@@ -135,22 +152,22 @@ _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?(e[+-]?[0-9]{1,2})?", re.IGNOR
 
 
 class NotExpressible(TraincostError):
-    """A row cannot be put as a question, or its figure not be compared; the message is the reason, short and stable."""
+    """A row without a question, or without a figure to compare; the message is the reason, short and stable."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRow:
-    """One published measurement, its cells as they were written."""
+    """One published measurement with the texts of its cells."""
 
     number: int
     """Its row in the table, as a spreadsheet shows it."""
     cells: Mapping[str, str]
     """Its texts by column; empty ones are left out."""
     form: FormName = "memory"
-    """Which kind of table it stands in."""
+    """Kind of its table."""
 
     def text(self, column: str) -> str:
-        """What a cell says; nothing where it is empty."""
+        """Text of a cell; empty where it has none."""
         return self.cells.get(column, "")
 
     def number_of(self, column: str) -> float | None:
@@ -163,7 +180,7 @@ class MeasuredRow:
         return float(text)
 
     def whole(self, column: str) -> int | None:
-        """The whole number of a cell; None where it is empty, and no number where it counts too few or too many."""
+        """The whole number of a cell; None where it is empty. A count out of bounds is unreadable."""
         number = self.number_of(column)
         if number is None:
             return None
@@ -194,7 +211,7 @@ def read_measured_rows(content: bytes) -> tuple[MeasuredRow, ...]:
     (8, 'ok', None)
     """
     if len(content) > MOST_BYTES:
-        raise _refusal("too_large", f"the table has more than {MOST_BYTES} bytes", "score it in parts")
+        raise _table_refused("too_large", f"the table has more than {MOST_BYTES} bytes", "score it in parts")
     text = _decoded(content)
     _refuse_other_forms(text)
     header, rows = _lines(text)
@@ -205,14 +222,14 @@ def read_measured_rows(content: bytes) -> tuple[MeasuredRow, ...]:
     for number, row in rows:
         if len(row) != len(names):
             message = f"row {number} has {len(row)} cells where the header has {len(names)}"
-            raise _refusal("wrong_width", message, "give one cell for each column")
+            raise _table_refused("wrong_width", message, "give one cell for each column")
         cells = {name: cell.strip() for name, cell in zip(names, row, strict=True) if cell.strip()}
         results.append(MeasuredRow(number, cells, form.name))
     return tuple(results)
 
 
 def form_of(names: Collection[str]) -> Form:
-    """Which kind of table has these columns.
+    """The kind of table with these columns.
 
     >>> form_of(["id", "step_time_s"]).name, form_of(["id", "step_time_s", "peak_mem_reported"]).name
     ('throughput', 'memory')
@@ -234,21 +251,21 @@ def _decoded(content: bytes) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise _refusal("not_utf_8", "the table is not text in UTF-8", "save it as CSV UTF-8") from None
+        raise _table_refused("not_utf_8", "the table is not text in UTF-8", "save it as CSV UTF-8") from None
     if "\0" in text:
-        raise _refusal("not_text", "the table holds a NUL, which no CSV does", "save it as CSV UTF-8")
+        raise _table_refused("not_text", "the table holds a NUL, which no CSV does", "save it as CSV UTF-8")
     return text
 
 
 def _refuse_other_forms(text: str) -> None:
-    """Refuse a table whose columns stand between other signs than commas, and JSON."""
+    """Refuse JSON, and a table with other separators than commas."""
     first = text.lstrip()[:LONGEST_HEADER].partition("\n")[0].partition("\r")[0]
     if first[:1] in {"{", "["}:
-        raise _refusal("not_csv", "the table is JSON, and CSV is read", _COMMAS)
+        raise _table_refused("not_csv", "the table is JSON, and CSV is read", _COMMAS)
     for sign, name in SEPARATORS.items():
         columns = [column.strip(' "') for column in first.split(sign)]
         if sum(column in _KNOWN for column in columns) > 1:
-            raise _refusal("not_commas", f"the header separates {len(columns)} columns by {name}", _COMMAS)
+            raise _table_refused("not_commas", f"the header separates {len(columns)} columns by {name}", _COMMAS)
 
 
 def _lines(text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -259,12 +276,14 @@ def _lines(text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
             if any(row):
                 rows.append((number, row))
             if len(rows) > MOST_ROWS + 1:
-                raise _refusal("too_many_rows", f"the table has more than {MOST_ROWS} rows", "score it in parts")
+                raise _table_refused("too_many_rows", f"the table has more than {MOST_ROWS} rows", "score it in parts")
     except csv.Error:
         message = f"row {len(rows) + 1} is not CSV: a quote stands where none may, or a cell is too long"
-        raise _refusal("not_csv", message, "put cells that hold commas or quotes between quotes") from None
+        raise _table_refused("not_csv", message, "put cells that hold commas or quotes between quotes") from None
     if not rows:
-        raise _refusal("empty", "the table holds no header", f"begin it with the columns {', '.join(MEMORY.required)}")
+        raise _table_refused(
+            "empty", "the table holds no header", f"begin it with the columns {', '.join(MEMORY.required)}"
+        )
     return rows[0][1], rows[1:]
 
 
@@ -273,7 +292,7 @@ def _refuse_header(names: list[str], form: Form) -> None:
     repeated = [name for name in dict.fromkeys(names) if name in form.known and names.count(name) > 1]
     missing = [name for name in form.required if name not in names]
     problems = [
-        *(_column(_shown(name), "unknown_column", "is not known", _fix_of_unknown(name, form)) for name in unknown),
+        *(_unknown_column(name, form) for name in unknown),
         *(_column(name, "repeated", "stands in the header twice", "name it once") for name in repeated),
         *(_column(name, "required", "is missing, and no row can be read without it", "add it") for name in missing),
     ]
@@ -281,20 +300,23 @@ def _refuse_header(names: list[str], form: Form) -> None:
         raise Refused(*problems[:MOST_PROBLEMS])
 
 
-def _fix_of_unknown(name: str, form: Form) -> str:
-    return did_you_mean(nearest(name, form.known)) or f"leave it out; columns are {', '.join(sorted(form.known))}"
-
-
-def _shown(name: str) -> str:
-    return ascii(name[:LONGEST_SHOWN])[1:-1] or "(empty)"
+def _unknown_column(name: str, form: Form) -> Problem:
+    fix = did_you_mean(nearest(name, form.known)) or f"leave it out; columns are {', '.join(sorted(form.known))}"
+    return _column(ascii(name[:LONGEST_SHOWN])[1:-1] or "(empty)", "unknown_column", "is not known", fix)
 
 
 def _column(name: str, code: str, what: str, fix: str) -> Problem:
     return Problem(field=name, code=code, message=f"the column {name} {what}", fix=fix)
 
 
-def _refusal(code: str, message: str, fix: str) -> Refused:
-    return Refused(Problem(field="table", code=code, message=message, fix=fix))
+def _table_refused(code: str, message: str, fix: str) -> Refused:
+    return refused("table", code, message, fix)
+
+
+def refused(field: str, code: str, message: str, fix: str, line: int | None = None) -> Refused:
+    """The refusal of a file."""
+    place = "" if line is None else f"line {line}: "
+    return Refused(Problem(field=field, code=code, message=f"{place}{message}", fix=fix))
 
 
 @cache
@@ -308,7 +330,7 @@ COLUMNS = (
     "mfu_convention", "seq_len", "batch_tokens", "tp", "pp", "cp", "ep", "dp", "value_kind", "quality", "verified",
     "source", "notes", "describes_main_run", "reason",
 )  # fmt: skip
-"""What a row says; the last two were decided from the others alone, before anything was predicted."""
+"""Columns of whole runs; the last two were decided from the others alone, before anything was predicted."""
 
 
 @cache
@@ -321,5 +343,13 @@ def shipped_totals() -> tuple[MeasuredRow, ...]:
 
 
 def describes_main_run(row: MeasuredRow) -> bool:
-    """Whether a row's GPU-hours are those of one pre-training run, by what its own text says."""
+    """Whether a row's GPU-hours are those of one pre-training run, by its own text."""
     return row.text("describes_main_run") == "yes"
+
+
+def refuse_empty(text: str, what: str) -> None:
+    """Refuse an empty file."""
+    if not text.strip():
+        raise refused(
+            "", "empty", f"the file is empty, so it holds no {what}", "check what wrote it, and send it again"
+        )

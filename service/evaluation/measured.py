@@ -5,7 +5,7 @@ from functools import cache
 from statistics import fmean
 from typing import Any, ClassVar
 
-from service.calibration.live_bytes import CountedPeak, counted_peaks, live_step_bytes
+from service.calibration.observations import CountedPeak, counted_peaks, live_step_bytes
 from service.calibration.products import scored_products, shipped_products
 from service.calibration.scores import Comparison, errors_of
 from service.catalogue import Catalogue, shipped_catalogue

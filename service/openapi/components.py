@@ -34,8 +34,8 @@ from service.api.openapi import (
     undefaulted,
     untitled,
 )
+from service.calibration.device_fit import PartError
 from service.calibration.records import Environment
-from service.calibration.scoring import PartError
 from service.estimator.choices import choices
 from service.estimator.constants import DeviceCalibration
 from service.estimator.model.parameters import ParameterCounts

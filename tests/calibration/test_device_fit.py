@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from service.calibration.device_fit import fitted_device
+from service.calibration.device_fit import fitted_device, score_calibration
 from service.calibration.observations import Observed, predicted_value, processor_of
 from service.calibration.records import Environment, quality_flag_of
-from service.calibration.scoring import score_calibration
 from service.estimator.constants import calibrated
 from service.estimator.samples import H100
 from tests.calibration.observations import ENVIRONMENT, SIDES, TRUE, observed, others, products

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from service.calibration.imports.gemm_table import read_gemm_table
-from service.calibration.imports.memory_snapshot import read_memory_snapshot, refuse_pickle
-from service.calibration.imports.nccl_tests import read_nccl_tests
+from service.calibration.gemm_table import read_gemm_table
+from service.calibration.memory_snapshot import read_memory_snapshot, refuse_pickle
+from service.calibration.nccl_tests import read_nccl_tests
 from service.errors import Refused
 
 PUBLISHED = Path(__file__).parent / "published_outputs"

@@ -58,7 +58,7 @@ def rows_of(name: str) -> list[CollectiveRow]:
 
 
 def judged(name: str, operation: str) -> list[CollectiveRow]:
-    return [row for row in rows_of(name) if row.operation == operation and row.is_judged]
+    return [row for row in rows_of(name) if row.operation == operation and row.is_scored]
 
 
 def link(name: str) -> Link:
@@ -79,7 +79,7 @@ def left_out_fraction(name: str, operation: str, key: str) -> float:
     errors: list[float] = []
     for value in sorted({getattr(row, key) for row in own}):
         seen = fitted_link([row for row in own if getattr(row, key) != value], link(name))
-        rows = [row for row in own if getattr(row, key) == value and row.is_judged]
+        rows = [row for row in own if getattr(row, key) == value and row.is_scored]
         errors += [abs(predicted_seconds(row, seen) / row.took_seconds - 1) for row in rows]
     return sum(errors) / len(errors)
 
@@ -138,14 +138,14 @@ def test_between_domains_large_messages_are_known_and_small_ones_are_not() -> No
     assert fitted_network_fraction(rows) == pytest.approx(NETWORK_FRACTION, abs=5e-4)
     large = [row for row in rows if row.message_bytes >= 1 << 29]
     assert mape_fraction(large, collectives.NVLINK_5) < 0.02
-    assert mape_fraction([row for row in rows if row.is_judged], collectives.NVLINK_5) < OVER_A_NETWORK_FRACTION
+    assert mape_fraction([row for row in rows if row.is_scored], collectives.NVLINK_5) < OVER_A_NETWORK_FRACTION
 
 
 def test_the_switch_lifts_an_all_reduce_above_the_link() -> None:
     (row,) = (
         row
         for row in collective_rows()
-        if row.gpu == "h100-sxm5-80gb" and row.message_bytes == 1 << 33 and row.in_switch
+        if row.gpu == "h100-sxm5-80gb" and row.message_bytes == 1 << 33 and row.in_switch != "off"
     )
     assert row.busbw_bytes_per_s > row.machine.link_bytes_per_s
     assert predicted_seconds(row, collectives.NVLINK_4) == pytest.approx(row.took_seconds, rel=0.05)

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.calibration.live_bytes import counted_peaks
-from service.calibration.observations import Observed
+from service.calibration.observations import Observed, counted_peaks
 from service.calibration.products import observed_rows, scored_products
 from service.catalogue import shipped_catalogue
 from service.cli.reports.accuracy import measured_lines

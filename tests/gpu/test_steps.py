@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.calibration.live_bytes import live_step_bytes
+from service.calibration.observations import live_step_bytes
 from service.calibration.records import ProbeRecord, ProbeTask
 from tests.gpu.needing import need_gpus
 from tests.worker.probing import run_probe

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.calibration.live_bytes import live_step_bytes
+from service.calibration.observations import live_step_bytes
 from tests.house.source import ROOT
 from tests.needing import needs, tool
 from tests.worker.probing import need_torch

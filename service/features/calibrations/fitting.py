@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from service.calibration.device_fit import StepsOn, fitted_device
+from service.calibration.device_fit import STEP, ScoringOptions, StepsOn, fitted_device, score_calibration
 from service.calibration.observations import Observed, impossible, observed_in, predicted_value, processor_of
 from service.calibration.records import ProbeRecord, quality_flag_of
-from service.calibration.scoring import STEP, ScoringOptions, score_calibration
 from service.catalogue import Catalogue
 from service.catalogue.catalogue import calibrated_gpu
 from service.errors import Problem, Refused

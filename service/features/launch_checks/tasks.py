@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from math import exp, floor
 from typing import Any
 
-from service.calibration.live_bytes import live_step_bytes
-from service.calibration.observations import Observed, predicted_value
+from service.calibration.observations import Observed, live_step_bytes, predicted_value
 from service.calibration.records import Environment, Measurement, ProbeName, ProbeTask
 from service.estimator.answer import Basis, Interval
 from service.estimator.constants import calibration_of

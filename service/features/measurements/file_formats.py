@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from annotated_types import Ge, Lt
 from pydantic_core import from_json
 
-from service.calibration.imports.gemm_table import COLUMNS, read_gemm_table
-from service.calibration.imports.memory_snapshot import read_memory_snapshot, refuse_pickle
-from service.calibration.imports.nccl_tests import read_nccl_tests
+from service.calibration.gemm_table import COLUMNS, read_gemm_table
+from service.calibration.memory_snapshot import read_memory_snapshot, refuse_pickle
+from service.calibration.nccl_tests import read_nccl_tests
 from service.calibration.records import ProbeRecord
 from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from service.calibration.device_fit import fitted_device
+from service.calibration.device_fit import STEP, ScoringOptions, fitted_device, score_calibration
 from service.calibration.observations import Observed
 from service.calibration.records import Environment, Measurement
-from service.calibration.scoring import STEP, ScoringOptions, score_calibration
 from service.estimator import Layout, Recipe, estimate
 from service.estimator.constants import calibrated
 from service.estimator.resolve import configuration_of

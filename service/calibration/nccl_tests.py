@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from service.calibration.imports import refuse_empty, refused
 from service.calibration.observations import bus_fraction
 from service.calibration.records import DeviceKind, Environment, Measurement, ProbeRecord
+from service.calibration.tables import refuse_empty, refused
 from service.estimator.degrees import CollectiveName
 from service.text_bounds import MOST_DIGITS
 

@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from service.calibration.imports import refuse_empty, refused
 from service.calibration.records import Environment, Measurement, ProbeRecord
+from service.calibration.tables import refuse_empty, refused
 
 PICKLES = (".pickle", ".pkl", ".pt", ".pth", ".bin")
 """Ends of the names of pickles."""

@@ -12,9 +12,9 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from service.calibration.imports import refuse_empty, refused
 from service.calibration.observations import INSTRUCTION_FLOP, format_named
 from service.calibration.records import Environment, Measurement, ProbeRecord
+from service.calibration.tables import refuse_empty, refused
 from service.text_bounds import MOST_COLUMNS, MOST_DIGITS
 
 SECONDS: Mapping[str, float] = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6}
