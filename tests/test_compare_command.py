@@ -5,7 +5,7 @@ import json
 import pytest
 
 from service.catalogue import shipped_catalogue
-from service.cli.reports.comparisons import comparison_report
+from service.cli.reports import comparison_report
 from service.features.compare.compare import compare
 from service.features.compare.tables import comparison_csv, whole_comparison
 from service.validation.serialization import to_bytes

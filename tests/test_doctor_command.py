@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from service.api.access.key_rules import KeyRequest, make_key, revoke
 from service.catalogue import shipped_catalogue
-from service.cli.doctor_findings import examined
+from service.cli.doctor import examined
 from service.settings import PREFIX
 from service.store.engine import open_engine, writing
 from service.store.prepare import prepare_database
@@ -213,7 +213,7 @@ def test_a_full_disk_and_clocks_apart_are_named(url: str, monkeypatch: pytest.Mo
     monkeypatch.setattr("service.store.condition.datetime", Late)
     for free, state in ((10, "fault"), (5e8, "warning"), (5e9, "ok")):
         monkeypatch.setattr(
-            "service.cli.doctor_findings.shutil.disk_usage", lambda _, free=free: type("Usage", (), {"free": free})
+            "service.cli.doctor.shutil.disk_usage", lambda _, free=free: type("Usage", (), {"free": free})
         )
         found = {one.name: one for one in examined(Settings(database_url=url, port=0))}
         assert found["disk of the database"].state == found["disk of temporary files"].state == state

@@ -10,7 +10,7 @@ from sqlalchemy import insert, text
 from service.settings import read_settings
 from service.store import Engine
 from service.store.engine import reading, writing
-from service.store.share_links import ShareLink, create_share_link
+from service.store.keys import ShareLink, create_share_link
 from service.store.tables import SCENARIOS
 from tests.commands import Command
 from tests.databases import prepared

@@ -10,9 +10,7 @@ import pytest
 from service.answers.plans import PlanAnswer, PlanCounts
 from service.catalogue import shipped_catalogue
 from service.cli.console import PATIENCE_SECONDS, Progress
-from service.cli.reports.plans import describe_counts, plans_csv, plans_report
-from service.cli.reports.sensitivities import table_report
-from service.cli.reports.solutions import solution_report
+from service.cli.reports import describe_counts, plans_csv, plans_report, solution_report, table_report
 from service.features.plans.search_plans import search
 from service.features.sensitivity.openapi import VARIATIONS
 from service.features.sensitivity.tables import table_csv, whole_table

@@ -10,7 +10,7 @@ import httpx
 
 from service.answers.launch_checks import LaunchCheck
 from service.catalogue import shipped_catalogue
-from service.cli.reports.launch_checks import format_launch_check
+from service.cli.reports import format_launch_check
 from service.client import Client
 from service.validation.devices import gpu_of_device
 from service.worker.devices import devices_here

@@ -5,7 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from service.cli.reports.launch_checks import format_launch_check
+from service.cli.reports import format_launch_check
 from service.client import Client
 from tests.live import serving
 

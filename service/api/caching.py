@@ -23,7 +23,7 @@ from service.api.catalogues import database_of
 from service.api.errors import ApiError, WrongParameter
 from service.api.openapi import Schema
 from service.errors import Problem
-from service.store.idempotency import RequestKey, StoredResponse, once
+from service.store.requests import RequestKey, StoredResponse, once
 from service.tabular.lists import IsCurrent, Record
 from service.validation.serialization import digest_of, to_bytes
 

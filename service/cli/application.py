@@ -16,8 +16,7 @@ from service.errors import Refused, TraincostError
 FAMILIES = {
     "questions": ("estimate", "compare", "plan", "solve", "diagnose", "sensitivity", "sweep", "launch-check"),
     "serve": ("serve", "worker"),
-    "keys": ("keys", "shares"),
-    "maintenance": ("backup", "restore", "doctor"),
+    "maintenance": ("backup", "restore", "doctor", "keys", "shares"),
     "data": ("import-measurements", "accuracy", "reconcile"),
     "writers": ("write-accuracy", "write-measurements", "write-held-out", "write-formulas", "write-openapi"),
 }

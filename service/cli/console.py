@@ -1,4 +1,4 @@
-"""Options that several commands share, progress on stderr, and the database of the settings."""
+"""Options that several commands share, tables and progress, the database of the settings and a running service."""
 
 import gc
 import sys
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.errors import StartupError
+from service.errors import StartupError, TraincostError
 from service.tabular.cell_text import aligned
 
 if TYPE_CHECKING:
     from rich.status import Status
 
+    from service.client import Client
     from service.store import Engine
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as the API gives it.")]
@@ -131,3 +132,25 @@ def database(*, is_made: bool = True) -> Iterator["Engine"]:
         yield engine
     finally:
         engine.dispose()
+
+
+class NotAnswered(TraincostError):
+    """A running service refuses, or cannot be reached."""
+
+
+@contextmanager
+def connected(url: str, key: str | None) -> Iterator["Client"]:
+    """A client of a running service, whose refusals become errors of the command."""
+    from service.client import Client, ClientError, Problem
+
+    try:
+        with Client(url, key) as client:
+            yield client
+    except Problem as problem:
+        texts = dict.fromkeys(
+            f"{one.pointer or one.parameter or ''}: {one.message}; {one.fix}".removeprefix(": ")
+            for one in problem.errors
+        )
+        raise NotAnswered(f"the service refuses: {'; '.join(texts) or problem.detail}") from None
+    except ClientError as error:
+        raise NotAnswered(f"{error}; is it running there? Say where with --url or TRAINCOST_URL") from None

@@ -68,7 +68,7 @@ def accuracy(
         _totals_accuracy(file, rows, as_json=as_json)
         return
     from service.catalogue import shipped_catalogue
-    from service.cli.reports.accuracy import accuracy_text
+    from service.cli.accuracy_report import accuracy_text
     from service.evaluation.accuracy import accuracy_of_evaluations, shipped_accuracy
     from service.evaluation.sources import refuse_same_file, write_file
     from service.evaluation.tables import PUBLISHED, rows_csv
@@ -111,7 +111,7 @@ def _with_own(found: "Accuracy") -> "Accuracy":
 
 
 def _totals_accuracy(file: str | None, rows: str | None, *, as_json: bool) -> None:
-    from service.cli.reports.accuracy import totals_text
+    from service.cli.accuracy_report import totals_text
     from service.evaluation.totals import totals_accuracy
     from service.validation.serialization import to_bytes
 
@@ -145,11 +145,11 @@ def reconcile(  # noqa: PLR0913 - each is an option of the command
     as_csv: AsCsv = False,
 ) -> None:
     """Compare jobs that ran with their estimates; the service reads the accounting of Slurm's sacct."""
-    from service.cli.remote import asked_of
-    from service.cli.reports.reconciliations import format_reconciliation
+    from service.cli.console import connected
+    from service.cli.reports import format_reconciliation
     from service.features.reconcile.sending import SacctQuery, reconcile_output, sacct_output
 
     text = sacct_output(file, SacctQuery(since=since, until=until, cluster=cluster))
-    with asked_of(url, key) as client:
+    with connected(url, key) as client:
         found = reconcile_output(client.reconcile, text)
     typer.echo(format_reconciliation(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)

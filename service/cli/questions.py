@@ -19,7 +19,7 @@ app = typer.Typer()
 def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
     """Estimate a training job. Needs no server and no database; repeat an option for a list."""
     from service.catalogue import shipped_catalogue
-    from service.cli.reports.estimates import report
+    from service.cli.estimate_report import report
     from service.features.estimates.answers import answer
     from service.validation.questions import read_question
     from service.validation.serialization import to_bytes
@@ -103,7 +103,7 @@ app.command("estimate", cls=QuestionCommand)(ESTIMATE)
 def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
     """Compare clusters and prices for a job. Repeat their options: all combinations are compared."""
     from service.catalogue import shipped_catalogue
-    from service.cli.reports.comparisons import comparison_report
+    from service.cli.reports import comparison_report
     from service.features.compare.compare import compare
     from service.features.compare.schemas import BESIDE, body_of_flat_comparison, flat_problem
     from service.features.compare.tables import comparison_csv, whole_comparison
@@ -144,7 +144,7 @@ def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Search the best layouts of a job. The answer of POST /v1/plans; a long search prints its progress on stderr."""
     from service.answers.plans import PlanAnswer
     from service.catalogue import shipped_catalogue
-    from service.cli.reports.plans import describe_counts, format_plans
+    from service.cli.reports import describe_counts, format_plans
     from service.features.plans.search_plans import search
     from service.validation.body_files import body_in
 
@@ -161,7 +161,7 @@ def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
 def solve(file: Body, *, as_json: AsJson = False) -> None:
     """Solve for an open field: the value that suffices, and the next that does not. The answer of POST /v1/solve."""
     from service.catalogue import shipped_catalogue
-    from service.cli.reports.solutions import format_solution
+    from service.cli.reports import format_solution
     from service.features.solve.solve import solve as solution_of
     from service.validation.body_files import body_in
 
@@ -177,7 +177,7 @@ def diagnose(
 ) -> None:
     """Diagnose an out-of-memory error, with changes that help. The answer of POST /v1/diagnose."""
     from service.catalogue import shipped_catalogue
-    from service.cli.reports.diagnoses import diagnosis_report
+    from service.cli.reports import diagnosis_report
     from service.features.diagnose.diagnose import diagnose as diagnosis_of
     from service.validation.body_files import body_in, text_in
     from service.validation.serialization import to_bytes
@@ -191,7 +191,7 @@ def diagnose(
 def sensitivity(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Vary the fields of a question. The table of POST /v1/sensitivity."""
     from service.catalogue import shipped_catalogue
-    from service.cli.reports.sensitivities import format_table
+    from service.cli.reports import format_table
     from service.features.sensitivity.vary import vary
     from service.validation.body_files import body_in
 
@@ -250,8 +250,8 @@ def launch_check(
 
     A verdict of no-go ends with exit code 1, so that a script stops there.
     """
-    from service.cli.remote import asked_of
-    from service.cli.reports.launch_checks import describe_event, format_launch_check
+    from service.cli.console import connected
+    from service.cli.reports import describe_event, format_launch_check
     from service.client.sending import Event
     from service.validation.body_files import body_in
 
@@ -259,7 +259,7 @@ def launch_check(
         for line in describe_event(event.name, event.data):
             typer.echo(line, err=True)
 
-    with asked_of(url, key) as client:
+    with connected(url, key) as client:
         created = client.launch_checks.create(body_in(file))
         found = created if no_wait else client.launch_checks.wait(created.id, tell)
     typer.echo(format_launch_check(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)

@@ -14,9 +14,8 @@ from sqlalchemy import ColumnElement, Connection, DateTime, Engine, and_, litera
 from service.errors import AlreadyFinished, Problem, Unreachable
 from service.jobs.jobs import Job, OnEnd, change_in, job_in, job_of, job_update
 from service.jobs.leases import Lease, is_held, locked
-from service.store.audit import log_change_in
-from service.store.engine import answering, reading, writing
-from service.store.queries import database_time, later, now
+from service.store.engine import answering, database_time, later, now, reading, writing
+from service.store.requests import log_change_in
 from service.store.tables import ENDED, JOBS
 
 Ending = Literal["succeeded", "failed", "cancelled", "released"]

@@ -9,8 +9,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Engine, Select, Update, insert, select, update
 
 from service.answers.workers import Requirements
-from service.store.engine import answering, reading, writing
-from service.store.queries import in_utc, now
+from service.store.engine import answering, in_utc, now, reading, writing
 from service.store.tables import JOB_EVENTS, JOBS
 
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]

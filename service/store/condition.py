@@ -15,11 +15,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.answers.workers import SeenWorker
 from service.errors import StartupError
-from service.store.changes import holdings_at, newest_change
-from service.store.engine import answering, make_folder, open_engine, place_of, reading, writing
+from service.store.engine import answering, in_utc, make_folder, moment_in, open_engine, place_of, reading, writing
+from service.store.history import holdings_at, newest_change
 from service.store.keys import ApiKey, keys_in
 from service.store.prepare import HEAD, complaint, revision_in
-from service.store.queries import in_utc, moment_in
 from service.store.replicas import replicas_in
 from service.store.tables import CALIBRATIONS, JOBS
 from service.store.workers import read_workers

@@ -1,38 +1,433 @@
-"""The catalogue over time: each owner's view now and after any earlier change, and how to change it.
+"""The catalogue over time: versions of its rows, a change log without gaps, and each owner's view after any change.
 
-Answers come from memory: the current rows, and a few earlier catalogues that callers requested. Changes of this process
-apply at once, those of other processes at the next refresh.
+Versions are added and closed, never overwritten. Answers come from memory: the current rows, and a few earlier
+catalogues that callers requested. Changes of this process apply at once, those of other processes at the next refresh.
 """
 
 import re
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
 from threading import Lock
+from typing import Any
 
-from sqlalchemy import Connection, Engine, and_
-
-from service.catalogue import EVERYONE, Catalogue, Holdings, Row, UnsoundFact, key_of
-from service.errors import Conflict, Problem, UnknownRevision, Unreachable
-from service.store.changes import (
-    ROW_TABLES,
-    Change,
-    Rows,
-    Written,
-    changes_seen,
-    holdings_at,
-    holdings_since,
-    last_number_of,
-    last_number_with,
-    newest_change,
-    owners_with_parts,
-    revision_after,
-    shared_at,
-    shared_number_of,
-    view_at,
-    write_change,
+from pydantic import TypeAdapter
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Table,
+    and_,
+    bindparam,
+    desc,
+    func,
+    insert,
+    not_,
+    or_,
+    select,
+    tuple_,
+    update,
 )
+
+from service.catalogue import (
+    EVERYONE,
+    SHIPPED,
+    CalibrationRow,
+    Catalogue,
+    ClusterRow,
+    GpuRow,
+    Holdings,
+    ModelRow,
+    PriceRow,
+    RateCardRow,
+    RegionRow,
+    Row,
+    UnsoundFact,
+    key_of,
+)
+from service.catalogue.holdings import view_revision
+from service.catalogue.rows import TELLS_PRICES_APART, price_id
+from service.errors import Conflict, Problem, TraincostError, UnknownRevision, Unreachable
+from service.estimator import Cluster, Gpu
 from service.store.engine import NO_ANSWER, afterwards, alone, answering, reading, writing
+from service.store.requests import log_change_in
+from service.store.tables import (
+    CHANGED_PARTS,
+    CHANGES,
+    CLUSTERS,
+    GPUS,
+    MODELS,
+    PRICES,
+    PROMOTED_CALIBRATIONS,
+    RATE_CARDS,
+    REGIONS,
+)
+
+AT_ONCE = 2_000
+"""Rows of one read; others are served between two reads."""
+MOST_NAMED = 50
+"""Rows that a query names; for more of them, a full read is faster."""
+
+Record = dict[str, Any]
+Identity = tuple[Any, ...]
+"""Values of a row's key columns, its owner among them."""
+
+
+class OtherVersions(TraincostError):
+    """The database does not hold exactly the versions that a change closes; nothing of the change may be committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowTable:
+    """One kind of row and the table of its versions."""
+
+    rows: TypeAdapter[list[Any]]
+    """Conversion of rows to plain values and back, checked."""
+    table: Table
+    spread: str = ""
+    """Field of the rows whose own fields are columns."""
+    spread_columns: tuple[str, ...] = ()
+    """Those columns."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Key columns of a row, independent of its version."""
+        return tuple(column.name for column in self.table.primary_key if column.name != "revision")
+
+    def read(self, connection: Connection, which: ColumnElement[bool]) -> list[Any]:
+        """Versions of rows, sorted by key here, because databases sort text differently."""
+        key = attrgetter(*self.key, "revision")
+        found = connection.execute(select(self.table).where(which).execution_options(yield_per=AT_ONCE))
+        rows: list[Any] = []
+        for part in found.mappings().partitions():  # a million rows at once would take three times the memory
+            rows += self.rows.validate_python([self._gathered(dict(record)) for record in part])
+        return sorted(rows, key=key)
+
+    def close(self, connection: Connection, rows: Iterable[Row], number: int) -> None:
+        """Close the current versions."""
+        identities = [dict(zip(map("{}_".format, self.key), self.identity(row), strict=True)) for row in rows]
+        if not identities:
+            return
+        same = [self.table.c[name] == bindparam(f"{name}_") for name in self.key]
+        holds = self.table.c.until_change.is_(None)
+        ended = connection.execute(update(self.table).where(and_(*same, holds)).values(until_change=number), identities)
+        if ended.rowcount != len(identities):  # a unique index keeps two that hold from making up for one that does not
+            raise OtherVersions(f"{len(identities)} versions of {self.table.name} were to end, {ended.rowcount} held")
+
+    def add(self, connection: Connection, rows: Iterable[Row], number: int) -> list[Any]:
+        """Add a version of each row, with the next revision of the row."""
+        held = tuple(rows)
+        last = self._last_revisions(connection, held)
+        added = [replace(row, revision=last.get(self.identity(row), 0) + 1) for row in held]
+        records = [self._spread(record) for record in self.rows.dump_python(added, mode="json")]
+        if records:
+            connection.execute(insert(self.table), [{**record, "since_change": number} for record in records])
+        return added
+
+    def _last_revisions(self, connection: Connection, rows: Iterable[Row]) -> dict[Identity, int]:
+        """Last revision of each row that ever had one; others may be among them."""
+        key = [self.table.c[name] for name in self.key]
+        latest = select(*key, func.max(self.table.c.revision)).group_by(*key)
+        identities = [self.identity(row) for row in rows]
+        if len(identities) <= MOST_NAMED:
+            latest = latest.where(tuple_(*key).in_(identities))
+        return {tuple(identity): revision for *identity, revision in connection.execute(latest)}
+
+    def identity(self, row: Row) -> Identity:
+        """Identity of a row among those of its kind and owner."""
+        return tuple(getattr(row, name) for name in self.key)
+
+    def named(self, connection: Connection, key: str, held: Row | None) -> ColumnElement[bool] | None:
+        """Condition for every version of a row, of any owner."""
+        if "slug" in self.table.c:
+            return self.table.c.slug == key
+        columns = [self.table.c[name] for name in TELLS_PRICES_APART]
+        if held is not None:
+            identity: Sequence[str] | None = [getattr(held, name) for name in TELLS_PRICES_APART]
+        else:
+            ended = connection.execute(select(*columns).where(self.table.c.until_change.is_not(None)))
+            identity = next((row for row in ended if price_id(row) == key), None)
+        return None if identity is None else and_(*(c == value for c, value in zip(columns, identity, strict=True)))
+
+    def _spread(self, record: Record) -> Record:
+        spread = record.pop(self.spread) if self.spread else {}
+        return {**record, **spread}
+
+    def _gathered(self, record: Record) -> Record:
+        del record["since_change"], record["until_change"]
+        spread = {name: record.pop(name) for name in self.spread_columns}
+        return {**record, self.spread: spread} if self.spread else record
+
+
+def holding_at(table: Table, number: int) -> ColumnElement[bool]:
+    """Condition for the versions that were valid right after a change."""
+    ended_later = or_(table.c.until_change.is_(None), table.c.until_change > number)
+    return and_(table.c.since_change <= number, ended_later)
+
+
+def in_part(table: Table, part: str | None) -> list[ColumnElement[bool]]:
+    """Condition for the versions in one part of all rows."""
+    if part is None:
+        return []
+    is_for_everyone = or_(table.c.owner == SHIPPED, table.c.scope == "everyone")
+    return [is_for_everyone] if part == EVERYONE else [table.c.owner == part, not_(is_for_everyone)]
+
+
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+ROW_TABLES: Mapping[type, RowTable] = {
+    ModelRow: RowTable(TypeAdapter(list[ModelRow]), MODELS),
+    GpuRow: RowTable(TypeAdapter(list[GpuRow]), GPUS, "gpu", _names(Gpu)),
+    ClusterRow: RowTable(TypeAdapter(list[ClusterRow]), CLUSTERS, "cluster", _names(Cluster)),
+    PriceRow: RowTable(TypeAdapter(list[PriceRow]), PRICES),
+    RateCardRow: RowTable(TypeAdapter(list[RateCardRow]), RATE_CARDS),
+    RegionRow: RowTable(TypeAdapter(list[RegionRow]), REGIONS),
+    CalibrationRow: RowTable(TypeAdapter(list[CalibrationRow]), PROMOTED_CALIBRATIONS),
+}
+"""Every kind of row, with its table."""
+
+
+KINDS = {
+    "models": "model",
+    "gpus": "gpu",
+    "clusters": "cluster",
+    "prices": "price",
+    "rate_cards": "rate card",
+    "regions": "region",
+    "promoted_calibrations": "calibration",
+}
+"""Name of one row of a table in a summary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change of the catalogue."""
+
+    number: int
+    """Its number, from 1 without a gap."""
+    made_at: datetime
+    """When it was made."""
+    catalogue: str
+    """Digest of the whole catalogue after it: what `rev` asks for and answers name."""
+    owner: str
+    """Who made it: catalogue for what a version of the service ships."""
+    summary: str
+    """What was changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows that a change writes."""
+
+    put: tuple[Row, ...] = ()
+    """New rows and new versions of rows."""
+    drop: tuple[Row, ...] = ()
+    """Rows to remove."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The result of a change."""
+
+    change: Change
+    holdings: Holdings
+    """All rows after it."""
+    rows: tuple[Row, ...]
+    """The written rows, with their revisions."""
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The catalogue of the change's owner after it."""
+        return self.holdings.view(self.change.owner)
+
+
+def newest_change(connection: Connection) -> Change | None:
+    """The last change of the catalogue."""
+    return next(iter(read_changes(connection, 1)), None)
+
+
+def read_changes(connection: Connection, most: int | None = None) -> list[Change]:
+    """Changes of the catalogue, newest first, each with the digest of all rows after it."""
+    found = connection.execute(select(CHANGES).order_by(desc(CHANGES.c.number)).limit(most))
+    return [
+        Change(
+            number=row.number,
+            made_at=row.made_at.replace(tzinfo=row.made_at.tzinfo or UTC),
+            catalogue=row.catalogue_revision,
+            owner=row.owner,
+            summary=row.summary,
+        )
+        for row in found
+    ]
+
+
+def changes_seen(connection: Connection, owner: str, *, of_all: bool) -> list[Change]:
+    """Changes of an owner's view, newest first, each with the digest of the view after it.
+
+    Changes of other owners' private rows are left out.
+    """
+    found = connection.execute(select(CHANGED_PARTS).order_by(CHANGED_PARTS.c.number))
+    touched = {
+        number: {row.part: row.digest for row in rows} for number, rows in groupby(found, lambda row: row.number)
+    }
+    digests: dict[str, str] = {EVERYONE: ""}
+    seen: list[Change] = []
+    for change in reversed(read_changes(connection)):
+        parts = touched.get(change.number)
+        digests |= parts or {}
+        if parts is None:  # of the time when all rows were shared
+            seen.append(change)
+        elif of_all or parts.keys() & {EVERYONE, owner}:
+            whose = owner if parts.keys() & {EVERYONE, owner} else min(parts)
+            seen.append(replace(change, catalogue=view_revision(digests[EVERYONE], digests.get(whose, ""))))
+    return seen[::-1]
+
+
+def last_number_of(connection: Connection, part: str, digest: str) -> int | None:
+    """Number of the last change after which a part of all rows had a digest; None where there is none."""
+    parts = CHANGED_PARTS.c
+    query = select(func.max(parts.number)).where(parts.part == part, parts.digest == digest)
+    number: int | None = connection.execute(query).scalar_one()
+    return number
+
+
+def last_number_with(connection: Connection, revision: str, owner: str) -> int | None:
+    """Number of the last change after which an owner with private rows had a view with a digest."""
+    parts = CHANGED_PARTS.c
+    query = select(parts.number, parts.part, parts.digest).where(parts.part.in_((EVERYONE, owner)))
+    digests = {EVERYONE: "", owner: ""}
+    found: int | None = None
+    for number, changes in groupby(connection.execute(query.order_by(parts.number)), key=lambda row: row.number):
+        digests |= {row.part: row.digest for row in changes}
+        if view_revision(digests[EVERYONE], digests[owner]) == revision:
+            found = number
+    return found
+
+
+def owners_with_parts(connection: Connection) -> list[str]:
+    """Every owner who ever had private rows."""
+    query = select(CHANGED_PARTS.c.part).where(CHANGED_PARTS.c.part != EVERYONE).distinct()
+    return sorted(connection.execute(query).scalars())
+
+
+def shared_number_of(connection: Connection, revision: str) -> int | None:
+    """Number of the last change with a digest of all rows of all owners, once visible to everyone; None for none."""
+    changes = CHANGES.c
+    has_parts = select(CHANGED_PARTS.c.number).where(CHANGED_PARTS.c.number == changes.number).exists()
+    query = select(func.max(changes.number)).where(changes.catalogue_revision == revision, ~has_parts)
+    number: int | None = connection.execute(query).scalar_one()
+    return number
+
+
+def has_parts(connection: Connection) -> bool:
+    """Whether the parts of all rows are recorded: since then each owner sees only its own private rows."""
+    return connection.execute(select(CHANGED_PARTS.c.number).limit(1)).first() is not None
+
+
+def revision_after(connection: Connection, number: int) -> str | None:
+    """Digest of all rows right after a change; None where there was no such change."""
+    query = select(CHANGES.c.catalogue_revision).where(CHANGES.c.number == number)
+    revision: str | None = connection.execute(query).scalar_one_or_none()
+    return revision
+
+
+def holdings_at(connection: Connection, number: int) -> Holdings:
+    """All rows right after a change."""
+    return Holdings.of(rows_at(connection, number))
+
+
+def rows_at(connection: Connection, number: int, part: str | None = None) -> Iterator[Row]:
+    """The valid rows right after a change."""
+    for kept in ROW_TABLES.values():
+        yield from kept.read(connection, and_(holding_at(kept.table, number), *in_part(kept.table, part)))
+
+
+def view_at(connection: Connection, number: int, owner: str) -> Catalogue:
+    """The view of an owner right after a change."""
+    parts = dict.fromkeys((EVERYONE, owner))
+    return Holdings.of(row for part in parts for row in rows_at(connection, number, part)).view(owner)
+
+
+def shared_at(connection: Connection, change_number: int, revision: str) -> Catalogue:
+    """The view of everyone right after a change of the time when all rows were shared, under its digest."""
+    return replace(Catalogue.from_rows(rows_at(connection, change_number)), revision=revision)
+
+
+def holdings_since(connection: Connection, before: Holdings, since: int, number: int) -> Holdings:
+    """All rows after later changes, applied to rows in memory; nothing else is read."""
+    put: list[Row] = []
+    ended: list[Row] = []
+    for kept in ROW_TABLES.values():
+        begin, end = kept.table.c.since_change, kept.table.c.until_change
+        put += kept.read(connection, and_(begin > since, holding_at(kept.table, number)))
+        ended += kept.read(connection, and_(begin <= since, end > since, end <= number))
+    return before.changed(put, ended)
+
+
+def write_change(connection: Connection, before: Holdings, rows: Rows, owner: str) -> Written:
+    """Write a change of the catalogue, all of it or nothing."""
+    last = newest_change(connection)
+    number = 1 if last is None else last.number + 1
+    for kind, held in _by_kind(before.ended_by(rows.put, rows.drop)):
+        ROW_TABLES[kind].close(connection, held, number)
+    put = tuple(row for kind, held in _by_kind(rows.put) for row in ROW_TABLES[kind].add(connection, held, number))
+    after = before.changed(put, rows.drop, is_strict=True)
+    touched = _touched(connection, before, after)
+    change = Change(
+        number=number,
+        made_at=datetime.now(UTC),
+        catalogue=after.revision,
+        owner=owner,
+        summary=summary_of(before, rows),
+    )
+    values = {"catalogue_revision" if name == "catalogue" else name: value for name, value in asdict(change).items()}
+    connection.execute(insert(CHANGES), values)
+    parts = [{"part": part, "number": number, "digest": digest} for part, digest in touched.items()]
+    if parts:
+        connection.execute(insert(CHANGED_PARTS), parts)
+    log_change_in(connection, _object_of(rows, number))
+    return Written(change=change, holdings=after, rows=put)
+
+
+def _touched(connection: Connection, before: Holdings, after: Holdings) -> dict[str, str]:
+    """Digests of the parts that a change touched, empty for a part without rows; of all where none are recorded."""
+    if not has_parts(connection):
+        return dict(after.parts)
+    now, then = after.parts, before.parts
+    changed = {part: now.get(part, "") for part in now.keys() | then.keys() if now.get(part) != then.get(part)}
+    return changed or {EVERYONE: after.everyone.revision}
+
+
+def summary_of(before: Holdings, rows: Rows) -> str:
+    """Summary of a change."""
+    done = [(type(row), "changed" if before.ended_by((row,), ()) else "created", row) for row in rows.put]
+    done += [(type(row), "deleted", row) for row in rows.drop]
+    if len(done) == 1:
+        ((kind, action, row),) = done
+        return f"{KINDS[ROW_TABLES[kind].table.name]} {key_of(row)} {action}"
+    counted = Counter((ROW_TABLES[kind].table.name, action) for kind, action, _ in done)
+    parts = (f"{count} {table.replace('_', ' ')} {action}" for (table, action), count in counted.items())
+    return ", ".join(parts) or "no row, only what their digest is made of"
+
+
+def _object_of(rows: Rows, number: int) -> str:
+    """Object of a change for the audit log: its row, or the change itself where it has several."""
+    changed = (*rows.put, *rows.drop)
+    if len(changed) != 1:
+        return f"catalogue/revisions/{number}"
+    return f"{ROW_TABLES[type(changed[0])].table.name.replace('_', '-')}/{key_of(changed[0])}"
+
+
+def _by_kind(rows: Iterable[Row]) -> list[tuple[type, list[Row]]]:
+    ordered = sorted(rows, key=lambda row: type(row).__name__)
+    return [(kind, list(held)) for kind, held in groupby(ordered, key=type)]
+
 
 MOST_CACHED = 8
 """Earlier catalogues in memory."""

@@ -20,8 +20,8 @@ from service.catalogue.holdings import beside
 from service.catalogue.indexes import Key, digest_of, gpus_of, revision_of
 from service.errors import StartupError, TraincostError
 from service.settings import DATABASE_CONNECTIONS
-from service.store.changes import KINDS, ROW_TABLES, Rows, has_parts, holdings_at, newest_change, write_change
 from service.store.engine import alone, open_engine, place_of, reading, writing
+from service.store.history import KINDS, ROW_TABLES, Rows, has_parts, holdings_at, newest_change, write_change
 from service.store.tables import SEEDINGS
 
 log = logging.getLogger(__name__)

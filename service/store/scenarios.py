@@ -12,9 +12,8 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, delete, exists
 
 from service.errors import Stale
 from service.estimator.answer import Verdict
-from service.store.audit import log_change_in
-from service.store.engine import answering, insert_new, insert_or, reading, writing
-from service.store.queries import RowPart, part_of, utc_text
+from service.store.engine import RowPart, answering, insert_new, insert_or, part_of, reading, utc_text, writing
+from service.store.requests import log_change_in
 from service.store.tables import CHECKED_QUESTIONS, ESTIMATE_OWNERS, ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
 
 

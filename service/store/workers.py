@@ -15,8 +15,7 @@ from sqlalchemy import Connection, Engine, and_, delete, func, or_, select, upda
 from service.answers.workers import Capabilities, Requirements, SeenWorker, does_match
 from service.errors import Problem, Refused
 from service.settings import WORKERS_PER_KEY
-from service.store.engine import answering, insert_new, reading, writing
-from service.store.queries import later, now, utc_text
+from service.store.engine import answering, insert_new, later, now, reading, utc_text, writing
 from service.store.tables import JOBS, WORKERS
 
 _CAPABILITIES = TypeAdapter(Capabilities)

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from service.store.queries import RowPart, utc_text
+from service.store.engine import RowPart, utc_text
 from service.tabular.cell_text import exact_text, marked
 from service.tabular.columns import Column
 from service.tabular.parquet import parquet

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from service.calibration.tables import shipped_rows
-from service.cli.reports.accuracy import accuracy_text
+from service.cli.accuracy_report import accuracy_text
 from service.errors import StartupError
 from service.evaluation.answers import Accuracy
 from service.evaluation.scoring import Evaluation

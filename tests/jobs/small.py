@@ -8,8 +8,7 @@ from service.answers.workers import Capabilities, Device
 from service.jobs.ends import Outcome
 from service.jobs.jobs import Job, NewJob, create_jobs, read_events, read_job
 from service.jobs.leases import Lease, claim_job
-from service.store.engine import reading, writing
-from service.store.queries import later
+from service.store.engine import later, reading, writing
 from service.store.tables import JOBS
 from service.store.workers import JobRequest
 

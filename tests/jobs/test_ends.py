@@ -8,10 +8,9 @@ from sqlalchemy import Connection, Engine, update
 
 from service.errors import AlreadyFinished
 from service.jobs.ends import Outcome, cancel_job, cancel_jobs, expire_leases, finish_job, retry_jobs
-from service.jobs.files import JobFile, store_file
 from service.jobs.jobs import Job, create_jobs
-from service.jobs.leases import claim_job, heartbeat_job
-from service.store.queries import later
+from service.jobs.leases import JobFile, claim_job, heartbeat_job, store_file
+from service.store.engine import later
 from service.store.tables import JOBS
 from tests.jobs.small import (
     DONE,

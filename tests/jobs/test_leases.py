@@ -9,10 +9,17 @@ from sqlalchemy import Engine
 
 from service.answers.workers import Requirements
 from service.jobs.ends import Outcome, expire_leases, finish_job
-from service.jobs.files import JobFile, read_file, read_file_names, store_file
 from service.jobs.jobs import NewJob, create_jobs, read_events
-from service.jobs.leases import claim_job, heartbeat_job, read_queued_work
-from service.store.queries import later
+from service.jobs.leases import (
+    JobFile,
+    claim_job,
+    heartbeat_job,
+    read_file,
+    read_file_names,
+    read_queued_work,
+    store_file,
+)
+from service.store.engine import later
 from tests.jobs.small import (
     DONE,
     LEASE_SECONDS,

@@ -11,9 +11,19 @@ from service.catalogue import Catalogue, ClusterRow, PriceRow, Rate, RateCardRow
 from service.errors import Conflict, UnknownRevision
 from service.estimator import Cluster
 from service.store import history as room
-from service.store.changes import MOST_NAMED, ROW_TABLES, Change, OtherVersions, Rows, RowTable, newest_change
 from service.store.engine import reading, writing
-from service.store.history import History, load_catalogue, load_numbered
+from service.store.history import (
+    MOST_NAMED,
+    ROW_TABLES,
+    Change,
+    History,
+    OtherVersions,
+    Rows,
+    RowTable,
+    load_catalogue,
+    load_numbered,
+    newest_change,
+)
 from service.store.tables import CHANGED_PARTS, CHANGES, GPUS
 from tests.store.conftest import Prepare
 from tests.store.small import CLUSTER, GPU, MODEL, PRICE, REGION, SMALL

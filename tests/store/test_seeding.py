@@ -8,8 +8,7 @@ import pytest
 
 from service.catalogue import Catalogue, GpuRow, Holdings, PriceRow, Row
 from service.estimator import Cluster
-from service.store.changes import Rows
-from service.store.history import load_catalogue
+from service.store.history import Rows, load_catalogue
 from tests.store.conftest import Prepare
 from tests.store.small import CLUSTER, GPU, MODEL, PRICE, SMALL
 from tests.store.test_history import OWN_CARD, OWN_CLUSTER, OWN_GPU, opened, put

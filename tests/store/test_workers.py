@@ -8,8 +8,7 @@ from sqlalchemy import Engine
 
 from service.answers.workers import Capabilities
 from service.jobs.leases import heartbeat_job
-from service.store.engine import writing
-from service.store.queries import later
+from service.store.engine import later, writing
 from service.store.tables import WORKERS
 from service.store.workers import JobRequest, read_workers, record_worker, remove_workers
 from tests.house.source import ROOT, shown

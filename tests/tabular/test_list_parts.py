@@ -16,10 +16,9 @@ from service.features.scenarios import scenarios
 from service.features.sweeps import sweeps
 from service.features.sweeps.sweeps import listed_sweeps
 from service.store import Engine
-from service.store.engine import writing
+from service.store.engine import RowPart, writing
 from service.store.keys import ANYBODY
 from service.store.measurements import Measured, read_measurements_of
-from service.store.queries import RowPart
 from service.store.tables import ESTIMATES, JOBS, LAUNCH_CHECKS, MEASUREMENTS, SWEEPS
 from service.tabular.lists import Listed, Page, Read, Record, csv_of, listed_in_parts, page_of, table_of
 from service.tabular.queries import read_order

@@ -15,8 +15,8 @@ from fastapi.responses import Response
 
 from service.errors import Unreachable
 from service.store import Engine
-from service.store.audit import AuditedCall, AuditEntry, AuditOutcome, set_audited_call, store_entries
 from service.store.keys import Caller
+from service.store.requests import AuditedCall, AuditEntry, AuditOutcome, set_audited_call, store_entries
 
 AUDITED_CALL = "audited_call"
 """Name of the audited call in the request state."""

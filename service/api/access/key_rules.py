@@ -11,9 +11,8 @@ from service.catalogue import SHIPPED
 from service.errors import NotFound, Problem, Refused
 from service.settings import MOST_AT_ONCE, MOST_PER_MINUTE
 from service.store import Engine
-from service.store.engine import place_of
+from service.store.engine import place_of, utc_text
 from service.store.keys import SEPARATOR, TEAM, ApiKey, KeyRing, Scope, create_key, limit_key, read_keys, revoke_key
-from service.store.queries import utc_text
 from service.tabular.lists import Record
 from service.validation.text import normalized
 

@@ -10,9 +10,8 @@ from hashlib import sha256
 from hmac import compare_digest, digest
 
 from service.store import Engine
-from service.store.keys import KeyRing
-from service.store.queries import utc_text
-from service.store.share_links import read_share_link
+from service.store.engine import utc_text
+from service.store.keys import KeyRing, read_share_link
 
 SCHEME = "2"
 """Version of the signature scheme."""

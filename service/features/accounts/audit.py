@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from service.estimator.names import DESCRIBED
 from service.store import Engine
-from service.store.audit import AuditedCall, AuditOutcome, AuditPart, StoredEntry, auditing, read_audit
+from service.store.engine import utc_text
 from service.store.keys import TEAM
-from service.store.queries import utc_text
+from service.store.requests import AuditedCall, AuditOutcome, AuditPart, StoredEntry, auditing, read_audit
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed
 from service.tabular.queries import Form, ListQuery

@@ -12,9 +12,8 @@ from service.estimator.names import DESCRIBED
 from service.features.calibrations.fitting import Steps, constants_of, device_of, steps_of
 from service.features.calibrations.lists import find_calibration
 from service.store import Engine
-from service.store.calibrations import Calibration
 from service.store.keys import Caller
-from service.store.measurements import Measured, counting_measurements
+from service.store.measurements import Calibration, Measured, counting_measurements
 from service.validation.devices import is_possible, observation_of
 
 DRIFTING = 2.0

@@ -20,9 +20,8 @@ from service.features.calibrations.schemas import chosen_of, read_chosen, values
 from service.features.measurements.measurements import now_text
 from service.jobs.jobs import read_job
 from service.store import Engine
-from service.store.calibrations import Calibration, read_calibration
 from service.store.keys import TEAM, Caller
-from service.store.measurements import Measured, read_measurements
+from service.store.measurements import Calibration, Measured, read_calibration, read_measurements
 from service.validation.devices import environment_of, is_possible, observation_of, slug_of
 from service.validation.serialization import adapter_of, digest_of, to_bytes, to_wire
 from service.validation.specs import read_spec

@@ -7,8 +7,8 @@ from service.catalogue.provenance import Scope
 from service.errors import NotFound
 from service.estimator.names import DESCRIBED
 from service.store import Engine
-from service.store.calibrations import Calibration, CalibrationStatus, read_calibration, read_calibrations
 from service.store.keys import Caller
+from service.store.measurements import Calibration, CalibrationStatus, read_calibration, read_calibrations
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record
 

@@ -16,10 +16,9 @@ from service.estimator import FORMULAS_VERSION
 from service.features.calibrations.fitting import constants_of
 from service.features.calibrations.lists import find_calibration, find_own
 from service.store import Connection, Engine
-from service.store.calibrations import Calibration, promoted_in, read_calibration, retire_calibration, retired_in
-from service.store.changes import Rows
-from service.store.history import History
+from service.store.history import History, Rows
 from service.store.keys import Caller
+from service.store.measurements import Calibration, promoted_in, read_calibration, retire_calibration, retired_in
 
 MOST_HELD_OUT_FRACTION = 0.5
 """Held-out mean error above which nothing is promoted, of all probes and of each. Source: a

@@ -25,7 +25,7 @@ from service.features.measurements.openapi import (
     fit_operation,
     promote_operation,
 )
-from service.store.calibrations import Calibration, create_calibration
+from service.store.measurements import Calibration, create_calibration
 from service.validation.serialization import to_bytes
 
 router = APIRouter(tags=["calibrations"])

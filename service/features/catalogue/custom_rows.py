@@ -22,8 +22,7 @@ from service.features.catalogue.row_bodies import (
     without_derived,
 )
 from service.features.catalogue.row_rules import refuse_taken, refuse_used, validated
-from service.store.changes import Rows, Written
-from service.store.history import History
+from service.store.history import History, Rows, Written
 from service.store.keys import Caller
 from service.tabular.lists import IsCurrent, Record
 from service.validation.models import read_config

@@ -9,10 +9,9 @@ from typing import Any
 from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow, Row
 from service.catalogue.names import normal
 from service.errors import NotFound, UnknownName
-from service.store.changes import Change
-from service.store.history import History
+from service.store.engine import utc_text
+from service.store.history import Change, History
 from service.store.keys import Caller
-from service.store.queries import utc_text
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record
 

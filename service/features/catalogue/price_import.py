@@ -18,8 +18,7 @@ from service.features.catalogue.custom_rows import custom_row, refuse_wrong_deri
 from service.features.catalogue.lists import LISTINGS, record_of
 from service.features.catalogue.row_bodies import DERIVED, without_derived
 from service.features.catalogue.row_rules import validated
-from service.store.changes import Rows
-from service.store.history import History
+from service.store.history import History, Rows
 from service.store.keys import Caller
 from service.tabular.columns import Column
 from service.tabular.csv_text import Finding, Line, finding_of, read_table

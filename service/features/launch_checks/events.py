@@ -24,8 +24,8 @@ from service.features.launch_checks.launch_checks import NONE_SUCH, find_launch_
 from service.features.launch_checks.openapi import EVENT_NUMBER, LAST_EVENT_ID
 from service.jobs.jobs import JobEvent, read_later_events
 from service.store import Engine
+from service.store.engine import utc_text
 from service.store.keys import ANYBODY
-from service.store.queries import utc_text
 from service.store.tables import ENDED
 from service.validation.serialization import to_bytes
 

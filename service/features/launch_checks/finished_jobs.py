@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from service.errors import Problem, Refused
 from service.features.launch_checks.findings import LAUNCH_CHECK, store_findings
-from service.jobs.files import has_file_in
 from service.jobs.jobs import Job, OnEnd
+from service.jobs.leases import has_file_in
 from service.store import Connection
 
 KIND = "sweep-shard"

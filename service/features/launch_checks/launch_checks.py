@@ -33,11 +33,11 @@ from service.features.launch_checks.store import StoredCheck
 from service.features.launch_checks.targets import target_of
 from service.features.launch_checks.tasks import plan_probes
 from service.jobs.ends import cancel_job
-from service.jobs.files import read_file, read_file_names
 from service.jobs.jobs import Job, NewJob, OnEnd, read_job
+from service.jobs.leases import read_file, read_file_names
 from service.store import Engine
+from service.store.engine import utc_text
 from service.store.keys import Caller
-from service.store.queries import utc_text
 from service.store.workers import read_workers
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, listed_in_parts

@@ -8,9 +8,8 @@ from sqlalchemy import Connection, Engine, insert, select, update
 
 from service.answers.launch_checks import LaunchCheckRow
 from service.jobs.jobs import NewJob, create_jobs_in
-from service.store.audit import log_change_in
-from service.store.engine import answering, reading, writing
-from service.store.queries import RowPart, part_of, utc_text
+from service.store.engine import RowPart, answering, part_of, reading, utc_text, writing
+from service.store.requests import log_change_in
 from service.store.scenarios import store_answer_in
 from service.store.tables import JOBS, LAUNCH_CHECKS
 

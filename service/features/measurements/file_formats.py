@@ -25,8 +25,8 @@ from service.features.measurements.importing import (
 )
 from service.features.measurements.measurements import Origin
 from service.store import Engine
+from service.store.engine import utc_text
 from service.store.keys import ANYBODY, Caller
-from service.store.queries import utc_text
 from service.validation.flat_values import read_value
 from service.validation.specs import read_spec
 from service.validation.text import checked_texts

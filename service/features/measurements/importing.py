@@ -17,11 +17,10 @@ from service.estimator.names import DESCRIBED, STRICT
 from service.estimator.question import Gpu
 from service.features.measurements.measurements import Origin, measurements_in
 from service.store import Engine
-from service.store.audit import log_change_in
-from service.store.engine import answering, writing
+from service.store.engine import answering, utc_text, writing
 from service.store.keys import Caller
 from service.store.measurements import Measured
-from service.store.queries import utc_text
+from service.store.requests import log_change_in
 from service.validation.devices import gpu_of_device
 from service.validation.problems import not_an_object
 from service.validation.serialization import digest_of, to_bytes

@@ -11,9 +11,9 @@ from annotated_types import Len
 from service.errors import NotFound, Problem, Refused
 from service.estimator.names import DESCRIBED, STRICT, Name
 from service.store import Engine
+from service.store.engine import RowPart
 from service.store.keys import Caller
 from service.store.measurements import Measured, quarantine_measurements, read_measurements, read_measurements_of
-from service.store.queries import RowPart
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record, listed_in_parts
 from service.validation.specs import read_spec

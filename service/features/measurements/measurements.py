@@ -10,9 +10,9 @@ from service.calibration.records import ProbeRecord, fault_of, quality_flag_of
 from service.estimator import FORMULAS_VERSION
 from service.estimator.question import Gpu
 from service.store import Connection
+from service.store.engine import utc_text
 from service.store.keys import TEAM
 from service.store.measurements import Measured, measurements_like, shape_key, store_measurements_in
-from service.store.queries import utc_text
 from service.validation.devices import is_possible, observation_of
 from service.validation.serialization import digest_of, to_bytes
 

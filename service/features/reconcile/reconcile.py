@@ -19,10 +19,10 @@ from service.features.measurements.measurements import fingerprint_of, id_scope,
 from service.features.reconcile.jobs import FinishedJob, finished_jobs, left_out
 from service.features.reconcile.slurm import SlurmRecords
 from service.store import Engine
-from service.store.audit import log_change_in
 from service.store.engine import answering, writing
 from service.store.keys import TEAM, Caller
 from service.store.measurements import Measured, store_measurements_in
+from service.store.requests import log_change_in
 from service.store.scenarios import CheckedQuestion, read_answer, read_checked_question
 from service.units import BYTES, in_units
 from service.validation.questions import read_question

@@ -23,8 +23,8 @@ from service.estimator.names import STRICT
 from service.features.estimates.answers import answer
 from service.store import Engine
 from service.store import scenarios as store
+from service.store.engine import utc_text
 from service.store.keys import Caller
-from service.store.queries import utc_text
 from service.store.scenarios import SavedQuestion, Scenario
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import IsCurrent, Listed, Record, as_record, listed_in_parts

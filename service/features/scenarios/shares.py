@@ -18,9 +18,8 @@ from service.errors import NotFound, Problem, Refused
 from service.estimator.names import STRICT
 from service.features.scenarios.scenarios import PATH, find_scenario
 from service.store import Engine
-from service.store.keys import Caller, KeyRing
-from service.store.queries import utc_text
-from service.store.share_links import ShareLink, create_share_link, read_share_links, revoke_share_link
+from service.store.engine import utc_text
+from service.store.keys import Caller, KeyRing, ShareLink, create_share_link, read_share_links, revoke_share_link
 from service.tabular.lists import Record
 from service.validation.specs import read_spec
 

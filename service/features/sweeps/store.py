@@ -8,9 +8,8 @@ from typing import Any
 from sqlalchemy import Engine, func, insert, select
 
 from service.jobs.jobs import JobStatus, NewJob, create_jobs_in
-from service.store.audit import log_change_in
-from service.store.engine import answering, reading, writing
-from service.store.queries import RowPart, in_utc, now, part_of, utc_text
+from service.store.engine import RowPart, answering, in_utc, now, part_of, reading, utc_text, writing
+from service.store.requests import log_change_in
 from service.store.tables import JOBS, SWEEPS
 
 

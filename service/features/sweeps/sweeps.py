@@ -18,8 +18,8 @@ from service.features.sweeps.store import NewSweep, ShardState, StoredSweep
 from service.jobs.ends import cancel_jobs, retry_jobs
 from service.jobs.jobs import JobStatus, NewJob
 from service.store import Engine
+from service.store.engine import RowPart, utc_text
 from service.store.keys import Caller
-from service.store.queries import RowPart, utc_text
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, listed_in_parts
 

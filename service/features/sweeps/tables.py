@@ -18,7 +18,7 @@ from service.features.sweeps.axes import Sweep, sweep_from_bytes
 from service.features.sweeps.columns import columns_of
 from service.features.sweeps.rows import Counts, Rows
 from service.features.sweeps.sweeps import Shard, content_of, require_visible
-from service.jobs.files import read_file
+from service.jobs.leases import read_file
 from service.store import Engine
 from service.store.keys import Caller
 from service.tabular.lists import cell_text

@@ -32,8 +32,7 @@ from service.features.workers.schemas import (
     refuse_deep_progress,
 )
 from service.jobs.ends import finish_job
-from service.jobs.files import JobFile, holds_job, store_file
-from service.jobs.leases import Lease, heartbeat_job
+from service.jobs.leases import JobFile, Lease, heartbeat_job, holds_job, store_file
 from service.store.workers import JobRequest, WorkerBounds, read_workers, record_worker
 from service.validation.devices import with_catalogue_names
 

@@ -11,8 +11,8 @@ from service.errors import Refused
 from service.features.accounts import audit
 from service.features.accounts.audit import COLUMNS, NEWEST_FIRST, listed_audit
 from service.store import Engine
-from service.store.audit import AuditPart, StoredEntry, read_audit
 from service.store.engine import writing
+from service.store.requests import AuditPart, StoredEntry, read_audit
 from service.store.tables import AUDIT_LOG
 from service.tabular.lists import Listed, Page, csv_of, page_of, table_of
 from service.tabular.queries import ListQuery, read_order

@@ -15,9 +15,8 @@ from service.api import catalogues
 from service.catalogue import Catalogue, Holdings
 from service.errors import Unreachable
 from service.features.cells import cells
-from service.store.changes import Rows
 from service.store.engine import open_engine
-from service.store.history import History, load_catalogue
+from service.store.history import History, Rows, load_catalogue
 from tests.api.asking import QUESTION, Ask, paged_items
 
 GPU = {"memory_bytes": 96e9, "memory_bytes_per_s": 3e12, "bf16_flop_per_s": 8e14, "board_watts": 500}

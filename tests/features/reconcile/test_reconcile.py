@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from service.answers.reconciliations import ReconciledJob, Reconciliation
-from service.cli.reports.reconciliations import format_reconciliation
+from service.cli.reports import format_reconciliation
 from service.errors import Refused
 from service.estimator.answer import Interval
 from service.features.reconcile.reconcile import MOST_ESTIMATES, Prediction, compare_jobs, reconciliation_of

@@ -15,7 +15,7 @@ from service.api.access.key_rules import KeyRequest, NewKey, make_key, revoke
 from service.api.access.share_links import signed, signed_unlisted
 from service.api.background import REFRESH_SECONDS
 from service.store.engine import writing
-from service.store.share_links import revoke_unlisted_links
+from service.store.keys import revoke_unlisted_links
 from service.store.tables import SERVER_SECRETS
 from tests.api.asking import QUESTION, Ask
 from tests.fixtures import asking, one_by_one, running

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.catalogue import Catalogue
-from service.cli.reports.sensitivities import table_report
+from service.cli.reports import table_report
 from service.errors import Refused
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import COLUMNS

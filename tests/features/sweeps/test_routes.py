@@ -21,8 +21,7 @@ from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.shard_process import compute_shard, shard_of
 from service.features.sweeps.sweeps import SHARD_ROWS
 from service.jobs.ends import expire_leases
-from service.store.engine import writing
-from service.store.queries import later
+from service.store.engine import later, writing
 from service.store.tables import JOBS
 from tests.api.asking import Ask
 from tests.fixtures import NewUrl, asking, one_by_one, running

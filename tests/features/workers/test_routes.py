@@ -16,11 +16,9 @@ from service.api.limits.http_limits import UPLOAD_BYTES
 from service.features.launch_checks import finished_jobs
 from service.features.workers.notifications import AT_ONCE
 from service.jobs.ends import cancel_job, expire_leases
-from service.jobs.files import read_file
 from service.jobs.jobs import NewJob, create_jobs, read_job
-from service.jobs.leases import Claim, claim_job
-from service.store.engine import writing
-from service.store.queries import later
+from service.jobs.leases import Claim, claim_job, read_file
+from service.store.engine import later, writing
 from service.store.tables import JOBS, OWNER_SHARES, WORKERS
 from service.store.workers import JobRequest, WorkerBounds, record_worker
 from tests.api.asking import Ask
@@ -327,10 +325,10 @@ def test_a_job_takes_so_much_progress_and_no_more(app: FastAPI, ask: Ask, monkey
 def test_a_job_leaves_so_many_files_and_no_more(app: FastAPI, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     add(app)
     lease = held(ask)
-    monkeypatch.setattr("service.jobs.files.MOST_FILES", 2)
+    monkeypatch.setattr("service.jobs.leases.MOST_FILES", 2)
     assert [upload(ask, name, b"12345", lease).status_code for name in ("a", "b", "b")] == [204] * 3
     assert code(upload(ask, "c", b"1", lease)) == (422, "too_many_files")
-    monkeypatch.setattr("service.jobs.files.MOST_JOB_BYTES", 12)
+    monkeypatch.setattr("service.jobs.leases.MOST_JOB_BYTES", 12)
     assert upload(ask, "b", b"1234567", lease).status_code == 204
     assert code(upload(ask, "a", b"123456", lease)) == (422, "job_bytes_used_up")
     assert upload(ask, "a", b"1", lease).status_code == 204

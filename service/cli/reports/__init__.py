@@ -1,1 +1,0 @@
-"""Answers as text for a terminal, one module a family of commands."""
