@@ -3,19 +3,19 @@
 Threads select the rows of a list. A compute process writes long files: a workbook of 500 rows takes 50 ms.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api.computing.compute import compute
 from service.api.computing.compute_process import Large
 from service.api.computing.write_queue import on_compute_threads
-from service.api.openapi import CSV_BODY, JSON_BODY, PARQUET, XLSX, list_operation, table_operation
-from service.tabular.columns import Column
+from service.api.openapi import CSV_BODY, PARQUET, XLSX, table_response
+from service.api.routing import Parameters, StrictRoute, answer, whole_query
+from service.tabular.contract import FILTERS, ListTypes
 from service.tabular.lists import Listed, Table, csv_of, page_of, parquet_of, table_of, workbook_of
 from service.validation.serialization import to_bytes
 
@@ -33,11 +33,16 @@ def json_answer(value: Any) -> Response:
     return Response(to_bytes(value), media_type=JSON)
 
 
-def table_answer(content: bytes, media_type: str, name: str) -> Response:
+FILE_ENDINGS = {XLSX: "xlsx", PARQUET: "parquet"}
+"""Endings of files that a browser saves, by media type."""
+
+
+def table_answer(content: bytes | str, media_type: str, name: str) -> Response:
     """A table as a response."""
     if media_type == CSV_BODY:
         return Response(content, media_type=f"{CSV_BODY}; charset=utf-8; header=present")
-    saved_as = {"Content-Disposition": f'attachment; filename="{name}.xlsx"'} if media_type == XLSX else None
+    ending = FILE_ENDINGS.get(media_type)
+    saved_as = {"Content-Disposition": f'attachment; filename="{name}.{ending}"'} if ending else None
     return Response(content, media_type=media_type, headers=saved_as)
 
 
@@ -68,69 +73,65 @@ def _weight(parameters: str) -> float:
         return 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Routes:
-    """Names, columns and rows of a list."""
-
-    plural: str
-    """Name of the list in the path."""
-    singular: str
-    """Name of one row in schemas and operations."""
-    meaning: str
-    """Summary of the list."""
-    columns: Sequence[Column]
-    """Columns, the key first."""
-    rows: Callable[[Request], Listed]
-    """The current rows for a request."""
-    as_parquet: bool = False
-    """Whether the list is available as Parquet."""
+TABLE_FORMS: Mapping[str, tuple[str, Callable[[Table], Any], str]] = {
+    "csv": (CSV_BODY, csv_of, "as CSV, all of them"),
+    "xlsx": (XLSX, workbook_of, "as an Excel workbook, all of them"),
+    "parquet": (PARQUET, parquet_of, "as Parquet, all of them"),
+}
+"""Tables of a list by the ending of their path: media type, writer, and words of the summary."""
 
 
-def add_list(router: APIRouter, routes: Routes) -> None:
-    """Add the routes of a list: JSON, CSV, XLSX and, where set, Parquet."""
-    rows, plural, described = routes.rows, routes.plural, (routes.singular, routes.columns)
+def add_list(
+    router: APIRouter,
+    plural: str,
+    types: ListTypes,
+    meaning: str,
+    rows: Callable[[Request], Listed],
+    *,
+    endings: Sequence[str] = ("csv", "xlsx"),
+) -> None:
+    """Add the routes of a list under /v1: JSON page by page, and the whole list as a table of each ending."""
+    name = plural.rpartition("/")[2]
+    query_dep = Depends(whole_query(types.query))
 
-    async def page(request: Request) -> Response:
-        if routes.as_parquet and preferred(request.headers.get("accept", ""), (JSON_BODY, PARQUET)) == PARQUET:
-            return await columnar(request)
-        return json_answer(await run_in_threadpool(lambda: page_of(rows(request), _parameters(request))))
+    async def page(request: Request, query: Annotated[Parameters, query_dep]) -> Response:
+        if "parquet" in endings and preferred(request.headers.get("accept", ""), (JSON, PARQUET)) == PARQUET:
+            return await file(request, query, "parquet")
+        return json_answer(await run_in_threadpool(lambda: page_of(rows(request), query)))
 
-    async def file_of(request: Request, write: Callable[[Table], Any]) -> Any:
-        selected = await on_compute_threads(request, lambda: table_of(rows(request), _parameters(request)))
+    async def file(request: Request, query: Parameters, ending: str) -> Response:
+        media_type, write, _ = TABLE_FORMS[ending]
+        selected = await on_compute_threads(request, lambda: table_of(rows(request), query))
         if len(selected.rows) <= MOST_ROWS_ON_A_THREAD:
-            return await on_compute_threads(request, write, selected)
-        return await compute(request, write, Large(selected))
+            content = await on_compute_threads(request, write, selected)
+        else:
+            content = await compute(request, write, Large(selected))
+        return table_answer(content, media_type, name)
 
-    async def table(request: Request) -> Response:
-        text = await file_of(request, csv_of)
-        return Response(text, media_type=f"{CSV_BODY}; charset=utf-8; header=present")
+    def table(ending: str) -> Callable[..., Awaitable[Response]]:
+        async def whole(request: Request, query: Annotated[Parameters, query_dep]) -> Response:
+            return await file(request, query, ending)
 
-    async def workbook(request: Request) -> Response:
-        file = await file_of(request, workbook_of)
-        saved_as = {"Content-Disposition": f'attachment; filename="{plural.rpartition("/")[2]}.xlsx"'}
-        return Response(file, media_type=XLSX, headers=saved_as)
+        return whole
 
-    async def columnar(request: Request) -> Response:
-        file = await file_of(request, parquet_of)
-        saved_as = {"Content-Disposition": f'attachment; filename="{plural.rpartition("/")[2]}.parquet"'}
-        return Response(file, media_type=PARQUET, headers=saved_as)
-
-    columns = (".parquet", columnar, "as Parquet, all of them", table_operation(PARQUET, *described))
-    for suffix, endpoint, form_name, operation in (
-        ("", page, "page by page", list_operation(*described)),
-        (".csv", table, "as CSV, all of them", table_operation(CSV_BODY, *described)),
-        (".xlsx", workbook, "as an Excel workbook, all of them", table_operation(XLSX, *described)),
-        *((columns,) if routes.as_parquet else ()),
-    ):
-        form = suffix.removeprefix(".").capitalize()
+    router.add_api_route(
+        f"/v1/{plural}",
+        page,
+        operation_id=f"list{types.singular}s",
+        summary=f"{meaning}, page by page",
+        description=f"{FILTERS} More rows than one page holds are asked for by next_cursor.",
+        response_model=answer(types.page),
+        route_class_override=StrictRoute,
+    )
+    for ending in endings:
+        media_type, _, words = TABLE_FORMS[ending]
         router.add_api_route(
-            f"/v1/{plural}{suffix}",
-            endpoint,
-            operation_id=f"list{routes.singular}s{'As' if form else ''}{form}",
-            summary=f"{routes.meaning}, {form_name}",
-            openapi_extra=operation,
+            f"/v1/{plural}.{ending}",
+            table(ending),
+            operation_id=f"list{types.singular}sAs{ending.capitalize()}",
+            summary=f"{meaning}, {words}",
+            description=FILTERS,
+            response_class=Response,
+            responses=table_response(media_type, "Every row that passes the filters."),
+            route_class_override=StrictRoute,
         )
-
-
-def _parameters(request: Request) -> list[tuple[str, str]]:
-    return request.query_params.multi_items()

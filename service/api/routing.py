@@ -254,15 +254,16 @@ ExplainDep = Annotated[bool, Depends(_explained)]
 """Whether the answer explains its numbers."""
 
 
-class WholeQuery(list[tuple[str, str]], Generic[Kind]):
-    """The parameters of a query that a route reads itself, in their order: `query: WholeQuery[FlatQuestion]`."""
+Parameters = list[tuple[str, str]]
+"""Names and texts of query parameters, in their order."""
 
-    def __class_getitem__(cls, kind: Any) -> Any:
-        """The annotation that FastAPI reads."""
-        documented = Annotated[Any, DescribedAs(kind), AnyQuery(), Query()]
 
-        async def parameters(request: Request, query: documented = None) -> list[tuple[str, str]]:  # noqa: ARG001 - describes the query
-            declared = request.scope["state"][DECLARED]
-            return [(name, text) for name, text in request.query_params.multi_items() if name not in declared]
+def whole_query(kind: Any) -> Callable[..., Coroutine[Any, Any, Parameters]]:
+    """A dependency that gives all parameters that a route does not declare; a type describes them as an object."""
+    described = Annotated[Any, DescribedAs(kind), AnyQuery(), Query()]
 
-        return Annotated[Any, Depends(parameters)]
+    async def parameters(request: Request, query: described = None) -> Parameters:  # noqa: ARG001 - describes the query
+        declared = request.scope["state"][DECLARED]
+        return [(name, text) for name, text in request.query_params.multi_items() if name not in declared]
+
+    return parameters

@@ -27,7 +27,6 @@ from service.answers.solutions import Solution
 from service.api.openapi import (
     Schema,
     described,
-    list_schemas,
     object_schema,
     ref,
     request_schemas,
@@ -314,8 +313,6 @@ def measurement_schemas() -> dict[str, Schema]:
     return {
         **generated,
         **components,
-        **list_schemas("Measurement", "One of the measurements", measurements.COLUMNS),
-        **list_schemas("Calibration", "One of the calibrations", calibrations.COLUMNS),
         "MeasurementItems": object_schema("Some measurements.", ["items"], {"items": rows}),
         "Measured": _measured(),
         "Calibration": _calibration(),

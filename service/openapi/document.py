@@ -11,20 +11,14 @@ from fastapi.openapi.utils import get_openapi
 
 from service.api.access.authorization import SECURITY_SCHEMES, is_rate_limited, security_requirement
 from service.api.caching import describe_idempotency, takes_idempotency_key
-from service.api.openapi import ETAG, JSON, Schema, component_parameters, list_parameters
+from service.api.openapi import ETAG, JSON, Schema, component_parameters
 from service.api.queries import REV
 from service.api.request_context import deprecation_of
-from service.features.accounts.openapi import audit_parameters, audit_schemas
-from service.features.calibrations import lists as calibrations
-from service.features.catalogue.list_openapi import VERSION, catalogue_parameters, catalogue_schemas
+from service.features.catalogue.list_openapi import VERSION
 from service.features.catalogue.openapi import custom_row_schemas
-from service.features.launch_checks import launch_checks
 from service.features.launch_checks.openapi import launch_check_schemas
-from service.features.measurements import lists as measurements
 from service.features.scenarios.openapi import scenario_schemas, share_schemas
-from service.features.scenarios.scenarios import COLUMNS
 from service.features.sweeps.openapi import sweep_schemas
-from service.features.sweeps.sweeps import COLUMNS as SWEEP_COLUMNS
 from service.features.workers.openapi import worker_schemas
 from service.openapi.components import component_schemas, measurement_schemas, plain_schemas
 from service.openapi.generated import share_parameters, tidied
@@ -232,21 +226,13 @@ def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
 
 
 def _schemas() -> dict[str, Schema]:
-    lists = catalogue_schemas() | custom_row_schemas() | scenario_schemas() | share_schemas() | sweep_schemas()
-    jobs = worker_schemas() | launch_check_schemas() | measurement_schemas() | audit_schemas()
+    lists = custom_row_schemas() | scenario_schemas() | share_schemas() | sweep_schemas()
+    jobs = worker_schemas() | launch_check_schemas() | measurement_schemas()
     return component_schemas() | lists | plain_schemas() | jobs | problem_schemas()
 
 
 def _parameters() -> dict[str, Schema]:
-    lists = list_parameters("Scenario", COLUMNS) | list_parameters("Sweep", SWEEP_COLUMNS)
-    checks = list_parameters("LaunchCheck", launch_checks.COLUMNS, launch_checks.NEWEST_FIRST)
-    return component_parameters() | catalogue_parameters() | lists | checks | _of_measurements() | audit_parameters()
-
-
-def _of_measurements() -> dict[str, Schema]:
-    return list_parameters("Measurement", measurements.COLUMNS, measurements.NEWEST_FIRST) | list_parameters(
-        "Calibration", calibrations.COLUMNS, calibrations.NEWEST_FIRST
-    )
+    return component_parameters()
 
 
 def _place_in_tags(path: tuple[str, Schema]) -> int:

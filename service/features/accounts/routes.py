@@ -2,9 +2,10 @@
 
 from fastapi import APIRouter, Request
 
-from service.api.answers import Routes, add_list
+from service.api.answers import add_list
 from service.api.catalogues import database_of
-from service.features.accounts.audit import COLUMNS, listed_audit
+from service.features.accounts.audit import COLUMNS, NEWEST_FIRST, listed_audit
+from service.tabular.contract import ListTypes
 from service.tabular.lists import Listed
 
 router = APIRouter(tags=["audit"])
@@ -15,13 +16,11 @@ def _held(request: Request) -> Listed:
     return listed_audit(database_of(request))
 
 
+AUDIT_RECORDS = ListTypes(singular="AuditRecord", row_meaning="A requested change", columns=COLUMNS, sort=NEWEST_FIRST)
 add_list(
     router,
-    Routes(
-        plural="audit",
-        singular="AuditRecord",
-        meaning="Who changed what, the newest first",
-        columns=COLUMNS,
-        rows=_held,
-    ),
+    "audit",
+    AUDIT_RECORDS,
+    "Who changed what, the newest first",
+    _held,
 )

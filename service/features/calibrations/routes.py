@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from service.api.access.authorization import CallerDep, caller_of
-from service.api.answers import JSON, Routes, add_list, json_answer
+from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import idempotent
 from service.api.catalogues import Database, catalogue_of, database_of, view_of
 from service.api.computing.compute import compute
@@ -26,6 +26,7 @@ from service.features.measurements.openapi import (
     promote_operation,
 )
 from service.store.measurements import Calibration, create_calibration
+from service.tabular.contract import ListTypes
 from service.validation.serialization import to_bytes
 
 router = APIRouter(tags=["calibrations"])
@@ -33,15 +34,15 @@ router = APIRouter(tags=["calibrations"])
 ONE = "/v1/calibrations/{calibration_id}"
 NONE_OTHER = [takes_only()]
 
+CALIBRATIONS = ListTypes(
+    singular="Calibration", row_meaning="One of the calibrations", columns=lists.COLUMNS, sort=lists.NEWEST_FIRST
+)
 add_list(
     router,
-    Routes(
-        plural="calibrations",
-        singular="Calibration",
-        meaning="What was fitted on measurements, the newest first",
-        columns=lists.COLUMNS,
-        rows=lambda request: lists.listed_calibrations(database_of(request), caller_of(request)),
-    ),
+    "calibrations",
+    CALIBRATIONS,
+    "What was fitted on measurements, the newest first",
+    lambda request: lists.listed_calibrations(database_of(request), caller_of(request)),
 )
 
 

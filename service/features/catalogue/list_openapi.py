@@ -7,14 +7,10 @@ from service.api.access.authorization import SINGULAR
 from service.api.openapi import (
     Schema,
     json_response,
-    list_parameters,
-    list_schemas,
-    paging_parameters,
     path_parameter,
     query_parameter,
     ref,
 )
-from service.features.catalogue.lists import COLUMNS, LISTINGS, NEWEST_FIRST
 
 ROWS: Mapping[str, Schema] = {
     "models": {
@@ -73,22 +69,6 @@ VERSION = query_parameter(
     "An older version of the row, by its revision; the one that holds where absent.",
     {"type": "integer", "minimum": 1},
 )
-
-
-def catalogue_schemas() -> dict[str, Schema]:
-    """Schemas of the lists."""
-    schemas: dict[str, Schema] = {}
-    for plural, listing in LISTINGS.items():
-        schemas |= list_schemas(SINGULAR[plural], f"One of the {plural} of the catalogue", listing.columns)
-    return schemas | list_schemas("Revision", "One change of the catalogue", COLUMNS)
-
-
-def catalogue_parameters() -> dict[str, Schema]:
-    """Parameters of the lists."""
-    parameters = paging_parameters() | list_parameters("Revision", COLUMNS, NEWEST_FIRST)
-    for plural, listing in LISTINGS.items():
-        parameters |= list_parameters(SINGULAR[plural], listing.columns)
-    return parameters
 
 
 def row_operation(plural: str) -> Schema:

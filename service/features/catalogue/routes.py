@@ -8,14 +8,23 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api.access.authorization import SINGULAR, caller_of
-from service.api.answers import Routes, add_list, json_answer
+from service.api.answers import add_list, json_answer
 from service.api.catalogues import view_of
 from service.api.queries import one_of, takes_only
 from service.catalogue import Catalogue
 from service.features.catalogue.list_openapi import OWNER, row_operation
-from service.features.catalogue.lists import COLUMNS, LISTINGS, Listing, listed, listed_revisions, read_row
+from service.features.catalogue.lists import (
+    COLUMNS,
+    LISTINGS,
+    NEWEST_FIRST,
+    Listing,
+    listed,
+    listed_revisions,
+    read_row,
+)
 from service.features.catalogue.versions import REVISION, read_version
 from service.store.history import History
+from service.tabular.contract import ListTypes
 from service.tabular.lists import Record
 
 router = APIRouter(tags=["catalogue"])
@@ -41,15 +50,15 @@ def _row(request: Request, listing: Listing, name: str) -> Record:
 
 
 def _add_routes(plural: str, listing: Listing) -> None:
+    types = ListTypes(
+        singular=SINGULAR[plural], row_meaning=f"One of the {plural} of the catalogue", columns=listing.columns
+    )
     add_list(
         router,
-        Routes(
-            plural=plural,
-            singular=SINGULAR[plural],
-            meaning=f"The {plural} of the catalogue",
-            columns=listing.columns,
-            rows=lambda request: listed(listing, visible_catalogue(request)),
-        ),
+        plural,
+        types,
+        f"The {plural} of the catalogue",
+        lambda request: listed(listing, visible_catalogue(request)),
     )
 
     async def row(request: Request, name: str) -> Response:
@@ -75,11 +84,8 @@ for _plural, _listing in LISTINGS.items():
 
 add_list(
     router,
-    Routes(
-        plural="catalogue/revisions",
-        singular="Revision",
-        meaning="Every change of the catalogue, the newest first",
-        columns=COLUMNS,
-        rows=lambda request: listed_revisions(request.app.state.history, caller_of(request)),
-    ),
+    "catalogue/revisions",
+    ListTypes(singular="Revision", row_meaning="One change of the catalogue", columns=COLUMNS, sort=NEWEST_FIRST),
+    "Every change of the catalogue, the newest first",
+    lambda request: listed_revisions(request.app.state.history, caller_of(request)),
 )

@@ -29,7 +29,7 @@ from service.api.catalogues import Database, catalogue_at
 from service.api.computing.compute import compute
 from service.api.openapi import examples
 from service.api.queries import method_of
-from service.api.routing import CatalogueDep, ExplainDep, JsonBody, StrictRoute, WholeQuery, answer, query
+from service.api.routing import CatalogueDep, ExplainDep, JsonBody, Parameters, StrictRoute, answer, query, whole_query
 from service.catalogue import Catalogue
 from service.estimator.choices import choices
 from service.estimator.names import ToolName
@@ -105,7 +105,10 @@ def _asked(part: Part) -> Any:
 
 def _asked_flat(part: Part) -> Any:
     async def ask_flat(
-        request: Request, question: WholeQuery[FlatQuestion], explain: ExplainDep, catalogue: CatalogueDep
+        request: Request,
+        question: Annotated[Parameters, Depends(whole_query(FlatQuestion))],
+        explain: ExplainDep,
+        catalogue: CatalogueDep,
     ) -> Response:
         return await _answered(request, part, body_of_flat(question), catalogue, explain=explain)
 

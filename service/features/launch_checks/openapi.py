@@ -10,7 +10,6 @@ from service.api.openapi import (
     described,
     json_content,
     json_response,
-    list_schemas,
     object_schema,
     path_parameter,
     ref,
@@ -19,7 +18,7 @@ from service.api.openapi import (
     untitled,
 )
 from service.features.estimates.examples import EXAMPLES
-from service.features.launch_checks.launch_checks import COLUMNS, LaunchCheckOptions
+from service.features.launch_checks.launch_checks import LaunchCheckOptions
 
 GZIP = "application/gzip"
 LAST_EVENT_ID = "Last-Event-ID"
@@ -82,7 +81,6 @@ def launch_check_schemas() -> dict[str, Schema]:
     schemas["LaunchCheck"]["properties"]["question"] = _question()
     return {
         **{name: _bare(schema) for name, schema in schemas.items() if name not in _DEFINED_ELSEWHERE},
-        **list_schemas("LaunchCheck", "One of the launch checks", COLUMNS),
         "LaunchCheckRequest": object_schema(
             "What to measure of which job: a question, or the id of a stored estimate of it.",
             [],

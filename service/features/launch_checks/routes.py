@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from service.api.access.authorization import CallerDep, caller_of
-from service.api.answers import JSON, Routes, add_list, json_answer
+from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import idempotent
 from service.api.catalogues import Database, catalogue_at, database_of, view_of
 from service.api.computing.write_queue import queued
@@ -20,6 +20,7 @@ from service.features.launch_checks.openapi import (
     read_operation,
     trace_operation,
 )
+from service.tabular.contract import ListTypes
 from service.validation.serialization import to_bytes
 
 router = APIRouter(tags=["launch-checks"])
@@ -28,15 +29,18 @@ ONE = "/v1/launch-checks/{check_id}"
 NONE_OTHER = [takes_only()]
 
 
+LAUNCH_CHECKS = ListTypes(
+    singular="LaunchCheck",
+    row_meaning="One of the launch checks",
+    columns=launch_checks.COLUMNS,
+    sort=launch_checks.NEWEST_FIRST,
+)
 add_list(
     router,
-    Routes(
-        plural="launch-checks",
-        singular="LaunchCheck",
-        meaning="The launch checks",
-        columns=launch_checks.COLUMNS,
-        rows=lambda request: launch_checks.listed_launch_checks(database_of(request), caller_of(request)),
-    ),
+    "launch-checks",
+    LAUNCH_CHECKS,
+    "The launch checks",
+    lambda request: launch_checks.listed_launch_checks(database_of(request), caller_of(request)),
 )
 
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from service.api.access.authorization import CallerDep, caller_of
-from service.api.answers import Routes, add_list, json_answer
+from service.api.answers import add_list, json_answer
 from service.api.catalogues import Database, database_of, view_of
 from service.api.computing.write_queue import queued
 from service.api.errors import WrongParameter
@@ -25,6 +25,7 @@ from service.features.measurements.openapi import (
     quarantine_operation,
     release_operation,
 )
+from service.tabular.contract import ListTypes
 from service.validation.flat_values import read_value
 from service.validation.specs import field_names
 
@@ -37,16 +38,16 @@ NUMBERS = ("memory_bytes",)
 FILES = (TEXT_BODY, CSV_BODY, JSON_BODY, "application/octet-stream")
 """Media types of files; the path names the tool."""
 
+MEASUREMENTS = ListTypes(
+    singular="Measurement", row_meaning="One of the measurements", columns=lists.COLUMNS, sort=lists.NEWEST_FIRST
+)
 add_list(
     router,
-    Routes(
-        plural="measurements",
-        singular="Measurement",
-        meaning="What was measured, the newest first",
-        columns=lists.COLUMNS,
-        rows=lambda request: lists.listed_measurements(database_of(request), caller_of(request)),
-        as_parquet=True,
-    ),
+    "measurements",
+    MEASUREMENTS,
+    "What was measured, the newest first",
+    lambda request: lists.listed_measurements(database_of(request), caller_of(request)),
+    endings=("csv", "xlsx", "parquet"),
 )
 
 

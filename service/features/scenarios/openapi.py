@@ -10,7 +10,6 @@ from service.api.openapi import (
     Schema,
     described,
     json_content,
-    list_schemas,
     object_schema,
     path_parameter,
     ref,
@@ -54,7 +53,6 @@ def scenario_schemas() -> dict[str, Schema]:
     labels: Schema = schema_of(Label)["properties"]
     fields = {name: undefaulted(untitled(labels[name])) if name in labels else _question() for name in FIELDS}
     return {
-        **list_schemas("Scenario", "One of the scenarios", COLUMNS),
         "Scenario": _full_object("A question under a name, with what was answered.", shown),
         "ScenarioRequest": object_schema("A question to keep under a name.", ["name", QUESTION], fields),
         "ScenarioPatch": {

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from service.api.access.authorization import CallerDep, caller_of
-from service.api.answers import JSON, Routes, add_list
+from service.api.answers import JSON, add_list
 from service.api.caching import IfMatch, etag_of, idempotent
 from service.api.catalogues import Database, database_of, view_of
 from service.api.computing.write_queue import queued
@@ -32,6 +32,7 @@ from service.features.scenarios.openapi import (
 from service.features.scenarios.scenarios import ScenarioChange
 from service.store.scenarios import SavedQuestion
 from service.tabular import sheets as open_document
+from service.tabular.contract import ListTypes
 from service.tabular.sheets import Sheet, excel_file
 from service.validation.serialization import to_bytes
 
@@ -41,15 +42,13 @@ ONE = "/v1/scenarios/{scenario_id}"
 NONE_OTHER = [takes_only()]
 
 
+SCENARIOS = ListTypes(singular="Scenario", row_meaning="One of the scenarios", columns=scenarios.COLUMNS)
 add_list(
     router,
-    Routes(
-        plural="scenarios",
-        singular="Scenario",
-        meaning="The saved questions",
-        columns=scenarios.COLUMNS,
-        rows=lambda request: scenarios.listed_scenarios(database_of(request), caller_of(request)),
-    ),
+    "scenarios",
+    SCENARIOS,
+    "The saved questions",
+    lambda request: scenarios.listed_scenarios(database_of(request), caller_of(request)),
 )
 
 

@@ -17,7 +17,6 @@ from service.api.openapi import (
     described,
     json_content,
     json_response,
-    list_schemas,
     object_schema,
     path_parameter,
     ref,
@@ -26,7 +25,6 @@ from service.api.openapi import (
     untitled,
 )
 from service.features.sweeps.axes import LISTS, MOST_ITEMS, MOST_ROWS, PLAN, ROWS, SweepOptions, SweepPlan
-from service.features.sweeps.sweeps import COLUMNS
 from service.features.workers.openapi import AnswerSchema, lease_parameter
 from service.validation.specs import schema_of
 
@@ -84,7 +82,6 @@ def sweep_schemas() -> dict[str, Schema]:
     )
     inner = {name: _whole(one) for name, one in answered.pop("$defs").items() if name != "Versions"}
     return {
-        **list_schemas("Sweep", "One of the sweeps", COLUMNS),
         **inner,
         "SweepAnswer": _whole(answered),
         "SweepPlan": _plan(),

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response, StreamingResponse
 
 from service.api.access.authorization import CallerDep, caller_of
-from service.api.answers import JSON, Routes, add_list, json_answer
+from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import idempotent, is_head, matches_etag
 from service.api.catalogues import Database, catalogue_of, database_of
 from service.api.computing.compute import compute
@@ -31,6 +31,7 @@ from service.features.sweeps.openapi import (
 from service.features.sweeps.schemas import read_sweep
 from service.features.workers.leases import lease_lost, token_in_header
 from service.jobs.leases import holds_part
+from service.tabular.contract import ListTypes
 from service.validation.serialization import to_bytes
 
 router = APIRouter(tags=["sweeps"])
@@ -39,15 +40,13 @@ ONE = "/v1/sweeps/{sweep_id}"
 NONE_OTHER = [takes_only()]
 
 
+SWEEPS = ListTypes(singular="Sweep", row_meaning="One of the sweeps", columns=sweeps.COLUMNS)
 add_list(
     router,
-    Routes(
-        plural="sweeps",
-        singular="Sweep",
-        meaning="The sweeps",
-        columns=sweeps.COLUMNS,
-        rows=lambda request: sweeps.listed_sweeps(database_of(request), caller_of(request)),
-    ),
+    "sweeps",
+    SWEEPS,
+    "The sweeps",
+    lambda request: sweeps.listed_sweeps(database_of(request), caller_of(request)),
 )
 
 
