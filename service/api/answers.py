@@ -73,7 +73,7 @@ def _weight(parameters: str) -> float:
         return 1.0
 
 
-TABLE_FORMS: Mapping[str, tuple[str, Callable[[Table], Any], str]] = {
+TABLE_FORMS: dict[str, tuple[str, Callable[[Table], Any], str]] = {
     "csv": (CSV_BODY, csv_of, "as CSV, all of them"),
     "xlsx": (XLSX, workbook_of, "as an Excel workbook, all of them"),
     "parquet": (PARQUET, parquet_of, "as Parquet, all of them"),
