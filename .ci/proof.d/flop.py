@@ -10,8 +10,7 @@ from typing import Any
 
 from service.estimator import Layout, Model, Question, Recipe
 from service.estimator.model.flop import SequenceFlop, per_token_flop, sequence_flop
-from service.estimator.names import PartName
-from service.estimator.question import Cluster
+from service.estimator.question import Cluster, PartName
 from service.estimator.resolve import resolve
 from service.estimator.samples import H100
 from tests.estimator.flop_counter import BESIDE, COUNTS, Counted, beside, expected, method_of, recorded

@@ -16,8 +16,8 @@ from others.runs import Numbers, Run, accelerate, cookbook, deepspeed, megatron
 from service.catalogue.huggingface import import_config
 from service.errors import Refused
 from service.estimator import Cluster, Layout, Question, Recipe
-from service.estimator.names import PrecisionName, ToolName
 from service.estimator.other_tools.comparison import TOOLS, unsupported
+from service.estimator.question import PrecisionName, ToolName
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.samples import H100
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Source, Versions
 from service.estimator.answer import Interval
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 
 CheckVerdict = Literal["ok", "warn", "deny"]
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from service.answers.estimates import Versions
 from service.estimator.answer import Change, Verdict
 from service.estimator.memory.memory import Moment, StepName
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 
 MessageKind = Literal[
     "torch_allocator", "torch_memory_summary", "cuda_error", "cublas", "nccl", "xla", "cpu_allocator", "oom_killer",

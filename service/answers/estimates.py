@@ -5,9 +5,8 @@ from typing import Any, ClassVar, Literal
 
 from service.estimator.answer import Flop, Memory, Parameters, Step, Totals, Verdict
 from service.estimator.explain.explanation import Explanation
-from service.estimator.names import DESCRIBED
 from service.estimator.other_tools.tool import Comparison
-from service.estimator.question import Question
+from service.estimator.question import DESCRIBED, Question
 from service.estimator.run.stages import StageTimeline
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from service.calibration.records import Environment, ProbeName, ProbeStatus
 from service.estimator.answer import Interval, Verdict
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 
 LaunchStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 """Where a launch check is."""

@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Literal
 from service.answers.estimates import Versions
 from service.answers.rows import RowProblem
 from service.estimator.answer import Interval, Verdict
-from service.estimator.names import DESCRIBED
-from service.estimator.question import Cluster, Layout, Recipe
+from service.estimator.question import DESCRIBED, Cluster, Layout, Recipe
 
 Objective = Literal["time", "cost", "gpus", "energy"]
 """What the best plan has least of: days (seconds of a step without training_tokens), dollars, GPUs, kilowatt-hours."""

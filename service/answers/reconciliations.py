@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from service.estimator.answer import Interval, Verdict
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 
 EndState = Literal[
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",

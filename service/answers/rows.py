@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from service.answers.estimates import Versions
 from service.answers.names import INLINE
 from service.estimator.answer import Verdict
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from service.answers.estimates import Versions
 from service.answers.rows import ChosenCluster
 from service.estimator.answer import Interval, Verdict
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 
 UnknownName = Literal[
     "recipe.micro_batch",

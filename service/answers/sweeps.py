@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 
 SweepStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 """Where a sweep is. Failed and cancelled ones hold the rows that were done before, and can be resumed."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Interval, Len
 
-from service.estimator.names import DESCRIBED, STRICT, Count, Name
+from service.estimator.question import DESCRIBED, STRICT, Count, Name
 
 Label = Annotated[str, Len(0, 200)]
 """Value of a label."""

@@ -11,8 +11,8 @@ from fastapi import Depends, Request
 
 from service.api.errors import WrongParameter
 from service.errors import Problem
-from service.estimator.names import ToolName
 from service.estimator.other_tools.comparison import TOOLS
+from service.estimator.question import ToolName
 
 EXPLAIN = "explain"
 REV = "rev"

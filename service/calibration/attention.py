@@ -15,8 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from service.calibration.tables import shipped_table
-from service.estimator.names import AttentionName
-from service.estimator.question import Gpu
+from service.estimator.question import AttentionName, Gpu
 from service.estimator.time.attention import (
     BACKWARD_KEYS,
     BACKWARD_TILES,

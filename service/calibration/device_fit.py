@@ -34,8 +34,7 @@ from service.estimator.constants import (
     calibrated,
     calibration_of,
 )
-from service.estimator.names import DESCRIBED
-from service.estimator.question import Gpu
+from service.estimator.question import DESCRIBED, Gpu
 from service.estimator.software.precision import Format, peak_flop_per_s
 from service.estimator.time.attention import MOST_FRACTION, FusedName, attention_rate
 from service.estimator.time.collectives import SWITCHED_GPUS, Curve, link_of

@@ -7,7 +7,7 @@ from service.catalogue.names import Found
 from service.catalogue.provenance import UnsoundFact
 from service.catalogue.rows import PriceRow, Rate, RateCardRow
 from service.errors import Problem, Refused, UnknownName
-from service.estimator.names import PriceModel
+from service.estimator.question import PriceModel
 
 Offer = tuple[str, str]
 """A GPU and a provider, independent of capitals."""

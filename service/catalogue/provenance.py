@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from annotated_types import Interval, Len
 
 from service.errors import StartupError
-from service.estimator.names import Name
+from service.estimator.question import Name
 
 SHIPPED = "catalogue"
 """Owner of the shipped rows; the rows of any other owner are custom rows."""

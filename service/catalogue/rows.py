@@ -15,8 +15,7 @@ from annotated_types import Ge, Interval, Le, Len, Lt
 
 from service.catalogue.provenance import Names, Provenance, Text, UnsoundFact
 from service.estimator.constants import DeviceCalibration
-from service.estimator.names import STRICT, Name, PriceModel
-from service.estimator.question import Cluster, Gpu, Model
+from service.estimator.question import STRICT, Cluster, Gpu, Model, Name, PriceModel
 
 Parameters = Annotated[int, Interval(ge=0, le=1 << 53)]
 UsdPerGpuHour = Annotated[float, Ge(1e-4), Lt(1e6)]

@@ -47,8 +47,7 @@ from service.client.sending import (
     events_of,
     segment,
 )
-from service.estimator.names import ToolName
-from service.estimator.question import Question
+from service.estimator.question import Question, ToolName
 
 Body = Mapping[str, Any] | Question
 """A request's body; values at any depth may be dataclasses, such as the `resolved` question of an answer."""

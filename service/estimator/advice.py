@@ -10,10 +10,9 @@ from service.estimator.complete import CompleteOwnedPrice
 from service.estimator.constants import CHECKPOINT_SECONDS, calibration_of, own_scale
 from service.estimator.memory.device import verdict_of
 from service.estimator.model.build import MIXERS
-from service.estimator.model.documents import padding_fraction
+from service.estimator.model.ledger import padding_fraction
 from service.estimator.model.training import trains_everything
-from service.estimator.names import OffloadName
-from service.estimator.question import OwnedPrice, Price, Question, Software
+from service.estimator.question import OffloadName, OwnedPrice, Price, Question, Software
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.run import loads_of, peak_stage_of
 from service.estimator.run.stages import LoadedStage, slowest_step, stages_of, total_seconds

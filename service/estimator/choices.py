@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import get_args
 
-from service.estimator.names import ImplementationName, PartName
 from service.estimator.other_tools.comparison import TOOLS
+from service.estimator.question import ImplementationName, PartName
 from service.estimator.software.implementations import CROSS_ENTROPIES, IMPLEMENTATIONS
 from service.estimator.software.optimizers import OPTIMIZERS
 from service.estimator.software.precision import PRECISIONS, QUANTIZATIONS

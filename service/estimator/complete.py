@@ -6,28 +6,26 @@
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from service.estimator.names import (
+from service.estimator.question import (
+    Cluster,
     ContextMethod,
     Degree,
     GradientDtype,
     ImplementationName,
+    Layout,
+    OwnedPrice,
     PrecisionName,
+    Price,
+    Question,
     RankOrder,
+    Recipe,
+    RunStage,
     ScheduleName,
     Sequences,
+    Software,
     StackName,
     Tokens,
     ZeroStage,
-)
-from service.estimator.question import (
-    Cluster,
-    Layout,
-    OwnedPrice,
-    Price,
-    Question,
-    Recipe,
-    RunStage,
-    Software,
 )
 
 Part = TypeVar("Part")

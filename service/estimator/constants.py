@@ -16,8 +16,7 @@ from statistics import median
 from typing import Literal
 
 from service.estimator.answer import INSIDE_FRACTION
-from service.estimator.names import AttentionName, ImplementationName, StackName
-from service.estimator.question import Gpu, MeasuredStep
+from service.estimator.question import AttentionName, Gpu, ImplementationName, MeasuredStep, StackName
 from service.estimator.software.precision import Format
 from service.estimator.software.versions import generation
 

@@ -10,7 +10,6 @@ from math import inf
 from typing import Literal, get_args
 
 from service.estimator.complete import CompleteLayout, CompleteRecipe
-from service.estimator.names import RankOrder
 from service.estimator.numeric import (
     Amount,
     Condition,
@@ -22,7 +21,7 @@ from service.estimator.numeric import (
     where,
     where_needed,
 )
-from service.estimator.question import Model
+from service.estimator.question import Model, RankOrder
 
 
 @dataclass(slots=True, kw_only=True)

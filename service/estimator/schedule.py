@@ -6,7 +6,7 @@ from math import ceil
 
 from service.errors import Problem, Refused
 from service.estimator.complete import CompleteLayout, CompleteQuestion, CompleteRecipe, CompleteStage, completed
-from service.estimator.model.documents import trained_tokens
+from service.estimator.model.ledger import trained_tokens
 from service.estimator.question import Layout, Recipe, RunStage
 
 

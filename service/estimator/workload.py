@@ -4,11 +4,19 @@ from dataclasses import dataclass, replace
 
 from service.estimator.complete import CompleteCluster, CompleteQuestion, CompleteRecipe, CompleteSoftware
 from service.estimator.constants import STEP_CONSTANTS, StepConstants, calibrated_steps
-from service.estimator.model.documents import documents_of
-from service.estimator.model.ledger import Ledger, Setting, by_operation
+from service.estimator.model.ledger import Ledger, Setting, by_operation, documents_of
 from service.estimator.model.training import ledger_of, method_of
-from service.estimator.names import AttentionName
-from service.estimator.question import Gpu, MeasuredStep, Method, Model, Recipe, Recompute, Software, Versions
+from service.estimator.question import (
+    AttentionName,
+    Gpu,
+    MeasuredStep,
+    Method,
+    Model,
+    Recipe,
+    Recompute,
+    Software,
+    Versions,
+)
 from service.estimator.software.implementations import CrossEntropy, Implementation, Overlap, kernel_of
 from service.estimator.software.optimizers import OPTIMIZERS, Optimizer
 from service.estimator.software.precision import PRECISIONS, Precision, StateBytes, state_bytes

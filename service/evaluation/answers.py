@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
 from service.estimator.answer import MemoryLine, StepPart, Verdict
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 from service.evaluation.measured import MeasuredAccuracy
 
 Quantity = Literal["peak", "static", "step"]

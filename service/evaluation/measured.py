@@ -9,8 +9,7 @@ from service.calibration.observations import CountedPeak, counted_peaks, live_st
 from service.calibration.products import scored_products, shipped_products
 from service.calibration.scores import Comparison, errors_of
 from service.catalogue import Catalogue, shipped_catalogue
-from service.estimator.names import DESCRIBED
-from service.estimator.question import Cluster, Gpu, Layout, Question, Recipe, Software
+from service.estimator.question import DESCRIBED, Cluster, Gpu, Layout, Question, Recipe, Software
 from service.estimator.resolve import resolve
 from service.store import Engine
 from service.store.keys import Caller

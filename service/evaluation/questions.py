@@ -11,8 +11,7 @@ from typing import Any, get_args
 from service.calibration.tables import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.estimator.names import ImplementationName, RecomputeModule
-from service.estimator.question import Question
+from service.estimator.question import ImplementationName, Question, RecomputeModule
 from service.estimator.software.implementations import IMPLEMENTATIONS
 from service.estimator.software.versions import at_least
 from service.evaluation.drafts import (

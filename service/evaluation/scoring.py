@@ -11,8 +11,7 @@ from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator import estimate
 from service.estimator.answer import Estimate, Interval, Memory, StageMemory, Verdict
-from service.estimator.names import StackName
-from service.estimator.question import Question
+from service.estimator.question import Question, StackName
 from service.estimator.software.stacks import software_of
 from service.estimator.time.step import Operations, step_class_of, waiting_fraction
 from service.evaluation.answers import Quantity, VerdictCounts, Verdicts, WrongVerdict

@@ -14,7 +14,7 @@ from service.catalogue import Catalogue, shipped_catalogue
 from service.errors import Refused
 from service.estimator import estimate
 from service.estimator.answer import Interval
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 from service.estimator.run.totals import run_interval, scaled
 from service.evaluation.questions import reason_of
 from service.evaluation.run_questions import RunQuestion, question_of_run

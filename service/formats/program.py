@@ -10,8 +10,7 @@ from shlex import quote, split
 
 from service.answers.exports import NotExpressed
 from service.errors import Problem, Refused
-from service.estimator.names import StackName
-from service.estimator.question import Question
+from service.estimator.question import Question, StackName
 from service.estimator.software.stacks import software_of
 from service.formats.frameworks.accelerate import ACCELERATE
 from service.formats.frameworks.deepspeed import DEEPSPEED

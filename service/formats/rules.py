@@ -12,8 +12,7 @@ from typing import Any, Literal
 from service.answers.exports import NotExpressed
 from service.estimator.complete import CompleteQuestion
 from service.estimator.model.training import method_of, trains_everything
-from service.estimator.names import StackName
-from service.estimator.question import Layout, Model, Recipe, Software
+from service.estimator.question import Layout, Model, Recipe, Software, StackName
 from service.estimator.software.stacks import software_of
 from service.estimator.workload import recompute_of
 

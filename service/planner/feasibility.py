@@ -19,8 +19,7 @@ from service.errors import Problem, Refused
 from service.estimator import estimate, estimate_memory
 from service.estimator.answer import Estimate, Interval, Memory, MemoryEstimate
 from service.estimator.memory.device import largest_fitting_bytes, reserved_bytes, reserved_shares, verdict_of
-from service.estimator.names import STRICT
-from service.estimator.question import Cluster, Layout, Model, Question, Recipe
+from service.estimator.question import STRICT, Cluster, Layout, Model, Question, Recipe
 from service.estimator.resolve import configuration_of, resolve
 from service.estimator.rule import divisors
 from service.planner.steps import Steps

@@ -20,9 +20,9 @@ from service.estimator.degrees import Degrees, local_ranks, order_number, replic
 from service.estimator.memory.activations import RankLoad, mirrored, rank_load_of
 from service.estimator.memory.device import allocator_room_bytes, reserved_bytes, reserved_shares, usable_bytes
 from service.estimator.memory.memory import stage_bytes
-from service.estimator.names import RankOrder, ScheduleName, ZeroStage
 from service.estimator.numeric import Amount, maximum
 from service.estimator.parallelism.stages import Stage
+from service.estimator.question import RankOrder, ScheduleName, ZeroStage
 from service.estimator.rule import LayoutRule
 from service.estimator.time.step import (
     MicroBatchSeconds,

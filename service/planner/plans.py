@@ -13,8 +13,7 @@ from service.estimator.answer import Estimate
 from service.estimator.complete import CompleteLayout
 from service.estimator.degrees import Degrees, order_number
 from service.estimator.estimate import estimate
-from service.estimator.names import RankOrder
-from service.estimator.question import Question, Recompute
+from service.estimator.question import Question, RankOrder, Recompute
 from service.estimator.resolve import rules_of
 from service.estimator.rule import LayoutRule
 from service.planner.grid import (

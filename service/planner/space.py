@@ -21,11 +21,20 @@ from service.estimator.memory.device import (
     usable_bytes,
     verdict_of,
 )
-from service.estimator.names import ContextMethod, OffloadName, RankOrder, ScheduleName, ZeroStage
 from service.estimator.numeric import Amount
 from service.estimator.parallelism.pipeline import partition_layers, partition_layers_by_cost
 from service.estimator.parallelism.stages import Stage, stage_at
-from service.estimator.question import Layout, Model, Question, Recompute
+from service.estimator.question import (
+    ContextMethod,
+    Layout,
+    Model,
+    OffloadName,
+    Question,
+    RankOrder,
+    Recompute,
+    ScheduleName,
+    ZeroStage,
+)
 from service.estimator.resolve import fill_defaults, problems_whatever_the_degrees
 from service.estimator.rule import divisors
 from service.estimator.workload import Workload, workload_of

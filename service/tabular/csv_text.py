@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 from service.tabular.cell_text import unmarked
 from service.text_bounds import MOST_COLUMNS
 

@@ -10,8 +10,7 @@ from service.catalogue import Catalogue, ClusterRow, RegionRow
 from service.catalogue.catalogue import calibrated_gpu
 from service.catalogue.names import Found
 from service.errors import Problem, Refused, UnknownName
-from service.estimator.names import STRICT
-from service.estimator.question import Cluster, Gpu
+from service.estimator.question import STRICT, Cluster, Gpu
 from service.validation.problems import not_an_object
 from service.validation.reading import Parsed, assumptions_of, with_rows
 from service.validation.specs import field_names, fields_of, read_name, read_spec

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, Typ
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from service.estimator.names import STRICT
+from service.estimator.question import STRICT
 
 COMPONENT = "x-component"
 """Name under which the contract publishes a schema that stands in the place of its use."""

@@ -17,8 +17,7 @@ from service.catalogue import SHIPPED, Catalogue, PriceRow
 from service.catalogue.prices import PriceQuery, newest_price, rate_of
 from service.catalogue.provenance import is_date
 from service.errors import Problem, Refused
-from service.estimator.names import STRICT, Name, PriceModel
-from service.estimator.question import Egress, OwnedPrice, Price, Share, Storage
+from service.estimator.question import STRICT, Egress, Name, OwnedPrice, Price, PriceModel, Share, Storage
 from service.validation.problems import not_an_object
 from service.validation.reading import Parsed, assumptions_of, purchase_of, with_rows, with_sources
 from service.validation.specs import field_names, fields_of, read_spec

@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from service.estimator.names import DESCRIBED, STRICT, Name
-from service.estimator.question import Cluster, Layout, Model, OwnedPrice, Price, Recipe
+from service.estimator.question import DESCRIBED, STRICT, Cluster, Layout, Model, Name, OwnedPrice, Price, Recipe
 from service.validation.clusters import NodeCount, Nodes
 from service.validation.forms import DescribedAs, Variant, requiring
 from service.validation.prices import CardPrice, CataloguePrice

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.names import Name
+from service.estimator.question import Name
 from service.validation.problems import not_an_object, not_json, problems_of, unknown_field
 
 Spec = TypeVar("Spec")

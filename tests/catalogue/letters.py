@@ -1,7 +1,7 @@
 """How a config object of transformers says what mixes tokens in a layer, as one letter."""
 
 from service.estimator.model.build import MIXERS
-from service.estimator.names import LayerType
+from service.estimator.question import LayerType
 
 
 def letter_of(name: LayerType) -> str:

@@ -9,18 +9,21 @@ from hypothesis import strategies as st
 
 from service.estimator import Layout, Model, Question, Recipe
 from service.estimator.model.build import recurrences_of
-from service.estimator.names import (
+from service.estimator.parallelism.pipeline import partition_layers
+from service.estimator.question import (
+    DocumentLength,
     MatrixName,
+    Method,
     OffloadName,
     OptimizerName,
     PartName,
     PrecisionName,
     RankOrder,
     RecomputeName,
+    RunStage,
+    Software,
     StackName,
 )
-from service.estimator.parallelism.pipeline import partition_layers
-from service.estimator.question import DocumentLength, Method, RunStage, Software
 from service.estimator.software.optimizers import OPTIMIZERS
 from service.estimator.software.precision import PRECISIONS as ROWS
 from service.estimator.software.stacks import STACKS, Stack

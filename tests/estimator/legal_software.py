@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from service.estimator import Model
 from service.estimator.model.build import recurrences_of
-from service.estimator.names import AttentionName, StackName
-from service.estimator.question import Software, Versions
+from service.estimator.question import AttentionName, Software, StackName, Versions
 from service.estimator.software.implementations import IMPLEMENTATIONS, Implementation
 from service.estimator.software.stacks import STACKS
 

@@ -16,7 +16,6 @@ from service.estimator.complete import CompleteLayout, CompleteQuestion
 from service.estimator.degrees import Degrees, degrees_of
 from service.estimator.memory.activations import RankLoad, rank_load_of
 from service.estimator.memory.memory import StageBytes, stage_bytes
-from service.estimator.names import OffloadName
 from service.estimator.parallelism.pipeline import in_flight
 from service.estimator.parallelism.stages import Stage, stage_at
 from service.estimator.question import (
@@ -25,6 +24,7 @@ from service.estimator.question import (
     Layout,
     Method,
     Model,
+    OffloadName,
     Question,
     Recipe,
     Software,

@@ -11,8 +11,8 @@ import pytest
 from service.errors import Refused
 from service.estimator import Layout, Recipe, estimate
 from service.estimator.degrees import Degrees, Spacing, local_ranks, order_number, replica_spacing, stage_spacing
-from service.estimator.names import RankOrder
 from service.estimator.parallelism import data, pipeline
+from service.estimator.question import RankOrder
 from service.estimator.samples import LLAMA_3_8B, sample_degrees, sample_rank_load, sample_workload
 from service.estimator.time.collectives import Interconnect, transfer_seconds
 from tests.ask import question

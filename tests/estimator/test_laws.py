@@ -13,8 +13,7 @@ from service.estimator import Estimate, Layout, Question, Recipe, Recompute, est
 from service.estimator.answer import Interval
 from service.estimator.memory.memory import BETWEEN_STEPS, LIVE, OFFLOADED_ACTIVATIONS
 from service.estimator.model.build import recurrences_of
-from service.estimator.names import StackName
-from service.estimator.question import Model
+from service.estimator.question import Model, StackName
 from service.estimator.software.stacks import STACKS, requested_software, software_of
 from tests.amounts import amount
 from tests.ask import STATES, ask, bytes_of, question

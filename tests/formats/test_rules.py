@@ -8,7 +8,6 @@ import pytest
 
 from service.estimator import Layout, Recipe
 from service.estimator.complete import CompleteQuestion
-from service.estimator.names import ZeroStage
 from service.estimator.question import (
     Checkpointing,
     DocumentLength,
@@ -18,6 +17,7 @@ from service.estimator.question import (
     RunStage,
     Software,
     Versions,
+    ZeroStage,
 )
 from service.estimator.resolve import resolve
 from service.formats.rules import LAYOUT, MODEL, MODEL_FIELDS, RECIPE, Omitted, Rule, Rules, apply_rules, values_of

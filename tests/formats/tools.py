@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from service.estimator.complete import CompleteQuestion
-from service.estimator.names import StackName
-from service.estimator.question import Question
+from service.estimator.question import Question, StackName
 from service.estimator.resolve import resolve
 from service.estimator.software.stacks import STACKS
 from service.formats.rules import ExportedFile, ExportRequest

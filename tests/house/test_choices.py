@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from service.estimator import names
+from service.estimator import question
 from service.estimator.choices import choices
 from service.estimator.other_tools.comparison import TOOLS
 from service.estimator.software.implementations import CROSS_ENTROPIES
@@ -45,7 +45,7 @@ def _closed(hint: Any, path: str) -> Iterator[tuple[str, tuple[str | int, ...]]]
 CHOSEN = dict(found for part, noun in QUESTION_SPECS for found in _closed(noun, part))
 """Field of a question, and the values that its type admits; how much is recomputed may be said by a name alone."""
 
-ASKED_FOR = {"method": get_args(names.ToolName)}
+ASKED_FOR = {"method": get_args(question.ToolName)}
 """Query parameters that take names."""
 
 NAMED = {field for field, values in CHOSEN.items() if any(isinstance(value, str) for value in values)}
@@ -59,7 +59,7 @@ def test_closed_lists_are_found() -> None:
 
 @pytest.mark.parametrize(("kind", "table"), TABLES.items(), ids=TABLES)
 def test_names_are_the_rows_of_their_table(kind: str, table: dict[str, Any]) -> None:
-    assert set(get_args(getattr(names, kind))) == table.keys()
+    assert set(get_args(getattr(question, kind))) == table.keys()
 
 
 def test_every_field_of_names_is_listed_and_no_other_field_than_a_closed_one() -> None:

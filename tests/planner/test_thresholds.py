@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from service.estimator import Recipe
-from service.estimator.names import StackName
+from service.estimator.question import StackName
 from service.estimator.samples import H100
 from service.planner.feasibility import UNKNOWNS, SolveLimits
 from service.planner.solve import solve_for

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from service.estimator import Layout, Model, Recipe
-from service.estimator.names import ToolName
 from service.estimator.other_tools.comparison import TOOLS
 from service.estimator.other_tools.tool import ToolAnswer
+from service.estimator.question import ToolName
 from service.estimator.resolve import resolve
 from tests.ask import question
 from tests.published.cases import Case, cases, model_fields, tables

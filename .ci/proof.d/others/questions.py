@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from service.estimator import Cluster, Layout, Model, Question, Recipe
-from service.estimator.names import ToolName
+from service.estimator.question import ToolName
 from service.estimator.samples import H100
 
 TYPES = ("llama", "qwen2", "qwen3", "mistral", "gemma", "olmo2", "mixtral", "qwen3_moe", "gpt2", "opt", "gpt_neox")

@@ -15,8 +15,7 @@ from service.catalogue.huggingface.config import Config, Dialect, read_from
 from service.catalogue.huggingface.layers import CHUNKED, FULL, SLIDING, shortest_period
 from service.errors import Problem, Refused, nearest
 from service.estimator.model.build import MIXER_FIELDS, MIXERS
-from service.estimator.names import LayerType
-from service.estimator.question import Model
+from service.estimator.question import LayerType, Model
 
 SPARSE_ONLY = (
     "num_experts_per_tok",

@@ -9,7 +9,6 @@ from service.estimator.complete import CompleteStage
 from service.estimator.constants import LAUNCH_SECONDS, measured_scale
 from service.estimator.explain.explanation import Explanation, Inputs, applied, explained
 from service.estimator.explain.memory import memory_explanations
-from service.estimator.model.documents import documents_of, padding_fraction, step_tokens, trained_tokens
 from service.estimator.model.flop import (
     forward_flop,
     padding_flop,
@@ -21,7 +20,7 @@ from service.estimator.model.flop import (
     six_n_flop,
     step_flop,
 )
-from service.estimator.model.ledger import Ops
+from service.estimator.model.ledger import Ops, documents_of, padding_fraction, step_tokens, trained_tokens
 from service.estimator.model.parameters import parameter_counts
 from service.estimator.parallelism.pipeline import bubble_micro_batches
 from service.estimator.parallelism.stages import rank_parameters, stage_total

@@ -6,7 +6,6 @@ from functools import reduce
 
 from service.estimator.degrees import Degrees, divisors, padded_vocabulary
 from service.estimator.model.ledger import Op, Ops, Saved, Split, Weight, WeightRole, by_operation, kept_matrices
-from service.estimator.names import RecomputeModule
 from service.estimator.numeric import Amount, Condition, both, ceil_div, either, maximum, minimum, where
 from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.stages import (
@@ -16,7 +15,7 @@ from service.estimator.parallelism.stages import (
     rank_parameters,
     stream_bytes,
 )
-from service.estimator.question import Recompute
+from service.estimator.question import Recompute, RecomputeModule
 from service.estimator.software.implementations import CROSS_ENTROPIES
 from service.estimator.software.versions import at_least
 from service.estimator.workload import Workload

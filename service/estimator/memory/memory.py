@@ -20,12 +20,12 @@ from service.estimator.memory.states import (
     table_gradient_bytes,
     undivided_share,
 )
-from service.estimator.names import OffloadName, ScheduleName
 from service.estimator.numeric import Amount, Condition, both, either, is_nothing, maximum, minimum, where
 from service.estimator.parallelism.context import exchanged_bytes
 from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.pipeline import in_flight, interleaved_bytes, warm_passes
 from service.estimator.parallelism.stages import WIDE_BYTES, Stage, sequence_stream_bytes, stream_bytes
+from service.estimator.question import OffloadName, ScheduleName
 from service.estimator.software.optimizers import moment_bytes
 from service.estimator.software.versions import (
     GROUPED_STREAMS,

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from service.estimator.model.layers.attention import attention_ops
-from service.estimator.model.layers.embedding import embedding_ops
+from service.estimator.model.layers.ends import depth_embedding_ops, depth_ops, embedding_ops, head_ops
 from service.estimator.model.layers.experts import expert_ops
 from service.estimator.model.layers.gated_delta_net import gated_delta_net_ops
-from service.estimator.model.layers.head import depth_embedding_ops, depth_ops, head_ops
 from service.estimator.model.layers.latent_attention import latent_attention_ops
 from service.estimator.model.layers.lightning_attention import lightning_attention_ops
 from service.estimator.model.layers.linear_recurrence import linear_recurrence_ops
@@ -18,8 +17,7 @@ from service.estimator.model.layers.shared_transformer import SHARED, shared_tra
 from service.estimator.model.layers.short_convolution import short_convolution_ops
 from service.estimator.model.ledger import GROUP, LayerShape, Ledger, Op, Ops, Setting
 from service.estimator.model.operations import feed_forward_ops, norm_op, residual_op
-from service.estimator.names import LayerType, MlpType
-from service.estimator.question import Model
+from service.estimator.question import LayerType, MlpType, Model
 
 LayerOps = Callable[[Model, LayerType, Setting], Ops]
 

@@ -2,10 +2,20 @@
 
 from functools import partial
 
-from service.estimator.model.documents import document_pairs_twice, sequence_pairs_twice
-from service.estimator.model.ledger import EVERYTHING, LAST_NORM, Gradient, Op, Ops, Saved, Setting, Split, Weight
-from service.estimator.names import LayerType, MatrixName, Normalization, RecomputeModule
-from service.estimator.question import Model
+from service.estimator.model.ledger import (
+    EVERYTHING,
+    LAST_NORM,
+    Gradient,
+    Op,
+    Ops,
+    Saved,
+    Setting,
+    Split,
+    Weight,
+    document_pairs_twice,
+    sequence_pairs_twice,
+)
+from service.estimator.question import LayerType, MatrixName, Model, Normalization, RecomputeModule
 
 
 def query_key_value_op(model: Model, setting: Setting, *, inputs: int, gates: int = 0) -> Op:

@@ -22,8 +22,7 @@ from service.estimator.model.ledger import (
     Split,
     Weight,
 )
-from service.estimator.names import MatrixName, PartName
-from service.estimator.question import Method, Model, Recipe
+from service.estimator.question import MatrixName, Method, Model, PartName, Recipe
 
 DEFAULT_RANK = 8
 """Rank of an adapter where none is given. Source: huggingface/peft LoraConfig (r = 8)."""

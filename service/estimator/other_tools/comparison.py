@@ -2,14 +2,13 @@
 
 from service.errors import Problem, Refused
 from service.estimator.answer import Memory
-from service.estimator.names import ToolName
 from service.estimator.other_tools.accelerate import ACCELERATE
 from service.estimator.other_tools.eleutherai_cookbook import COOKBOOK
 from service.estimator.other_tools.megatron_theoretical import MEGATRON
 from service.estimator.other_tools.nanotron_predict_memory import NANOTRON
 from service.estimator.other_tools.tool import Comparison, MethodLine, Tool, ToolAnswer
 from service.estimator.other_tools.zero3_estimator import ZERO3
-from service.estimator.question import Question
+from service.estimator.question import Question, ToolName
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.units import BYTES, in_units
 

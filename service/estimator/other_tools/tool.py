@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 from service.estimator.complete import CompleteLayout
 from service.estimator.model.build import layer_type, mlp_type
 from service.estimator.model.training import trains_everything
-from service.estimator.names import OffloadName, OptimizerName, PrecisionName, ScheduleName, ToolName
-from service.estimator.question import Model
+from service.estimator.question import Model, OffloadName, OptimizerName, PrecisionName, ScheduleName, ToolName
 from service.estimator.resolve import ResolvedQuestion
 
 

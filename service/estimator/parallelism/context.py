@@ -2,8 +2,8 @@
 
 from service.estimator.degrees import Degrees, Transfer, context_spacing
 from service.estimator.model.build import MIXERS
-from service.estimator.names import ContextMethod
 from service.estimator.numeric import Amount, Condition, divides, implies, minimum, where
+from service.estimator.question import ContextMethod
 from service.estimator.rule import LayoutRule, Rule, divisors_of
 from service.estimator.workload import Workload
 

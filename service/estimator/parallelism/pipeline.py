@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from service.estimator.degrees import Degrees, Transfer, stage_spacing
-from service.estimator.names import ScheduleName
 from service.estimator.numeric import (
     Amount,
     Condition,
@@ -18,7 +17,7 @@ from service.estimator.numeric import (
     where,
 )
 from service.estimator.parallelism.stages import stream_bytes
-from service.estimator.question import Layout, Model
+from service.estimator.question import Layout, Model, ScheduleName
 from service.estimator.rule import LayoutRule, Rule, divisors_of
 from service.estimator.workload import Workload
 

@@ -2,9 +2,8 @@
 
 from service.estimator.complete import CompleteLayout
 from service.estimator.model.build import recurrences_of
-from service.estimator.names import AttentionName
 from service.estimator.parallelism.pipeline import partition_layers
-from service.estimator.question import Gpu
+from service.estimator.question import AttentionName, Gpu
 from service.estimator.rule import Rule, WorkloadRule
 from service.estimator.software.implementations import IMPLEMENTATIONS
 from service.estimator.software.precision import PRECISIONS, Precision, peak_flop_per_s

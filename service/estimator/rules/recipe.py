@@ -6,8 +6,7 @@ from itertools import chain
 from service.errors import Problem
 from service.estimator.model.ledger import Op, Weight
 from service.estimator.model.training import part_of, trains_everything
-from service.estimator.names import MatrixName, PartName
-from service.estimator.question import Checkpointing, OwnedPrice, Question
+from service.estimator.question import Checkpointing, MatrixName, OwnedPrice, PartName, Question
 from service.estimator.rule import Rule, WorkloadRule, problems_of
 from service.estimator.software.optimizers import MOMENT_BYTES
 from service.estimator.software.precision import DTYPE_BYTES

@@ -6,7 +6,6 @@ from functools import lru_cache, partial
 
 from service.estimator.answer import Conventions, Flop, Interval, Memory, Parameters, Step, StepPart
 from service.estimator.memory.activations import recomputed_layers, trained_layers
-from service.estimator.model.documents import padding_fraction, step_tokens, trained_share, trained_tokens
 from service.estimator.model.flop import (
     korthikanti_fraction,
     padding_flop,
@@ -18,6 +17,7 @@ from service.estimator.model.flop import (
     six_n_flop,
     step_flop,
 )
+from service.estimator.model.ledger import padding_fraction, step_tokens, trained_share, trained_tokens
 from service.estimator.model.parameters import ParameterCounts, parameter_counts
 from service.estimator.numeric import column
 from service.estimator.resolve import CONFIGURATIONS_KEPT, ResolvedQuestion

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from service.estimator.names import AttentionName, CrossEntropyName, ImplementationName, StackName
-from service.estimator.question import Gpu
+from service.estimator.question import AttentionName, CrossEntropyName, Gpu, ImplementationName, StackName
 from service.estimator.software.versions import generation
 
 

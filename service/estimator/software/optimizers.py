@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from service.estimator.model.ledger import Weight
-from service.estimator.names import MomentDtype, OptimizerName
+from service.estimator.question import MomentDtype, OptimizerName
 from service.estimator.software.precision import Precision
 
 Form = Literal["full", "rows_and_columns", "columns", "none"]

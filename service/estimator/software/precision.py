@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from service.estimator.names import GradientDtype, PrecisionName, QuantizationName
-from service.estimator.question import Gpu, Method, Recipe
+from service.estimator.question import Gpu, GradientDtype, Method, PrecisionName, QuantizationName, Recipe
 from service.estimator.software.stacks import Stack
 from service.estimator.software.versions import generation
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from service.estimator.complete import CompleteSoftware, completed
 from service.estimator.model.build import MIXERS
-from service.estimator.names import (
+from service.estimator.question import (
     ContextMethod,
     CrossEntropyName,
     GradientDtype,
@@ -16,12 +16,14 @@ from service.estimator.names import (
     MomentDtype,
     PrecisionName,
     RankOrder,
+    Recipe,
     RecomputeModule,
     ScheduleName,
+    Software,
     StackName,
+    Versions,
     ZeroStage,
 )
-from service.estimator.question import Recipe, Software, Versions
 from service.estimator.software.implementations import (
     CROSS_ENTROPIES,
     IMPLEMENTATIONS,

@@ -9,10 +9,10 @@ from service.estimator.memory.activations import RankLoad, repeated_forwards, tr
 from service.estimator.memory.memory import OFFLOADED_ACTIVATIONS
 from service.estimator.model.build import MIXERS
 from service.estimator.model.ledger import LayerShape
-from service.estimator.names import RecomputeModule
 from service.estimator.numeric import Amount, maximum, minimum, where
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.stages import RankParameters, Stage
+from service.estimator.question import RecomputeModule
 from service.estimator.time.collectives import Interconnect, interconnect_of, transfer_seconds
 from service.estimator.time.kernels import HOST_LINK_FRACTION, ComputeSeconds
 from service.estimator.workload import Workload

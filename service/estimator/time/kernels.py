@@ -8,11 +8,10 @@ from service.estimator.constants import LAUNCH_SECONDS, NEWEST_KERNEL, product_s
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.memory.states import sharded_bytes
 from service.estimator.model.ledger import Op, OpKind, Ops, Split, is_rerun, rerun_flop
-from service.estimator.names import AttentionName
 from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS
 from service.estimator.parallelism.stages import RankParameters
-from service.estimator.question import Model
+from service.estimator.question import AttentionName, Model
 from service.estimator.software.optimizers import moment_bytes
 from service.estimator.software.precision import Format, known_peak_flop_per_s
 from service.estimator.time.attention import MOST_FRACTION, AttentionRate, FusedName, attention_fraction, attention_rate

@@ -11,11 +11,10 @@ from service.estimator.constants import calibration_of, measured_scale, own_spre
 from service.estimator.degrees import Degrees
 from service.estimator.memory.activations import RankLoad, rank_logits, repeated_forwards, trained_layers
 from service.estimator.memory.memory import OFF_DEVICE
-from service.estimator.names import ImplementationName, StackName
 from service.estimator.numeric import Amount, ceil_div, doublings, maximum, minimum, where
 from service.estimator.parallelism import pipeline
 from service.estimator.parallelism.stages import Stage
-from service.estimator.question import Gpu
+from service.estimator.question import Gpu, ImplementationName, StackName
 from service.estimator.software.versions import generation
 from service.estimator.time.communication import ExposedSeconds, exposed_seconds, once_a_step_seconds
 from service.estimator.time.kernels import (

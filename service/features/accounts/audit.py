@@ -7,7 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
 
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 from service.store import Engine
 from service.store.engine import utc_text
 from service.store.keys import TEAM

@@ -11,7 +11,7 @@ from service.answers.checks import Check
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Grounds, MemoryAnswer
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError
-from service.estimator.names import STRICT
+from service.estimator.question import STRICT
 from service.features.checks.check import StoreQuestion, check
 from service.features.estimates.answers import answer_of
 from service.store.scenarios import CheckedQuestion

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from service.catalogue import Catalogue
 from service.estimator.constants import calibrated
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 from service.features.calibrations.fitting import Steps, constants_of, device_of, steps_of
 from service.features.calibrations.lists import find_calibration
 from service.store import Engine

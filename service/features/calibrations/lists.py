@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from service.catalogue.provenance import Scope
 from service.errors import NotFound
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 from service.store import Engine
 from service.store.keys import Caller
 from service.store.measurements import Calibration, CalibrationStatus, read_calibration, read_calibrations

@@ -9,7 +9,7 @@ from annotated_types import Len
 from service.calibration.records import ProbeName
 from service.catalogue.provenance import Scope
 from service.errors import Problem, Refused
-from service.estimator.names import STRICT, Name
+from service.estimator.question import STRICT, Name
 from service.features.measurements.importing import parse_moment
 from service.store.measurements import Measured
 from service.validation.specs import read_spec

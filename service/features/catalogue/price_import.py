@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from service.catalogue import SHIPPED, Catalogue, Holdings, PriceRow
 from service.errors import Problem, Refused, Stale
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 from service.features.catalogue.custom_rows import custom_row, refuse_wrong_derived
 from service.features.catalogue.lists import LISTINGS, record_of
 from service.features.catalogue.row_bodies import DERIVED, without_derived

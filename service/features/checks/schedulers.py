@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from service.answers.checks import Check
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
-from service.estimator.names import DESCRIBED
+from service.estimator.question import DESCRIBED
 from service.features.checks.check import StoreQuestion, check
 from service.features.checks.schemas import read_launch, with_launch
 from service.formats.launchers.common import Scheduled

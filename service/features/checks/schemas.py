@@ -10,7 +10,7 @@ from service.answers.checks import MOST_FREE
 from service.answers.exports import Imported
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.names import STRICT
+from service.estimator.question import STRICT
 from service.features.exports.exports import format_named, import_file
 from service.formats.scripts import SCRIPT, training_in
 from service.formats.text import LONGEST_FILE_BYTES

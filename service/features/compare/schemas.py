@@ -12,8 +12,7 @@ from service.catalogue import Catalogue
 from service.catalogue.prices import PriceQuery
 from service.catalogue.rows import PriceRow
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.names import STRICT, Name, PriceModel
-from service.estimator.question import Layout, Recipe
+from service.estimator.question import STRICT, Layout, Name, PriceModel, Recipe
 from service.planner.steps import Steps
 from service.validation.flat import ALIASES, body_of_flat, flat_fields
 from service.validation.flat_values import LIST_MARK, read_value

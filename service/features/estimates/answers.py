@@ -13,8 +13,7 @@ from service.estimator.advice import NO_COST, NO_ELECTRICITY, NO_TOTALS, advised
 from service.estimator.answer import Estimate, MemoryEstimate
 from service.estimator.constants import calibration_id
 from service.estimator.explain.explanation import Explanation
-from service.estimator.names import ToolName
-from service.estimator.question import Question
+from service.estimator.question import Question, ToolName
 from service.estimator.resolve import resolve
 from service.estimator.run.run import peak_stage_in
 from service.estimator.run.stages import timeline

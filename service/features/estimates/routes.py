@@ -32,8 +32,8 @@ from service.api.queries import method_of
 from service.api.routing import CatalogueDep, ExplainDep, JsonBody, Parameters, StrictRoute, answer, query, whole_query
 from service.catalogue import Catalogue
 from service.estimator.choices import choices
-from service.estimator.names import ToolName
 from service.estimator.other_tools.comparison import TOOLS
+from service.estimator.question import ToolName
 from service.features.estimates.answers import answer_by, answer_explained, answer_of, timeline_json
 from service.features.estimates.examples import EXAMPLES
 from service.features.estimates.schemas import Choices

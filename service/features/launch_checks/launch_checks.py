@@ -15,7 +15,7 @@ from service.answers.launch_checks import LaunchCheckRow, ProbeAnswer, Reestimat
 from service.calibration.records import ProbeName, ProbeStatus
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused
-from service.estimator.names import STRICT, Name
+from service.estimator.question import STRICT, Name
 from service.features.checks.schemas import Problems
 from service.features.estimates.answers import answer
 from service.features.estimates.store import stored_answer

@@ -7,8 +7,7 @@ from service.errors import Refused
 from service.estimator.estimate import estimate_memory
 from service.estimator.model.build import layer_shapes
 from service.estimator.model.flop import backward_flop, forward_flop
-from service.estimator.names import AttentionName
-from service.estimator.question import Cluster, Layout, Model, Question, Recipe, Software
+from service.estimator.question import AttentionName, Cluster, Layout, Model, Question, Recipe, Software
 from service.estimator.resolve import ResolvedQuestion, configuration_of
 from service.features.launch_checks.items import CPU_DTYPE, reached_flop_per_s
 from service.features.launch_checks.targets import Target

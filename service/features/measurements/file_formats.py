@@ -14,7 +14,7 @@ from service.calibration.records import ProbeRecord
 from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused
 from service.estimator.degrees import CollectiveName
-from service.estimator.names import STRICT
+from service.estimator.question import STRICT
 from service.features.measurements.importing import (
     ImportedMeasurements,
     Words,

@@ -13,8 +13,7 @@ from service.catalogue import Catalogue
 from service.catalogue.catalogue import calibrated_gpu
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.constants import calibration_id
-from service.estimator.names import DESCRIBED, STRICT
-from service.estimator.question import Gpu
+from service.estimator.question import DESCRIBED, STRICT, Gpu
 from service.features.measurements.measurements import Origin, measurements_in
 from service.store import Engine
 from service.store.engine import answering, utc_text, writing

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Len
 
 from service.errors import NotFound, Problem, Refused
-from service.estimator.names import DESCRIBED, STRICT, Name
+from service.estimator.question import DESCRIBED, STRICT, Name
 from service.store import Engine
 from service.store.engine import RowPart
 from service.store.keys import Caller

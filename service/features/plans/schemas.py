@@ -9,8 +9,7 @@ from annotated_types import Ge, Gt, Interval, Len, Lt
 from service.answers.plans import Objective
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.names import STRICT, Degree, RecomputeName, Sequences
-from service.estimator.question import Layout, Question, Recipe, Recompute
+from service.estimator.question import STRICT, Degree, Layout, Question, Recipe, Recompute, RecomputeName, Sequences
 from service.planner.space import Constraints
 from service.validation.forms import MOST_VALUES, DescribedAs, Variant, requiring
 from service.validation.problems import not_an_object, unknown_field

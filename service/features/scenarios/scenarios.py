@@ -19,7 +19,7 @@ from pydantic_core import to_json
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, Stale
-from service.estimator.names import STRICT
+from service.estimator.question import STRICT
 from service.features.estimates.answers import answer
 from service.store import Engine
 from service.store import scenarios as store

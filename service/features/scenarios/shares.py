@@ -15,7 +15,7 @@ from annotated_types import Interval, Len
 from service.answers.shares import ListedShare, Share, ShareLinks, ShareList, ShareStatus
 from service.api.access.share_links import PARAMETER, signed
 from service.errors import NotFound, Problem, Refused
-from service.estimator.names import STRICT
+from service.estimator.question import STRICT
 from service.features.scenarios.scenarios import PATH, find_scenario
 from service.store import Engine
 from service.store.engine import utc_text

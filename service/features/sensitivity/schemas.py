@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Len
 
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.names import STRICT, Name
+from service.estimator.question import STRICT, Name
 from service.features.compare.schemas import QUESTION
 from service.features.solve.schemas import collected
 from service.validation.fields import unknown_variable, variable_fields

@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Interval, Le, Lt
 from service.answers.solutions import UnknownName
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
-from service.estimator.names import STRICT, Name
+from service.estimator.question import STRICT, Name
 from service.features.compare.schemas import CLUSTERS, PRICES, QUESTION
 from service.planner.feasibility import UNKNOWNS, SolveLimits
 from service.planner.sizing import SERVING_MFU_FRACTION

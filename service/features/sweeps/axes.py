@@ -13,8 +13,7 @@ from service.answers.estimates import Versions
 from service.answers.plans import Objective
 from service.errors import Problem
 from service.estimator.constants import CalibratedGpu
-from service.estimator.names import STRICT, Name
-from service.estimator.question import Cluster, Gpu, Layout, Model, OwnedPrice, Price, Recipe
+from service.estimator.question import STRICT, Cluster, Gpu, Layout, Model, Name, OwnedPrice, Price, Recipe
 from service.features.plans.schemas import PlanLimits
 from service.validation.serialization import adapter_of
 

@@ -8,7 +8,7 @@ from annotated_types import Interval, Len
 
 from service.answers.workers import Capabilities
 from service.errors import Problem, Refused
-from service.estimator.names import STRICT, Name
+from service.estimator.question import STRICT, Name
 from service.jobs.ends import Outcome
 from service.validation.specs import read_spec
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Le, MaxLen
 
 from service.errors import Problem, Refused
-from service.estimator.names import STRICT
+from service.estimator.question import STRICT
 from service.formats.launchers.common import NAME, Scheduled, gpus_in, writer
 from service.formats.program import Nodes, Program, Rendezvous, script_of
 from service.formats.rules import ExportRequest, Target, Version

@@ -9,7 +9,7 @@ from service.errors import Refused
 from service.estimator import Layout, Model, Recipe, count_parameters, estimate
 from service.estimator.model.build import MIXER_FIELDS, MIXERS
 from service.estimator.model.flop import forward_flop
-from service.estimator.names import LayerType
+from service.estimator.question import LayerType
 from tests.ask import question
 from tests.estimator.small_ledgers import ledger_of
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from service.estimator import Estimate, Layout, Model, Recipe
-from service.estimator.names import MatrixName, MethodName, ZeroStage
-from service.estimator.question import Method
+from service.estimator.question import MatrixName, Method, MethodName, ZeroStage
 from service.estimator.samples import LLAMA_3_8B
 from tests.ask import ask, bytes_of
 from tests.estimator.small_models import DENSE, SPARSE

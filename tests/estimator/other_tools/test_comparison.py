@@ -11,9 +11,9 @@ from hypothesis import given, settings
 
 from service.errors import Problem, Refused
 from service.estimator import Cluster, Layout, Question, Recipe, estimate
-from service.estimator.names import ToolName
 from service.estimator.other_tools.comparison import TOOLS, compare, unsupported
 from service.estimator.other_tools.tool import Comparison
+from service.estimator.question import ToolName
 from service.estimator.resolve import resolve
 from service.estimator.samples import H100, LLAMA_3_8B
 from tests.ask import lines

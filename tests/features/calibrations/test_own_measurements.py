@@ -13,8 +13,7 @@ from service.estimator.constants import (
     calibrated,
     calibration_of,
 )
-from service.estimator.names import StackName
-from service.estimator.question import Gpu, MeasuredStep
+from service.estimator.question import Gpu, MeasuredStep, StackName
 from service.estimator.samples import H100
 from service.features.calibrations.fitting import with_measured
 from tests.ask import question

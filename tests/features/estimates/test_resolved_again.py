@@ -7,7 +7,7 @@ import pytest
 
 from service.answers.estimates import Answer
 from service.catalogue import GpuRow, ModelRow, shipped_catalogue
-from service.estimator.names import StackName
+from service.estimator.question import StackName
 from service.features.estimates.answers import answer
 from service.validation.question_parts import PARTS
 from service.validation.questions import read_question

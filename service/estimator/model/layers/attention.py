@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from service.estimator.model.ledger import Op, Ops, Saved, Setting, Split, Weight
 from service.estimator.model.operations import attention_output_op, core_attention_ops, norm_weights, query_key_value_op
-from service.estimator.names import LayerType, MatrixName, QkNorm
-from service.estimator.question import Model
+from service.estimator.question import LayerType, MatrixName, Model, QkNorm
 
 _UNFUSED: dict[QkNorm, int] = {"none": 0, "per_head_dim": 4, "per_head_dim_biased": 0, "full": 4, "l2": 4}
 """Bytes of each number that a norm on queries and keys keeps beside one activation of it, where it is not one kernel.

@@ -2,8 +2,7 @@
 
 from service.estimator.model.ledger import LAST_NORM, Op, Ops, Saved, Setting, Split, Weight
 from service.estimator.model.operations import attention_output_op, core_attention_ops, norm_weights
-from service.estimator.names import LayerType, MatrixName
-from service.estimator.question import Model
+from service.estimator.question import LayerType, MatrixName, Model
 
 
 def latent_attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:

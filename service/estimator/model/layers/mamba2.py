@@ -2,8 +2,7 @@
 
 from service.estimator.model.ledger import EVERYTHING, LAST_NORM, Op, Ops, Saved, Setting, Split, Weight
 from service.estimator.model.operations import convolution_op, mixer_input_op, mixer_output_op
-from service.estimator.names import LayerType
-from service.estimator.question import Model
+from service.estimator.question import LayerType, Model
 
 
 def mamba2_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:

@@ -10,8 +10,7 @@ from service.estimator.model.operations import (
     norm_op,
     query_key_value_op,
 )
-from service.estimator.names import LayerType
-from service.estimator.question import Model
+from service.estimator.question import LayerType, Model
 
 SHARED = "block."
 """Beginning of the names of operations whose weights belong to the block, not to the layer."""
