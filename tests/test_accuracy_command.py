@@ -10,7 +10,7 @@ from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.cli.accuracy_report import accuracy_text
 from service.evaluation.accuracy import accuracy_of
-from service.evaluation.sources import read_file
+from service.evaluation.scoring import read_file
 from service.evaluation.tables import PUBLISHED
 from service.validation.serialization import to_wire
 from tests.commands import Command, Ran

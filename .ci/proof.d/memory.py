@@ -12,8 +12,7 @@ from service.catalogue import shipped_catalogue
 from service.estimator.memory import device, memory
 from service.estimator.software import implementations, stacks
 from service.evaluation.accuracy import LARGE_FROM_BYTES, accuracy_of_evaluations
-from service.evaluation.scoring import Evaluation, evaluate_rows
-from service.evaluation.sources import read_file
+from service.evaluation.scoring import Evaluation, evaluate_rows, read_file
 
 GIB, GB = float(1 << 30), 1e9
 MEGATRON = "megatron_functional"

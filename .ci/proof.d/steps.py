@@ -7,6 +7,7 @@ from math import expm1, log
 from statistics import fmean, median
 from typing import Any
 
+from service.answers.accuracy import Group
 from service.calibration.scores import Comparison
 from service.calibration.steps import (
     DENSE,
@@ -23,7 +24,6 @@ from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator.constants import STEP_CONSTANTS
 from service.evaluation.accuracy import shipped_accuracy
-from service.evaluation.answers import Group
 from service.evaluation.scoring import APART, Evaluation, evaluate_rows, step_row_of, step_rows_of
 from service.evaluation.totals import totals_accuracy
 from tests.published.test_steps import MOST_WITHOUT_SCALAR, TABLES, mean_error

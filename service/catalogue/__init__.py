@@ -2,10 +2,10 @@
 
 from service.catalogue.catalogue import Catalogue
 from service.catalogue.holdings import EVERYONE, Holdings
-from service.catalogue.names import Found
+from service.catalogue.indexes import Found
 from service.catalogue.prices import PriceQuery
-from service.catalogue.provenance import SHIPPED, UnsoundFact
 from service.catalogue.rows import (
+    SHIPPED,
     CalibrationRow,
     ClusterRow,
     ExactCounts,
@@ -17,6 +17,7 @@ from service.catalogue.rows import (
     RateCardRow,
     RegionRow,
     Row,
+    UnsoundFact,
     key_of,
 )
 from service.catalogue.shipped import shipped_catalogue

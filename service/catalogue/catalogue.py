@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.catalogue.indexes import (
+    Found,
     Key,
+    NameIndex,
     calibrations_by_gpu,
     changed_of,
     digest_of,
@@ -20,10 +22,9 @@ from service.catalogue.indexes import (
     revision_of,
     rows_after,
 )
-from service.catalogue.names import Found, NameIndex
 from service.catalogue.prices import PriceIndex, PriceQuery, find_price
-from service.catalogue.provenance import SHIPPED, UnsoundFact
 from service.catalogue.rows import (
+    SHIPPED,
     CalibrationRow,
     ClusterRow,
     GpuRow,
@@ -32,6 +33,7 @@ from service.catalogue.rows import (
     RateCardRow,
     RegionRow,
     Row,
+    UnsoundFact,
     key_of,
 )
 from service.estimator.constants import calibrated

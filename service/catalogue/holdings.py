@@ -6,10 +6,8 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from service.catalogue.catalogue import Catalogue
-from service.catalogue.indexes import Key, Named, digest_of, digests_of, forms_of_row, gpus_of, revision_of
-from service.catalogue.names import forms_of
-from service.catalogue.provenance import SHIPPED
-from service.catalogue.rows import CalibrationRow, GpuRow, ModelRow, PriceRow, RegionRow, Row, key_of
+from service.catalogue.indexes import Key, Named, digest_of, digests_of, forms_of, forms_of_row, gpus_of, revision_of
+from service.catalogue.rows import SHIPPED, CalibrationRow, GpuRow, ModelRow, PriceRow, RegionRow, Row, key_of
 
 
 class AdjustedRow(NamedTuple):

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from service.catalogue.names import Found
-from service.catalogue.provenance import UnsoundFact
-from service.catalogue.rows import PriceRow, Rate, RateCardRow
+from service.catalogue.indexes import Found
+from service.catalogue.rows import PriceRow, Rate, RateCardRow, UnsoundFact
 from service.errors import Problem, Refused, UnknownName
 from service.estimator.question import PriceModel
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from service.catalogue.bounds import faults_of
 from service.catalogue.catalogue import Catalogue
-from service.catalogue.provenance import UnsoundFact, is_date
 from service.catalogue.rows import (
     ClusterRow,
     ExactCounts,
@@ -22,6 +21,8 @@ from service.catalogue.rows import (
     PublishedCounts,
     Purchase,
     RegionRow,
+    UnsoundFact,
+    is_date,
 )
 from service.estimator.question import Cluster, Gpu, Model
 from service.estimator.time.matrix_products import MATRIX_RATES

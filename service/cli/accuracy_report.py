@@ -2,11 +2,19 @@
 
 from collections.abc import Sequence
 
+from service.answers.accuracy import (
+    Accuracy,
+    MeasuredAccuracy,
+    OwnGroup,
+    TotalsAccuracy,
+    TotalsGroup,
+    TotalsRow,
+    VerdictCounts,
+    WorstRow,
+    WorstStep,
+)
 from service.cli.console import table
-from service.evaluation.answers import Accuracy, VerdictCounts, WorstRow, WorstStep
-from service.evaluation.measured import MeasuredAccuracy, OwnGroup
 from service.evaluation.tables import HEADER, STEP_HEADER, memory_lines, step_cells_of, step_groups
-from service.evaluation.totals import TotalsAccuracy, TotalsGroup, TotalsRow
 from service.units import BYTES, in_units, readable
 
 MEASURED_HEADER = ("device", "probe", "quantity", "calibration", "counted", "quarantined", "MAPE", "median", "bias")

@@ -46,7 +46,7 @@ def _content(file: Path) -> bytes:
 
 
 if TYPE_CHECKING:
-    from service.evaluation.answers import Accuracy
+    from service.answers.accuracy import Accuracy
     from service.evaluation.scoring import Evaluation
 
 
@@ -70,7 +70,7 @@ def accuracy(
     from service.catalogue import shipped_catalogue
     from service.cli.accuracy_report import accuracy_text
     from service.evaluation.accuracy import accuracy_of_evaluations, shipped_accuracy
-    from service.evaluation.sources import refuse_same_file, write_file
+    from service.evaluation.scoring import refuse_same_file, write_file
     from service.evaluation.tables import PUBLISHED, rows_csv
     from service.validation.serialization import to_bytes
 
@@ -92,8 +92,7 @@ def _evaluations(file: str | None) -> "tuple[Evaluation, ...]":
     """Predictions beside the rows of a table, or beside the shipped ones."""
     from service.calibration.tables import shipped_rows
     from service.catalogue import shipped_catalogue
-    from service.evaluation.scoring import evaluate_rows
-    from service.evaluation.sources import read_file
+    from service.evaluation.scoring import evaluate_rows, read_file
 
     rows = (*shipped_rows(), *shipped_rows("throughput")) if file is None else read_file(file)
     return evaluate_rows(rows, shipped_catalogue())

@@ -35,7 +35,7 @@ def write_accuracy() -> None:
 def write_measurements(file: Annotated[str, typer.Argument(help="Table of measurements.")]) -> None:
     """Trim a table of measurements to the columns used and ship it (service/calibration/published)."""
     from service.evaluation import tables
-    from service.evaluation.sources import content_of
+    from service.evaluation.scoring import content_of
 
     typer.echo(tables.write_measurements(content_of(file)))
 

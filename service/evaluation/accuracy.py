@@ -8,6 +8,17 @@ from math import expm1
 from statistics import fmean, median
 from typing import Any, NamedTuple, get_args
 
+from service.answers.accuracy import (
+    Accuracy,
+    Figures,
+    Group,
+    Quantity,
+    RelativeErrors,
+    Sized,
+    StepScores,
+    WorstRow,
+    WorstStep,
+)
 from service.answers.estimates import Versions
 from service.calibration.scores import Comparison, Errors, constants_read_off, errors_of, left_out_fraction, score
 from service.calibration.steps import (
@@ -25,17 +36,6 @@ from service.estimator import FORMULAS_VERSION
 from service.estimator.answer import StageMemory
 from service.estimator.memory.device import class_of
 from service.estimator.time.step import StepClass
-from service.evaluation.answers import (
-    Accuracy,
-    Figures,
-    Group,
-    Quantity,
-    RelativeErrors,
-    Sized,
-    StepScores,
-    WorstRow,
-    WorstStep,
-)
 from service.evaluation.measured import own_groups, shipped_measured
 from service.evaluation.scoring import APART, Evaluation, evaluate_rows, figure_of, step_row_of, verdicts_of
 from service.store.engine import open_engine

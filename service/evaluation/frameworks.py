@@ -1,8 +1,12 @@
-"""Frameworks of published tables: the stack that represents each, and its defaults where a row leaves a cell open."""
+"""Frameworks of published tables, and the body of a row's question, built part by part.
+
+A framework has the stack that represents it, and its defaults where a row leaves a cell open.
+"""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isqrt
 from typing import Any
 
 from service.calibration.tables import MeasuredRow, NotExpressible
@@ -180,30 +184,214 @@ def framework_of(row: MeasuredRow) -> Framework:
     raise NotExpressible("framework: no stack stands for it")
 
 
-BYTES_PER_S_OF_GBIT = 1e9 / 8
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The body of a question, and the details of the row that it leaves out."""
 
-RATES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], int], float]], ...] = (
-    (re.compile(r"(\d+)\s?Gb/s per GPU"), lambda cell, _: float(cell[1])),
-    (re.compile(r"(\d+)x\s?(\d+)\s?Gb/s"), lambda cell, node: float(cell[1]) * float(cell[2]) / node),
-    (re.compile(r"(\d+)x HDR (?:IB )?(\d+)\s?Gb/s"), lambda cell, node: float(cell[1]) * float(cell[2]) / node),
-    (re.compile(r"(\d+)\s?Gb(?:ps|/s)\s?(?:per |/)node"), lambda cell, node: float(cell[1]) / node),
-    (re.compile(r"8x HDR|HDR IB \(Selene\)"), lambda _, node: 8 * 200 / node),
-)
-"""Gbit/s of one GPU by what the words say, the first that fits; nodes share what they have among their GPUs. Selene's
-nodes have eight HDR adapters of 200 Gbit/s (Narayanan et al. 2021, arXiv:2104.04473, section 5)."""
+    model: dict[str, Any] = field(default_factory=dict)
+    """Fields of the model."""
+    recipe: dict[str, Any] = field(default_factory=dict)
+    layout: dict[str, Any] = field(default_factory=dict)
+    cluster: dict[str, Any] = field(default_factory=dict)
+    stack: dict[str, Any] = field(default_factory=dict)
+    """The training software and its choices."""
+    unmodelled: list[str] = field(default_factory=list)
+    """Details of the row that change its figures and that no field expresses."""
+
+    def put(self, path: str, value: Any) -> None:
+        """Set a field of the question, e.g. `layout.zero_stage`; `stack.` stands for `recipe.stack.`."""
+        part, _, name = path.partition(".")
+        getattr(self, part)[name] = value
+
+    def body(self) -> dict[str, Any]:
+        """The body as a caller would send it."""
+        recipe = {**self.recipe, "stack": self.stack}
+        return {"model": self.model, "recipe": recipe, "layout": self.layout, "cluster": self.cluster}
 
 
-def network_bytes_per_s(row: MeasuredRow) -> float | None:
-    """Network rate of one GPU, one direction, as a row's words describe it.
+def layers_spread(layers: int, parts: int, *, rest_last: bool) -> tuple[int, ...]:
+    """Layers of each part of a pipeline that they do not fill evenly.
 
-    >>> cell = "NVLink3; Omni-Path 4x100Gb/s per node"
-    >>> network_bytes_per_s(MeasuredRow(1, {"interconnect": cell, "gpus_per_node": "8"})) / 1e9
-    6.25
-    >>> network_bytes_per_s(MeasuredRow(1, {"interconnect": "NVLink5; IB"})) is None
-    True
+    >>> layers_spread(61, 16, rest_last=True)
+    (4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1)
+    >>> layers_spread(10, 4, rest_last=False), layers_spread(9, 8, rest_last=True)
+    ((3, 3, 2, 2), (2, 1, 1, 1, 1, 1, 1, 1))
     """
-    words, node = row.text("interconnect"), row.count("gpus_per_node", 8)
-    for pattern, gbit_per_s in RATES:
-        if cell := pattern.search(words):
-            return gbit_per_s(cell, node) * BYTES_PER_S_OF_GBIT
-    return None
+    full = -(-layers // parts)
+    if rest_last and full * (parts - 1) < layers:
+        return (*(full,) * (parts - 1), layers - full * (parts - 1))
+    return tuple(layers // parts + (part < layers % parts) for part in range(parts))
+
+
+def layers_by_cost(layers: int, stages: int, layer_cost: float, head_cost: float) -> tuple[int, ...]:
+    """Layers of each stage when a stage is closed once its cost reaches its share (nanotron).
+
+    >>> layers_by_cost(16, 2, 1.0, 5.0)
+    (11, 5)
+    """
+    share = (layers * layer_cost + head_cost) / stages
+    counts, stage, reached = [0] * stages, 0, 0.0
+    for _ in range(layers):
+        counts[stage] += 1
+        reached += layer_cost
+        if reached > share * (stage + 1) and stage < stages - 1:
+            stage += 1
+    return tuple(counts)
+
+
+def virtual_group(micro_batches: int, stages: int) -> int | None:
+    """Micro-batches that a stage runs through one chunk before the next, if they do not fill whole rounds.
+
+    >>> virtual_group(5, 4), virtual_group(8, 4), virtual_group(2, 4)
+    (5, None, None)
+    """
+    if micro_batches % stages == 0:
+        return None
+    lower = [size for size in range(1, isqrt(micro_batches) + 1) if micro_batches % size == 0]
+    sizes = [*lower, *(micro_batches // size for size in lower)]
+    return min((size for size in sizes if size >= stages), default=None)
+
+
+FAMILIES: Mapping[str, Mapping[str, Any]] = {
+    r"qwen-": {"attention_bias": True, "attention_out_bias": False},
+    r"qwen2": {"attention_bias": True, "attention_out_bias": False},
+    r"qwen3": {"qk_norm": "per_head_dim"},
+    r"gpt-oss": {"attention_bias": True, "mlp_bias": True, "router_bias": True, "attention_sinks": True},
+    r"phi-1|phi-2": {**GPT_2, "parallel_attention": True, "norms_per_layer": 1, "lm_head_bias": True},
+    r"stablelm-alpha|pythia|gpt-neox": {**GPT_2, "parallel_attention": True},
+    r"falcon-7b": {"normalization": "layernorm", "parallel_attention": True, "norms_per_layer": 1},
+    r"falcon-40b": {"normalization": "layernorm", "parallel_attention": True},
+    r"gemma-2-|gemma-3": {"norms_per_layer": 4},
+}
+"""Model fields that tables have no column for, by the start of the model's name; from the published configs."""
+
+WITHOUT_DEPTHS = "w/o MTP"
+"""Mark of a model trained without its multi-token-prediction depths."""
+
+LATENT = re.compile(
+    r"mla(?:_q(?P<q>\d+)|_noq)?\((?:q_lora(?P<q_lora>\d+),)?"
+    r"kv_lora(?P<kv>\d+),nope(?P<nope>\d+),rope(?P<rope>\d+),v(?P<v>\d+)\)"
+)
+WINDOWED = re.compile(r"alternating sliding window (\d+)")
+CHUNKED = re.compile(r"chunked attention (\d+)")
+
+
+def put_architecture(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
+    """Set the model fields from a row's columns."""
+    heads, experts = row.count("heads"), row.count("moe_experts", 0)
+    widths = {"intermediate_size": row.whole("ffn_hidden"), "head_dim": row.whole("head_dim")}
+    draft.model.update(
+        vocab_size=row.count("vocab"),
+        hidden_size=row.count("hidden"),
+        num_hidden_layers=row.count("layers"),
+        num_attention_heads=heads,
+        num_key_value_heads=row.count("kv_heads", heads),
+        gated_mlp=row.is_on("gated_mlp"),
+        tie_word_embeddings=row.is_on("tied_embeddings"),
+        **{field: width for field, width in widths.items() if width},
+    )
+    if experts:
+        draft.model.update(_experts(row, experts))
+    draft.model.update(framework.model)
+    draft.model.update(_traits_of(framework.models, row.text("model")))
+    if WITHOUT_DEPTHS in row.text("other_features"):
+        draft.model.pop("num_nextn_predict_layers", None)
+    draft.model.update(_traits_of(FAMILIES, row.text("model")))
+    if framework.learned_positions:
+        draft.model["position_embedding_rows"] = row.count("seq_len")
+    _put_attention(row, draft)
+    draft.recipe["vocabulary_multiple"] = 1  # tables give the padded vocabulary
+
+
+def _experts(row: MeasuredRow, experts: int) -> dict[str, Any]:
+    return {
+        "num_experts": experts,
+        "num_experts_per_tok": row.count("moe_top_k"),
+        "moe_intermediate_size": row.count("moe_ffn_hidden"),
+        "shared_expert_intermediate_size": row.count("moe_shared_ffn_hidden", 0),
+        "first_k_dense_replace": row.count("moe_dense_ffn_layers", 0),
+    }
+
+
+def _traits_of(table: Mapping[str, Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    return next((traits for pattern, traits in table.items() if re.match(pattern, name.lower())), {})
+
+
+def _put_attention(row: MeasuredRow, draft: Draft) -> None:
+    cell = row.text("attention_kind")
+    if latent := LATENT.search(cell):
+        put_latent(
+            draft, {name.removesuffix("_lora"): int(width) for name, width in latent.groupdict().items() if width}
+        )
+    elif window := WINDOWED.search(cell):
+        draft.model.update(layer_types=["sliding_attention", "full_attention"], sliding_window=int(window[1]))
+    elif (chunk := CHUNKED.search(cell)) and int(chunk[1]) < row.count("seq_len"):
+        raise NotExpressible("attention_kind: chunked attention in some of the layers")
+
+
+def put_latent(draft: Draft, widths: Mapping[str, int]) -> None:
+    """Switch the model to latent attention."""
+    draft.model.pop("head_dim", None)
+    draft.model.update(
+        num_key_value_heads=draft.model["num_attention_heads"],
+        kv_lora_rank=widths["kv"],
+        qk_nope_head_dim=widths["nope"],
+        qk_rope_head_dim=widths["rope"],
+        v_head_dim=widths["v"],
+        **({"q_lora_rank": widths["q"]} if "q" in widths else {}),
+    )
+
+
+SHARDED_BETWEEN = re.compile(r"SHARD_GRAD_OP|not resharded after forward")
+"""Weights are sharded between steps, and stay all-gathered from the forward pass to the backward pass."""
+
+SHARD_GROUP = re.compile(r"(?:ZeRO-1|FSDP) group (\d+)|FSDP (\d+) in node")
+"""Ranks that share one sharded copy."""
+
+SETS: tuple[tuple[str, str, Any], ...] = (
+    (r"tokendrop", "recipe.expert_capacity_factor", 1.0),
+    (r"Muon", "recipe.optimizer", "muon"),
+    (r"(?i)\basync ?tp", "stack.tensor_overlap", True),
+)
+"""Fields by words of other_features. Token drop is a capacity of 1 (NVIDIA-NeMo/Megatron-Bridge, moe_token_drop.py)."""
+
+UNMODELLED: tuple[tuple[str, str, str], ...] = (
+    ("other_features", r"(?i)\bcuda ?graph", "kernels are launched in graphs"),
+    ("other_features", r"EP overlap on", "experts' exchange runs beside other micro-batches"),
+    ("other_features", r"sequence_packing", "documents share sequences"),
+    ("sharding", r"mixed_precision=PURE", "gradients are sent in bf16"),
+    ("sharding", r"float8 all-gather", "weights are gathered in fp8"),
+    ("notes", r"pack_sample_into_one=True", "the samples of a micro-batch are one sequence, which attention may span"),
+    ("notes", r"compile state not told", "compiled or not is not told"),
+    (
+        "notes",
+        r"TP/PP split of model-parallel size .* assumed",
+        "how tensor and pipeline ranks split the model",
+    ),
+    ("recompute", r"see perf_recipes", "that of the model's recipes of other releases"),
+)
+"""Details that change time and have no field, by column and words."""
+
+
+def put_sharding(row: MeasuredRow, draft: Draft) -> None:
+    """Set the sharding of a draft that already has its degrees."""
+    cell, layout = row.text("sharding"), draft.layout
+    if SHARDED_BETWEEN.search(cell):
+        layout.update(zero_stage=3, reshard_after_forward=False)
+    if group := SHARD_GROUP.search(cell):
+        ranks = int(group[1] or group[2])
+        if 1 <= ranks < layout["data"] * layout["context"]:
+            layout["shard_group"] = ranks
+
+
+def put_features(row: MeasuredRow, draft: Draft) -> None:
+    """Set the features that a row names in words, or list them as unmodelled."""
+    cell = row.text("other_features")
+    for pattern, path, value in SETS:
+        if re.search(pattern, cell):
+            draft.put(path, value)
+    if "Ulysses" in cell and draft.layout["context"] > 1:
+        draft.layout["context_method"] = "ulysses"
+    for column, pattern, why in UNMODELLED:
+        if re.search(pattern, row.text(column)):
+            draft.unmodelled.append(f"{column}: {why}")

@@ -1,6 +1,7 @@
 """Hardware of a row: catalogue GPU by family, form and memory size; power limit; network rate."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from service.calibration.tables import MeasuredRow, NotExpressible
@@ -74,3 +75,32 @@ def _with_size(gpu: Gpu, row: MeasuredRow) -> Gpu:
     if abs(share - 1) <= SAME_SIZE_FRACTION:
         return gpu
     return replace(gpu, memory_bytes=gpu.memory_bytes * share, usable_bytes=gpu.usable_bytes * share)
+
+
+BYTES_PER_S_OF_GBIT = 1e9 / 8
+
+RATES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], int], float]], ...] = (
+    (re.compile(r"(\d+)\s?Gb/s per GPU"), lambda cell, _: float(cell[1])),
+    (re.compile(r"(\d+)x\s?(\d+)\s?Gb/s"), lambda cell, node: float(cell[1]) * float(cell[2]) / node),
+    (re.compile(r"(\d+)x HDR (?:IB )?(\d+)\s?Gb/s"), lambda cell, node: float(cell[1]) * float(cell[2]) / node),
+    (re.compile(r"(\d+)\s?Gb(?:ps|/s)\s?(?:per |/)node"), lambda cell, node: float(cell[1]) / node),
+    (re.compile(r"8x HDR|HDR IB \(Selene\)"), lambda _, node: 8 * 200 / node),
+)
+"""Gbit/s of one GPU by what the words say, the first that fits; nodes share what they have among their GPUs. Selene's
+nodes have eight HDR adapters of 200 Gbit/s (Narayanan et al. 2021, arXiv:2104.04473, section 5)."""
+
+
+def network_bytes_per_s(row: MeasuredRow) -> float | None:
+    """Network rate of one GPU, one direction, as a row's words describe it.
+
+    >>> cell = "NVLink3; Omni-Path 4x100Gb/s per node"
+    >>> network_bytes_per_s(MeasuredRow(1, {"interconnect": cell, "gpus_per_node": "8"})) / 1e9
+    6.25
+    >>> network_bytes_per_s(MeasuredRow(1, {"interconnect": "NVLink5; IB"})) is None
+    True
+    """
+    words, node = row.text("interconnect"), row.count("gpus_per_node", 8)
+    for pattern, gbit_per_s in RATES:
+        if cell := pattern.search(words):
+            return gbit_per_s(cell, node) * BYTES_PER_S_OF_GBIT
+    return None

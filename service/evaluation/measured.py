@@ -3,13 +3,14 @@
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any
 
+from service.answers.accuracy import CountedPeaks, MeasuredAccuracy, MeasuredProducts, OwnGroup, PeakRow
 from service.calibration.observations import CountedPeak, counted_peaks, live_step_bytes
 from service.calibration.products import scored_products, shipped_products
 from service.calibration.scores import Comparison, errors_of
 from service.catalogue import Catalogue, shipped_catalogue
-from service.estimator.question import DESCRIBED, Cluster, Gpu, Layout, Question, Recipe, Software
+from service.estimator.question import Cluster, Gpu, Layout, Question, Recipe, Software
 from service.estimator.resolve import resolve
 from service.store import Engine
 from service.store.keys import Caller
@@ -57,112 +58,6 @@ def _evaluated(counted: CountedPeak) -> EvaluatedPeak:
     return EvaluatedPeak(
         counted=counted, predicted_bytes=predicted, error_fraction=predicted / counted.live_bytes_peak - 1
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeakRow:
-    """The counted peak of one step beside its prediction."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
-
-    model: str
-    """Preset, at full width."""
-    layers: int
-    """Layers that it was cut to."""
-    step: int
-    """Step, from 1."""
-    counted_bytes: float
-    """Most bytes of live tensors at once."""
-    predicted_bytes: float
-    """What was predicted."""
-    error_fraction: float
-    """predicted / counted - 1."""
-    source: str
-    """Who counted, with what."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedPeaks:
-    """How near predictions come to live tensors that were counted while real steps ran."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
-
-    rows: tuple[PeakRow, ...]
-    """One a model, depth and step."""
-    mape_fraction: float | None
-    """Mean of the absolute errors; null where there are none."""
-    largest_fraction: float | None
-    """The largest of them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredProducts:
-    """How near predictions of matrix products come on a processor, once half of the shapes were measured."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
-
-    device: str
-    """The processor."""
-    threads: int
-    """Threads that computed."""
-    products: int
-    """Products of at least 0.5 GFLOP, each measured in every run."""
-    runs: int
-    """Runs."""
-    least_repeats: int
-    """Repeats of which the median was taken, at least."""
-    held_out_fraction: float
-    """Mean error: shapes of one half predicted by constants of the other."""
-    before_fraction: float
-    """The same before anything was measured, by the number of threads alone."""
-    noise_fraction: float
-    """Mean distance of the medians of two runs of a product."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnGroup:
-    """A team's own measurements of one device and probe, beside what was predicted when they came in."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
-
-    device: str
-    """Name of the device."""
-    gpu: str | None
-    """Its catalogue name; null where the catalogue does not hold it."""
-    probe: str
-    """Which probe."""
-    quantity: str
-    """What was measured, by the suffix of its unit."""
-    calibration: str | None
-    """Calibration that predicted; null where none did."""
-    measurements: int
-    """Measurements that count."""
-    quarantined: int
-    """Measurements in quarantine, which are not scored."""
-    scored: int
-    """Measurements that had a prediction."""
-    mape_fraction: float | None
-    """Mean of the absolute errors, predicted / measured - 1; null where nothing was predicted."""
-    median_fraction: float | None
-    """Median of the absolute errors."""
-    bias_fraction: float | None
-    """Mean of the signed errors: positive where too much was predicted."""
-    p90_fraction: float | None
-    """90th percentile of the absolute errors."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredAccuracy:
-    """How near predictions come to what workers measured."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
-
-    counted_peaks: CountedPeaks
-    """Live tensors of real steps, which ship with the service."""
-    products: MeasuredProducts | None
-    """Matrix products of a processor, which ship with the service; null where none do."""
-    own: tuple[OwnGroup, ...] | None
-    """Own measurements, by device and probe; null where no database was asked, or it does not answer."""
 
 
 @cache

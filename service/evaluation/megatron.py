@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from service.calibration.tables import MeasuredRow, NotExpressible
-from service.evaluation.drafts import Draft, put_latent
-from service.evaluation.frameworks import GPT_2
+from service.evaluation.frameworks import GPT_2, Draft, put_latent
 from service.formats.frameworks.megatron_model import CHOICES, even_chunks, layers_of_layout, layers_with_ends
 
 

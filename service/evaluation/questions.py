@@ -14,8 +14,10 @@ from service.errors import Refused
 from service.estimator.question import ImplementationName, Question, RecomputeModule
 from service.estimator.software.implementations import IMPLEMENTATIONS
 from service.estimator.software.versions import at_least
-from service.evaluation.drafts import (
+from service.evaluation.frameworks import (
     Draft,
+    Framework,
+    framework_of,
     layers_by_cost,
     layers_spread,
     put_architecture,
@@ -23,8 +25,13 @@ from service.evaluation.drafts import (
     put_sharding,
     virtual_group,
 )
-from service.evaluation.frameworks import Framework, framework_of, network_bytes_per_s
-from service.evaluation.hardware import gpu_slug, power_limit_watts, unmodelled_power, with_stated_memory
+from service.evaluation.hardware import (
+    gpu_slug,
+    network_bytes_per_s,
+    power_limit_watts,
+    unmodelled_power,
+    with_stated_memory,
+)
 from service.evaluation.megatron import (
     PATTERNS,
     Flags,

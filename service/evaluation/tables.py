@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from service import calibration
+from service.answers.accuracy import Accuracy, Figures, Group, StepScores
 from service.calibration import steps
 from service.calibration.steps import FittedSteps, step_spreads
 from service.calibration.tables import FORMS, NotExpressible, read_measured_rows, shipped_rows, trimmed_table
 from service.catalogue import Catalogue
 from service.errors import StartupError
 from service.estimator.time.step import StepClass
-from service.evaluation.answers import Accuracy, Figures, Group, StepScores
 from service.evaluation.scoring import Evaluation, evaluate_rows, figure_of, shipped_seconds, step_rows_of
 from service.source_tree import write_generated
 from service.tabular.cell_text import marked

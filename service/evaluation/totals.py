@@ -1,24 +1,398 @@
-"""Predicted GPU-hours against those of published runs, and the share inside the predicted interval."""
+"""Predicted GPU-hours against those of published runs, and the share inside the predicted interval.
 
+The question of a run has one rule for each cell that its row leaves open. The model is a preset of the catalogue or a
+shape from its paper. Each lab's training software is decided once, with the reason. An open layout is the smallest that
+fits, as a competent team would choose.
+"""
+
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
-from math import log
+from math import log, log2
 from statistics import fmean
-from typing import ClassVar
+from typing import Any
 
+from service.answers.accuracy import TotalsAccuracy, TotalsGroup, TotalsRow
 from service.calibration.scores import Residuals, run_spread
 from service.calibration.tables import MeasuredRow, NotExpressible, describes_main_run, shipped_totals
 from service.catalogue import Catalogue, shipped_catalogue
 from service.errors import Refused
-from service.estimator import estimate
+from service.estimator import estimate, estimate_memory
 from service.estimator.answer import Interval
-from service.estimator.question import DESCRIBED
+from service.estimator.model.parameters import count_parameters
+from service.estimator.question import Model, Question
 from service.estimator.run.totals import run_interval, scaled
+from service.estimator.software.stacks import STACKS
+from service.evaluation.frameworks import GPT_2
+from service.evaluation.hardware import gpu_slug
 from service.evaluation.questions import reason_of
-from service.evaluation.run_questions import RunQuestion, question_of_run
+from service.validation.questions import read_question
 from service.validation.serialization import to_bytes
+
+SAME_SIZE_FRACTION = 0.05
+"""How far the parameters of a row and its model may differ: rows are rounded, and count embeddings or not."""
+
+PRESETS: Mapping[str, str] = {
+    r"LLaMA-1 (\S+)": r"llama-\1",
+    r"Llama2-7B replica": "llama-2-7b",
+    r"DeepSeek-V3": "deepseek-v3",
+    r"Amber": "llama-7b",
+    r"OLMoE": "olmoe-1b-7b",
+    r"phi-3.5-mini": "phi-3-mini",
+    r"Megatron-Turing NLG 530B": "mt-nlg-530b",
+    r"GPT-3 175B": "gpt3-175b",
+    r"GPT 1T on A100": "megatron-gpt-1008b",
+    r"GPT-2 \(1.5B": "gpt2-1.5b",
+}
+"""Catalogue presets of models that rows name differently, by the start of the name."""
+
+SHAPES: Mapping[str, Mapping[str, Any]] = {
+    "BloombergGPT 50B": {
+        **GPT_2, "vocab_size": 131072, "hidden_size": 7680, "num_hidden_layers": 70, "num_attention_heads": 40,
+        "intermediate_size": 30720, "gated_mlp": False, "tie_word_embeddings": True,
+    },
+    "StarCoderBase 15.5B": {
+        **GPT_2, "vocab_size": 49152, "hidden_size": 6144, "num_hidden_layers": 40, "num_attention_heads": 48,
+        "num_key_value_heads": 1, "intermediate_size": 24576, "gated_mlp": False, "tie_word_embeddings": True,
+        "position_embedding_rows": 8192,
+    },
+}  # fmt: skip
+"""Shapes of models that the catalogue does not have.
+Source: BloombergGPT, arXiv:2303.17564, section 3.1; StarCoder, arXiv:2305.06161, section 5; their parameters, 50.6
+and
+15.5 billion, are those that these give."""
+
+
+def model_body(row: MeasuredRow, catalogue: Catalogue) -> Any:
+    """The model of a row, as a question names it."""
+    shape = SHAPES.get(row.text("model"))
+    model = _preset(row, catalogue) if shape is None else Model(**shape)
+    if model is None:
+        raise NotExpressible("model: no shape of it is known")
+    stated, counted = row.number_of("n_params_b"), count_parameters(model).total
+    if not stated or abs(counted / (stated * 1e9) - 1) > SAME_SIZE_FRACTION:
+        raise NotExpressible("model: the catalogue's has another size")
+    return _slug(row.text("model")) if shape is None else dict(shape)
+
+
+def is_sparse(row: MeasuredRow, catalogue: Catalogue) -> bool:
+    """Whether the model of a row is a mixture of experts."""
+    model = _preset(row, catalogue)
+    return model is not None and model.num_experts > 0
+
+
+def longest_sequence(row: MeasuredRow, catalogue: Catalogue) -> int | None:
+    """Longest sequence of a row's model."""
+    model = _preset(row, catalogue)
+    return None if model is None else model.max_position_embeddings
+
+
+def _preset(row: MeasuredRow, catalogue: Catalogue) -> Model | None:
+    found = catalogue.models.get(_slug(row.text("model")))
+    return None if found is None else found.model
+
+
+def _slug(name: str) -> str:
+    for pattern, slug in PRESETS.items():
+        if found := re.match(pattern, name):
+            return found.expand(slug).lower()
+    return name.lower().replace(" ", "-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabDefaults:
+    """Training software and settings that a lab's runs share."""
+
+    name: str
+    """Regular expression for the start of the model's cell."""
+    stack: Mapping[str, Any]
+    """The stack that represents the lab's software."""
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    layout: Mapping[str, Any] = field(default_factory=dict)
+    """Layout settings other than the degrees that rows state."""
+    why: str
+    """Reason for them."""
+
+
+MEGATRON: Mapping[str, Any] = {"name": "megatron-core"}
+LOCAL_DEEPSPEED: Mapping[str, Any] = {"name": "deepspeed", "implementation": "local"}
+
+DEEPSEEK_STAGES = ({"until_tokens": 469e9, "global_batch": 4096, "final_global_batch": 15360},)
+"""DeepSeek-V3's batch schedule, from the smallest batch that fills both directions of DualPipe on 128 replicas; it
+began with 3,072.
+Source: arXiv:2412.19437, section 4.2."""
+
+LAB_DEFAULTS = (
+    LabDefaults(
+        name=r"DeepSeek-V3",
+        stack=MEGATRON,
+        recipe={
+            "precision": "fp8-deepseek",
+            "recompute": {"granularity": "selective", "modules": ["layernorm", "mla_up_proj"]},
+            "moment_dtype": "bf16",
+            "stages": DEEPSEEK_STAGES,
+        },
+        layout={"schedule": "dualpipe", "stage_layers": [4] * 15 + [1]},
+        why="arXiv:2412.19437, sections 3.2, 3.3 and 4.2: DualPipe, fp8, what is computed again, the rising batch; a "
+        "software of its own",
+    ),
+    LabDefaults(
+        name=r"Pythia|GPT-NeoX",
+        stack=LOCAL_DEEPSPEED,
+        recipe={"attention": "flash"},
+        why="GPT-NeoX is Megatron's layers inside DeepSpeed, ZeRO-1; arXiv:2304.01373, section 2: FlashAttention",
+    ),
+    LabDefaults(
+        name=r"BLOOM",
+        stack=LOCAL_DEEPSPEED,
+        recipe={"attention": "eager", "recompute": "full"},
+        layout={"embedding_in_split": True, "loss_in_split": True},
+        why="Megatron-DeepSpeed, as its rows of memory; the row's rate counts recompute; 70 layers on 12 stages",
+    ),
+    LabDefaults(
+        name=r"BloombergGPT",
+        stack={"name": "deepspeed"},
+        recipe={"recompute": "full"},
+        layout={"zero_stage": 3, "shard_group": 128},
+        why="the row says ZeRO-3 with recompute; arXiv:2303.17564, section 3.3: four copies on 512 GPUs",
+    ),
+    LabDefaults(
+        name=r"Llama 3.1 405B",
+        stack=MEGATRON,
+        layout={"embedding_in_split": True, "loss_in_split": True},
+        why="arXiv:2407.21783, section 3.3.2: the first and the last of 16 stages have a layer fewer",
+    ),
+    LabDefaults(
+        name=r"OPT",
+        stack=MEGATRON,
+        layout={"zero_stage": 3},
+        why="arXiv:2205.01068, section 2.4: FSDP beside tensor parallelism",
+    ),
+    LabDefaults(name=r"SmolLM3", stack={"name": "nanotron"}, why="the row names nanotron"),
+    LabDefaults(name=r"MPT", stack={"name": "fsdp1"}, why="llm-foundry, of the lab that trained it, shards by FSDP"),
+    LabDefaults(name=r"Llama2-7B replica", stack={"name": "fsdp1"}, why="fms-fsdp, as the row's source is called"),
+    LabDefaults(
+        name=r"",
+        stack=MEGATRON,
+        why="no software is published: the one most used for training at this scale stands for it",
+    ),
+)
+"""Defaults by lab; the last entry is for labs whose software is not published."""
+
+
+def lab_defaults_of(row: MeasuredRow) -> LabDefaults:
+    """The defaults of a row's lab."""
+    return next(defaults for defaults in LAB_DEFAULTS if re.match(defaults.name, row.text("model")))
+
+
+USUAL_BATCH_TOKENS = 1 << 22
+"""Tokens in one step if a row states none. Source: LLaMA, arXiv:2302.13971, table 2; most rows that state theirs."""
+
+USUAL_SEQUENCE = 4096
+"""Tokens in one sequence if a row states none, at most the model's longest.
+Source: most rows from 2023 on."""
+
+ROUNDED_FRACTION = 0.05
+"""How far a batch in round millions may lie from the power of two of sequences that it means.
+Source: 4 million tokens for 2,048 sequences of 2,048 (LLaMA), 4.9 %."""
+
+USUAL_DAYS = 30.0
+USUAL_UTILISATION = 0.4
+"""Size of an unstated cluster: 6 N D at this share of the peak takes about so many days.
+Source: a choice; GPU-hours hardly depend on the number of GPUs."""
+
+
+def gpu_of(row: MeasuredRow, catalogue: Catalogue) -> str:
+    """Catalogue name of a row's GPU; the largest memory and fastest link if it does not state them."""
+    cell = row.text("gpu").replace(" GB", "GB").split(",")[-1]
+    size = next((word.removesuffix("GB") for word in cell.split() if word.endswith("GB")), "80")
+    form = "" if "PCIe" in cell else " SXM"
+    return gpu_slug(MeasuredRow(row.number, {"gpu": f"{cell}{form}", "gpu_mem_gb": size}), catalogue)
+
+
+def sequence_of(row: MeasuredRow, catalogue: Catalogue) -> int:
+    """Tokens in one sequence of a row's run."""
+    return row.whole("seq_len") or min(USUAL_SEQUENCE, longest_sequence(row, catalogue) or USUAL_SEQUENCE)
+
+
+def sequences_of(row: MeasuredRow, tokens: int, replicas: int) -> int:
+    """Sequences in one step of a row's run: the multiple of its replicas closest to its batch."""
+    sequences = (row.number_of("batch_tokens") or USUAL_BATCH_TOKENS) / tokens
+    meant = 2.0 ** round(log2(sequences))
+    near = meant if abs(meant / sequences - 1) <= ROUNDED_FRACTION else sequences
+    return max(1, round(near / replicas)) * replicas
+
+
+def gpus_of(row: MeasuredRow, tokens: int, catalogue: Catalogue) -> int:
+    """GPUs of a row's run; if unstated, the power of two that takes about a month."""
+    stated = row.whole("n_gpus")
+    if stated:
+        return stated
+    parameters, trained = row.number_of("n_params_b"), row.number_of("tokens_t")
+    if not parameters or not trained:
+        raise NotExpressible("missing: n_gpus")
+    peak = catalogue.gpus[gpu_of(row, catalogue)].gpu.bf16_flop_per_s or 0.0
+    needed = 6 * parameters * 1e9 * trained * 1e12 / (USUAL_UTILISATION * peak * USUAL_DAYS * 24 * 3600)
+    most = (row.number_of("batch_tokens") or USUAL_BATCH_TOKENS) / tokens
+    return int(2 ** min(round(log2(max(needed, 8.0))), int(log2(max(most, 8.0)))))
+
+
+TENSOR = (1, 2, 4, 8)
+"""Degrees of tensor parallelism within a node of eight."""
+
+PIPELINE = (1, 2, 4, 8, 16)
+"""Degrees of pipeline parallelism, beside a whole node of tensor parallelism."""
+
+MOST_MICRO_BATCH = 16
+"""Largest micro-batch. Source: a choice; more is hardly faster."""
+
+MICRO_BATCHES_A_STAGE = 4
+"""Least micro-batches for each pipeline stage in a step, which keeps bubbles small. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutSearch:
+    """Layouts to try for a run."""
+
+    row: MeasuredRow
+    defaults: LabDefaults
+    body: dict[str, Any]
+    """The question without layout and batch."""
+    gpus: int
+    is_sparse: bool
+
+    def bodies(self) -> Iterator[dict[str, Any]]:
+        """The question with each layout: the fewest GPUs a replica first, without recompute before with it."""
+        kinds = [("none", "selective"), ("full",)]
+        stated = self.defaults.recipe.get("recompute")
+        for recomputes in [(stated,)] if stated else kinds:
+            for tensor, pipeline in self._degrees():
+                for recompute in recomputes:
+                    if body := self.body_of(tensor, pipeline, recompute, 1):
+                        yield body
+
+    def body_of(self, tensor: int, pipeline: int, recompute: Any, micro_batch: int) -> dict[str, Any] | None:
+        """The question with one layout; None if its GPUs or its batch are no multiple."""
+        context, expert = self.row.count("cp", 1), self.row.whole("ep") or 1
+        replica = tensor * context * pipeline
+        if self.gpus % replica:
+            return None
+        data = self.gpus // replica
+        recipe = self.body["recipe"]
+        batch = sequences_of(self.row, recipe["sequence_length"], data)
+        if batch % (data * micro_batch):
+            return None
+        if self.is_sparse and not self.row.text("ep"):
+            expert = 8 if data % 8 == 0 else 1
+        layout = {"tensor": tensor, "pipeline": pipeline, "context": context, "expert": expert, **self.defaults.layout}
+        more = {"global_batch": batch, "micro_batch": micro_batch, "recompute": recompute}
+        return {**self.body, "layout": layout, "recipe": {**recipe, **more}}
+
+    def _degrees(self) -> Iterator[tuple[int, int]]:
+        """Tensor and pipeline degrees; stated ones are fixed."""
+        axes = STACKS[self.defaults.stack["name"]].axes
+        tensor, pipeline = self.row.whole("tp"), self.row.whole("pp")
+        if pipeline and not tensor:
+            tensor = 1
+        if tensor and not pipeline and self.row.text("dp"):
+            pipeline = max(1, self.gpus // (tensor * self.row.count("dp")))
+        tensors = (tensor,) if tensor else TENSOR if "tensor" in axes else (1,)
+        pipelines = (pipeline,) if pipeline else PIPELINE if "pipeline" in axes else (1,)
+        for stages in pipelines:
+            for ranks in tensors:
+                if stages == 1 or ranks == tensors[-1]:
+                    yield ranks, stages
+
+
+def with_layout(plan: LayoutSearch, catalogue: Catalogue) -> tuple[Question, bool]:
+    """The question of a run with the first layout that fits and its largest micro-batch, and whether it fits."""
+    found: tuple[dict[str, Any], Question] | None = None
+    reason = "layout: the GPUs are no multiple of any replica"
+    for body in plan.bodies():
+        try:
+            question = read_question(body, catalogue).question
+            verdict = estimate_memory(question).verdict
+        except Refused as refused:
+            reason = reason_of(refused)
+            continue
+        found = (body, question)
+        if verdict == "fits":
+            return _with_micro_batch(plan, body, catalogue) or question, True
+    if found is None:
+        raise NotExpressible(reason)
+    return found[1], False
+
+
+def _with_micro_batch(plan: LayoutSearch, body: dict[str, Any], catalogue: Catalogue) -> Question | None:
+    """The question with the largest micro-batch that fits and leaves a pipeline enough of them; None for one."""
+    layout, recipe = body["layout"], body["recipe"]
+    data = plan.gpus // (layout["tensor"] * layout["context"] * layout["pipeline"])
+    each = recipe["global_batch"] // data
+    fewest = 1 if layout["pipeline"] == 1 else MICRO_BATCHES_A_STAGE * layout["pipeline"]
+    for micro_batch in range(min(each, MOST_MICRO_BATCH), 1, -1):
+        if each % micro_batch or each // micro_batch < fewest:
+            continue
+        larger = {**body, "recipe": {**recipe, "micro_batch": micro_batch}}
+        try:
+            question = read_question(larger, catalogue).question
+            if estimate_memory(question).verdict == "fits":
+                return question
+        except Refused:
+            continue
+    return None
+
+
+PRECISIONS = {"": None, "bf16": "bf16-mixed", "fp16": "fp16-mixed", "fp8": "fp8-tensorwise"}
+"""Precision recipes by cell; an empty one leaves recipe and GPU their default."""
+
+ASSUMABLE = ("n_gpus", "seq_len", "batch_tokens", "tp", "pp", "precision")
+"""Cells that a rule fills if they are empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunQuestion:
+    """The question of a published run."""
+
+    question: Question
+    assumed: tuple[str, ...]
+    """Empty cells that a rule filled, and whether no layout fits."""
+
+
+def question_of_run(row: MeasuredRow, catalogue: Catalogue) -> RunQuestion:
+    """The question of a published run."""
+    if not row.number_of("gpu_hours"):
+        raise NotExpressible("missing: gpu_hours")
+    trained = row.number_of("tokens_t")
+    if not trained:
+        raise NotExpressible("missing: tokens_t")
+    model, defaults, tokens = model_body(row, catalogue), lab_defaults_of(row), sequence_of(row, catalogue)
+    gpus = gpus_of(row, tokens, catalogue)
+    recipe: dict[str, Any] = {
+        "sequence_length": tokens,
+        "training_tokens": trained * 1e12,
+        "stack": dict(defaults.stack),
+        "precision": _precision(row),
+        **defaults.recipe,
+    }
+    plan = LayoutSearch(
+        row=row,
+        defaults=defaults,
+        body={"model": model, "recipe": recipe, "cluster": {"gpu": gpu_of(row, catalogue), "gpus": gpus}},
+        gpus=gpus,
+        is_sparse=is_sparse(row, catalogue),
+    )
+    question, fits = with_layout(plan, catalogue)
+    empty = tuple(name for name in ASSUMABLE if not row.text(name))
+    return RunQuestion(question=question, assumed=empty if fits else (*empty, "no layout fits"))
+
+
+def _precision(row: MeasuredRow) -> str | None:
+    cell = row.text("precision")
+    if cell not in PRECISIONS:
+        raise NotExpressible("precision: not understood")
+    return PRECISIONS[cell]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,84 +453,6 @@ def held_out_interval(run: EvaluatedRun, residuals: Residuals) -> Interval | Non
     """Interval of a run from the residuals of all other sources."""
     ends = run_spread({source: own for source, own in residuals.items() if source != run.source})
     return None if run.by_steps_gpu_hours is None or ends is None else run_interval(run.by_steps_gpu_hours, ends)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TotalsRow:
-    """One published run beside its prediction."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = DESCRIBED
-
-    id: str
-    """Its name in the table."""
-    model: str
-    """The model that it trained."""
-    source: str
-    """Where it was published."""
-    describes_main_run: bool
-    """Whether its GPU-hours are those of one pre-training run."""
-    decided: str
-    """Why that was decided, before anything was predicted."""
-    published_gpu_hours: float | None
-    """GPU-hours as published; null if not published."""
-    gpu_hours: Interval | None
-    """GPU-hours as predicted, goodput counted; null where the row cannot be asked."""
-    held_out_gpu_hours: Interval | None
-    """The same prediction, as wide as all other sources ask for; null where there is no other."""
-    error_fraction: float | None
-    """Signed error, predicted / published - 1; null where there is nothing to compare."""
-    is_inside: bool | None
-    """Whether the published GPU-hours lie inside the predicted interval; null where there is nothing to compare."""
-    is_inside_held_out: bool | None
-    """Whether they lie inside the interval that never saw their source; null where there is nothing to compare."""
-    assumed: tuple[str, ...]
-    """Columns that the row leaves empty, which a rule filled."""
-    layout: str
-    """The layout that was asked about; empty where none was."""
-    reason: str
-    """Why there is no comparison; empty where there is one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TotalsGroup:
-    """What predictions of some published runs amount to."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = DESCRIBED
-
-    name: str
-    """main runs, or beside them: rows whose hours are not known to be those of one run."""
-    rows: int
-    """Rows in all."""
-    scored: int
-    """Rows whose prediction was compared."""
-    inside: int
-    """Rows whose published GPU-hours lie inside the predicted interval."""
-    inside_fraction: float | None
-    """Their share of those compared; null where nothing was."""
-    held_out_inside: int
-    """Rows whose published GPU-hours lie inside the interval that never saw their source."""
-    held_out_inside_fraction: float | None
-    """Their share of those compared; null where nothing was."""
-    mape_fraction: float | None
-    """Mean of the absolute errors; null where nothing was compared."""
-    bias_fraction: float | None
-    """Mean of the signed errors: positive where too many hours are predicted."""
-    not_expressible: Mapping[str, int]
-    """Rows that were not compared, by reason."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TotalsAccuracy:
-    """How near predicted GPU-hours come to those of published runs."""
-
-    __pydantic_config__: ClassVar[dict[str, object]] = DESCRIBED
-
-    main_runs: TotalsGroup
-    """Rows that describe one main run: the ones that count."""
-    beside: TotalsGroup
-    """All other rows, printed beside and counted apart."""
-    rows: tuple[TotalsRow, ...]
-    """Every row, main runs first."""
 
 
 def totals_accuracy_of(rows: Sequence[MeasuredRow], catalogue: Catalogue) -> TotalsAccuracy:

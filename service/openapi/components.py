@@ -7,6 +7,16 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from service.answers.accuracy import (
+    Accuracy,
+    Figures,
+    Group,
+    RelativeErrors,
+    Sized,
+    TotalsAccuracy,
+    VerdictCounts,
+    Verdicts,
+)
 from service.answers.checks import Check
 from service.answers.diagnoses import Diagnosis
 from service.answers.estimates import (
@@ -39,16 +49,6 @@ from service.estimator.choices import choices
 from service.estimator.constants import DeviceCalibration
 from service.estimator.model.parameters import ParameterCounts
 from service.estimator.other_tools.tool import Comparison
-from service.evaluation.answers import (
-    Accuracy,
-    Figures,
-    Group,
-    RelativeErrors,
-    Sized,
-    VerdictCounts,
-    Verdicts,
-)
-from service.evaluation.totals import TotalsAccuracy
 from service.features.batch.openapi import batch_schemas
 from service.features.calibrations import lists as calibrations
 from service.features.calibrations.drift import Drift

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from service.answers.accuracy import RelativeErrors, VerdictCounts
 from service.answers.estimates import Grounds
 from service.answers.names import WIRE_NAMES
 from service.answers.rows import ChosenCluster
 from service.api.openapi import Schema
 from service.estimator.other_tools.tool import Comparison
-from service.evaluation.answers import RelativeErrors, VerdictCounts
 from service.validation.forms import COMPONENT
 from service.validation.specs import schema_of
 

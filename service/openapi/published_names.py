@@ -12,8 +12,7 @@ from service.answers.workers import RunnerName
 from service.api.errors import KINDS
 from service.api.openapi import Schema
 from service.calibration.records import DeviceKind, ProbeName, ProbeStatus
-from service.catalogue.provenance import Scope, Verified
-from service.catalogue.rows import PriceStat, RegionKind
+from service.catalogue.rows import PriceStat, RegionKind, Scope, Verified
 from service.estimator import question
 from service.estimator.answer import Basis, Phase, Verdict
 from service.estimator.memory.memory import Moment, StepName

@@ -26,7 +26,7 @@ from sqlalchemy import (
     update,
 )
 
-from service.catalogue.provenance import Scope
+from service.catalogue.rows import Scope
 from service.store.engine import RowPart, answering, insert_new, part_of, reading, utc_text, writing
 from service.store.requests import log_change_in
 from service.store.tables import CALIBRATIONS, MEASUREMENTS

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from service.catalogue.provenance import Provenance
+from service.catalogue.rows import Provenance
 from service.validation.problems import Schema
 
 KEEP_THEIR_NAMES = ("model", "gpu", "cluster")

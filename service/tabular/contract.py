@@ -9,7 +9,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from service.tabular.columns import Column
-from service.tabular.queries import DEFAULT_ROWS, MOST_ROWS
+from service.tabular.lists import DEFAULT_ROWS, MOST_ROWS
 from service.validation.forms import COMPONENT, ReadElsewhere
 
 

@@ -1,19 +1,63 @@
-"""Workbooks with formulas, as .xlsx or .ods.
+"""Workbooks: one sheet of typed cells as .xlsx, or sheets with formulas as .xlsx or .ods.
 
-A formula is written once, as Excel shows it in English; `excel_formula` and `open_formula` spell it as the two kinds of
-files want it.
+A typed workbook is byte for byte the same each time. Every cell is written by its kind, so no text is taken for a
+formula, a number or a link. A text that would be one if someone entered it has the prefix of Excel that keeps it a text
+when its cell is edited.
+
+A formula is written once, as Excel shows it in English; `excel_formula` and `open_formula` spell it for each kind of
+file.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from html import escape
 from io import BytesIO
 from typing import Any, NamedTuple, TypeAlias
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from service.tabular.cell_text import begins_formula
-from service.tabular.workbooks import CREATED, LONGEST_CELL
+
+Cell = str | int | float | None
+
+LONGEST_CELL = 32_767
+"""Characters that Excel takes in one cell."""
+NARROWEST, WIDEST = 8, 60
+"""Characters that a column shows."""
+CREATED = datetime(2000, 1, 1, tzinfo=UTC)
+"""Date in every workbook: another one each time would be another file each time."""
+
+
+def workbook(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bytes:
+    """A table as an .xlsx file, its header bold, frozen and with filters."""
+    from xlsxwriter import Workbook  # type: ignore[import-untyped]  # the library ships no types
+
+    file = BytesIO()
+    with Workbook(file, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}) as book:
+        book.set_properties({"created": CREATED})
+        sheet = book.add_worksheet()
+        bold, text = book.add_format({"bold": True}), book.add_format({"quote_prefix": True})
+        write = {bool: sheet.write_boolean, int: sheet.write_number, float: sheet.write_number}
+        for column, name in enumerate(header):
+            sheet.write_string(0, column, name, bold)
+            sheet.set_column(column, column, _width(name, [row[column] for row in rows]))
+        for place, row in enumerate(rows, start=1):
+            for column, cell in enumerate(row):
+                if isinstance(cell, str):
+                    sheet.write_string(place, column, cell[:LONGEST_CELL], text if begins_formula(cell) else None)
+                elif cell is not None:
+                    write[type(cell)](place, column, cell)
+        sheet.freeze_panes(1, 0)
+        sheet.autofilter(0, 0, len(rows), len(header) - 1)
+    return file.getvalue()
+
+
+def _width(name: str, cells: Sequence[Cell]) -> int:
+    """Characters that a column needs, with room for the arrow of its filter."""
+    longest = max([len(name) + 2, *(len(str(cell)) + 1 for cell in cells if cell is not None)])
+    return min(max(longest, NARROWEST), WIDEST)
+
 
 NEW_FUNCTIONS = frozenset({"WEBSERVICE", "ENCODEURL", "NUMBERVALUE"})
 """Functions that Excel files mark, because they are newer than the form of the file."""
@@ -53,7 +97,7 @@ class Heading:
     text: str
 
 
-Cell: TypeAlias = Plain | Formula | Heading | None
+SheetCell: TypeAlias = Plain | Formula | Heading | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +106,7 @@ class Sheet:
 
     name: str
     """What it is called; letters only, so that formulas can name it as it is."""
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[SheetCell]]
     """Its cells, row by row; None for an empty one."""
     widths: Sequence[int]
     """Characters that each column shows."""
@@ -122,7 +166,7 @@ class _Styles(NamedTuple):
 
 def excel_file(sheets: Sequence[Sheet]) -> bytes:
     """Sheets as an .xlsx file."""
-    from xlsxwriter import Workbook  # type: ignore[import-untyped]  # the library ships no types
+    from xlsxwriter import Workbook
 
     file = BytesIO()
     with Workbook(file, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}) as book:
@@ -138,7 +182,7 @@ def excel_file(sheets: Sequence[Sheet]) -> bytes:
     return file.getvalue()
 
 
-def _write(page: Any, place: tuple[int, int], cell: Cell, styles: _Styles) -> None:
+def _write(page: Any, place: tuple[int, int], cell: SheetCell, styles: _Styles) -> None:
     if isinstance(cell, Formula):
         page.write_formula(*place, excel_formula(cell.text), None, cell.value)
     elif isinstance(cell, Heading):
@@ -218,7 +262,7 @@ def _table(sheet: Sheet) -> str:
     return f'<table:table table:name="{xml_text(sheet.name)}">{columns}{rows}</table:table>'
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: SheetCell) -> str:
     if cell is None:
         return "<table:table-cell/>"
     if isinstance(cell, Heading):

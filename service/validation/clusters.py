@@ -8,7 +8,7 @@ from annotated_types import Interval
 
 from service.catalogue import Catalogue, ClusterRow, RegionRow
 from service.catalogue.catalogue import calibrated_gpu
-from service.catalogue.names import Found
+from service.catalogue.indexes import Found
 from service.errors import Problem, Refused, UnknownName
 from service.estimator.question import STRICT, Cluster, Gpu
 from service.validation.problems import not_an_object

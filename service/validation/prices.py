@@ -15,7 +15,7 @@ from annotated_types import Ge, Lt
 
 from service.catalogue import SHIPPED, Catalogue, PriceRow
 from service.catalogue.prices import PriceQuery, newest_price, rate_of
-from service.catalogue.provenance import is_date
+from service.catalogue.rows import is_date
 from service.errors import Problem, Refused
 from service.estimator.question import STRICT, Egress, Name, OwnedPrice, Price, PriceModel, Share, Storage
 from service.validation.problems import not_an_object

@@ -18,7 +18,7 @@ from service.catalogue import (
     Row,
     key_of,
 )
-from service.catalogue.names import Found
+from service.catalogue.indexes import Found
 from service.catalogue.rows import Purchase
 
 Spec = TypeVar("Spec")

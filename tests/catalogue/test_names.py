@@ -3,7 +3,7 @@
 import pytest
 
 from service.catalogue import UnsoundFact
-from service.catalogue.names import normal
+from service.catalogue.indexes import normal
 from service.errors import UnknownName
 from tests.catalogue.shapes import catalogue, gpu, model
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from service.catalogue import GpuRow, ModelRow, shipped_catalogue
-from service.catalogue.names import normal
+from service.catalogue.indexes import normal
 from service.catalogue.shipped import UNMEASURED_ARCHITECTURES
 from service.errors import UnknownName
 from service.estimator import count_parameters

@@ -2,10 +2,10 @@
 
 import pytest
 
+from service.answers.accuracy import Accuracy
 from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
 from service.evaluation.accuracy import accuracy_of_evaluations
-from service.evaluation.answers import Accuracy
 from service.evaluation.scoring import Evaluation, evaluate_rows
 
 

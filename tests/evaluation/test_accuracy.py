@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.answers.accuracy import Accuracy, Figures
 from service.calibration.scores import FITTED_SOURCES, READ_OFF, score, spread_fraction
 from service.calibration.tables import MEMORY, shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator.memory.device import LEAST_RESIDUAL, RESIDUALS, class_of
 from service.evaluation.accuracy import LISTED_ROWS, accuracy_of
-from service.evaluation.answers import Accuracy, Figures
 from service.evaluation.scoring import Evaluation, evaluate_row
 from service.validation.serialization import to_wire
 from tests.amounts import amount

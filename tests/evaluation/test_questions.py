@@ -7,13 +7,16 @@ import pytest
 
 from service.calibration.tables import MeasuredRow, NotExpressible, shipped_rows
 from service.catalogue import shipped_catalogue
-from service.evaluation.drafts import layers_by_cost
-from service.evaluation.frameworks import FRAMEWORKS, framework_of, network_bytes_per_s
-from service.evaluation.hardware import gpu_slug
+from service.evaluation.frameworks import FRAMEWORKS, framework_of, layers_by_cost
+from service.evaluation.hardware import gpu_slug, network_bytes_per_s
 from service.evaluation.questions import draft_of, offload_of, question_of
-from service.evaluation.scoring import APART, Evaluation, evaluate_step, figure_of, is_complete
-from service.evaluation.sources import (
+from service.evaluation.scoring import (
+    APART,
     SOURCE_CONVENTIONS,
+    Evaluation,
+    evaluate_step,
+    figure_of,
+    is_complete,
     measured_peak_bytes,
     measured_rank_of,
     measured_static_bytes,

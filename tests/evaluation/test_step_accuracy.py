@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from service.answers.accuracy import Accuracy, Group
 from service.calibration.steps import digest_of, held_out_steps, held_out_text, shipped_held_out, step_spreads
 from service.calibration.tables import THROUGHPUT, shipped_rows, trimmed_table
 from service.catalogue import shipped_catalogue
@@ -20,7 +21,6 @@ from service.estimator.time.step import (
     spread_scale,
 )
 from service.evaluation.accuracy import accuracy_of
-from service.evaluation.answers import Accuracy, Group
 from service.evaluation.scoring import APART, Evaluation, shipped_seconds, step_rows_of
 from service.evaluation.tables import HELD_OUT
 from service.validation.serialization import to_wire

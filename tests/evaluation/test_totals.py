@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from service.answers.accuracy import TotalsAccuracy, TotalsRow
 from service.calibration.scores import run_spread, shipped_ends
 from service.calibration.tables import COLUMNS, MeasuredRow, NotExpressible, describes_main_run, shipped_totals
 from service.catalogue import shipped_catalogue
@@ -14,21 +15,17 @@ from service.cli.accuracy_report import totals_text
 from service.estimator import Model, estimate_memory
 from service.estimator.model.parameters import count_parameters
 from service.estimator.run.totals import RUN_RESIDUALS
-from service.evaluation.run_questions import (
+from service.evaluation.totals import (
     LAB_DEFAULTS,
     SHAPES,
     RunQuestion,
+    evaluate_run,
     gpu_of,
     gpus_of,
     question_of_run,
+    run_residuals,
     sequence_of,
     sequences_of,
-)
-from service.evaluation.totals import (
-    TotalsAccuracy,
-    TotalsRow,
-    evaluate_run,
-    run_residuals,
     totals_accuracy,
     totals_accuracy_of,
 )

@@ -13,7 +13,7 @@ import pytest
 from service.estimator.complete import CompleteQuestion
 from service.estimator.software.stacks import software_of
 from service.estimator.workload import recompute_of
-from service.formats.frameworks.torchtitan_fields import replica_degrees
+from service.formats.frameworks.torchtitan import replica_degrees
 from service.formats.program import nodes_of
 from service.formats.rules import ExportedFile
 from tests.formats.launchers.shells import started

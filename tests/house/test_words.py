@@ -28,7 +28,9 @@ CLASS_WORDS = frozenset({"asked", "wanted", "judged", "judging", "kept"})
 QUESTION = re.compile(r"[^.:;`]*\?(?:\s|$)")
 """A docstring that opens with a question."""
 
-WIRE_NAMES = frozenset({"Drawback", "Said", "SaidNumber", "Supposition", "said", "said_bytes", "supposition"})
+WIRE_NAMES = frozenset({
+    "Drawback", "Said", "SaidNumber", "Supposition", "ran_out_told", "said", "said_bytes", "supposition",
+})  # fmt: skip
 """Fields and classes of answers that callers hold: names of the contract stay."""
 
 NOT_CLEAN_YET = frozenset({

@@ -18,7 +18,7 @@ from service.api.computing.write_queue import MOST_COMPUTING
 from service.catalogue import Catalogue
 from service.features.catalogue.lists import LISTINGS, listed
 from service.tabular.lists import Table, csv_of, table_of, workbook_of
-from service.tabular.workbooks import LONGEST_CELL, workbook
+from service.tabular.sheets import LONGEST_CELL, workbook
 from tests.api.asking import KEYS, Ask
 from tests.fixtures import asking
 

@@ -9,8 +9,7 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.features.catalogue.lists import LISTINGS, listed
-from service.tabular.lists import Page, page_of
-from service.tabular.queries import sortable
+from service.tabular.lists import Page, page_of, sortable
 from tests.amounts import sample
 from tests.api.asking import KEYS, Ask, items_of, paged_items
 

@@ -20,8 +20,7 @@ from service.store.engine import RowPart, writing
 from service.store.keys import ANYBODY
 from service.store.measurements import Measured, read_measurements_of
 from service.store.tables import ESTIMATES, JOBS, LAUNCH_CHECKS, MEASUREMENTS, SWEEPS
-from service.tabular.lists import Listed, Page, Read, Record, csv_of, listed_in_parts, page_of, table_of
-from service.tabular.queries import read_order
+from service.tabular.lists import Listed, Page, Read, Record, csv_of, listed_in_parts, page_of, read_order, table_of
 from tests.store import holding
 from tests.store.filled import filled
 

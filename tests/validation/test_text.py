@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.catalogue.names import normal
+from service.catalogue.indexes import normal
 from service.errors import Refused
 from service.validation.text import checked_texts
 

@@ -13,8 +13,7 @@ from service.store.engine import utc_text
 from service.store.keys import TEAM
 from service.store.requests import AuditedCall, AuditOutcome, AuditPart, StoredEntry, auditing, read_audit
 from service.tabular.columns import Column, columns_of
-from service.tabular.lists import Listed
-from service.tabular.queries import Form, ListQuery
+from service.tabular.lists import Form, Listed, ListQuery
 
 NEWEST_FIRST = "-number"
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from service.catalogue.provenance import Scope
+from service.catalogue.rows import Scope
 from service.errors import NotFound
 from service.estimator.question import DESCRIBED
 from service.store import Engine

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from service.catalogue import EVERYONE, CalibrationRow, Holdings, Row
-from service.catalogue.provenance import Scope
+from service.catalogue.rows import Scope
 from service.errors import Conflict, ForAdmins, NotFound, Problem
 from service.estimator import FORMULAS_VERSION
 from service.features.calibrations.fitting import constants_of

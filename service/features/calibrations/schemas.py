@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Len
 
 from service.calibration.records import ProbeName
-from service.catalogue.provenance import Scope
+from service.catalogue.rows import Scope
 from service.errors import Problem, Refused
 from service.estimator.question import STRICT, Name
 from service.features.measurements.importing import parse_moment

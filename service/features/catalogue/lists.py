@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow, Row
-from service.catalogue.names import normal
+from service.catalogue.indexes import normal
 from service.errors import NotFound, UnknownName
 from service.store.engine import utc_text
 from service.store.history import Change, History

@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from service.catalogue import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow, Row
-from service.catalogue.provenance import is_date
+from service.catalogue.rows import is_date
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.tabular.columns import columns_of
 from service.validation.problems import unknown_field

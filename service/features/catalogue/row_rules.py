@@ -17,8 +17,7 @@ from service.catalogue import (
     Row,
     key_of,
 )
-from service.catalogue.indexes import Named, names_of, names_of_region
-from service.catalogue.names import NameIndex
+from service.catalogue.indexes import Named, NameIndex, names_of, names_of_region
 from service.catalogue.shipped import UNMEASURED_ARCHITECTURES
 from service.errors import Conflict, Problem, Refused, did_you_mean, nearest
 from service.estimator.model.parameters import count_parameters

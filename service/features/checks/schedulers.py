@@ -13,7 +13,7 @@ from service.features.checks.schemas import read_launch, with_launch
 from service.formats.launchers.common import Scheduled
 from service.formats.launchers.kubernetes import scheduled_by_kubernetes
 from service.formats.launchers.slurm import SECONDS_PER_MINUTE, SlurmJob, scheduled_by_slurm
-from service.formats.scripts import SCRIPT
+from service.formats.program import SCRIPT_FORMAT
 from service.units import SECONDS_PER_DAY
 from service.validation.merge_patch import apply_merge_patch
 from service.validation.problems import not_an_object
@@ -49,7 +49,7 @@ class JobCheck:
 def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion = lambda _: None) -> JobCheck:
     """Check a scheduler's job; one that cannot be checked is let through."""
     try:
-        imported = read_launch({"format": SCRIPT, "content": job.script})
+        imported = read_launch({"format": SCRIPT_FORMAT, "content": job.script})
         question = with_launch({name: job.overrides[name] for name in PARTS if name in job.overrides}, imported)
     except Refused as refused:
         return _let_through("unknown", _not_checked(refused))

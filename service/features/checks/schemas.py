@@ -12,7 +12,7 @@ from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.question import STRICT
 from service.features.exports.exports import format_named, import_file
-from service.formats.scripts import SCRIPT, training_in
+from service.formats.program import SCRIPT_FORMAT, training_in
 from service.formats.text import LONGEST_FILE_BYTES
 from service.validation.clusters import read_cluster
 from service.validation.merge_patch import apply_merge_patch
@@ -122,7 +122,7 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue, problems: Problems
 def read_launch(value: object) -> Imported:
     """Import a launch file or script."""
     launch = read_spec(Launch, value, "launch")
-    name, text = training_in(launch.content) if launch.format == SCRIPT else (launch.format, launch.content)
+    name, text = training_in(launch.content) if launch.format == SCRIPT_FORMAT else (launch.format, launch.content)
     try:
         return import_file(format_named(name), text)
     except Refused as refused:

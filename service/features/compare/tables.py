@@ -12,7 +12,7 @@ from service.features.compare.compare import Comparison, cells_of, columns_of, c
 from service.features.compare.schemas import Parameters, body_of_flat_comparison, flat_problem
 from service.planner.steps import Steps
 from service.tabular.lists import cell_text, typed_cell
-from service.tabular.workbooks import workbook
+from service.tabular.sheets import workbook
 from service.validation.serialization import to_bytes
 
 TableForm = Literal["json", "csv", "xlsx"]

@@ -22,7 +22,7 @@ from service.store import Engine
 from service.store.history import History
 from service.store.keys import Caller
 from service.tabular.cell_text import exact_text
-from service.tabular.sheets import Cell, Formula, Heading, Sheet
+from service.tabular.sheets import Formula, Heading, Sheet, SheetCell
 from service.units import dimension_of
 from service.validation.flat import NAMING, FlatField, body_of_flat, flat_fields
 from service.validation.flat_values import LIST_MARK, MEMBER_MARK
@@ -149,14 +149,14 @@ def _inputs(budget: Budget) -> Sheet:
     }
     question_rows = {name: (value, flat_fields()[name].meaning) for name, value in budget.fields.items()}
     rows_by_name = list({**beside, **question_rows}.items())
-    fields: list[list[Cell]] = [
+    fields: list[list[SheetCell]] = [
         [name, value, meaning, _query_part(row)]
         for row, (name, (value, meaning)) in enumerate(rows_by_name, start=FIRST_FIELD)
     ]
     last = FIRST_FIELD + len(fields) + FREE_ROWS
     fields += [[None, None, None, _query_part(row)] for row in range(FIRST_FIELD + len(fields), last)]
     pieces = "&".join(f"D{row}" for row in range(FIRST_FIELD, last))
-    rows: list[list[Cell]] = [
+    rows: list[list[SheetCell]] = [
         [Heading(budget.title)],
         [f"Change column B, and the sheet {RESULTS} asks the service. An empty cell takes the default."],
         ["More fields go into the empty rows below, by the names that the service lists at /v1/choices and /docs."],
@@ -182,7 +182,7 @@ def _query_part(row: int) -> Formula:
 def _results(budget: Budget) -> Sheet:
     names = ("number", "value", "low", "high", "unit", "when saved")
     first = 5
-    rows: list[list[Cell]] = [
+    rows: list[list[SheetCell]] = [
         [Heading(budget.title)],
         ["reason", Formula(f'WEBSERVICE({SERVICE}&"/v1/cell/why?"&{QUERY})', "ok"), "ok, or what is to be mended"],
         [],
@@ -192,16 +192,16 @@ def _results(budget: Budget) -> Sheet:
     return Sheet(RESULTS, rows, (32, 22, 22, 22, 12, 22))
 
 
-def _number(row: int, name: str, whole: Mapping[str, Any]) -> list[Cell]:
+def _number(row: int, name: str, whole: Mapping[str, Any]) -> list[SheetCell]:
     metric = metric_named(name)
     found = metric.read(whole)
     ends = found if isinstance(found, Mapping) else {"value": found}
     value = _cell_value(ends.get("value"))
-    formulas: list[Cell] = [_cell_formula(row, "", value), *_ends(row, metric, ends)]
+    formulas: list[SheetCell] = [_cell_formula(row, "", value), *_ends(row, metric, ends)]
     return [name, *formulas, dimension_of(metric.path).base, value]
 
 
-def _ends(row: int, metric: Metric, ends: Mapping[str, Any]) -> list[Cell]:
+def _ends(row: int, metric: Metric, ends: Mapping[str, Any]) -> list[SheetCell]:
     if not metric.is_interval:
         return [None, None]
     return [_cell_formula(row, f".{end}", _cell_value(ends.get(end))) for end in ("low", "high")]

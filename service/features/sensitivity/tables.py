@@ -12,7 +12,7 @@ from service.features.compare.tables import TableForm
 from service.features.sensitivity.vary import Variations, vary_steps
 from service.planner.steps import Steps
 from service.tabular.lists import cell_text, typed_cell
-from service.tabular.workbooks import workbook
+from service.tabular.sheets import workbook
 from service.validation.serialization import to_bytes
 
 ENDS = ("low", "value", "high")

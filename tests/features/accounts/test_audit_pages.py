@@ -14,8 +14,7 @@ from service.store import Engine
 from service.store.engine import writing
 from service.store.requests import AuditPart, StoredEntry, read_audit
 from service.store.tables import AUDIT_LOG
-from service.tabular.lists import Listed, Page, csv_of, page_of, table_of
-from service.tabular.queries import ListQuery, read_order
+from service.tabular.lists import Listed, ListQuery, Page, csv_of, page_of, read_order, table_of
 from tests.store.filled import filled
 
 ENTRIES = 1_300

@@ -1,13 +1,12 @@
-"""Accuracy answer: figures by group, by size and for rows stated in full; verdicts; the worst rows."""
+"""Accuracy answers: predictions against published rows, workers' measurements, and whole published runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
-from service.estimator.answer import MemoryLine, StepPart, Verdict
+from service.estimator.answer import Interval, MemoryLine, StepPart, Verdict
 from service.estimator.question import DESCRIBED
-from service.evaluation.measured import MeasuredAccuracy
 
 Quantity = Literal["peak", "static", "step"]
 """The largest bytes of a step, what stays allocated between steps, or the time of a step."""
@@ -237,6 +236,112 @@ class WorstStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PeakRow:
+    """The counted peak of one step beside its prediction."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    model: str
+    """Preset, at full width."""
+    layers: int
+    """Layers that it was cut to."""
+    step: int
+    """Step, from 1."""
+    counted_bytes: float
+    """Most bytes of live tensors at once."""
+    predicted_bytes: float
+    """What was predicted."""
+    error_fraction: float
+    """predicted / counted - 1."""
+    source: str
+    """Who counted, with what."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedPeaks:
+    """How near predictions come to live tensors that were counted while real steps ran."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    rows: tuple[PeakRow, ...]
+    """One a model, depth and step."""
+    mape_fraction: float | None
+    """Mean of the absolute errors; null where there are none."""
+    largest_fraction: float | None
+    """The largest of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredProducts:
+    """How near predictions of matrix products come on a processor, once half of the shapes were measured."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    device: str
+    """The processor."""
+    threads: int
+    """Threads that computed."""
+    products: int
+    """Products of at least 0.5 GFLOP, each measured in every run."""
+    runs: int
+    """Runs."""
+    least_repeats: int
+    """Repeats of which the median was taken, at least."""
+    held_out_fraction: float
+    """Mean error: shapes of one half predicted by constants of the other."""
+    before_fraction: float
+    """The same before anything was measured, by the number of threads alone."""
+    noise_fraction: float
+    """Mean distance of the medians of two runs of a product."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnGroup:
+    """A team's own measurements of one device and probe, beside what was predicted when they came in."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    device: str
+    """Name of the device."""
+    gpu: str | None
+    """Its catalogue name; null where the catalogue does not hold it."""
+    probe: str
+    """Which probe."""
+    quantity: str
+    """What was measured, by the suffix of its unit."""
+    calibration: str | None
+    """Calibration that predicted; null where none did."""
+    measurements: int
+    """Measurements that count."""
+    quarantined: int
+    """Measurements in quarantine, which are not scored."""
+    scored: int
+    """Measurements that had a prediction."""
+    mape_fraction: float | None
+    """Mean of the absolute errors, predicted / measured - 1; null where nothing was predicted."""
+    median_fraction: float | None
+    """Median of the absolute errors."""
+    bias_fraction: float | None
+    """Mean of the signed errors: positive where too much was predicted."""
+    p90_fraction: float | None
+    """90th percentile of the absolute errors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredAccuracy:
+    """How near predictions come to what workers measured."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    counted_peaks: CountedPeaks
+    """Live tensors of real steps, which ship with the service."""
+    products: MeasuredProducts | None
+    """Matrix products of a processor, which ship with the service; null where none do."""
+    own: tuple[OwnGroup, ...] | None
+    """Own measurements, by device and probe; null where no database was asked, or it does not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
     """Accuracy of predictions against measurements."""
 
@@ -258,3 +363,81 @@ class Accuracy:
     """Steps whose prediction is farthest off, the farthest first."""
     measured: MeasuredAccuracy
     """Workers' measurements: live tensors, matrix products, and own measurements."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalsRow:
+    """One published run beside its prediction."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    id: str
+    """Its name in the table."""
+    model: str
+    """The model that it trained."""
+    source: str
+    """Where it was published."""
+    describes_main_run: bool
+    """Whether its GPU-hours are those of one pre-training run."""
+    decided: str
+    """Why that was decided, before anything was predicted."""
+    published_gpu_hours: float | None
+    """GPU-hours as published; null if not published."""
+    gpu_hours: Interval | None
+    """GPU-hours as predicted, goodput counted; null where the row cannot be asked."""
+    held_out_gpu_hours: Interval | None
+    """The same prediction, as wide as all other sources ask for; null where there is no other."""
+    error_fraction: float | None
+    """Signed error, predicted / published - 1; null where there is nothing to compare."""
+    is_inside: bool | None
+    """Whether the published GPU-hours lie inside the predicted interval; null where there is nothing to compare."""
+    is_inside_held_out: bool | None
+    """Whether they lie inside the interval that never saw their source; null where there is nothing to compare."""
+    assumed: tuple[str, ...]
+    """Columns that the row leaves empty, which a rule filled."""
+    layout: str
+    """The layout that was asked about; empty where none was."""
+    reason: str
+    """Why there is no comparison; empty where there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalsGroup:
+    """What predictions of some published runs amount to."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    name: str
+    """main runs, or beside them: rows whose hours are not known to be those of one run."""
+    rows: int
+    """Rows in all."""
+    scored: int
+    """Rows whose prediction was compared."""
+    inside: int
+    """Rows whose published GPU-hours lie inside the predicted interval."""
+    inside_fraction: float | None
+    """Their share of those compared; null where nothing was."""
+    held_out_inside: int
+    """Rows whose published GPU-hours lie inside the interval that never saw their source."""
+    held_out_inside_fraction: float | None
+    """Their share of those compared; null where nothing was."""
+    mape_fraction: float | None
+    """Mean of the absolute errors; null where nothing was compared."""
+    bias_fraction: float | None
+    """Mean of the signed errors: positive where too many hours are predicted."""
+    not_expressible: Mapping[str, int]
+    """Rows that were not compared, by reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalsAccuracy:
+    """How near predicted GPU-hours come to those of published runs."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    main_runs: TotalsGroup
+    """Rows that describe one main run: the ones that count."""
+    beside: TotalsGroup
+    """All other rows, printed beside and counted apart."""
+    rows: tuple[TotalsRow, ...]
+    """Every row, main runs first."""
