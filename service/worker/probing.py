@@ -54,10 +54,10 @@ class ProbeResult:
     summary: dict[str, Any] | None = None
     """Summary of a profile or a timeline; `files` lists the files in the folder."""
     reason: str | None = None
-    """What is missing or doubtful, and why."""
+    """Missing measurements and quality flags, with reasons."""
 
 
-WORDS = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
 """Phrases in errors of torch's allocators and libraries."""
 
 
@@ -67,7 +67,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError("out of range"))
     (True, False)
     """
-    return isinstance(error, MemoryError) or any(word in str(error) for word in WORDS)
+    return isinstance(error, MemoryError) or any(phrase in str(error) for phrase in OUT_OF_MEMORY)
 
 
 KERNEL_CACHES = Path("/sys/devices/system/cpu")
@@ -137,57 +137,52 @@ class Caches:
 
 def last_level_bytes(root: Path) -> int:
     """Size of all caches of the last level of this machine's processors."""
-    found: dict[tuple[int, str], int] = {}
+    sizes: dict[tuple[int, str], int] = {}
     for cache in root.glob("cpu[0-9]*/cache/index[0-9]*"):
-        texts = [cache / name for name in ("level", "shared_cpu_list", "size", "type")]
-        if not all(text.is_file() for text in texts):
+        files = [cache / name for name in ("level", "shared_cpu_list", "size", "type")]
+        if not all(file.is_file() for file in files):
             continue
-        level, shared, size, kind = (text.read_text(encoding="utf-8").strip() for text in texts)
+        level, shared, size, kind = (file.read_text(encoding="utf-8").strip() for file in files)
         if kind != "Instruction" and size.endswith("K"):
-            found[int(level), shared] = int(size[:-1]) * 1024
-    last = max((level for level, _ in found), default=0)
-    return sum(size for (level, _), size in found.items() if level == last)
+            sizes[int(level), shared] = int(size[:-1]) * 1024
+    last = max((level for level, _ in sizes), default=0)
+    return sum(size for (level, _), size in sizes.items() if level == last)
 
 
 NO_TIME = "no time was left"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
-    """Reason of a missing measurement."""
+class LeftOut(TraincostError):
+    """A measurement is missing: a code for programs, and the reason for people."""
 
-    code: LeftOutCode
-    """For programs."""
-    reason: str
-    """For people."""
+    def __init__(self, code: LeftOutCode, reason: str) -> None:
+        self.code = code
+        super().__init__(reason)
 
+    def row(self, operation: str, shape: Mapping[str, Any]) -> dict[str, Any]:
+        """Its row in a summary.
 
-NOT_IN_TIME = LeftOut(code="no_time", reason=NO_TIME)
-
-
-def wrong_result(error_fraction: float) -> LeftOut:
-    """The reason of a wrong result, which has no figure: it may be fast."""
-    return LeftOut(code="wrong_result", reason=f"wrong result, off by {error_fraction:.2g} of the largest number")
+        >>> LeftOut("no_time", NO_TIME).row("copy", {"size_bytes": 8})
+        {'operation': 'copy', 'size_bytes': 8, 'code': 'no_time', 'reason': 'no time was left'}
+        """
+        return {"operation": operation, **shape, "code": self.code, "reason": str(self)}
 
 
-def no_memory(whose: str) -> LeftOut:
-    """The reason where memory ran out."""
-    return LeftOut(code="out_of_memory", reason=f"out of memory: it needs more than {whose} has left")
+def no_memory(owner: str) -> LeftOut:
+    """The error where memory ran out."""
+    return LeftOut("out_of_memory", f"out of memory: it needs more than {owner} has left")
 
 
-def left_out_row(operation: str, shape: Mapping[str, Any], why: LeftOut) -> dict[str, Any]:
-    """The row of a missing measurement in a summary.
-
-    >>> left_out_row("copy", {"size_bytes": 8}, NOT_IN_TIME)
-    {'operation': 'copy', 'size_bytes': 8, 'code': 'no_time', 'reason': 'no time was left'}
-    """
-    return {"operation": operation, **shape, "code": why.code, "reason": why.reason}
+def refuse_wrong(error_fraction: float, allowed_fraction: float) -> None:
+    """Refuse a wrong result, which has no figure: it may be fast."""
+    if not error_fraction <= allowed_fraction:
+        raise LeftOut("wrong_result", f"wrong result, off by {error_fraction:.2g} of the largest number")
 
 
-def why_left_out(left_out: Sequence[Mapping[str, Any]]) -> str | None:
+def left_out_reason(left_out: Sequence[Mapping[str, Any]]) -> str | None:
     """The missing measurements in one sentence.
 
-    >>> why_left_out([{"reason": "no time was left"}, {"reason": "no time was left"}])
+    >>> left_out_reason([{"reason": "no time was left"}, {"reason": "no time was left"}])
     '2 not measured: no time was left'
     """
     reasons = dict.fromkeys(str(row["reason"]) for row in left_out)
@@ -253,54 +248,64 @@ class TimingRun:
     """Reason of a missing measurement."""
 
 
+Run = Callable[[Mapping[str, Any], ProbeContext], ProbeResult]
+
+
+def timed(cases_of: Callable[[Mapping[str, Any], "KernelInputs"], list[Case]]) -> Run:
+    """The probe that times the cases of its parameters."""
+
+    def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
+        cases = cases_of(parameters, KernelInputs(context.device))
+        return time_cases(cases, context, int(parameters.get("repeats", REPEATS)))
+
+    return run
+
+
 def time_cases(cases: Sequence[Case], context: ProbeContext, repeats: int = REPEATS) -> ProbeResult:
     """Time each case for the given repeats, or as time allows."""
     caches = Caches(context.device)
-    courses = [TimingRun(case=case) for case in cases]
-    order = sorted(courses, key=lambda course: course.case.amount)
+    runs = [TimingRun(case=case) for case in cases]
+    order = sorted(runs, key=lambda run: run.case.amount)
     seconds_each = 0.0
-    for number, course in enumerate(order, start=1):
-        if FIRST_RUNS * seconds_each * course.case.amount > context.left_seconds():
-            course.left_out = NOT_IN_TIME
+    for number, run in enumerate(order, start=1):
+        if FIRST_RUNS * seconds_each * run.case.amount > context.left_seconds():
+            run.left_out = LeftOut("no_time", NO_TIME)
             continue
-        _first_turn(course, caches)
-        if course.seconds:
-            seconds_each = min(course.seconds[0] / course.case.amount, 1 / SLOWEST_PER_S)
-        context.report(number / len(order) / repeats, f"{course.case.operation} once")
+        _first_turn(run, caches)
+        if run.seconds:
+            seconds_each = min(run.seconds[0] / run.case.amount, 1 / SLOWEST_PER_S)
+        context.report(number / len(order) / repeats, f"{run.case.operation} once")
     for turn in range(2, repeats + 1):
-        for course in order:
-            if course.seconds:
-                if context.left_seconds() < course.turn_seconds:
-                    return _found(courses, repeats)
-                course.seconds.append(caches.cold_seconds(course.case.prepare().run))
+        for run in order:
+            if run.seconds:
+                if context.left_seconds() < run.turn_seconds:
+                    return _timing_result(runs, repeats)
+                run.seconds.append(caches.cold_seconds(run.case.prepare().run))
         context.report(turn / repeats, f"{turn} of {repeats} repeats")
-    return _found(courses, repeats)
+    return _timing_result(runs, repeats)
 
 
-def _first_turn(course: TimingRun, caches: Caches) -> None:
+def _first_turn(run: TimingRun, caches: Caches) -> None:
     """Warm one case up, check its result and time it once, unless the device cannot run it."""
-    case = course.case
+    case = run.case
     try:
         _warm_up(case.prepare().run, caches)
         begun = time.monotonic()
         ready = case.prepare()
         seconds = caches.cold_seconds(ready.run)
-        course.turn_seconds = time.monotonic() - begun
-        error = ready.error_fraction()
-    except CannotRun as reason:
-        course.left_out = LeftOut(code="cannot_run", reason=str(reason))
-        return
-    except (RuntimeError, MemoryError) as reason:
-        if not is_out_of_memory(reason):
+        run.turn_seconds = time.monotonic() - begun
+        run.error_fraction = ready.error_fraction()
+        refuse_wrong(run.error_fraction, case.allowed_error_fraction)
+        run.seconds.append(seconds)
+    except LeftOut as missing:
+        run.left_out = missing
+    except CannotRun as error:
+        run.left_out = LeftOut("cannot_run", str(error))
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
             raise
-        course.left_out = no_memory("the device")
+        run.left_out = no_memory("the device")
         caches.release()
-        return
-    if error <= case.allowed_error_fraction:
-        course.seconds.append(seconds)
-        course.error_fraction = error
-    else:
-        course.left_out = wrong_result(error)
 
 
 def _warm_up(run: Callable[[], Any], caches: Caches) -> None:
@@ -312,26 +317,22 @@ def _warm_up(run: Callable[[], Any], caches: Caches) -> None:
             return
 
 
-def _found(courses: Sequence[TimingRun], repeats: int) -> ProbeResult:
-    measured = [course for course in courses if course.seconds]
-    left_out = [
-        left_out_row(course.case.operation, course.case.shape, course.left_out)
-        for course in courses
-        if course.left_out is not None
-    ]
-    fewer = sum(len(course.seconds) < repeats for course in measured)
+def _timing_result(runs: Sequence[TimingRun], repeats: int) -> ProbeResult:
+    measured = [run for run in runs if run.seconds]
+    left_out = [run.left_out.row(run.case.operation, run.case.shape) for run in runs if run.left_out is not None]
+    fewer = sum(len(run.seconds) < repeats for run in measured)
     late = f"{fewer} kernels were measured fewer than {repeats} times: {NO_TIME}" if fewer else None
     return ProbeResult(
-        measurements=tuple(map(_measured, measured)),
+        measurements=tuple(map(_timing_measurement, measured)),
         summary={"left_out": left_out},
-        reason="; ".join(filter(None, (why_left_out(left_out), late))) or None,
+        reason="; ".join(filter(None, (left_out_reason(left_out), late))) or None,
     )
 
 
-def _measured(course: TimingRun) -> Measurement:
-    case, seconds = course.case, course.seconds
+def _timing_measurement(run: TimingRun) -> Measurement:
+    case, seconds = run.case, run.seconds
     values = seconds if case.quantity == "seconds" else [case.amount / one for one in seconds]
-    return measurement(case.operation, case.shape, case.quantity, values, course.error_fraction)
+    return measurement(case.operation, case.shape, case.quantity, values, run.error_fraction)
 
 
 def measurement(
@@ -343,8 +344,8 @@ def measurement(
 ) -> Measurement:
     """The measurement of repeats.
 
-    >>> found = measurement("sum", {}, "seconds", [3.0, 1.0, 2.0])
-    >>> found.low, found.value, found.high
+    >>> seconds = measurement("sum", {}, "seconds", [3.0, 1.0, 2.0])
+    >>> seconds.low, seconds.value, seconds.high
     (1.2, 2.0, 2.8)
     """
     ordered = sorted(values)
@@ -360,9 +361,9 @@ def measurement(
     )
 
 
-def _quantile(ordered: Sequence[float], share: float) -> float:
+def _quantile(ordered: Sequence[float], fraction: float) -> float:
     """A quantile, by linear interpolation between the two nearest repeats."""
-    place = share * (len(ordered) - 1)
+    place = fraction * (len(ordered) - 1)
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (place - below) * (ordered[above] - ordered[below])
@@ -420,35 +421,34 @@ class KernelInputs:
         if name in buffers and buffers[name].numel() < sum(room):
             del buffers[name]
         if name not in buffers:
-            buffers[name] = self._buffer(name, sum(room), drawn=buffers is self._drawn)
-        held, views, start = buffers[name], [], 0
+            make = self._random_buffer if buffers is self._drawn else self._blank_buffer
+            buffers[name] = make(self.format_of(name), sum(room))
+        views, start = [], 0
         for shape, count, taken in zip(shapes, counts, room, strict=True):
-            views.append(held[start : start + count].view(shape))
+            views.append(buffers[name][start : start + count].view(shape))
             start += taken
         return views
 
-    def _buffer(self, name: str, count: int, *, drawn: bool) -> Any:
-        torch, kind = self._torch, self.format_of(name)
-        if not drawn:
-            return torch.empty(count, dtype=kind, device=self.device)
-        generator = torch.Generator(device="cpu").manual_seed(SEED)
-        numbers = torch.randn(min(count, DRAWN), generator=generator).to(self.device).to(kind)
-        return numbers if count <= DRAWN else _repeated(torch, numbers, count)
+    def _blank_buffer(self, number_format: Any, count: int) -> Any:
+        return self._torch.empty(count, dtype=number_format, device=self.device)
+
+    def _random_buffer(self, number_format: Any, count: int) -> Any:
+        """Random numbers, repeated where there are more than DRAWN."""
+        generator = self._torch.Generator(device="cpu").manual_seed(SEED)
+        numbers = self._torch.randn(min(count, DRAWN), generator=generator).to(self.device).to(number_format)
+        if count <= DRAWN:
+            return numbers
+        buffer = self._blank_buffer(number_format, count)
+        for start in range(0, count, DRAWN):
+            part = buffer[start : start + DRAWN]
+            part.copy_(numbers[: len(part)])
+        return buffer
 
 
-def _repeated(torch: Any, numbers: Any, count: int) -> Any:
-    """A longer buffer that repeats the same numbers."""
-    buffer = torch.empty(count, dtype=numbers.dtype, device=numbers.device)
-    for start in range(0, count, len(numbers)):
-        part = buffer[start : start + len(numbers)]
-        part.copy_(numbers[: len(part)])
-    return buffer
-
-
-def error_fraction(found: Any, reference: Any) -> float:
+def error_fraction(result: Any, reference: Any) -> float:
     """Largest error of a result over the largest number of the reference in higher precision."""
     largest = float(reference.abs().max())
-    error = float((found.double() - reference.double()).abs().max()) / (largest or 1.0)
+    error = float((result.double() - reference.double()).abs().max()) / (largest or 1.0)
     return error if math.isfinite(error) else math.inf
 
 

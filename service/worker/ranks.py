@@ -174,8 +174,3 @@ def joined(context: ProbeContext) -> Iterator[Group]:
         yield Group(context=context, distributed=distributed, backend=backend, token=token)
     finally:
         distributed.destroy_process_group()
-
-
-def any_failed(group: Group, errors: Sequence[BaseException]) -> bool:
-    """Whether any rank failed; all ranks agree on it before their next barrier."""
-    return bool(group.largest(float(len(errors)))[0])

@@ -10,52 +10,48 @@ from typing import Any
 
 from service.calibration.records import BACKWARD_WORK
 from service.worker.probing import (
-    REPEATS,
     CannotRun,
     Case,
     KernelInputs,
-    ProbeContext,
-    ProbeResult,
     Ready,
     allowed_error_fraction,
     error_fraction,
     is_out_of_memory,
     spread,
-    time_cases,
+    timed,
 )
 
 BACKENDS = {"flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
 """Names of kernels in torch."""
 
-TRIED_LENGTH = 128
+TRIAL_LENGTH = 128
 """Tokens of a first trial of a kernel. Source: a choice, one block of any kernel."""
 
 CHECKED = 64
 """Queries that are compared with exact ones. Source: a choice."""
 
 
-def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
+@timed
+def run(parameters: Mapping[str, Any], inputs: KernelInputs) -> list[Case]:
     """Time attention kernels."""
-    operands = KernelInputs(context.device)
-    cases = [_case(way, shape, operands) for shape in parameters["kernels"] for way in ("forward", "backward")]
-    return time_cases(cases, context, int(parameters.get("repeats", REPEATS)))
+    return [_case(way, shape, inputs) for shape in parameters["kernels"] for way in ("forward", "backward")]
 
 
-def _case(operation: str, shape: Mapping[str, Any], operands: KernelInputs) -> Case:
+def _case(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> Case:
     pairs = float(shape["length"]) ** 2 / (2 if shape["causal"] else 1)
     flop = 4.0 * shape["batch"] * shape["heads"] * shape["width"] * pairs
     return Case(
         operation=operation,
         shape=shape,
         amount=flop * (BACKWARD_WORK if operation == "backward" else 1),
-        prepare=partial(_forward if operation == "forward" else _backward, shape, operands),
+        prepare=partial(_forward if operation == "forward" else _backward, shape, inputs),
         allowed_error_fraction=allowed_error_fraction(shape["dtype"]),
     )
 
 
-def _forward(shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
+def _forward(shape: Mapping[str, Any], inputs: KernelInputs) -> Ready:
     """The forward pass of a training step, which saves what the backward pass needs."""
-    query, key, value, _ = _tensors(shape, operands)
+    query, key, value, _ = _tensors(shape, inputs)
     attend = _kernel(shape, query)
 
     def forward() -> Any:
@@ -68,11 +64,11 @@ def _forward(shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
     return Ready(run=forward, error_fraction=off_fraction)
 
 
-def _backward(shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
+def _backward(shape: Mapping[str, Any], inputs: KernelInputs) -> Ready:
     """The backward pass alone, of a forward pass that ran before."""
     import torch
 
-    query, key, value, gradient = _tensors(shape, operands)
+    query, key, value, gradient = _tensors(shape, inputs)
     result = _kernel(shape, query)(query, key, value)
 
     def backward() -> Any:
@@ -88,11 +84,11 @@ def _backward(shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
     return Ready(run=backward, error_fraction=off_fraction)
 
 
-def _tensors(shape: Mapping[str, Any], operands: KernelInputs) -> tuple[Any, Any, Any, Any]:
+def _tensors(shape: Mapping[str, Any], inputs: KernelInputs) -> tuple[Any, Any, Any, Any]:
     """Queries, keys, values, and the gradient of the result."""
     batch, length, width = shape["batch"], shape["length"], shape["width"]
     many, few = (batch, shape["heads"], length, width), (batch, shape["kv_heads"], length, width)
-    query, key, value, gradient = operands.random(shape["dtype"], many, few, few, many)
+    query, key, value, gradient = inputs.random(shape["dtype"], many, few, few, many)
     return (*(one.detach().requires_grad_() for one in (query, key, value)), gradient)
 
 
@@ -135,7 +131,7 @@ def _shares_keys(kernel: str, width: int, dtype: Any, device: Any) -> bool:
     """Whether a kernel shares one key among several heads, found by one trial."""
     import torch
 
-    query, key = (torch.ones((1, heads, TRIED_LENGTH, width), dtype=dtype, device=device) for heads in (2, 1))
+    query, key = (torch.ones((1, heads, TRIAL_LENGTH, width), dtype=dtype, device=device) for heads in (2, 1))
     try:
         _attend(kernel, (query, key, key), is_causal=True, enable_gqa=True)
     except RuntimeError:

@@ -10,14 +10,11 @@ from typing import Any
 
 from service.calibration.records import MOVED_ERROR_FRACTION
 from service.worker.probing import (
-    REPEATS,
     Case,
     KernelInputs,
-    ProbeContext,
-    ProbeResult,
     Ready,
     error_fraction,
-    time_cases,
+    timed,
 )
 
 OPERATIONS = ("copy", "read")
@@ -30,34 +27,33 @@ NUMBER_BYTES = 4
 """Bytes of one number."""
 
 
-def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
+@timed
+def run(parameters: Mapping[str, Any], inputs: KernelInputs) -> list[Case]:
     """Time copies."""
-    operands = KernelInputs(context.device)
-    operations = OPERATIONS if context.device == "cpu" else OPERATIONS + TRANSFERS
-    cases = [_case(operation, int(size), operands) for size in parameters["sizes_bytes"] for operation in operations]
-    return time_cases(cases, context, int(parameters.get("repeats", REPEATS)))
+    operations = OPERATIONS if inputs.device == "cpu" else OPERATIONS + TRANSFERS
+    return [_case(operation, int(size), inputs) for size in parameters["sizes_bytes"] for operation in operations]
 
 
-def _case(operation: str, size_bytes: int, operands: KernelInputs) -> Case:
+def _case(operation: str, size_bytes: int, inputs: KernelInputs) -> Case:
     prepare = {"copy": _copy, "read": _read}.get(operation, partial(_transfer, operation))
     return Case(
         operation=operation,
         shape={"size_bytes": size_bytes},
         amount=float(2 * size_bytes if operation == "copy" else size_bytes),
-        prepare=partial(prepare, max(1, size_bytes // NUMBER_BYTES), operands),
+        prepare=partial(prepare, max(1, size_bytes // NUMBER_BYTES), inputs),
         allowed_error_fraction=MOVED_ERROR_FRACTION,
         quantity="bytes_per_s",
     )
 
 
-def _copy(count: int, operands: KernelInputs) -> Ready:
-    (source,) = operands.random("fp32", (count,))
-    target = operands.blank("fp32", (count,))
+def _copy(count: int, inputs: KernelInputs) -> Ready:
+    (source,) = inputs.random("fp32", (count,))
+    target = inputs.blank("fp32", (count,))
     return Ready(run=partial(target.copy_, source), error_fraction=lambda: error_fraction(target, source))
 
 
-def _read(count: int, operands: KernelInputs) -> Ready:
-    (source,) = operands.random("fp32", (count,))
+def _read(count: int, inputs: KernelInputs) -> Ready:
+    (source,) = inputs.random("fp32", (count,))
 
     def off_fraction() -> float:
         # against the sum of all magnitudes: random numbers almost cancel
@@ -67,11 +63,11 @@ def _read(count: int, operands: KernelInputs) -> Ready:
     return Ready(run=source.sum, error_fraction=off_fraction)
 
 
-def _transfer(operation: str, count: int, operands: KernelInputs) -> Ready:
+def _transfer(operation: str, count: int, inputs: KernelInputs) -> Ready:
     import torch
 
-    (source,) = operands.random("fp32", (count,))
-    target = operands.blank("fp32", (count,))
+    (source,) = inputs.random("fp32", (count,))
+    target = inputs.blank("fp32", (count,))
     host = torch.empty(count, dtype=torch.float32, pin_memory=True)
     if operation == "device_to_host":
         return Ready(

@@ -13,7 +13,7 @@ from typing import Any
 
 from service.calibration.records import EXCHANGED_ERROR_FRACTION, Measurement
 from service.worker.probing import (
-    NOT_IN_TIME,
+    NO_TIME,
     REPEATS,
     WARM_UPS,
     Caches,
@@ -23,14 +23,13 @@ from service.worker.probing import (
     ProbeResult,
     error_fraction,
     is_out_of_memory,
-    left_out_row,
+    left_out_reason,
     measurement,
     no_memory,
+    refuse_wrong,
     spread,
-    why_left_out,
-    wrong_result,
 )
-from service.worker.ranks import Group, any_failed, joined, nodes_of
+from service.worker.ranks import Group, joined, nodes_of
 
 NUMBER_BYTES = 4
 """Bytes of one number: fp32."""
@@ -63,17 +62,6 @@ BUS_FACTORS: Mapping[str, Callable[[int], float]] = {
     "send": lambda ranks: 1.0,  # noqa: ARG005 - whatever their number
 }
 """Bytes that a link carries for each byte of the size. Source: NVIDIA/nccl-tests@v2.13 doc/PERFORMANCE.md."""
-
-
-def exchange_of(operation: str, size_bytes: int, group: Group) -> Exchange:
-    """An operation with filled buffers."""
-    part = -(-size_bytes // (NUMBER_BYTES * group.context.ranks))
-    return _EXCHANGES[operation](part, group)
-
-
-def checked_places(exchange: Exchange) -> list[int]:
-    """Places of a result that are compared."""
-    return spread(exchange.result.numel(), CHECKED)
 
 
 @cache
@@ -189,8 +177,6 @@ class RankTiming:
     """Timer with cold caches."""
     repeats: int
     measurements: list[Measurement] = field(default_factory=list)
-    left_out: list[dict[str, Any]] = field(default_factory=list)
-    """Operations without a measurement, with the reason."""
     byte_seconds: float = 0.0
     """Time of one run over its size, of the last operation."""
 
@@ -201,69 +187,62 @@ def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
         raise CannotRun(
             "one rank has no other rank to exchange with; ask for at least two, on a machine with as many GPUs"
         )
-    asked = [(name, int(size)) for size in sorted(parameters["sizes_bytes"]) for name in parameters["operations"]]
-    unknown = sorted({name for name, _ in asked} - BUS_FACTORS.keys())
+    cases = [(name, int(size)) for size in sorted(parameters["sizes_bytes"]) for name in parameters["operations"]]
+    unknown = sorted({name for name, _ in cases} - BUS_FACTORS.keys())
     if unknown:
         raise CannotRun(f"no collective {', '.join(unknown)}; there are {', '.join(BUS_FACTORS)}")
+    nodes = nodes_of(context.ranks, os.environ)
+    left_out: list[dict[str, Any]] = []
     with joined(context) as group:
-        course = RankTiming(group=group, caches=Caches(context.device), repeats=int(parameters.get("repeats", REPEATS)))
-        for number, (operation, size) in enumerate(asked, start=1):
-            _one(operation, size, course, share=1 / (len(asked) - number + 1))
-            context.report(number / len(asked), f"{operation} of {size} bytes")
+        timing = RankTiming(group=group, caches=Caches(context.device), repeats=int(parameters.get("repeats", REPEATS)))
+        for number, (operation, size) in enumerate(cases, start=1):
+            shape = {"size_bytes": size, "ranks": context.ranks, "nodes": nodes, "backend": group.backend}
+            try:
+                _measure(operation, shape, timing, fraction=1 / (len(cases) - number + 1))
+            except LeftOut as missing:
+                left_out.append(missing.row(operation, shape))
+            context.report(number / len(cases), f"{operation} of {size} bytes")
     return ProbeResult(
-        measurements=tuple(course.measurements),
-        summary={"left_out": course.left_out},
-        reason=why_left_out(course.left_out),
+        measurements=tuple(timing.measurements), summary={"left_out": left_out}, reason=left_out_reason(left_out)
     )
 
 
-def _one(operation: str, size_bytes: int, course: RankTiming, share: float) -> None:
-    """Measure one operation of one size in its share of the time left, or record why not.
+def _measure(operation: str, shape: Mapping[str, Any], timing: RankTiming, fraction: float) -> None:
+    """Measure one operation of one size in its fraction of the time left.
 
     All ranks decide alike, or they would wait for each other.
     """
-    group = course.group
-    ranks = group.context.ranks
-    where = {"ranks": ranks, "nodes": nodes_of(ranks, os.environ), "backend": group.backend}
-    shape = {"size_bytes": size_bytes, **where}
-    if group.left_seconds() < (WARM_UPS + 1) * size_bytes * min(course.byte_seconds, 1 / SLOWEST_BYTES_PER_S):
-        _leave_out(course, operation, shape, NOT_IN_TIME)
-        return
-    exchange = _built(operation, size_bytes, course)
-    if exchange is None:
-        _leave_out(course, operation, shape, no_memory("some device"))
-        return
-    error, run_seconds = _warmed_up(exchange, course)
-    course.byte_seconds = run_seconds / size_bytes
-    if not error <= EXCHANGED_ERROR_FRACTION:
-        _leave_out(course, operation, shape, wrong_result(error))
-        return
-    count = max(1, min(course.repeats, int(share * group.left_seconds() / run_seconds)))
-    seconds = group.largest(*(_seconds(exchange, course) for _ in range(count)))
-    bus_bytes = size_bytes * BUS_FACTORS[operation](ranks)
+    group, size_bytes = timing.group, shape["size_bytes"]
+    if group.left_seconds() < (WARM_UPS + 1) * size_bytes * min(timing.byte_seconds, 1 / SLOWEST_BYTES_PER_S):
+        raise LeftOut("no_time", NO_TIME)
+    exchange = _built(operation, size_bytes, timing)
+    error, run_seconds = _warmed_up(exchange, timing)
+    timing.byte_seconds = run_seconds / size_bytes
+    refuse_wrong(error, EXCHANGED_ERROR_FRACTION)
+    count = max(1, min(timing.repeats, int(fraction * group.left_seconds() / run_seconds)))
+    seconds = group.largest(*(_seconds(exchange, timing) for _ in range(count)))
+    bus_bytes = size_bytes * BUS_FACTORS[operation](group.context.ranks)
     rates = [bus_bytes / one for one in seconds]
-    course.measurements.append(measurement(operation, shape, "seconds", seconds, error))
-    course.measurements.append(measurement(operation, shape, "bytes_per_s", rates, error))
+    timing.measurements.append(measurement(operation, shape, "seconds", seconds, error))
+    timing.measurements.append(measurement(operation, shape, "bytes_per_s", rates, error))
 
 
-def _leave_out(course: RankTiming, operation: str, shape: Mapping[str, Any], why: LeftOut) -> None:
-    course.left_out.append(left_out_row(operation, shape, why))
-
-
-def _built(operation: str, size_bytes: int, course: RankTiming) -> Exchange | None:
-    """The exchange; None where any rank has no memory for it."""
-    exchange, errors = None, []
+def _built(operation: str, size_bytes: int, timing: RankTiming) -> Exchange:
+    """The exchange, unless any rank has no memory for it."""
+    exchange, part = None, -(-size_bytes // (NUMBER_BYTES * timing.group.context.ranks))
     try:
-        exchange = exchange_of(operation, size_bytes, course.group)
+        exchange = _EXCHANGES[operation](part, timing.group)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        errors.append(error)
-        course.caches.release()
-    return None if any_failed(course.group, errors) else exchange
+        timing.caches.release()
+    lacking = timing.group.largest(float(exchange is None))[0]
+    if exchange is None or lacking:
+        raise no_memory("some device")
+    return exchange
 
 
-def _warmed_up(exchange: Exchange, course: RankTiming) -> tuple[float, float]:
+def _warmed_up(exchange: Exchange, timing: RankTiming) -> tuple[float, float]:
     """The largest error of the first result, and the longest time of the last run, over all ranks."""
     import torch
 
@@ -272,15 +251,15 @@ def _warmed_up(exchange: Exchange, course: RankTiming) -> tuple[float, float]:
         begun = time.monotonic()
         exchange.fill()
         exchange.run()
-        course.caches.wait()
+        timing.caches.wait()
         if number == 0:
-            places = torch.tensor(checked_places(exchange))
+            places = torch.tensor(spread(exchange.result.numel(), CHECKED))
             error = error_fraction(exchange.result[places.to(exchange.result.device)].cpu(), exchange.exact(places))
-    worst, seconds = course.group.largest(min(error, 1e9), time.monotonic() - begun)
+    worst, seconds = timing.group.largest(min(error, 1e9), time.monotonic() - begun)
     return worst, seconds
 
 
-def _seconds(exchange: Exchange, course: RankTiming) -> float:
+def _seconds(exchange: Exchange, timing: RankTiming) -> float:
     """Time of one run that all ranks begin together."""
     exchange.fill()
-    return course.caches.cold_seconds(exchange.run, before=course.group.meet)
+    return timing.caches.cold_seconds(exchange.run, before=timing.group.meet)

@@ -10,17 +10,14 @@ from functools import partial
 from typing import Any
 
 from service.worker.probing import (
-    REPEATS,
     CannotRun,
     Case,
     KernelInputs,
-    ProbeContext,
-    ProbeResult,
     Ready,
     allowed_error_fraction,
     error_fraction,
     spread,
-    time_cases,
+    timed,
 )
 
 HEAD_WIDTHS = (128, 64)
@@ -28,6 +25,10 @@ HEAD_WIDTHS = (128, 64)
 
 ROPE_BASE = 10_000.0
 """Base of the angles of rotary positions. Source: Su et al. 2021, arXiv:2104.09864, section 3.2.2."""
+
+
+NORM_EPSILON = 1e-5
+"""Number that keeps a norm from dividing by zero."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +59,6 @@ class Inputs:
         """Every input, in the order of the kernel's arguments."""
         return (*self.rowed, *self.shared, *self.fixed)
 
-    def with_gradient(self) -> tuple[Any, ...]:
-        """Inputs that get a gradient."""
-        return (*self.rowed, *self.shared)
-
     def exact(self, rows: Sequence[int]) -> "Inputs":
         """The same in double precision, for some rows alone; the first of them has a gradient of its own."""
         rowed = tuple(one.detach()[rows].double().requires_grad_() for one in self.rowed)
@@ -70,11 +67,11 @@ class Inputs:
         return Inputs(rowed=rowed, shared=shared, fixed=fixed)
 
 
-def inputs_of(kernel: RowKernel, shape: Mapping[str, Any], operands: KernelInputs) -> Inputs:
+def inputs_of(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs) -> Inputs:
     """Random inputs of a kernel."""
     rows, width = shape["rows"], shape["width"]
-    wanted = [(rows, width)] * kernel.rowed + [(width,)] * kernel.shared
-    tensors = [one.detach().requires_grad_() for one in operands.random(shape["dtype"], *wanted)]
+    shapes = [(rows, width)] * kernel.rowed + [(width,)] * kernel.shared
+    tensors = [one.detach().requires_grad_() for one in buffers.random(shape["dtype"], *shapes)]
     return Inputs(
         rowed=tuple(tensors[: kernel.rowed]),
         shared=tuple(tensors[kernel.rowed :]),
@@ -82,28 +79,10 @@ def inputs_of(kernel: RowKernel, shape: Mapping[str, Any], operands: KernelInput
     )
 
 
-def _rms_norm(rows: Any, weight: Any) -> Any:
-    from torch.nn.functional import rms_norm
+def _functional() -> Any:
+    from torch.nn import functional
 
-    return rms_norm(rows, weight.shape, weight, 1e-5)
-
-
-def _layer_norm(rows: Any, weight: Any, bias: Any) -> Any:
-    from torch.nn.functional import layer_norm
-
-    return layer_norm(rows, weight.shape, weight, bias, 1e-5)
-
-
-def _silu_mul(gate: Any, up: Any) -> Any:
-    from torch.nn.functional import silu
-
-    return silu(gate) * up
-
-
-def _gelu(rows: Any) -> Any:
-    from torch.nn.functional import gelu
-
-    return gelu(rows, approximate="tanh")
+    return functional
 
 
 def _rope(rows: Any, cosine: Any, sine: Any) -> Any:
@@ -128,10 +107,8 @@ def _angles(rows: int, width: int, like: Any) -> tuple[Any, ...]:
 
 def _cross_entropy(logits: Any, targets: Any) -> Any:
     """The loss of logits in fp32, as eager models compute it."""
-    from torch.nn.functional import cross_entropy
-
     wide = logits if logits.element_size() > 2 else logits.float()
-    return cross_entropy(wide, targets, reduction="sum")
+    return _functional().cross_entropy(wide, targets, reduction="sum")
 
 
 def _targets(rows: int, width: int, like: Any) -> tuple[Any, ...]:
@@ -141,10 +118,15 @@ def _targets(rows: int, width: int, like: Any) -> tuple[Any, ...]:
 
 
 ROW_KERNELS: Mapping[str, RowKernel] = {
-    "rms_norm": RowKernel(compute=_rms_norm, shared=1),
-    "layer_norm": RowKernel(compute=_layer_norm, shared=2),
-    "silu_mul": RowKernel(compute=_silu_mul, rowed=2),
-    "gelu": RowKernel(compute=_gelu),
+    "rms_norm": RowKernel(
+        compute=lambda rows, weight: _functional().rms_norm(rows, weight.shape, weight, NORM_EPSILON), shared=1
+    ),
+    "layer_norm": RowKernel(
+        compute=lambda rows, weight, bias: _functional().layer_norm(rows, weight.shape, weight, bias, NORM_EPSILON),
+        shared=2,
+    ),
+    "silu_mul": RowKernel(compute=lambda gate, up: _functional().silu(gate) * up, rowed=2),
+    "gelu": RowKernel(compute=lambda rows: _functional().gelu(rows, approximate="tanh")),
     "rope": RowKernel(compute=_rope, fixed=_angles),
     "cross_entropy": RowKernel(compute=_cross_entropy, fixed=_targets, sums_rows=True),
 }
@@ -164,26 +146,26 @@ IMPLEMENTATIONS = ("fused", "foreach")
 """Implementations: one kernel for all tensors, or a few for each operation."""
 
 
-def optimizer_step(shape: Mapping[str, Any], operands: KernelInputs) -> Callable[[], Ready]:
+def optimizer_step(shape: Mapping[str, Any], buffers: KernelInputs) -> Callable[[], Ready]:
     """An update of rows times width parameters."""
     made: list[Any] = []
 
     def ready() -> Ready:
         if not made:
-            made.append(_optimizer(shape, operands, int(shape["rows"]) * int(shape["width"])))
-        return Ready(run=made[0].step, error_fraction=lambda: _error(shape, operands))
+            made.append(_optimizer(shape, buffers, int(shape["rows"]) * int(shape["width"])))
+        return Ready(run=made[0].step, error_fraction=lambda: _error(shape, buffers))
 
     return ready
 
 
-def _optimizer(shape: Mapping[str, Any], operands: KernelInputs, count: int) -> Any:
+def _optimizer(shape: Mapping[str, Any], buffers: KernelInputs, count: int) -> Any:
     """AdamW over copies of random numbers, with random gradients."""
     import torch
 
     implementation = shape.get("implementation", IMPLEMENTATIONS[0])
     if implementation not in IMPLEMENTATIONS:
         raise CannotRun(f"no AdamW {implementation}; there are {', '.join(IMPLEMENTATIONS)}")
-    weights, gradients = operands.random(shape["dtype"], (count,), (count,))
+    weights, gradients = buffers.random(shape["dtype"], (count,), (count,))
     parameters = []
     for weight, gradient in zip(weights.tensor_split(TENSORS), gradients.tensor_split(TENSORS), strict=True):
         parameter = torch.nn.Parameter(weight.clone())
@@ -193,11 +175,11 @@ def _optimizer(shape: Mapping[str, Any], operands: KernelInputs, count: int) -> 
     return torch.optim.AdamW(parameters, RATE, (FIRST, SECOND), EPSILON, DECAY, **options)
 
 
-def _error(shape: Mapping[str, Any], operands: KernelInputs) -> float:
+def _error(shape: Mapping[str, Any], buffers: KernelInputs) -> float:
     """Error of a first update of fewer parameters by the same kernel."""
     import torch
 
-    optimizer = _optimizer(shape, operands, CHECKED_UPDATES)
+    optimizer = _optimizer(shape, buffers, CHECKED_UPDATES)
     parameters = optimizer.param_groups[0]["params"]
     exact = torch.cat([_updated(one.detach().double(), one.grad.double()) for one in parameters])
     optimizer.step()
@@ -220,21 +202,20 @@ MOVED_BYTES = 8.0
 """Rough bytes that a kernel moves for each number, to sort cases by size."""
 
 
-def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
+@timed
+def run(parameters: Mapping[str, Any], inputs: KernelInputs) -> list[Case]:
     """Time element-wise kernels."""
-    operands = KernelInputs(context.device)
-    cases = [_case(kernel, operands) for kernel in parameters["kernels"]]
-    return time_cases(cases, context, int(parameters.get("repeats", REPEATS)))
+    return [_case(kernel, inputs) for kernel in parameters["kernels"]]
 
 
-def _case(asked: Mapping[str, Any], operands: KernelInputs) -> Case:
-    operation = asked["operation"]
-    shape = {name: value for name, value in asked.items() if name != "operation"}
+def _case(kernel: Mapping[str, Any], buffers: KernelInputs) -> Case:
+    operation = kernel["operation"]
+    shape = {name: value for name, value in kernel.items() if name != "operation"}
     if operation == OPTIMIZER:
-        prepare = optimizer_step(shape, operands)
+        prepare = optimizer_step(shape, buffers)
     elif operation in ROW_KERNELS:
         way = _forward if shape["direction"] == "forward" else _backward
-        prepare = partial(way, ROW_KERNELS[operation], shape, operands)
+        prepare = partial(way, ROW_KERNELS[operation], shape, buffers)
     else:
         raise CannotRun(f"no kernel {operation}; there are {', '.join([*ROW_KERNELS, OPTIMIZER])}")
     return Case(
@@ -246,9 +227,9 @@ def _case(asked: Mapping[str, Any], operands: KernelInputs) -> Case:
     )
 
 
-def _forward(kernel: RowKernel, shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
+def _forward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs) -> Ready:
     """The kernel as a training step runs it, saving what its backward pass needs."""
-    inputs = inputs_of(kernel, shape, operands)
+    inputs = inputs_of(kernel, shape, buffers)
 
     def forward() -> Any:
         return kernel.compute(*inputs.all())
@@ -270,22 +251,22 @@ def _sum_of_rows(kernel: RowKernel, inputs: Inputs) -> Any:
     return sum(kernel.compute(*inputs.exact(list(part)).all()).detach() for part in parts)
 
 
-def _backward(kernel: RowKernel, shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
+def _backward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs) -> Ready:
     """The gradients of all inputs, of a forward pass that ran before."""
     import torch
 
-    inputs = inputs_of(kernel, shape, operands)
+    inputs = inputs_of(kernel, shape, buffers)
     result = kernel.compute(*inputs.all())
-    (gradient,) = (torch.ones_like(result),) if kernel.sums_rows else operands.random(shape["dtype"], result.shape)
+    (gradient,) = (torch.ones_like(result),) if kernel.sums_rows else buffers.random(shape["dtype"], result.shape)
 
     def backward() -> Any:
-        return torch.autograd.grad(result, inputs.with_gradient(), gradient, retain_graph=True)
+        return torch.autograd.grad(result, (*inputs.rowed, *inputs.shared), gradient, retain_graph=True)
 
     def off_fraction() -> float:
         rows = spread(len(inputs.rowed[0]), CHECKED)
         exact = inputs.exact(rows)
-        wanted = gradient.double() if kernel.sums_rows else gradient[rows].double()
-        (reference,) = torch.autograd.grad(kernel.compute(*exact.all()), exact.rowed[:1], wanted)
+        own = gradient.double() if kernel.sums_rows else gradient[rows].double()
+        (reference,) = torch.autograd.grad(kernel.compute(*exact.all()), exact.rowed[:1], own)
         return error_fraction(backward()[0][rows], reference)
 
     return Ready(run=backward, error_fraction=off_fraction)

@@ -11,17 +11,14 @@ from functools import partial
 from typing import Any
 
 from service.worker.probing import (
-    REPEATS,
     CannotRun,
     Case,
     KernelInputs,
-    ProbeContext,
-    ProbeResult,
     Ready,
     allowed_error_fraction,
     error_fraction,
     spread,
-    time_cases,
+    timed,
 )
 
 CHECKED = 256
@@ -35,36 +32,34 @@ FP8_CAPABILITY = (8, 9)
 """Lowest compute capability with fp8 products. Source: the same."""
 
 
-def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
+@timed
+def run(parameters: Mapping[str, Any], inputs: KernelInputs) -> list[Case]:
     """Time matrix products."""
-    operands = KernelInputs(context.device)
-    cases = [_case(product, operands) for product in parameters["products"]]
-    return time_cases(cases, context, int(parameters.get("repeats", REPEATS)))
+    return [_case(product, inputs) for product in parameters["products"]]
 
 
-def _case(product: Mapping[str, Any], operands: KernelInputs) -> Case:
+def _case(product: Mapping[str, Any], inputs: KernelInputs) -> Case:
     shape = {"copies": 1, **{name: value for name, value in product.items() if name != "operation"}}
     flop = 2.0 * shape["rows"] * shape["columns"] * shape["inner"] * shape["copies"]
-    allowed = allowed_error_fraction(shape["dtype"])
     prepare = _fp8_product if shape["dtype"] == "fp8" else _product
     return Case(
         operation=product["operation"],
         shape=shape,
         amount=flop,
-        prepare=partial(prepare, product["operation"], shape, operands),
-        allowed_error_fraction=allowed,
+        prepare=partial(prepare, product["operation"], shape, inputs),
+        allowed_error_fraction=allowed_error_fraction(shape["dtype"]),
     )
 
 
-def _product(operation: str, shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
+def _product(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> Ready:
     """A product of inputs in the layout of nn.Linear."""
     import torch
 
     left_shape, right_shape = LAID_OUT[operation](shape["rows"], shape["columns"], shape["inner"])
     many = (shape["copies"],) if shape["copies"] > 1 else ()
-    left, right = operands.random(shape["dtype"], (*many, *left_shape), (*many, *right_shape))
+    left, right = inputs.random(shape["dtype"], (*many, *left_shape), (*many, *right_shape))
     first, second = MULTIPLIED[operation](left, right)
-    result = operands.blank(shape["dtype"], (*many, first.shape[-2], second.shape[-1]))
+    result = inputs.blank(shape["dtype"], (*many, first.shape[-2], second.shape[-1]))
     multiply = torch.bmm if many else torch.mm
 
     def product() -> Any:
@@ -81,21 +76,21 @@ LAID_OUT: Mapping[str, Callable[[int, int, int], tuple[tuple[int, int], tuple[in
 """Shapes of both inputs in memory: input and weight; gradient of the output and weight; input and that gradient."""
 
 MULTIPLIED: Mapping[str, Callable[[Any, Any], tuple[Any, Any]]] = {
-    "forward": lambda inputs, weight: (inputs, weight.mT),
+    "forward": lambda source, weight: (source, weight.mT),
     "input_gradient": lambda gradient, weight: (gradient, weight),
-    "weight_gradient": lambda inputs, gradient: (gradient.mT, inputs),
+    "weight_gradient": lambda source, gradient: (gradient.mT, source),
 }
 """Factors of each product; the gradient of a weight has the layout of the weight, [out, in]."""
 
 
-def _fp8_product(operation: str, shape: Mapping[str, Any], operands: KernelInputs) -> Ready:
+def _fp8_product(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> Ready:
     """A product of fp8 operands with a scale each, into bf16; those of gradients sum in full precision."""
     import torch
 
-    _refuse_fp8(torch, shape, operands.device)
+    _refuse_fp8(torch, shape, inputs.device)
     rows, columns, inner = shape["rows"], shape["columns"], shape["inner"]
-    left, right = operands.random("fp8", (rows, inner), (columns, inner))
-    scale = torch.ones((), device=operands.device)
+    left, right = inputs.random("fp8", (rows, inner), (columns, inner))
+    scale = torch.ones((), device=inputs.device)
 
     def product() -> Any:
         return torch._scaled_mm(
@@ -119,8 +114,8 @@ def _refuse_fp8(torch: Any, shape: Mapping[str, Any], device: str) -> None:
 
 def _error(first: Any, second: Any, result: Any) -> float:
     """Error of the result at rows and columns spread over it."""
-    left, right, found = (one if one.dim() == 3 else one[None] for one in (first, second, result))
-    rows, columns = spread(found.shape[1], CHECKED), spread(found.shape[2], CHECKED)
-    copies = spread(found.shape[0], 2)
+    left, right, whole = (one if one.dim() == 3 else one[None] for one in (first, second, result))
+    rows, columns = spread(whole.shape[1], CHECKED), spread(whole.shape[2], CHECKED)
+    copies = spread(whole.shape[0], 2)
     exact = left[copies][:, rows].double() @ right[copies][:, :, columns].double()
-    return error_fraction(found[copies][:, rows][:, :, columns], exact)
+    return error_fraction(whole[copies][:, rows][:, :, columns], exact)
