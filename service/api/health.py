@@ -1,16 +1,19 @@
 """Liveness, readiness and metrics routes."""
 
 import asyncio
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 
+from service.api.answers import json_answer
 from service.api.errors import LEAVING, RETRY_AFTER, ApiError
 from service.api.metrics import CONTENT_TYPE
-from service.api.openapi import Schema, json_response, ref
-from service.api.queries import takes_only
+from service.api.routing import StrictRoute, answer
 from service.errors import Leaving
+from service.estimator.question import DESCRIBED
 from service.store import Engine
 from service.store.engine import takes_changes
 
@@ -36,48 +39,66 @@ class Readiness:
         return check in done and check.result()
 
 
-TEXT: Schema = {"text/plain": {"schema": {"type": "string"}}}
 FRESH = {"Cache-Control": "no-store"}
 
-router = APIRouter(tags=["health"], dependencies=[takes_only()])
+router = APIRouter(tags=["health"], route_class=StrictRoute)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthAnswer:
+    """How the process is."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    status: Literal["ok"] = "ok"
+    """Always so."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadinessAnswer:
+    """How the process is."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    status: Literal["ready"] = "ready"
+    """Always so."""
 
 
 @router.get(
     "/healthz",
     operation_id="getHealth",
     summary="The process is alive",
-    openapi_extra={"responses": json_response(ref("HealthAnswer"))},
+    response_model=answer(HealthAnswer),
 )
-async def health() -> dict[str, str]:
+async def health() -> Response:
     """Liveness: answer while the process runs."""
-    return {"status": "ok"}
+    return json_answer(HealthAnswer())
 
 
 @router.get(
     "/readyz",
     operation_id="getReadiness",
     summary="The database can be read and written, and the process is not about to end",
-    openapi_extra={"responses": json_response(ref("ReadinessAnswer"))},
+    response_model=answer(ReadinessAnswer),
 )
-async def readiness(request: Request) -> dict[str, str]:
+async def readiness(request: Request) -> Response:
     """Readiness: 200 once the database accepts changes; 503 before that and while the process drains."""
     if request.app.state.draining.is_set():
         raise Leaving(LEAVING)
     readiness_check: Readiness = request.app.state.readiness
     if not await readiness_check.check():
         raise ApiError("not_ready", "the database does not answer, or takes no changes", RETRY_AFTER)
-    return {"status": "ready"}
+    return json_answer(ReadinessAnswer())
 
 
 @router.get(
     "/metrics",
     operation_id="getMetrics",
     summary="Figures of this process and of the database, for Prometheus",
-    openapi_extra={
-        "description": "The text format of Prometheus. Where the database does not answer in time, "
-        "traincost_database_up is 0 and what only it knows is not there.",
-        "responses": {"200": {"description": "The figures.", "content": TEXT}},
-    },
+    description="The text format of Prometheus. Where the database does not answer in time, "
+    "traincost_database_up is 0 and what only it knows is not there.",
+    response_class=PlainTextResponse,
+    response_description="The figures.",
 )
 async def figures(request: Request) -> Response:
     """Counts in memory, and figures of the database where it answers within two seconds."""

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
 
 from service.api.answers import JSON
 from service.api.computing.compute import computed_once
-from service.api.queries import choice_of, takes_only
+from service.api.queries import choice_of
+from service.api.routing import StrictRoute
 from service.errors import NotFound
 
 WEB = Path(__file__).parents[1] / "web"
@@ -18,9 +20,6 @@ ASSETS = {path.relative_to(WEB).as_posix() for path in WEB.rglob("*") if path.su
 GUIDE = WEB / "guide"
 GUIDES = sorted(path.stem for path in GUIDE.glob("*.html") if path.stem != "index")
 """Pages of the guide beside its first one, each served under its file's name."""
-
-EMBED = "embed"
-"""Parameter of the front page: 1 shows the answer only, for a frame in another tool."""
 
 
 def _policy(frame_ancestors: Sequence[str] = ()) -> dict[str, str]:
@@ -34,17 +33,17 @@ POLICY = _policy()
 FRESH = {"Cache-Control": "no-cache"}
 """Revalidated at each use (304 while unchanged), so that the files of a page match."""
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False, route_class=StrictRoute)
 
 
-@router.get("/", dependencies=[takes_only(EMBED)])
-async def front_page(request: Request) -> Response:
-    """The page with the question form and its answer."""
-    choice_of(request, EMBED, ["0", "1"])
+@router.get("/")
+async def front_page(request: Request, embed: Annotated[Any, Query()] = None) -> Response:  # noqa: ARG001 - read with its choices
+    """The page with the question form and its answer, or the answer alone where `embed` is 1: for a frame elsewhere."""
+    choice_of(request, "embed", ["0", "1"])
     return FileResponse(WEB / "index.html", headers=_policy(request.app.state.settings.frame_ancestors) | FRESH)
 
 
-@router.get("/guide", dependencies=[takes_only()])
+@router.get("/guide")
 async def guide() -> Response:
     """The first five minutes, command by command."""
     return FileResponse(GUIDE / "index.html", headers=POLICY)
@@ -54,20 +53,20 @@ def _add_guide(name: str) -> None:
     async def guide_page() -> Response:
         return FileResponse(GUIDE / f"{name}.html", headers=POLICY)
 
-    router.add_api_route(f"/guide/{name}", guide_page, dependencies=[takes_only()])
+    router.add_api_route(f"/guide/{name}", guide_page)
 
 
 for _name in GUIDES:
     _add_guide(_name)
 
 
-@router.get("/docs", dependencies=[takes_only()])
+@router.get("/docs")
 async def documentation() -> Response:
     """The contract as a page."""
     return FileResponse(WEB / "docs.html", headers=POLICY)
 
 
-@router.get("/web/{name:path}", dependencies=[takes_only()])
+@router.get("/web/{name:path}")
 async def asset(name: str) -> Response:
     """A static file."""
     if name not in ASSETS:
@@ -75,7 +74,7 @@ async def asset(name: str) -> Response:
     return FileResponse(WEB / name, headers=FRESH)
 
 
-@router.get("/openapi.json", dependencies=[takes_only()])
+@router.get("/openapi.json")
 async def contract(request: Request) -> Response:
     """The contract, the same bytes as openapi/openapi.json."""
     return Response(await computed_once(request, request.app.state.contract), media_type=JSON)
@@ -84,7 +83,7 @@ async def contract(request: Request) -> Response:
 MANIFESTS = {path.name: path for path in sorted((GUIDE / "kubernetes").glob("*.yaml"))}
 """Manifests that are served, by name."""
 
-deployment_router = APIRouter(include_in_schema=False, dependencies=[takes_only()])
+deployment_router = APIRouter(include_in_schema=False, route_class=StrictRoute)
 
 
 @deployment_router.get("/guide/kubernetes/{name}")

@@ -7,16 +7,6 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from service.answers.accuracy import (
-    Accuracy,
-    Figures,
-    Group,
-    RelativeErrors,
-    Sized,
-    TotalsAccuracy,
-    VerdictCounts,
-    Verdicts,
-)
 from service.answers.checks import Check
 from service.answers.diagnoses import Diagnosis
 from service.answers.estimates import (
@@ -81,19 +71,13 @@ COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
 OTHERS = (
-    Accuracy, Check, ComparedRow, Diagnosis, Export, ExportTarget, Imported, ImportReport, JobCheck, ParameterCounts,
-    PlanAnswer, Reconciliation, Solution, TotalsAccuracy, VariedRow,
+    Check, ComparedRow, Diagnosis, Export, ExportTarget, Imported, ImportReport, JobCheck, ParameterCounts,
+    PlanAnswer, Reconciliation, Solution, VariedRow,
 )  # fmt: skip
 """What other answers hold."""
 
 
-INHERITING = (
-    (ComparedRow, ChosenCluster),
-    (Figures, RelativeErrors),
-    (Sized, Figures),
-    (Group, Sized),
-    (Verdicts, VerdictCounts),
-)
+INHERITING = ((ComparedRow, ChosenCluster),)
 """Classes of other answers whose fields are partly another's, whose docstrings pydantic does not inherit."""
 
 
@@ -179,16 +163,9 @@ def _default_in_words(field: Schema) -> Schema:
 
 _TEXT: Schema = {"type": "string"}
 
-HEALTH = {"HealthAnswer": "ok", "ReadinessAnswer": "ready"}
-"""Statuses of the health answers."""
-
 
 def plain_schemas() -> dict[str, Schema]:
     """The schemas of bodies and answers that no dataclass holds."""
-    health = {
-        name: object_schema("How the process is.", ["status"], {"status": {"const": word, "description": "Always so."}})
-        for name, word in HEALTH.items()
-    }
     tools: Schema = {"type": "array", "description": "The tools.", "items": ref("ExportTarget")}
     file = _TEXT | {"maxLength": LONGEST_FILE_BYTES, "description": "The file."}
     return {
@@ -197,7 +174,6 @@ def plain_schemas() -> dict[str, Schema]:
         "ExportTargets": object_schema("Tools that a question can be written for.", ["items"], {"items": tools}),
         "ImportRequest": object_schema("The file of a training framework.", [FIELD], {FIELD: file}),
         "SacctDocument": _sacct(),
-        **health,
         **_kubernetes(),
     }
 

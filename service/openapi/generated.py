@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from service.answers.accuracy import RelativeErrors, VerdictCounts
+from service.answers.accuracy import Figures, RelativeErrors, Sized, VerdictCounts
 from service.answers.estimates import Grounds
 from service.answers.names import WIRE_NAMES
 from service.answers.rows import ChosenCluster
@@ -17,7 +17,7 @@ from service.validation.specs import schema_of
 FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
 """FastAPI's own error form, which this service never sends."""
 
-INHERITED = (Grounds, Comparison, RelativeErrors, VerdictCounts, ChosenCluster)
+INHERITED = (Grounds, Comparison, RelativeErrors, Figures, Sized, VerdictCounts, ChosenCluster)
 """Dataclasses that answers extend: pydantic finds no docstrings of inherited fields."""
 
 NAMED_PLACES = ("properties", "schemas")
@@ -100,12 +100,12 @@ def _explained(name: str, schema: Schema) -> Schema:
     """A schema with the descriptions of inherited fields."""
     for base in INHERITED:
         if name in _heirs(base):
-            inherited = schema_of(base)["properties"]
-            own = schema["properties"]
-            described = {
-                field: {"description": inherited[field]["description"], **one} if field in inherited else one
-                for field, one in own.items()
+            inherited = {
+                field: {"description": one["description"]}
+                for field, one in schema_of(base)["properties"].items()
+                if "description" in one
             }
+            described = {field: inherited.get(field, {}) | one for field, one in schema["properties"].items()}
             schema = schema | {"properties": described}
     return schema
 

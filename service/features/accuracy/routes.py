@@ -3,30 +3,28 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from service.answers.accuracy import Accuracy, TotalsAccuracy
 from service.api.access.authorization import caller_of
 from service.api.answers import JSON
 from service.api.catalogues import catalogue_of
 from service.api.computing.compute import compute, computed_once
-from service.api.openapi import json_response, ref
-from service.api.queries import takes_only
+from service.api.routing import StrictRoute, answer
 from service.evaluation.accuracy import own_accuracy_json, shipped_accuracy_json, with_own_accuracy
 from service.evaluation.totals import totals_accuracy_json
 from service.store import Engine
 
-router = APIRouter(tags=["accuracy"], dependencies=[takes_only()])
+router = APIRouter(tags=["accuracy"], route_class=StrictRoute)
 
 
 @router.get(
     "/v1/accuracy",
     operation_id="getAccuracy",
     summary="Predicted against published memory and step time, by source",
-    openapi_extra={
-        "description": "Every published measurement that ships with the service, asked and compared: errors by source, "
-        "rows that cannot be asked by reason, how often the verdict was right, and the rows farthest off. Steps are "
-        "also predicted without their own source, beside what a single utilisation of each GPU would say. `measured` "
-        "holds what workers measured: counted live tensors, matrix products of a processor, and own measurements.",
-        "responses": json_response(ref("Accuracy")),
-    },
+    description="Every published measurement that ships with the service, asked and compared: errors by source, "
+    "rows that cannot be asked by reason, how often the verdict was right, and the rows farthest off. Steps are "
+    "also predicted without their own source, beside what a single utilisation of each GPU would say. `measured` "
+    "holds what workers measured: counted live tensors, matrix products of a processor, and own measurements.",
+    response_model=answer(Accuracy),
 )
 async def get_accuracy(request: Request) -> Response:
     """Return the figures: of shipped data computed once a process, of own measurements for each request."""
@@ -43,11 +41,9 @@ async def get_accuracy(request: Request) -> Response:
     "/v1/accuracy/totals",
     operation_id="getTotalsAccuracy",
     summary="Predicted against published GPU-hours, run by run",
-    openapi_extra={
-        "description": "Every published run that ships with the service, asked and compared: those whose GPU-hours are "
-        "of one pre-training run, as decided from their own text before any was asked, and the others beside them.",
-        "responses": json_response(ref("TotalsAccuracy")),
-    },
+    description="Every published run that ships with the service, asked and compared: those whose GPU-hours are "
+    "of one pre-training run, as decided from their own text before any was asked, and the others beside them.",
+    response_model=answer(TotalsAccuracy),
 )
 async def get_totals_accuracy(request: Request) -> Response:
     """Return the figures, computed once a process."""
