@@ -455,6 +455,10 @@ class Setting:
     documents: Documents | None = None
     """The documents that sequences are made of; None where every sequence is one document."""
 
+    def tensor_bytes(self, width: int) -> int:
+        """Bytes of so many activations of every token [byte]."""
+        return self.element_bytes * self.tokens * width
+
     def product_input_bytes(self, numbers: int, readers: int = 1) -> int:
         """Bytes that matrix products keep of some numbers that they read [byte]."""
         each = self.element_bytes if self.product_bytes is None else self.product_bytes

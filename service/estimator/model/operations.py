@@ -1,6 +1,7 @@
 """Operations that several kinds of layer share: projections, norms, core attention, MLPs, convolutions."""
 
 from functools import partial
+from typing import Any
 
 from service.estimator.model.ledger import (
     EVERYTHING,
@@ -9,6 +10,7 @@ from service.estimator.model.ledger import (
     Op,
     Ops,
     Saved,
+    SavedFor,
     Setting,
     Split,
     Weight,
@@ -16,6 +18,27 @@ from service.estimator.model.ledger import (
     sequence_pairs_twice,
 )
 from service.estimator.question import LayerType, MatrixName, Model, Normalization, RecomputeModule
+
+
+def product_op(
+    name: str, setting: Setting, *weights: Weight, moved: int, whole: int = 0, split: Split = Split.TENSOR, **tags: Any
+) -> Op:
+    """A product of every token with some matrices, which moves so many numbers of each, and some by every rank."""
+    return Op(
+        name=name,
+        kind="gemm",
+        split=split,
+        weights=weights,
+        flop=2 * setting.tokens * sum(weight.parameters for weight in weights if weight.role in ("matrix", "head")),
+        moved_bytes=setting.tensor_bytes(moved),
+        whole_bytes=setting.tensor_bytes(whole),
+        **tags,
+    )
+
+
+def bias_of(width: int, split: Split = Split.WHOLE, copies: int = 1, *, given: bool) -> tuple[Weight, ...]:
+    """The bias of a product, where the model has one."""
+    return (Weight(1, width, split, copies, "vector"),) if given else ()
 
 
 def query_key_value_op(model: Model, setting: Setting, *, inputs: int, gates: int = 0) -> Op:
@@ -28,22 +51,15 @@ def query_key_value_op(model: Model, setting: Setting, *, inputs: int, gates: in
     """
     queries = model.num_attention_heads * model.head_width + gates
     key_values = 2 * model.key_value_heads * model.head_width
-    weights = [
+    return product_op(
+        "attention.qkv",
+        setting,
         Weight(inputs, queries, Split.TENSOR, matrices=("q_proj",)),
         Weight(inputs, key_values, Split.KEY_VALUE, matrices=("k_proj", "v_proj")),
-    ]
-    if model.attention_bias:
-        weights += [Weight(1, queries, Split.TENSOR, role="vector")]
-        weights += [Weight(1, key_values, Split.KEY_VALUE, role="vector")]
-    tokens, element = setting.tokens, setting.element_bytes
-    return Op(
-        name="attention.qkv",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=tuple(weights),
-        flop=2 * tokens * inputs * (queries + key_values),
-        moved_bytes=element * tokens * (queries + key_values),
-        whole_bytes=element * tokens * inputs,
+        *bias_of(queries, Split.TENSOR, given=model.attention_bias),
+        *bias_of(key_values, Split.KEY_VALUE, given=model.attention_bias),
+        moved=queries + key_values,
+        whole=inputs,
     )
 
 
@@ -54,13 +70,17 @@ def attention_output_op(model: Model, setting: Setting) -> Op:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (2 s b h for its input)
     """
     inputs = model.num_attention_heads * model.value_width
-    tensor_bytes = Saved(
-        setting.element_bytes * setting.tokens * inputs,
-        Split.TENSOR,
-        serves="own_weights" if setting.keeps_scores else "backward",
+    serves: SavedFor = "own_weights" if setting.keeps_scores else "backward"
+    return product_op(
+        "attention.out",
+        setting,
+        Weight(inputs, model.hidden_size, Split.TENSOR, matrices=("o_proj",)),
+        *bias_of(model.hidden_size, given=model.out_bias),
+        moved=inputs,
+        whole=model.hidden_size,
+        sums_in_parts=True,
+        saved=(Saved(setting.tensor_bytes(inputs), Split.TENSOR, serves=serves),),
     )
-    matrix = Weight(inputs, model.hidden_size, Split.TENSOR, matrices=("o_proj",))
-    return _output_op("attention.out", matrix, setting, has_bias=model.out_bias, saved=(tensor_bytes,))
 
 
 def mixer_input_op(model: Model, setting: Setting, *, outputs: int, reads: tuple[str, ...] = (LAST_NORM,)) -> Op:
@@ -71,16 +91,13 @@ def mixer_input_op(model: Model, setting: Setting, *, outputs: int, reads: tuple
     Source:
         Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
     """
-    bias = (Weight(1, outputs, Split.TENSOR, role="vector"),) if model.mixer_bias else ()
-    tensor_bytes = setting.element_bytes * setting.tokens
-    return Op(
-        name="mixer.in",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=(Weight(model.hidden_size, outputs, Split.TENSOR, matrices=("in_proj",)), *bias),
-        flop=2 * setting.tokens * model.hidden_size * outputs,
-        moved_bytes=tensor_bytes * outputs,
-        whole_bytes=tensor_bytes * model.hidden_size,
+    return product_op(
+        "mixer.in",
+        setting,
+        Weight(model.hidden_size, outputs, Split.TENSOR, matrices=("in_proj",)),
+        *bias_of(outputs, Split.TENSOR, given=model.mixer_bias),
+        moved=outputs,
+        whole=model.hidden_size,
         reads=reads,
     )
 
@@ -91,26 +108,16 @@ def mixer_output_op(model: Model, setting: Setting, *, inputs: int, keeps_input:
     Source:
         Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
     """
-    tensor_bytes = Saved(setting.element_bytes * setting.tokens * inputs, Split.TENSOR, serves="own_weights")
-    matrix = Weight(inputs, model.hidden_size, Split.TENSOR, matrices=("out_proj",))
-    return _output_op(
-        "mixer.out", matrix, setting, has_bias=model.mixer_bias, saved=(tensor_bytes,) if keeps_input else ()
-    )
-
-
-def _output_op(name: str, matrix: Weight, setting: Setting, *, has_bias: bool, saved: tuple[Saved, ...]) -> Op:
-    """The projection of what mixed tokens, split over tensor ranks, back to the residual stream."""
-    inputs, hidden = matrix.rows, matrix.columns
-    return Op(
-        name=name,
-        kind="gemm",
-        split=Split.TENSOR,
+    saved = Saved(setting.tensor_bytes(inputs), Split.TENSOR, serves="own_weights")
+    return product_op(
+        "mixer.out",
+        setting,
+        Weight(inputs, model.hidden_size, Split.TENSOR, matrices=("out_proj",)),
+        *bias_of(model.hidden_size, given=model.mixer_bias),
+        moved=inputs,
+        whole=model.hidden_size,
         sums_in_parts=True,
-        weights=(matrix, Weight(1, hidden, role="vector")) if has_bias else (matrix,),
-        flop=2 * setting.tokens * inputs * hidden,
-        saved=saved,
-        moved_bytes=setting.element_bytes * setting.tokens * inputs,
-        whole_bytes=setting.element_bytes * setting.tokens * hidden,
+        saved=(saved,) if keeps_input else (),
     )
 
 
@@ -120,21 +127,15 @@ def embedding_width_op(name: str, model: Model, setting: Setting, *, rows: int, 
     Source:
         transformers modeling_opt.OPTDecoder (project_in, project_out)
     """
-    return Op(
-        name=name,
-        kind="gemm",
-        keeps_precision=True,
+    serves: SavedFor = "own_weights" if rows == model.embedding_width else "next_weights"
+    return product_op(
+        name,
+        setting,
+        Weight(rows, columns),
+        moved=rows + columns,
         split=Split.WHOLE,
-        weights=(Weight(rows, columns),),
-        flop=2 * setting.tokens * rows * columns,
-        saved=(
-            Saved(
-                setting.element_bytes * setting.tokens * model.embedding_width,
-                Split.SEQUENCE,
-                serves="own_weights" if rows == model.embedding_width else "next_weights",
-            ),
-        ),
-        moved_bytes=setting.element_bytes * setting.tokens * (rows + columns),
+        keeps_precision=True,
+        saved=(Saved(setting.tensor_bytes(model.embedding_width), Split.SEQUENCE, serves=serves),),
     )
 
 
@@ -158,8 +159,7 @@ def norm_op(name: str, model: Model, setting: Setting, *, readers: int = 1, read
         transformers modeling_llama.LlamaRMSNorm for the unfused form: in fp32 the input and what is weighed, in half
         precision the input in fp32 and what is weighed, under autocast all in fp32; torch.nn.LayerNorm
     """
-    numbers = setting.tokens * model.hidden_size
-    tensor_bytes = setting.element_bytes * numbers
+    numbers, tensor_bytes = setting.tokens * model.hidden_size, setting.tensor_bytes(model.hidden_size)
     unfused = _unfused_bytes(model, setting) * numbers
     passes = 0 if setting.fused_norm else 6
     fed = setting.product_input_bytes(numbers, readers)
@@ -193,14 +193,13 @@ def residual_op(name: str, model: Model, setting: Setting) -> Op:
     Source:
         Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (s b h for each dropout mask)
     """
-    numbers = setting.tokens * model.hidden_size
-    mask = (Saved(numbers, Split.SEQUENCE),) if setting.drops_out else ()
+    mask = (Saved(setting.tokens * model.hidden_size, Split.SEQUENCE),) if setting.drops_out else ()
     return Op(
         name=name,
         kind="elementwise",
         split=Split.SEQUENCE,
         saved=mask,
-        moved_bytes=3 * setting.element_bytes * numbers,
+        moved_bytes=setting.tensor_bytes(3 * model.hidden_size),
         reads=(EVERYTHING,),
     )
 
@@ -261,13 +260,12 @@ def core_attention_ops(
         Dao 2023, arXiv:2307.08691, section 3.1 (log-sum-exp, scores again in the backward pass); transformers 5.23.0
         modeling_llama.eager_attention_forward, modeling_gpt2.eager_attention_forward (fp32 under autocast alone)
     """
-    heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
+    heads, tokens = model.num_attention_heads, setting.tokens
     pairs_twice, document_pairs = _pairs_twice(model, layer_type, setting)
     repeated = setting.repeats_key_values or model.kv_lora_rank is not None
     key_heads = heads if repeated else model.key_value_heads
-    queries = element * tokens * heads * query_width
-    keys_values = element * tokens * key_heads * (query_width + value_width)
-    result = element * tokens * heads * value_width
+    queries, result = setting.tensor_bytes(heads * query_width), setting.tensor_bytes(heads * value_width)
+    keys_values = setting.tensor_bytes(key_heads * (query_width + value_width))
     op = Op(
         name="attention.core",
         kind="attention",
@@ -317,9 +315,9 @@ def _kept_score_bytes(model: Model, setting: Setting) -> int:
 def _gradients(model: Model, setting: Setting, query_width: int, value_width: int, key_heads: int) -> tuple[Saved, ...]:
     """What its backward pass holds: gradients of all it read and wrote, and of kept scores or fp32 sums of queries'."""
     heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
-    numbers = heads * (query_width + value_width) + key_heads * (query_width + value_width)
+    read = Saved(setting.tensor_bytes((heads + key_heads) * (query_width + value_width)), Split.TENSOR)
     inner = 2 * element * heads * tokens**2 if setting.keeps_scores else 4 * tokens * heads * query_width
-    return (Saved(element * tokens * numbers, Split.TENSOR), Saved(inner, Split.TENSOR))
+    return (read, Saved(inner, Split.TENSOR))
 
 
 def _pairs_twice(model: Model, layer_type: LayerType, setting: Setting) -> tuple[int, int]:
@@ -387,23 +385,21 @@ def _inner(model: Model, width: int) -> int:
 
 
 def _up(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
-    hidden, inner, tensor_bytes = model.hidden_size, _inner(model, width), setting.element_bytes * setting.tokens
-    bias = (Weight(1, inner, Split.TENSOR, role="vector"),) if model.mlp_bias else ()
-    return Op(
-        name=f"{name}.up",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=(Weight(hidden, inner, Split.TENSOR, matrices=up_matrices(model)), *bias),
+    inner = _inner(model, width)
+    return product_op(
+        f"{name}.up",
+        setting,
+        Weight(model.hidden_size, inner, Split.TENSOR, matrices=up_matrices(model)),
+        *bias_of(inner, Split.TENSOR, given=model.mlp_bias),
+        moved=inner,
+        whole=model.hidden_size,
         reads=(LAST_NORM,),
-        flop=2 * setting.tokens * hidden * inner,
-        moved_bytes=tensor_bytes * inner,
-        whole_bytes=tensor_bytes * hidden,
         modules=modules,
     )
 
 
 def _activation(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
-    inner, tensor_bytes = _inner(model, width), setting.element_bytes * setting.tokens
+    inner, tensor_bytes = _inner(model, width), setting.tensor_bytes(1)
     unfused = width if model.gated_mlp and not setting.fused_activation else 0
     written = width if setting.runs_transformers and model.is_gpt2 else 0
     trained = (Weight(1, model.activation_parameters, role="vector"),) if model.activation_parameters else ()
@@ -429,19 +425,17 @@ def _written_bytes(setting: Setting) -> int:
 
 
 def _down(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
-    hidden, tensor_bytes = model.hidden_size, setting.element_bytes * setting.tokens
-    bias = (Weight(1, hidden, role="vector"),) if model.mlp_bias else ()
-    return Op(
-        name=f"{name}.down",
-        kind="gemm",
+    hidden = model.hidden_size
+    return product_op(
+        f"{name}.down",
+        setting,
+        Weight(width, hidden, Split.TENSOR, matrices=("down_proj",)),
+        *bias_of(hidden, given=model.mlp_bias),
+        moved=width,
+        whole=hidden,
         sums_in_parts=True,
-        split=Split.TENSOR,
-        weights=(Weight(width, hidden, Split.TENSOR, matrices=("down_proj",)), *bias),
-        flop=2 * setting.tokens * width * hidden,
         saved=(Saved(setting.product_input_bytes(setting.tokens * width), Split.TENSOR, modules, "own_weights"),),
-        passing=(Saved(tensor_bytes * width, Split.TENSOR), Saved(tensor_bytes * hidden, Split.GATHERED)),
-        moved_bytes=tensor_bytes * width,
-        whole_bytes=tensor_bytes * hidden,
+        passing=(Saved(setting.tensor_bytes(width), Split.TENSOR), Saved(setting.tensor_bytes(hidden), Split.GATHERED)),
         modules=modules,
     )
 
@@ -455,12 +449,14 @@ def convolution_op(model: Model, setting: Setting, *, channels: int) -> Op:
         Gu and Dao 2023, arXiv:2312.00752, section 3.4 and figure 3
     """
     taps = model.conv_kernel or 0
-    bias = (Weight(1, channels, Split.TENSOR, role="vector"),) if model.conv_bias else ()
     return Op(
         name="mixer.convolution",
         kind="elementwise",
         split=Split.TENSOR,
-        weights=(Weight(1, channels * taps, Split.TENSOR, role="vector"), *bias),
+        weights=(
+            Weight(1, channels * taps, Split.TENSOR, role="vector"),
+            *bias_of(channels, Split.TENSOR, given=model.conv_bias),
+        ),
         flop=2 * setting.tokens * channels * taps,
-        moved_bytes=2 * setting.element_bytes * setting.tokens * channels,
+        moved_bytes=setting.tensor_bytes(2 * channels),
     )

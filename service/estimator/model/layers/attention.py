@@ -43,13 +43,12 @@ def _gated(model: Model, setting: Setting) -> Ops:
     gates, width = _gates(model), model.num_attention_heads * model.head_width
     if not gates:
         return ()
-    tensor_bytes = setting.element_bytes * setting.tokens
     op = Op(
         name="attention.gate",
         kind="elementwise",
         split=Split.TENSOR,
-        saved=(Saved(tensor_bytes * (gates + width), Split.TENSOR),),
-        moved_bytes=tensor_bytes * (gates + 2 * width),
+        saved=(Saved(setting.tensor_bytes(gates + width), Split.TENSOR),),
+        moved_bytes=setting.tensor_bytes(gates + 2 * width),
         reads=("attention.core", "q_proj"),
     )
     return (op,)

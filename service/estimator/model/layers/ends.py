@@ -1,7 +1,9 @@
 """The ends of a model: token embedding and positions, the head, and the parts of multi-token-prediction depths."""
 
+from dataclasses import replace
+
 from service.estimator.model.ledger import GROUP, Op, Ops, Saved, Setting, Split, Weight
-from service.estimator.model.operations import embedding_width_op, norm_op
+from service.estimator.model.operations import bias_of, embedding_width_op, norm_op, product_op
 from service.estimator.question import Model
 
 
@@ -14,9 +16,7 @@ def embedding_ops(model: Model, setting: Setting) -> Ops:
     """
     width, numbers = model.embedding_width, setting.tokens * model.hidden_size
     positions = (Weight(model.position_embedding_rows, model.hidden_size, role="embedding"),)
-    tensor_bytes = (numbers if setting.drops_out else 0) + (
-        setting.element_bytes * numbers if setting.keeps_embedding else 0
-    )
+    saved_bytes = numbers * (setting.drops_out + setting.keeps_embedding * setting.element_bytes)
     lookup = Op(
         name="embedding.lookup",
         kind="elementwise",
@@ -25,7 +25,7 @@ def embedding_ops(model: Model, setting: Setting) -> Ops:
             Weight(model.vocab_size, width, Split.VOCABULARY, role="embedding"),
             *(positions if model.position_embedding_rows else ()),
         ),
-        saved=(Saved(tensor_bytes, Split.SEQUENCE),) if tensor_bytes else (),
+        saved=(Saved(saved_bytes, Split.SEQUENCE),) if saved_bytes else (),
         moved_bytes=2 * setting.element_bytes * numbers,
     )
     widening = embedding_width_op("embedding.projection", model, setting, rows=width, columns=model.hidden_size)
@@ -48,20 +48,16 @@ def head_ops(model: Model, setting: Setting) -> Ops:
 
 
 def _logits(model: Model, setting: Setting) -> Op:
-    width, vocabulary = model.embedding_width, model.vocab_size
-    matrix = Weight(
-        width, vocabulary, Split.VOCABULARY, role="head", tied=model.tie_word_embeddings, matrices=("lm_head",)
-    )
-    bias = (Weight(1, vocabulary, Split.VOCABULARY, role="vector"),) if model.lm_head_bias else ()
-    return Op(
-        name="head.logits",
-        keeps_precision=True,
-        kind="gemm",
+    width, vocabulary, tied = model.embedding_width, model.vocab_size, model.tie_word_embeddings
+    return product_op(
+        "head.logits",
+        setting,
+        Weight(width, vocabulary, Split.VOCABULARY, role="head", tied=tied, matrices=("lm_head",)),
+        *bias_of(vocabulary, Split.VOCABULARY, given=model.lm_head_bias),
+        moved=vocabulary,
+        whole=width,
         split=Split.VOCABULARY,
-        weights=(matrix, *bias),
-        flop=2 * setting.tokens * width * vocabulary,
-        moved_bytes=setting.element_bytes * setting.tokens * vocabulary,
-        whole_bytes=setting.element_bytes * setting.tokens * width,
+        keeps_precision=True,
     )
 
 
@@ -73,27 +69,10 @@ def depth_ops(model: Model, setting: Setting) -> Ops:
     Source:
         DeepSeek-V3, arXiv:2412.19437, section 2.2
     """
-    hidden, tensor_bytes = model.hidden_size, setting.element_bytes * setting.tokens
-    joint = Op(
-        name="mtp.projection",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=(Weight(2 * hidden, hidden, Split.TENSOR),),
-        flop=4 * setting.tokens * hidden**2,
-        moved_bytes=3 * tensor_bytes * hidden,
-        reads=("mtp.token_norm", "mtp.hidden_norm"),
-    )
-    shared_head = _logits(model, setting)
-    logits = Op(
-        name="mtp.logits",
-        keeps_precision=True,
-        kind="gemm",
-        split=Split.VOCABULARY,
-        flop=shared_head.flop,
-        moved_bytes=shared_head.moved_bytes,
-        whole_bytes=shared_head.whole_bytes,
-        reads=("mtp.head_norm",),
-    )
+    hidden = model.hidden_size
+    matrix, reads = Weight(2 * hidden, hidden, Split.TENSOR), ("mtp.token_norm", "mtp.hidden_norm")
+    joint = product_op("mtp.projection", setting, matrix, moved=3 * hidden, reads=reads)
+    logits = replace(_logits(model, setting), name="mtp.logits", weights=(), reads=("mtp.head_norm",))
     norms = tuple(
         norm_op(f"mtp.{name}", model, setting, reads=(GROUP,)) for name in ("token_norm", "hidden_norm", "head_norm")
     )

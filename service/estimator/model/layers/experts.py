@@ -1,9 +1,10 @@
 """A sparse MLP: router, routed experts, shared experts (MoE)."""
 
 from dataclasses import replace
+from functools import partial
 
 from service.estimator.model.ledger import LAST_NORM, Op, Ops, Saved, Setting, Split, Weight
-from service.estimator.model.operations import feed_forward_ops, up_matrices
+from service.estimator.model.operations import bias_of, feed_forward_ops, product_op, up_matrices
 from service.estimator.question import Model
 
 
@@ -26,20 +27,20 @@ def _visits(model: Model, setting: Setting) -> int:
 
 
 def _router(model: Model, setting: Setting) -> Op:
-    choices = model.num_experts + model.zero_expert_num
-    bias = (Weight(1, choices, role="vector"),) if model.router_bias else ()
-    return Op(
-        name="moe.router",
-        keeps_precision=True,
-        kind="gemm",
+    choices, hidden = model.num_experts + model.zero_expert_num, model.hidden_size
+    op = product_op(
+        "moe.router",
+        setting,
+        Weight(hidden, choices),
+        *bias_of(choices, given=model.router_bias),
+        moved=hidden,
         split=Split.SEQUENCE,
-        weights=(Weight(model.hidden_size, choices), *bias),
-        flop=2 * setting.tokens * model.hidden_size * choices,
+        keeps_precision=True,
         saved=(Saved(_routing_bytes(model, setting), Split.SEQUENCE, ("moe",)),),
-        moved_bytes=setting.tokens * (setting.element_bytes * model.hidden_size + 8 * choices),
         modules=("moe",),
         reads=(LAST_NORM,),
     )
+    return replace(op, moved_bytes=op.moved_bytes + 8 * setting.tokens * choices)
 
 
 def _routing_bytes(model: Model, setting: Setting) -> int:
@@ -53,24 +54,13 @@ def _narrowed(model: Model, setting: Setting) -> Ops:
     routed, hidden, latent = _routed(model, setting), model.hidden_size, model.moe_latent_size
     if latent is None:
         return routed
-    down = _latent("moe.latent_down", model, setting, (hidden, latent), (LAST_NORM,))
-    up = _latent("moe.latent_up", model, setting, (latent, hidden), ("moe.combine",))
-    joined = Saved(setting.element_bytes * setting.tokens * latent, Split.SEQUENCE, ("moe",), "own_weights")
-    return (down, *routed, replace(up, saved=(joined,)))
-
-
-def _latent(name: str, model: Model, setting: Setting, shape: tuple[int, int], reads: tuple[str, ...]) -> Op:
-    rows, columns = shape
-    bias = (Weight(1, columns, role="vector"),) if model.mlp_bias else ()
-    return Op(
-        name=name,
-        kind="gemm",
-        split=Split.SEQUENCE,
-        weights=(Weight(rows, columns), *bias),
-        flop=2 * setting.tokens * rows * columns,
-        moved_bytes=setting.element_bytes * setting.tokens * (rows + columns),
-        modules=("moe",),
-        reads=reads,
+    project = partial(product_op, moved=hidden + latent, split=Split.SEQUENCE, modules=("moe",))
+    down, up = bias_of(latent, given=model.mlp_bias), bias_of(hidden, given=model.mlp_bias)
+    joined = Saved(setting.tensor_bytes(latent), Split.SEQUENCE, ("moe",), "own_weights")
+    return (
+        project("moe.latent_down", setting, Weight(hidden, latent), *down, reads=(LAST_NORM,)),
+        *routed,
+        project("moe.latent_up", setting, Weight(latent, hidden), *up, reads=("moe.combine",), saved=(joined,)),
     )
 
 
@@ -97,19 +87,14 @@ def _routed(model: Model, setting: Setting) -> Ops:
     up, down = (width, inner), (model.expert_width, width)
     received = Saved(setting.product_input_bytes(numbers * width), Split.EXPERT_TOKENS, ("moe",), "next_weights")
     returned = Saved(tensor_bytes * width, Split.EXPERT_TOKENS, ("moe",))
+    combined = _exchange("moe.combine", returned, ("moe.down", "moe.router"))
     return (
         _exchange("moe.dispatch", received, ("moe.latent_down",) if model.moe_latent_size else (LAST_NORM,)),
         _product("moe.up", model, setting, up, ()),
         activation,
         _product("moe.down", model, setting, down, activated),
-        _combine(returned, is_kept=setting.weighs_results),
+        combined if setting.weighs_results else replace(combined, saved=()),
     )
-
-
-def _combine(result: Saved, *, is_kept: bool) -> Op:
-    """Return of tokens from their experts, and the sum of their results."""
-    op = _exchange("moe.combine", result, ("moe.down", "moe.router"))
-    return op if is_kept else replace(op, saved=())
 
 
 def _exchange(name: str, result: Saved, reads: tuple[str, ...]) -> Op:
@@ -129,14 +114,16 @@ def _product(name: str, model: Model, setting: Setting, shape: tuple[int, int], 
     """One matrix product of every routed expert over the tokens that visit it."""
     rows, columns = shape
     visits = _visits(model, setting)
-    bias = (Weight(1, columns, Split.EXPERT, model.num_experts, "vector"),) if model.mlp_bias else ()
     matrices = ("down_proj",) if saved else up_matrices(model)
     return Op(
         name=name,
         kind="gemm",
         split=Split.TENSOR,
         sums_in_parts=bool(saved),
-        weights=(Weight(rows, columns, Split.EXPERT, model.num_experts, matrices=matrices), *bias),
+        weights=(
+            Weight(rows, columns, Split.EXPERT, model.num_experts, matrices=matrices),
+            *bias_of(columns, Split.EXPERT, model.num_experts, given=model.mlp_bias),
+        ),
         flop=2 * visits * rows * columns,
         saved=saved,
         moved_bytes=setting.element_bytes * visits * (rows + columns),
@@ -151,14 +138,13 @@ def _shared(model: Model, setting: Setting) -> Ops:
     ops = feed_forward_ops(model, setting, width=width, name="shared", modules=("moe", "shared_experts"))
     if not model.shared_expert_gate:
         return ops
-    gate = Op(
-        name="shared.gate",
-        keeps_precision=True,
-        kind="gemm",
+    gate = product_op(
+        "shared.gate",
+        setting,
+        Weight(model.hidden_size, 1),
+        moved=model.hidden_size,
         split=Split.SEQUENCE,
-        weights=(Weight(model.hidden_size, 1),),
-        flop=2 * setting.tokens * model.hidden_size,
-        moved_bytes=setting.element_bytes * setting.tokens * model.hidden_size,
+        keeps_precision=True,
         modules=("moe", "shared_experts"),
         reads=(LAST_NORM,),
     )

@@ -56,12 +56,11 @@ def _delta_rule(model: Model, setting: Setting) -> Op:
 def _gated_norm(model: Model, setting: Setting) -> Op:
     """A norm of each head, its weights shared by all of them, times the gate: keeps both."""
     _, values = _widths(model)
-    tensor_bytes = setting.element_bytes * setting.tokens * values
     return Op(
         name="mixer.gated_norm",
         kind="elementwise",
         split=Split.TENSOR,
         weights=(Weight(1, model.linear_value_head_dim or 0, role="norm"),),
-        saved=(Saved(2 * tensor_bytes, Split.TENSOR),),
-        moved_bytes=3 * tensor_bytes,
+        saved=(Saved(setting.tensor_bytes(2 * values), Split.TENSOR),),
+        moved_bytes=setting.tensor_bytes(3 * values),
     )

@@ -1,7 +1,13 @@
 """Latent attention (MLA: DeepSeek-V2, DeepSeek-V3, Kimi-K2)."""
 
 from service.estimator.model.ledger import LAST_NORM, Op, Ops, Saved, Setting, Split, Weight
-from service.estimator.model.operations import attention_output_op, core_attention_ops, norm_weights
+from service.estimator.model.operations import (
+    attention_output_op,
+    bias_of,
+    core_attention_ops,
+    norm_weights,
+    product_op,
+)
 from service.estimator.question import LayerType, MatrixName, Model
 
 
@@ -28,36 +34,27 @@ def latent_attention_ops(model: Model, layer_type: LayerType, setting: Setting) 
 
 def _down(matrix: MatrixName, name: str, model: Model, setting: Setting, latent: int, rotary: int) -> Op:
     """A down-projection to a latent (and rotary keys) with its norm: keeps the latent before and after the norm."""
-    tokens, element, hidden = setting.tokens, setting.element_bytes, model.hidden_size
-    bias = (Weight(1, latent + rotary, role="vector"),) if model.attention_bias else ()
-    return Op(
-        name=name,
-        kind="gemm",
+    fed = setting.product_input_bytes(setting.tokens * latent)
+    return product_op(
+        name,
+        setting,
+        Weight(model.hidden_size, latent + rotary, matrices=(matrix,)),
+        *bias_of(latent + rotary, given=model.attention_bias),
+        *norm_weights("rmsnorm", latent),
+        moved=model.hidden_size + 3 * latent + rotary,
         split=Split.SEQUENCE,
-        weights=(Weight(hidden, latent + rotary, matrices=(matrix,)), *bias, *norm_weights("rmsnorm", latent)),
-        flop=2 * tokens * hidden * (latent + rotary),
         saved=(
-            Saved(element * tokens * (latent + rotary), Split.SEQUENCE),
-            Saved(setting.product_input_bytes(tokens * latent), Split.SEQUENCE, ("mla_up_proj",), "next_weights"),
-            *((Saved(element * tokens * rotary, Split.GATHERED),) if rotary else ()),
+            Saved(setting.tensor_bytes(latent + rotary), Split.SEQUENCE),
+            Saved(fed, Split.SEQUENCE, ("mla_up_proj",), "next_weights"),
+            *((Saved(setting.tensor_bytes(rotary), Split.GATHERED),) if rotary else ()),
         ),
-        moved_bytes=element * tokens * (hidden + 3 * latent + rotary),
         reads=(LAST_NORM,),
     )
 
 
 def _up(matrix: MatrixName, name: str, setting: Setting, latent: int, outputs: int) -> Op:
-    tokens, element = setting.tokens, setting.element_bytes
-    return Op(
-        name=name,
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=(Weight(latent, outputs, Split.TENSOR, matrices=(matrix,)),),
-        flop=2 * tokens * latent * outputs,
-        moved_bytes=element * tokens * outputs,
-        whole_bytes=element * tokens * latent,
-        modules=("mla_up_proj",),
-    )
+    weight = Weight(latent, outputs, Split.TENSOR, matrices=(matrix,))
+    return product_op(name, setting, weight, moved=outputs, whole=latent, modules=("mla_up_proj",))
 
 
 def _query(model: Model, setting: Setting) -> Ops:

@@ -26,7 +26,6 @@ def _recurrence(model: Model, setting: Setting) -> Op:
     Keeps queries, keys and values before and after their activation.
     """
     width = model.num_attention_heads * model.head_width
-    tensor_bytes = setting.element_bytes * setting.tokens * width
     flop = 5 * setting.tokens * width * model.head_width
     return Op(
         name="mixer.linear_attention",
@@ -34,20 +33,19 @@ def _recurrence(model: Model, setting: Setting) -> Op:
         split=Split.TENSOR,
         flop=flop,
         kernel_rerun_flop=flop,
-        saved=(Saved(6 * tensor_bytes, Split.TENSOR),),
-        moved_bytes=4 * tensor_bytes,
+        saved=(Saved(setting.tensor_bytes(6 * width), Split.TENSOR),),
+        moved_bytes=setting.tensor_bytes(4 * width),
     )
 
 
 def _gated_norm(model: Model, setting: Setting) -> Op:
     """A norm over all heads together, times the gate: keeps its input, its output and the gate."""
     width = model.num_attention_heads * model.head_width
-    tensor_bytes = setting.element_bytes * setting.tokens * width
     return Op(
         name="mixer.gated_norm",
         kind="elementwise",
         split=Split.TENSOR,
         weights=(Weight(1, width, Split.TENSOR, role="norm"),),
-        saved=(Saved(3 * tensor_bytes, Split.TENSOR),),
-        moved_bytes=4 * tensor_bytes,
+        saved=(Saved(setting.tensor_bytes(3 * width), Split.TENSOR),),
+        moved_bytes=setting.tensor_bytes(4 * width),
     )

@@ -1,7 +1,7 @@
 """A gated linear recurrence without matrix state (RG-LRU: Griffin, RecurrentGemma)."""
 
 from service.estimator.model.ledger import Op, Ops, Saved, Setting, Split, Weight
-from service.estimator.model.operations import convolution_op, mixer_input_op, mixer_output_op
+from service.estimator.model.operations import bias_of, convolution_op, mixer_input_op, mixer_output_op, product_op
 from service.estimator.question import LayerType, Model
 
 
@@ -24,18 +24,14 @@ def linear_recurrence_ops(model: Model, layer_type: LayerType, setting: Setting)
 def _gates(model: Model, setting: Setting) -> Op:
     """Input gate and recurrence gate: each a product of every head's channels with a square matrix of its own."""
     width, heads = model.lru_width or 0, max(1, model.num_attention_heads)
-    block, tensor_bytes = width // heads, setting.element_bytes * setting.tokens * width
-    return Op(
-        name="mixer.gates",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=(
-            Weight(block, block, Split.TENSOR, 2 * heads),
-            Weight(1, 2 * width, Split.TENSOR, role="vector"),
-        ),
-        flop=4 * setting.tokens * width * block,
-        saved=(Saved(tensor_bytes, Split.TENSOR),),
-        moved_bytes=3 * tensor_bytes,
+    block = width // heads
+    return product_op(
+        "mixer.gates",
+        setting,
+        Weight(block, block, Split.TENSOR, 2 * heads),
+        *bias_of(2 * width, Split.TENSOR, given=True),
+        moved=3 * width,
+        saved=(Saved(setting.tensor_bytes(width), Split.TENSOR),),
     )
 
 

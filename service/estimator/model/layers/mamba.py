@@ -1,7 +1,7 @@
 """A selective state-space mixer (Mamba: Mamba, Falcon Mamba, Jamba)."""
 
 from service.estimator.model.ledger import Op, Ops, Saved, Setting, Split, Weight
-from service.estimator.model.operations import convolution_op, mixer_input_op, mixer_output_op
+from service.estimator.model.operations import bias_of, convolution_op, mixer_input_op, mixer_output_op, product_op
 from service.estimator.question import LayerType, Model
 
 CHUNK_TOKENS = 2048
@@ -35,42 +35,29 @@ def mamba_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
 
 def _selection(model: Model, setting: Setting) -> Op:
     """The projection to the step's latent, B and C; every tensor rank has them whole."""
-    inner, rank, state = model.mamba_d_ssm or 0, model.mamba_dt_rank or 0, model.mamba_d_state or 0
-    tensor_bytes = setting.element_bytes * setting.tokens
-    norms = (Weight(1, rank + 2 * state, role="norm"),) if model.mixer_norm else ()
-    return Op(
-        name="mixer.selection",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=(Weight(inner, rank + 2 * state, Split.TENSOR, matrices=("x_proj",)), *norms),
-        flop=2 * setting.tokens * inner * (rank + 2 * state),
-        saved=(Saved(tensor_bytes * (rank + 2 * state), Split.WHOLE),),
-        moved_bytes=tensor_bytes * inner,
-        whole_bytes=tensor_bytes * (rank + 2 * state),
+    inner, numbers = model.mamba_d_ssm or 0, (model.mamba_dt_rank or 0) + 2 * (model.mamba_d_state or 0)
+    return product_op(
+        "mixer.selection",
+        setting,
+        Weight(inner, numbers, Split.TENSOR, matrices=("x_proj",)),
+        *((Weight(1, numbers, role="norm"),) if model.mixer_norm else ()),
+        moved=inner,
+        whole=numbers,
+        saved=(Saved(setting.tensor_bytes(numbers), Split.WHOLE),),
     )
 
 
 def _steps(model: Model, setting: Setting) -> Op:
     inner, rank = model.mamba_d_ssm or 0, model.mamba_dt_rank or 0
-    tensor_bytes = setting.element_bytes * setting.tokens
-    return Op(
-        name="mixer.steps",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=(
-            Weight(rank, inner, Split.TENSOR, matrices=("dt_proj",)),
-            Weight(1, inner, Split.TENSOR, role="vector"),
-        ),
-        flop=2 * setting.tokens * rank * inner,
-        moved_bytes=tensor_bytes * inner,
-        whole_bytes=tensor_bytes * rank,
+    matrix = Weight(rank, inner, Split.TENSOR, matrices=("dt_proj",))
+    return product_op(
+        "mixer.steps", setting, matrix, *bias_of(inner, Split.TENSOR, given=True), moved=inner, whole=rank
     )
 
 
 def _scan(model: Model, setting: Setting) -> Op:
     """The recurrence; 7 FLOP a state: decay, its product, step times B, times x, sum, and C times the state."""
     inner, state = model.mamba_d_ssm or 0, model.mamba_d_state or 0
-    tensor_bytes = setting.element_bytes * setting.tokens
     chunks = -(-setting.tokens // CHUNK_TOKENS)
     flop = 7 * setting.tokens * inner * state
     return Op(
@@ -80,7 +67,10 @@ def _scan(model: Model, setting: Setting) -> Op:
         weights=(Weight(1, inner * state, Split.TENSOR, role="vector"), Weight(1, inner, Split.TENSOR, role="vector")),
         flop=flop,
         kernel_rerun_flop=flop,
-        saved=(Saved(tensor_bytes * 3 * inner, Split.TENSOR), Saved(chunks * 2 * state * inner * 4, Split.TENSOR)),
-        moved_bytes=tensor_bytes * 4 * inner,
-        whole_bytes=tensor_bytes * 2 * state,
+        saved=(
+            Saved(setting.tensor_bytes(3 * inner), Split.TENSOR),
+            Saved(chunks * 2 * state * inner * 4, Split.TENSOR),
+        ),
+        moved_bytes=setting.tensor_bytes(4 * inner),
+        whole_bytes=setting.tensor_bytes(2 * state),
     )

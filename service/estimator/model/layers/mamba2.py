@@ -31,7 +31,6 @@ def mamba2_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
 def _scan(model: Model, setting: Setting, inputs: int) -> Op:
     """The recurrence by chunks; 7 FLOP a state, however the chunks are cut."""
     inner, heads = model.mamba_d_ssm or 0, model.mamba_n_heads or 0
-    tensor_bytes = setting.element_bytes * setting.tokens
     norm = (Weight(1, inner, Split.TENSOR, role="norm"),) if model.mixer_norm else ()
     flop = 7 * setting.tokens * inner * (model.mamba_d_state or 0)
     return Op(
@@ -41,6 +40,6 @@ def _scan(model: Model, setting: Setting, inputs: int) -> Op:
         weights=(Weight(1, 3 * heads, Split.TENSOR, role="vector"), *norm),
         flop=flop,
         kernel_rerun_flop=flop,
-        saved=(Saved(tensor_bytes * (inputs + inner * (1 if setting.fuses_mixer_output else 2)), Split.TENSOR),),
-        moved_bytes=tensor_bytes * (inputs + inner),
+        saved=(Saved(setting.tensor_bytes(inputs + inner * (1 if setting.fuses_mixer_output else 2)), Split.TENSOR),),
+        moved_bytes=setting.tensor_bytes(inputs + inner),
     )

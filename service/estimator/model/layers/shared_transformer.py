@@ -8,6 +8,7 @@ from service.estimator.model.operations import (
     core_attention_ops,
     feed_forward_ops,
     norm_op,
+    product_op,
     query_key_value_op,
 )
 from service.estimator.question import LayerType, Model
@@ -56,31 +57,27 @@ def _adapters(part: str, model: Model, setting: Setting, shape: tuple[int, int],
     rank, (rows, columns) = model.adapter_rank, shape
     if not rank or not copies:
         return ()
-    numbers = setting.element_bytes * setting.tokens * copies
-    op = Op(
-        name=f"{part}.adapter",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=(Weight(rows, rank, copies=copies), Weight(rank, columns, Split.TENSOR, copies)),
-        flop=2 * setting.tokens * rank * (rows + columns) * copies,
-        saved=(Saved(numbers * rank, Split.WHOLE, serves="own_weights"),),
-        moved_bytes=numbers * columns,
-        whole_bytes=numbers * (rows + 2 * rank),
+    op = product_op(
+        f"{part}.adapter",
+        setting,
+        Weight(rows, rank, copies=copies),
+        Weight(rank, columns, Split.TENSOR, copies),
+        moved=columns * copies,
+        whole=(rows + 2 * rank) * copies,
+        saved=(Saved(setting.tensor_bytes(rank * copies), Split.WHOLE, serves="own_weights"),),
         reads=(LAST_NORM,),
     )
     return (op,)
 
 
 def _projection(model: Model, setting: Setting) -> Op:
-    hidden, tensor_bytes = model.hidden_size, setting.element_bytes * setting.tokens
-    return Op(
-        name="block_projection",
-        kind="gemm",
-        split=Split.TENSOR,
-        weights=(Weight(hidden, hidden, Split.TENSOR),),
-        flop=2 * setting.tokens * hidden**2,
-        saved=(Saved(tensor_bytes * hidden, Split.TENSOR, serves="own_weights"),),
-        moved_bytes=tensor_bytes * hidden,
-        whole_bytes=tensor_bytes * hidden,
+    hidden = model.hidden_size
+    return product_op(
+        "block_projection",
+        setting,
+        Weight(hidden, hidden, Split.TENSOR),
+        moved=hidden,
+        whole=hidden,
+        saved=(Saved(setting.tensor_bytes(hidden), Split.TENSOR, serves="own_weights"),),
         reads=(EVERYTHING,),
     )

@@ -22,11 +22,10 @@ def short_convolution_ops(model: Model, layer_type: LayerType, setting: Setting)
 
 def _gates(model: Model, setting: Setting) -> Op:
     """The products with both gates: keeps gates and input, and the convolution's input and output."""
-    tensor_bytes = setting.element_bytes * setting.tokens * model.hidden_size
     return Op(
         name="mixer.gates",
         kind="elementwise",
         split=Split.TENSOR,
-        saved=(Saved(5 * tensor_bytes, Split.TENSOR),),
-        moved_bytes=6 * tensor_bytes,
+        saved=(Saved(setting.tensor_bytes(5 * model.hidden_size), Split.TENSOR),),
+        moved_bytes=setting.tensor_bytes(6 * model.hidden_size),
     )
