@@ -58,7 +58,7 @@ from service.features.solve import routes as solve
 from service.features.sweeps import routes as sweeps
 from service.features.sweeps.events import sweep_feed
 from service.features.workers import routes as workers
-from service.features.workers.expiry import expiring_leases
+from service.features.workers.leases import expiring_leases
 from service.features.workers.notifications import JobNotifications
 from service.openapi.document import contract_bytes
 from service.settings import Settings

@@ -96,6 +96,11 @@ def examples(bodies: Mapping[str, Any], *media_types: str) -> Schema:
     return {"requestBody": {"content": dict.fromkeys(media_types or (JSON,), content)}}
 
 
+def example(summary: str, body: Any, *media_types: str) -> Schema:
+    """One example of the body of an operation, for `openapi_extra`."""
+    return examples({"example": {"summary": summary, "value": body}}, *media_types)
+
+
 def events(meaning: str) -> dict[int | str, Schema]:
     """An answer that may also come as server-sent events, for `responses`."""
     return {200: {"content": {EVENTS: {"schema": {"description": f"Events: {meaning}"}}}}}

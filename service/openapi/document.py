@@ -19,7 +19,6 @@ from service.features.catalogue.openapi import custom_row_schemas
 from service.features.launch_checks.openapi import launch_check_schemas
 from service.features.scenarios.openapi import scenario_schemas, share_schemas
 from service.features.sweeps.openapi import sweep_schemas
-from service.features.workers.openapi import worker_schemas
 from service.openapi.components import component_schemas, measurement_schemas, plain_schemas
 from service.openapi.generated import share_parameters, tidied
 from service.openapi.problems import (
@@ -227,7 +226,7 @@ def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
 
 def _schemas() -> dict[str, Schema]:
     lists = custom_row_schemas() | scenario_schemas() | share_schemas() | sweep_schemas()
-    jobs = worker_schemas() | launch_check_schemas() | measurement_schemas()
+    jobs = launch_check_schemas() | measurement_schemas()
     return component_schemas() | lists | plain_schemas() | jobs | problem_schemas()
 
 

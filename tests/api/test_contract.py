@@ -13,7 +13,7 @@ from service.api.caching import REPLAYED
 from service.api.errors import KINDS
 from service.features.catalogue.lists import LISTINGS
 from service.features.estimates.routes import PARTS
-from service.features.workers.openapi import JOB_ID
+from service.features.workers.leases import JOB_ID
 from service.jobs.jobs import NewJob, create_jobs
 from service.openapi.document import COMMITTED, NEVER_REFUSED, TAGS
 from service.openapi.problems import LIMIT_HEADERS

@@ -15,7 +15,7 @@ import httpx
 from service.api.openapi import JSON
 from service.features.measurements.openapi import CALIBRATION
 from service.features.scenarios.openapi import ID
-from service.features.workers.openapi import JOB_ID, LEASE
+from service.features.workers.leases import EXAMPLE_LEASE, JOB_ID
 from service.jobs.jobs import NewJob, create_jobs
 from service.openapi.document import GIVEN, contract, given_answers, successes, types_of
 from tests.api.asking import ADMISSION_TOKEN, Ask
@@ -73,7 +73,7 @@ def recorded(folder: Path) -> dict[str, dict[str, Any]]:
                 elif content["schema"].get("format") != "binary":
                     text = sent(ask, document, (path, method), accept=media_type).text
                     texts.setdefault(operation["operationId"], {})[media_type] = _beginning(text)
-    answers["JobClaim"]["job"]["lease"] = LEASE
+    answers["JobClaim"]["job"]["lease"] = EXAMPLE_LEASE
     return {"answers": dict(sorted(answers.items())), "texts": dict(sorted(texts.items()))}
 
 
@@ -94,7 +94,7 @@ def sent(
     for example, (kind, name) in MADE.items():
         request["path"] = request["path"].replace(example, (made or {}).get(kind, {}).get(name, example))
     if made and "JobClaim" in made and "content" in request:
-        request["content"] = request["content"].replace(LEASE, made["JobClaim"]["job"]["lease"])
+        request["content"] = request["content"].replace(EXAMPLE_LEASE, made["JobClaim"]["job"]["lease"])
     answer = ask(method.upper(), **request)
     assert answer.is_success, (path, answer.text)
     return answer

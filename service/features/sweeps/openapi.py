@@ -25,7 +25,7 @@ from service.api.openapi import (
     untitled,
 )
 from service.features.sweeps.axes import LISTS, MOST_ITEMS, MOST_ROWS, PLAN, ROWS, SweepOptions, SweepPlan
-from service.features.workers.openapi import AnswerSchema, lease_parameter
+from service.features.workers.leases import EXAMPLE_LEASE, LEASE_HEADER
 from service.validation.specs import schema_of
 
 PARQUET = "application/vnd.apache.parquet"
@@ -71,15 +71,21 @@ SWEEPS: dict[str, Schema] = {
 """Request bodies that POST /v1/sweeps answers."""
 
 PROGRESS = 'id: 20000\nevent: progress\ndata: {"status":"running","rows":{"total":1000000,"done":20000}}\n\n'
+LEASE_PARAMETER: Schema = {
+    "name": LEASE_HEADER,
+    "in": "header",
+    "required": True,
+    "description": "The lease that the job was claimed with.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 100},
+    "example": EXAMPLE_LEASE,
+}
 CSV_EXAMPLE = "row,model,gpu,gpus,status,verdict,days\n0,llama-3.1-8b,h100-sxm5-80gb,64,200,fits,5.4\n"
 
 
 def sweep_schemas() -> dict[str, Schema]:
     """Schemas of sweeps."""
     options = {name: undefaulted(untitled(one)) for name, one in schema_of(SweepOptions)["properties"].items()}
-    answered = TypeAdapter(SweepAnswer).json_schema(
-        mode="serialization", schema_generator=AnswerSchema, ref_template="#/components/schemas/{model}"
-    )
+    answered = TypeAdapter(SweepAnswer).json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
     inner = {name: _whole(one) for name, one in answered.pop("$defs").items() if name != "Versions"}
     return {
         **inner,
@@ -150,7 +156,7 @@ def content_operation() -> Schema:
     return {
         "description": "Pieces of a sweep name it and their rows; what the rows are made of is read once, by a worker "
         "that holds one of them.",
-        "parameters": [ID, lease_parameter()],
+        "parameters": [ID, LEASE_PARAMETER],
         "responses": {"200": {"description": "The sweep.", "content": {"application/octet-stream": content}}},
     }
 
@@ -192,4 +198,4 @@ def _plan() -> Schema:
 def _whole(schema: Schema) -> Schema:
     """An object of an answer, without titles and defaults."""
     properties = {name: undefaulted(untitled(field)) for name, field in schema["properties"].items()}
-    return untitled(schema) | {"properties": properties, "additionalProperties": False}
+    return untitled(schema) | {"properties": properties, "required": list(properties), "additionalProperties": False}

@@ -17,6 +17,7 @@ from service.api.limits.rate_limits import question_counter
 from service.api.openapi import CSV_BODY, EVENTS
 from service.api.queries import takes_only
 from service.api.requests import JsonObject
+from service.errors import LeaseLost
 from service.features.sweeps import sweeps, tables
 from service.features.sweeps.axes import Sweep
 from service.features.sweeps.events import events_of
@@ -29,7 +30,7 @@ from service.features.sweeps.openapi import (
     table_operation,
 )
 from service.features.sweeps.schemas import read_sweep
-from service.features.workers.leases import lease_lost, token_in_header
+from service.features.workers.leases import NOT_HELD, token_in_header
 from service.jobs.leases import holds_part
 from service.tabular.contract import ListTypes
 from service.validation.serialization import to_bytes
@@ -164,7 +165,7 @@ def csv(request: Request, database: Database, sweep_id: str) -> Response:
 def content(request: Request, database: Database, sweep_id: str) -> Response:
     """Return its stored bytes to a worker with one of its shards."""
     if not holds_part(database, sweep_id, token_in_header(request), caller_of(request).id):
-        raise lease_lost()
+        raise LeaseLost(NOT_HELD)
     return Response(sweeps.content_of(database, sweep_id), media_type="application/octet-stream")
 
 

@@ -4,8 +4,9 @@ Requests about a claimed job present its lease; the refusal of any other does no
 """
 
 import re
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
@@ -15,42 +16,73 @@ from service.api.answers import json_answer
 from service.api.catalogues import Database, database_of, view_of
 from service.api.computing.write_queue import queued
 from service.api.errors import ApiError, WrongParameter
-from service.api.openapi import json_response, ref
-from service.api.queries import takes_only
-from service.api.requests import JsonObject, read_body
-from service.errors import Problem
+from service.api.openapi import example
+from service.api.routing import JsonBody, StrictRoute, answer
+from service.errors import LeaseLost, Problem
 from service.features.launch_checks.finished_jobs import on_end
-from service.features.workers.leases import lease_lost, lease_of, token_in_header
+from service.features.workers.leases import EXAMPLE_LEASE, NOT_HELD, JobId, LeaseToken, lease_of
 from service.features.workers.notifications import JobNotifications
-from service.features.workers.openapi import CLAIM, FILE_NAME, FINISH, HEARTBEAT, KEEP_FILE
 from service.features.workers.schemas import (
     MOST_WAIT_SECONDS,
     ClaimRequest,
     FinishRequest,
     HeartbeatRequest,
-    read_whole,
     refuse_deep_progress,
 )
 from service.jobs.ends import finish_job
 from service.jobs.leases import JobFile, Lease, heartbeat_job, holds_job, store_file
 from service.store.workers import JobRequest, WorkerBounds, read_workers, record_worker
 from service.validation.devices import with_catalogue_names
+from service.validation.specs import read_spec
 
-router = APIRouter(tags=["workers"])
+router = APIRouter(tags=["workers"], route_class=StrictRoute)
 
+FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,80}")
+
+CLAIM: dict[str, Any] = {
+    "worker": "gpu-node-7",
+    "kinds": ["launch-check"],
+    "capabilities": {
+        "devices": [{"name": "NVIDIA H100 80GB HBM3", "count": 8, "memory_bytes": 85_520_809_984}],
+        "cpu_threads": 192,
+        "labels": {"rack": "7"},
+        "measures": True,
+    },
+    "wait_seconds": 20,
+}
+PROGRESS: dict[str, Any] = {
+    "lease": EXAMPLE_LEASE,
+    "progress": {"probes": [{"probe": "gemm", "status": "running", "reason": None, "done_fraction": 0.5}]},
+}
+RESULT: dict[str, Any] = {
+    "lease": EXAMPLE_LEASE,
+    "outcome": "succeeded",
+    "result": {"records": [{"probe": "context", "status": "succeeded", "seconds": 1.25}]},
+}
+FileName = Annotated[str, Path(description="What it is called.", examples=["trace.json.gz"])]
+WRONG_NAME = Problem(
+    field="file_name",
+    code="wrong_name",
+    message="file_name is no name of letters, digits, dots, - and _",
+    fix="begin with a letter or a digit, and take at most 100 characters",
+)
+WRITTEN = "It is written."
 
 
 @router.post(
     "/v1/worker/claim",
     operation_id="claimJob",
     summary="A job for a worker",
-    dependencies=[takes_only()],
-    openapi_extra=CLAIM,
+    description="Waits for a job that the worker can do, for wait_seconds at most.",
+    response_model=answer(JobClaim),
+    response_description="A job, under a lease.",
+    responses={204: {"description": "There is none for this worker; it may ask again at once."}},
+    openapi_extra=example("A node with eight GPUs", CLAIM),
 )
-async def claim(request: Request) -> Response:
+async def claim(request: Request, body: JsonBody[ClaimRequest]) -> Response:
     """Claim a job, waiting in the event loop; only queries of the database take a thread."""
-    claim_request = read_whole(ClaimRequest, await read_body(request))
+    claim_request = read_spec(ClaimRequest, body, "")
     engine, state = database_of(request), request.app.state
     capabilities = with_catalogue_names(view_of(request), claim_request.capabilities)
     caller, bounds = caller_of(request), WorkerBounds(state.settings.workers_per_key, _alive_seconds(request))
@@ -84,18 +116,20 @@ async def claim(request: Request) -> Response:
     "/v1/worker/jobs/{job_id}/heartbeat",
     operation_id="keepJob",
     summary="A worker is still at its job",
-    dependencies=[takes_only()],
-    openapi_extra=HEARTBEAT,
+    description="Renews the lease. 409: no job is held under it, so what runs is to be stopped. At most 16 KB.",
+    response_model=answer(HeartbeatAnswer),
+    response_description="What to do.",
+    openapi_extra=example("Half of a probe is done", PROGRESS),
 )
 @queued
-def heartbeat(request: Request, database: Database, job_id: str, body: JsonObject) -> Response:
+def heartbeat(request: Request, database: Database, job_id: JobId, body: JsonBody[HeartbeatRequest]) -> Response:
     """Renew the lease; changed progress becomes an event of the job."""
-    sent = read_whole(HeartbeatRequest, body)
+    sent = read_spec(HeartbeatRequest, body, "")
     refuse_deep_progress(sent.progress)
     lease = lease_of(request, job_id, sent.lease)
     state = heartbeat_job(database, lease, request.app.state.settings.lease_seconds, sent.progress)
     if state == "lost":
-        raise lease_lost()
+        raise LeaseLost(NOT_HELD)
     return json_answer(HeartbeatAnswer(state=state))
 
 
@@ -104,19 +138,26 @@ def heartbeat(request: Request, database: Database, job_id: str, body: JsonObjec
     status_code=204,
     operation_id="keepJobFile",
     summary="A file that a job left",
-    dependencies=[takes_only()],
-    openapi_extra=KEEP_FILE,
+    description="In the place of one of the same name. Files of an attempt go when another one begins.",
+    response_description=WRITTEN,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "description": "The file, of at most 64 MiB, under its own media type.",
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        }
+    },
 )
-async def keep_job_file(request: Request, job_id: str, file_name: str) -> Response:
+async def keep_job_file(request: Request, job_id: JobId, file_name: FileName, token: LeaseToken) -> Response:
     """Store the bytes of a file, read only if the lease is valid."""
-    lease = lease_of(request, job_id, token_in_header(request))
+    lease = lease_of(request, job_id, token)
     if not FILE_NAME.fullmatch(file_name):
-        raise WrongParameter(_WRONG_NAME)
+        raise WrongParameter(WRONG_NAME)
     media_type = request.headers.get("content-type", "application/octet-stream").partition(";")[0].strip().lower()
     if not MEDIA_TYPE.fullmatch(media_type):
         raise ApiError("unsupported_media_type", "send the file's own media type as content-type")
     if not await run_in_threadpool(holds_job, database_of(request), lease):
-        raise lease_lost()
+        raise LeaseLost(NOT_HELD)
     file = JobFile(name=file_name, media_type=media_type, content=await request.body())
     return await _keep(request=request, lease=lease, file=file)
 
@@ -124,7 +165,7 @@ async def keep_job_file(request: Request, job_id: str, file_name: str) -> Respon
 @queued
 def _keep(request: Request, lease: Lease, file: JobFile) -> Response:
     if not store_file(database_of(request), lease, file, request.app.state.settings.worker_file_bytes):
-        raise lease_lost()
+        raise LeaseLost(NOT_HELD)
     return Response(status_code=204)
 
 
@@ -133,15 +174,16 @@ def _keep(request: Request, lease: Lease, file: JobFile) -> Response:
     status_code=204,
     operation_id="finishJob",
     summary="A worker's attempt at a job ended",
-    dependencies=[takes_only()],
-    openapi_extra=FINISH,
+    description="Hands in the outcome of the attempt. Sent again, it is taken once; another outcome is 409.",
+    response_description=WRITTEN,
+    openapi_extra=example("What was found", RESULT),
 )
 @queued
-def finish(request: Request, job_id: str, body: JsonObject) -> Response:
+def finish(request: Request, job_id: JobId, body: JsonBody[FinishRequest]) -> Response:
     """Finish a job in one transaction; a repeated request has no further effect."""
-    sent = read_whole(FinishRequest, body)
+    sent = read_spec(FinishRequest, body, "")
     if not finish_job(database_of(request), lease_of(request, job_id, sent.lease), sent.ended(), on_end):
-        raise lease_lost()
+        raise LeaseLost(NOT_HELD)
     return Response(status_code=204)
 
 
@@ -149,8 +191,7 @@ def finish(request: Request, job_id: str, body: JsonObject) -> Response:
     "/v1/workers",
     operation_id="listWorkers",
     summary="Workers that were heard of in the last week",
-    dependencies=[takes_only()],
-    openapi_extra={"responses": json_response(ref("WorkerList"))},
+    response_model=answer(WorkerList),
 )
 def workers(request: Request, database: Database, caller: CallerDep) -> Response:
     """One that waits for a job is heard of at each of its requests, one that has a job at each of its heartbeats.
@@ -164,11 +205,3 @@ def _alive_seconds(request: Request) -> float:
     """Time for which a worker that is not heard of is taken to be there."""
     lease_seconds: float = request.app.state.settings.lease_seconds
     return MOST_WAIT_SECONDS + lease_seconds
-
-
-_WRONG_NAME = Problem(
-    field="file_name",
-    code="wrong_name",
-    message="file_name is no name of letters, digits, dots, - and _",
-    fix="begin with a letter or a digit, and take at most 100 characters",
-)

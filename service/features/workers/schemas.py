@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Interval, Len
 
@@ -10,7 +10,6 @@ from service.answers.workers import Capabilities
 from service.errors import Problem, Refused
 from service.estimator.question import STRICT, Name
 from service.jobs.ends import Outcome
-from service.validation.specs import read_spec
 
 MOST_WAIT_SECONDS = 20.0
 """Longest wait for a job in a request. Source: a choice; proxies cut idle requests off after half a minute or one."""
@@ -22,7 +21,6 @@ MOST_PROGRESS_DEPTH = 8
 """Deepest nesting of a progress report. Source: a choice; that of a launch check is 3 deep."""
 
 LeaseToken = Annotated[str, Len(1, 100)]
-Body = TypeVar("Body")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +85,6 @@ class FinishRequest:
         return Outcome(
             ending=self.outcome, result=self.result, error=None if self.error is None else asdict(self.error)
         )
-
-
-def read_whole(kind: type[Body], body: Mapping[str, Any]) -> Body:
-    """Parse the body of a worker."""
-    return read_spec(kind, body, "")
 
 
 def refuse_deep_progress(progress: object) -> None:
