@@ -10,7 +10,7 @@ import httpx
 
 from service.answers.launch_checks import LaunchCheck
 from service.catalogue import shipped_catalogue
-from service.cli.reports import format_launch_check
+from service.cli.reports import launch_check_report
 from service.client import Client
 from service.validation.devices import gpu_of_device
 from service.worker.devices import devices_here
@@ -68,7 +68,7 @@ def main(words: Sequence[str]) -> int:
                 steps = step_off_fractions(http, gpu)
                 table = http.get("/v1/measurements.csv").raise_for_status().content
     for found in checks.values():
-        print(format_launch_check(found, "report"), end="\n\n")
+        print(launch_check_report(found), end="\n\n")
     if words:  # kept as data: each row with its value, its prediction and the fingerprint of what it was measured on
         Path(words[0]).write_bytes(table)
     memory = {slug: memory_off_fraction(found) for slug, found in checks.items()}

@@ -5,7 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from service.cli.reports import format_launch_check
+from service.cli.reports import launch_check_report
 from service.client import Client
 from tests.live import serving
 
@@ -29,7 +29,7 @@ def main() -> None:
             found = client.launch_check(BODY, lambda _: None)
             seconds = time.monotonic() - started
             trace = len(client.launch_checks.trace(found.id)) if found.files else 0
-    print(format_launch_check(found, "report"))
+    print(launch_check_report(found))
     live = [one for probe in found.probes for one in probe.measurements if one.operation == "live_bytes_peak"]
     worst = max((abs((one.ratio or 0.0) - 1) for one in live), default=1.0)
     statuses = [probe.status for probe in found.probes]

@@ -2,10 +2,10 @@
 
 import gc
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -46,7 +46,7 @@ class Progress:
         if self._status is not None:
             self._status.stop()
 
-    def tell(self, line: str) -> None:
+    def report(self, line: str) -> None:
         """Print a line, unless the last line or the start of the command is too recent."""
         now = self._now()
         if now - self._printed_at < PATIENCE_SECONDS:
@@ -98,6 +98,31 @@ def table(
     with console.capture() as captured:
         console.print(grid)
     return [f"{indent}{line.rstrip()}" for line in captured.get().splitlines()]
+
+
+def print_answer(
+    answer: Any,
+    report: Callable[[Any], str],
+    *,
+    as_json: bool,
+    as_csv: bool = False,
+    csv: Callable[[Any], str] | None = None,
+    json_form: Callable[[Any], Any] = lambda answer: answer,
+) -> None:
+    """Print an answer as JSON, as CSV, or else as a report."""
+    from service.validation.serialization import to_bytes
+
+    if as_json:
+        typer.echo(to_bytes(json_form(answer)))
+    elif as_csv and csv is not None:
+        typer.echo(csv(answer), nl=False)
+    else:
+        typer.echo(report(answer))
+
+
+def sections(lists: Mapping[str, Sequence[str]], indent: str = "  ") -> list[str]:
+    """Titled lists of lines; empty ones are left out."""
+    return ["\n".join([title, *(f"{indent}{line}" for line in lines)]) for title, lines in lists.items() if lines]
 
 
 @contextmanager

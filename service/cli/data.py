@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.console import AsCsv, AsJson, Key, Url, database
+from service.cli.console import AsCsv, AsJson, Key, Url, connected, database, print_answer
+
+if TYPE_CHECKING:
+    from service.answers.accuracy import Accuracy
 
 app = typer.Typer()
 
@@ -27,15 +30,15 @@ def import_measurements(kind: Format, file: File, *, tell: Facts = None, as_json
     from service.features.measurements.file_formats import import_file
     from service.store.history import load_catalogue
     from service.store.keys import TEAM
-    from service.validation.serialization import to_bytes
 
     content = sys.stdin.buffer.read() if str(file) == "-" else _content(file)
     with database() as engine, by_command("importMeasurements"):
-        kept = import_file(engine, load_catalogue(engine).view(TEAM), kind, content, file.name, tell or [])
-    if as_json:
-        typer.echo(to_bytes(kept))
-    else:
-        typer.echo(f"{kept.measurements} measurements came in as run {kept.run}; {kept.quarantined} are in quarantine")
+        stored = import_file(engine, load_catalogue(engine).view(TEAM), kind, content, file.name, tell or [])
+    print_answer(
+        stored,
+        lambda run: f"{run.measurements} measurements came in as run {run.run}; {run.quarantined} are in quarantine",
+        as_json=as_json,
+    )
 
 
 def _content(file: Path) -> bytes:
@@ -43,11 +46,6 @@ def _content(file: Path) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from None
-
-
-if TYPE_CHECKING:
-    from service.answers.accuracy import Accuracy
-    from service.evaluation.scoring import Evaluation
 
 
 @app.command()
@@ -62,43 +60,43 @@ def accuracy(
     totals: Annotated[bool, typer.Option("--totals", help="Compare the GPU-hours of published runs instead.")] = False,
 ) -> None:
     """Compare predictions with published measurements of memory and of step time."""
+    from service.cli.accuracy_report import accuracy_text, totals_text
+
     if totals:
         if own:
             raise typer.BadParameter("--totals compares published runs, and own measurements are none: leave --own out")
-        _totals_accuracy(file, rows, as_json=as_json)
+        if file is not None or rows is not None:
+            message = "--totals compares the published runs that ship with the package; it takes no table and no --rows"
+            raise typer.BadParameter(message)
+        from service.evaluation.totals import totals_accuracy
+
+        print_answer(totals_accuracy(), totals_text, as_json=as_json)
         return
+    scored = _scored(file, rows)
+    print_answer(_with_own(scored) if own else scored, accuracy_text, as_json=as_json)
+
+
+def _scored(file: str | None, rows: str | None) -> "Accuracy":
+    """Predictions scored against a table, or against the shipped ones; the result of each row goes into a CSV file."""
+    from service.calibration.tables import shipped_rows
     from service.catalogue import shipped_catalogue
-    from service.cli.accuracy_report import accuracy_text
     from service.evaluation.accuracy import accuracy_of_evaluations, shipped_accuracy
-    from service.evaluation.scoring import refuse_same_file, write_file
+    from service.evaluation.scoring import evaluate_rows, read_file, refuse_same_file, write_file
     from service.evaluation.tables import PUBLISHED, rows_csv
-    from service.validation.serialization import to_bytes
 
     if rows is not None:
         refuse_same_file(PUBLISHED if file is None else file, rows)
-    if file is None and rows is None:
-        found = shipped_accuracy()
-    else:
-        evaluations = _evaluations(file)
-        found = accuracy_of_evaluations(evaluations, shipped_catalogue())
-        if rows is not None:
-            write_file(rows, rows_csv(evaluations))
-    if own:
-        found = _with_own(found)
-    typer.echo(to_bytes(found) if as_json else accuracy_text(found))
+    elif file is None:
+        return shipped_accuracy()
+    published = (*shipped_rows(), *shipped_rows("throughput")) if file is None else read_file(file)
+    evaluations = evaluate_rows(published, shipped_catalogue())
+    scored = accuracy_of_evaluations(evaluations, shipped_catalogue())
+    if rows is not None:
+        write_file(rows, rows_csv(evaluations))
+    return scored
 
 
-def _evaluations(file: str | None) -> "tuple[Evaluation, ...]":
-    """Predictions beside the rows of a table, or beside the shipped ones."""
-    from service.calibration.tables import shipped_rows
-    from service.catalogue import shipped_catalogue
-    from service.evaluation.scoring import evaluate_rows, read_file
-
-    rows = (*shipped_rows(), *shipped_rows("throughput")) if file is None else read_file(file)
-    return evaluate_rows(rows, shipped_catalogue())
-
-
-def _with_own(found: "Accuracy") -> "Accuracy":
+def _with_own(scored: "Accuracy") -> "Accuracy":
     """The figures with those of custom measurements."""
     from service.evaluation.measured import own_groups
     from service.store.history import load_catalogue
@@ -106,18 +104,7 @@ def _with_own(found: "Accuracy") -> "Accuracy":
 
     with database() as engine:
         own = own_groups(engine, ANYBODY, load_catalogue(engine).view(TEAM))
-        return replace(found, measured=replace(found.measured, own=own))
-
-
-def _totals_accuracy(file: str | None, rows: str | None, *, as_json: bool) -> None:
-    from service.cli.accuracy_report import totals_text
-    from service.evaluation.totals import totals_accuracy
-    from service.validation.serialization import to_bytes
-
-    if file is not None or rows is not None:
-        message = "--totals compares the published runs that ship with the package, and takes no table and no --rows"
-        raise typer.BadParameter(message)
-    typer.echo(to_bytes(totals_accuracy()) if as_json else totals_text(totals_accuracy()))
+        return replace(scored, measured=replace(scored.measured, own=own))
 
 
 SacctFile = Annotated[
@@ -144,11 +131,10 @@ def reconcile(  # noqa: PLR0913 - each is an option of the command
     as_csv: AsCsv = False,
 ) -> None:
     """Compare jobs that ran with their estimates; the service reads the accounting of Slurm's sacct."""
-    from service.cli.console import connected
-    from service.cli.reports import format_reconciliation
+    from service.cli.reports import reconciliation_csv, reconciliation_report
     from service.features.reconcile.sending import SacctQuery, reconcile_output, sacct_output
 
     text = sacct_output(file, SacctQuery(since=since, until=until, cluster=cluster))
     with connected(url, key) as client:
-        found = reconcile_output(client.reconcile, text)
-    typer.echo(format_reconciliation(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
+        reconciled = reconcile_output(client.reconcile, text)
+    print_answer(reconciled, reconciliation_report, as_json=as_json, as_csv=as_csv, csv=reconciliation_csv)

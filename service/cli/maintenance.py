@@ -1,19 +1,18 @@
 """Commands for keys, share links, backups and checks, on the database of the settings. A running service follows."""
 
-import asyncio
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.console import AsJson, database, table
-from service.errors import StartupError
+from service.cli.console import AsJson, database, print_answer, table
 
 if TYPE_CHECKING:
-    from service.cli.doctor import Finding
-    from service.settings import Settings
-    from service.store.backups import Backup
+    from service.store import Engine
     from service.store.keys import Scope
     from service.tabular.lists import Record
 
@@ -58,54 +57,89 @@ def create(  # noqa: PLR0913 - each is an option of the command
 ) -> None:
     """Create a key and print it, this once; from the first key on, every caller needs one."""
     from service.api.access.key_rules import KeyLimits, KeyRequest, key_record, make_key
-    from service.features.accounts.audit import by_command
     from service.store.keys import TEAM
     from service.validation.serialization import to_bytes
 
     limits = KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)
-    wanted = KeyRequest(name=name, scopes=scope, owner=owner or TEAM, days=days, limits=limits)
-    with database() as engine, by_command("createKey"):
-        made = make_key(engine, wanted)
+    request = KeyRequest(name=name, scopes=scope, owner=owner or TEAM, days=days, limits=limits)
+    with _audited("createKey", is_made=True) as engine:
+        made = make_key(engine, request)
     if as_json:
         typer.echo(to_bytes({**key_record(made.key), "key": made.presented}))
     else:
         typer.echo(made.presented)
-        typer.echo(f"Keep it: it is not shown again. {sent_as(made.key.scopes)}", err=True)
+        typer.echo(f"Keep it: it is not shown again. {_usage(made.key.scopes)}", err=True)
+
+
+def _usage(scopes: "Collection[Scope]") -> str:
+    """How a key is sent, by what it allows."""
+    ways = ["Send it as Authorization: Bearer KEY."]
+    if set(scopes) == {"sheet"}:
+        ways.append("A sheet sends it in the address of a cell: key=KEY.")
+    if "worker" in scopes:
+        ways.append("A worker takes it from TRAINCOST_TOKEN.")
+    return " ".join(ways)
+
+
+@contextmanager
+def _audited(operation: str, *, is_made: bool = False) -> "Iterator[Engine]":
+    """The database of the settings, for a change that the audit log names."""
+    from service.features.accounts.audit import by_command
+
+    with database(is_made=is_made) as engine, by_command(operation):
+        yield engine
+
+
+def _print_records(
+    read: "Callable[[Engine], Sequence[Record]]", columns: Sequence[str], empty: str, *, as_json: bool
+) -> None:
+    """Print records as JSON or as a table; where there are none, a sentence about the database's address."""
+    from service.store.engine import place_of
+
+    with database(is_made=False) as engine:
+        records, place = read(engine), place_of(engine)
+    rows = [[_cell(record[name]) for name in columns] for record in records]
+    text = "\n".join(table([columns, *rows])) if rows else empty.format(place=place)
+    print_answer(records, lambda _: text, as_json=as_json)
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else " ".join(value) if isinstance(value, tuple) else str(value)
+
+
+KEY_COLUMNS = (
+    "id", "standing", "scopes", "owner", "name", "created_at", "expires_at", "last_used_at", "requests_per_minute",
+    "request_burst",
+)  # fmt: skip
 
 
 @keys.command("list")
 def list_keys(*, as_json: AsJson = False) -> None:
     """List every key, without its secret."""
     from service.api.access.key_rules import key_records
-    from service.store.engine import place_of
-    from service.validation.serialization import to_bytes
 
-    with database(is_made=False) as engine:
-        found, place = key_records(engine), place_of(engine)
-    typer.echo(to_bytes(found) if as_json else keys_report(found, place))
+    _print_records(key_records, KEY_COLUMNS, "no keys in {place}: traincost keys create makes one", as_json=as_json)
 
 
 @keys.command()
 def limit(key_id: KeyId, *, requests_per_minute: PerMinute = None, burst: Burst = None) -> None:
     """Change the limits of a key, to the service's where absent; running services follow within about a second."""
-    from service.api.access import key_rules as workflow
-    from service.features.accounts.audit import by_command
+    from service.api.access import key_rules
 
-    limits = workflow.KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)
-    with database(is_made=False) as engine, by_command("limitKey"):
-        workflow.limit(engine, key_id, limits)
+    limits = key_rules.KeyLimits(requests_per_minute=requests_per_minute, request_burst=burst)
+    with _audited("limitKey") as engine:
+        key_rules.limit(engine, key_id, limits)
     typer.echo(f"limited {key_id.partition('.')[0]}")
 
 
 @keys.command()
 def revoke(key_id: KeyId) -> None:
     """Revoke a key; running services follow within about a second."""
-    from service.api.access import key_rules as workflow
-    from service.features.accounts.audit import by_command
+    from service.api.access import key_rules
     from service.store.engine import utc_text
 
-    with database(is_made=False) as engine, by_command("revokeKey"):
-        before = workflow.revoke(engine, key_id)
+    with _audited("revokeKey") as engine:
+        before = key_rules.revoke(engine, key_id)
     result = "revoked" if before is None else f"was revoked already, at {utc_text(before)}:"
     typer.echo(f"{result} {key_id.partition('.')[0]}")
 
@@ -115,31 +149,26 @@ app.add_typer(shares, name="shares")
 
 ScenarioId = Annotated[str | None, typer.Argument(help="Scenario whose links to list: scn_...; all where absent.")]
 ShareId = Annotated[str, typer.Argument(help="Id of the links, as in the list: shr_...")]
+SHARE_COLUMNS = ("id", "status", "scenario", "made_by", "created_at", "expires_at", "revoked_at", "last_used_at")
 
 
 @shares.command("list")
 def list_shares(scenario_id: ScenarioId = None, *, as_json: AsJson = False) -> None:
     """List share links: the valid ones and, for thirty days, the ended ones."""
     from service.features.scenarios.shares import share_records
-    from service.store.engine import place_of
-    from service.validation.serialization import to_bytes
 
-    with database(is_made=False) as engine:
-        found, place = share_records(engine, scenario_id), place_of(engine)
-    typer.echo(to_bytes(found) if as_json else shares_report(found, place))
+    read = partial(share_records, scenario_id=scenario_id)
+    _print_records(read, SHARE_COLUMNS, "no share links in {place}", as_json=as_json)
 
 
 @shares.command("revoke")
 def revoke_share(share_id: ShareId) -> None:
     """Revoke share links; they open nothing from then on."""
-    from datetime import UTC, datetime
-
     from service.errors import NotFound
-    from service.features.accounts.audit import by_command
     from service.store.engine import place_of
     from service.store.keys import revoke_share_link
 
-    with database(is_made=False) as engine, by_command("revokeShare"):
+    with _audited("revokeShare") as engine:
         if not revoke_share_link(engine, share_id, datetime.now(UTC)):
             raise NotFound(f"there are no links of this id in {place_of(engine)}; traincost shares list has the ids")
     typer.echo(f"revoked {share_id}")
@@ -148,10 +177,9 @@ def revoke_share(share_id: ShareId) -> None:
 @shares.command("revoke-unlisted")
 def revoke_unlisted() -> None:
     """Revoke all links of versions without a list, at once; running services follow within about a second."""
-    from service.features.accounts.audit import by_command
     from service.store.keys import revoke_unlisted_links
 
-    with database(is_made=False) as engine, by_command("revokeUnlistedShares"):
+    with _audited("revokeUnlistedShares") as engine:
         was_any = revoke_unlisted_links(engine)
     typer.echo("revoked every unlisted link" if was_any else "no unlisted link holds")
 
@@ -167,7 +195,7 @@ def backup(file: Made) -> None:
     from service.settings import read_settings
     from service.store.backups import make_backup
 
-    typer.echo(f"backed up {_summary(make_backup(read_settings().database_url, file))}: {file}")
+    typer.echo(f"backed up {make_backup(read_settings().database_url, file)}: {file}")
 
 
 @app.command()
@@ -176,99 +204,21 @@ def restore(file: Given, *, replace: Replace = False) -> None:
     from service.settings import read_settings
     from service.store.backups import restore_backup
 
-    typer.echo(f"restored {_summary(restore_backup(read_settings().database_url, file, replace=replace))}")
+    typer.echo(f"restored {restore_backup(read_settings().database_url, file, replace=replace)}")
 
 
-def _summary(made: "Backup") -> str:
-    return f"{made.rows:,} rows of {len(made.tables)} tables at revision {made.revision}, as of {made.made_at}"
-
-
-HELP = "Check settings, database, catalogue, keys, address, disk and what else is set up; exit code 1 on a fault."
-
-
-@app.command(help=HELP)
+@app.command()
 def doctor(*, as_json: AsJson = False) -> None:
-    """Check everything that the service needs, and print remedies."""
+    """Check settings, database, catalogue, keys, address, disk and what else is set up; exit code 1 on a fault."""
+    from service.cli.doctor import findings
     from service.validation.serialization import to_bytes
 
-    findings = []
-    for found in _findings():
-        findings.append(found)
+    results = []
+    for one in findings():
+        results.append(one)
         if not as_json:
-            typer.echo(f"{found.state:<8} {found.name}: {found.said}" + (f"; {found.fix}" if found.fix else ""))
+            typer.echo(f"{one.state:<8} {one.name}: {one.said}" + (f"; {one.fix}" if one.fix else ""))
     if as_json:
-        typer.echo(to_bytes({"findings": findings}))
-    if any(found.state == "fault" for found in findings):
+        typer.echo(to_bytes({"findings": results}))
+    if any(one.state == "fault" for one in results):
         raise typer.Exit(1)
-
-
-def _findings() -> Iterator["Finding"]:
-    from service.cli.doctor import Finding, examined
-    from service.settings import read_settings
-
-    try:
-        settings = read_settings()
-    except StartupError as error:
-        fix = "correct the variable; /guide/settings lists them"
-        yield Finding(name="settings", state="fault", said=str(error), fix=fix)
-        return
-    yield from examined(settings)
-    yield from _of_optional(settings)
-
-
-def _of_optional(settings: "Settings") -> Iterator["Finding"]:
-    """Findings of features that a setting enables."""
-    from service.api.limits.rate_limits import WITHOUT_REDIS, has_redis
-    from service.api.metrics import WITHOUT_OPENTELEMETRY, is_installed
-    from service.cli.doctor import Finding
-
-    if settings.otlp_endpoint is not None and not is_installed():
-        yield Finding(name="telemetry", state="fault", said=WITHOUT_OPENTELEMETRY)
-    if settings.redis_url is None:
-        return
-    if not has_redis():
-        yield Finding(name="redis", state="fault", said=WITHOUT_REDIS)
-        return
-    from service.api.limits.shared_limits import does_answer
-
-    if asyncio.run(does_answer(settings.redis_url)):
-        yield Finding(name="redis", state="ok", said="Redis answers, so replicas count requests together")
-    else:
-        fix = "start it, or correct TRAINCOST_REDIS_URL; until then each replica counts alone"
-        yield Finding(name="redis", state="warning", said="Redis does not answer", fix=fix)
-
-
-HEADS = (
-    "id", "standing", "scopes", "owner", "name", "created_at", "expires_at", "last_used_at", "requests_per_minute",
-    "request_burst",
-)  # fmt: skip
-"""Columns of the table that people read."""
-
-
-def sent_as(scopes: "Collection[Scope]") -> str:
-    """How a key is sent, by what it allows."""
-    ways = ["Send it as Authorization: Bearer KEY."]
-    if set(scopes) == {"sheet"}:
-        ways.append("A sheet sends it in the address of a cell: key=KEY.")
-    if "worker" in scopes:
-        ways.append("A worker takes it from TRAINCOST_TOKEN.")
-    return " ".join(ways)
-
-
-def keys_report(keys: "Sequence[Record]", place: str) -> str:
-    """Keys as a person reads them in a terminal."""
-    rows = [[_cell(key[head]) for head in HEADS] for key in keys]
-    return "\n".join(table([HEADS, *rows])) if rows else f"no keys in {place}: traincost keys create makes one"
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else " ".join(value) if isinstance(value, tuple) else str(value)
-
-
-SHARE_HEADS = ("id", "status", "scenario", "made_by", "created_at", "expires_at", "revoked_at", "last_used_at")
-
-
-def shares_report(shares: "Sequence[Record]", place: str) -> str:
-    """A line for each link under a header; a sentence where there are none in the database at a place."""
-    rows = [["-" if share[head] is None else str(share[head]) for head in SHARE_HEADS] for share in shares]
-    return "\n".join(table([SHARE_HEADS, *rows])) if rows else f"no share links in {place}"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from service.cli.console import AsCsv, AsJson, Body, Key, Progress, Url, no_garbage_collection
+from service.cli.console import AsCsv, AsJson, Body, Key, Progress, Url, connected, no_garbage_collection, print_answer
 from service.errors import Refused
 from service.validation.error_styles import COMMAND_LINE, rephrased
 from service.validation.flat import ALIASES, FlatField, body_of_flat, flat_fields
@@ -22,15 +22,14 @@ def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
     from service.cli.estimate_report import report
     from service.features.estimates.answers import answer
     from service.validation.questions import read_question
-    from service.validation.serialization import to_bytes
 
     catalogue = shipped_catalogue()
     try:
         body = body_of_flat([(name, text) for name, texts in given.items() for text in texts or ()])
-        found = answer(read_question(body, catalogue), catalogue)
+        result = answer(read_question(body, catalogue), catalogue)
     except Refused as refused:
         raise Refused(*(rephrased(problem, COMMAND_LINE) for problem in refused.problems)) from None
-    typer.echo(to_bytes(found) if as_json else report(found))
+    print_answer(result, report, as_json=as_json)
 
 
 METAVARS = {
@@ -107,19 +106,17 @@ def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
     from service.features.compare.compare import compare
     from service.features.compare.schemas import BESIDE, body_of_flat_comparison, flat_problem
     from service.features.compare.tables import comparison_csv, whole_comparison
-    from service.validation.serialization import to_bytes
 
     try:
         body = body_of_flat_comparison([(name, text) for name, texts in given.items() for text in texts or ()])
-        found = compare(body, shipped_catalogue())
+        result = compare(body, shipped_catalogue())
     except Refused as refused:
         raise Refused(
             *(rephrased(flat_problem(problem), COMMAND_LINE, BESIDE) for problem in refused.problems)
         ) from None
-    if as_json:
-        typer.echo(to_bytes(whole_comparison(found)))
-    else:
-        typer.echo(comparison_csv(found) if as_csv else comparison_report(found), nl=not as_csv)
+    print_answer(
+        result, comparison_report, as_json=as_json, as_csv=as_csv, csv=comparison_csv, json_form=whole_comparison
+    )
 
 
 def _order_option(name: str, meaning: str) -> Parameter:
@@ -144,28 +141,28 @@ def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Search the best layouts of a job. The answer of POST /v1/plans; a long search prints its progress on stderr."""
     from service.answers.plans import PlanAnswer
     from service.catalogue import shipped_catalogue
-    from service.cli.reports import describe_counts, format_plans
+    from service.cli.reports import describe_counts, plans_csv, plans_report
     from service.features.plans.search_plans import search
     from service.validation.body_files import body_in
 
     with Progress() as progress:
-        for found in search(body_in(file), shipped_catalogue()):
-            if isinstance(found, PlanAnswer):
-                answer = found
+        for step in search(body_in(file), shipped_catalogue()):
+            if isinstance(step, PlanAnswer):
+                answer = step
             else:
-                progress.tell(f"so far {describe_counts(found)}")
-    typer.echo(format_plans(answer, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
+                progress.report(f"so far {describe_counts(step)}")
+    print_answer(answer, plans_report, as_json=as_json, as_csv=as_csv, csv=plans_csv)
 
 
 @app.command()
 def solve(file: Body, *, as_json: AsJson = False) -> None:
     """Solve for an open field: the value that suffices, and the next that does not. The answer of POST /v1/solve."""
     from service.catalogue import shipped_catalogue
-    from service.cli.reports import format_solution
+    from service.cli.reports import solution_report
     from service.features.solve.solve import solve as solution_of
     from service.validation.body_files import body_in
 
-    typer.echo(format_solution(solution_of(body_in(file), shipped_catalogue()), "json" if as_json else "report"))
+    print_answer(solution_of(body_in(file), shipped_catalogue()), solution_report, as_json=as_json)
 
 
 @app.command()
@@ -180,23 +177,23 @@ def diagnose(
     from service.cli.reports import diagnosis_report
     from service.features.diagnose.diagnose import diagnose as diagnosis_of
     from service.validation.body_files import body_in, text_in
-    from service.validation.serialization import to_bytes
 
-    said = {} if message is None else {"message": text_in(message)}
-    found = diagnosis_of({**body_in(file), **said}, shipped_catalogue())
-    typer.echo(to_bytes(found) if as_json else diagnosis_report(found))
+    text = {} if message is None else {"message": text_in(message)}
+    diagnosis = diagnosis_of({**body_in(file), **text}, shipped_catalogue())
+    print_answer(diagnosis, diagnosis_report, as_json=as_json)
 
 
 @app.command()
 def sensitivity(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """Vary the fields of a question. The table of POST /v1/sensitivity."""
     from service.catalogue import shipped_catalogue
-    from service.cli.reports import format_table
+    from service.cli.reports import table_report
+    from service.features.sensitivity.tables import table_csv, whole_table
     from service.features.sensitivity.vary import vary
     from service.validation.body_files import body_in
 
-    found = vary(body_in(file), shipped_catalogue())
-    typer.echo(format_table(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
+    varied = vary(body_in(file), shipped_catalogue())
+    print_answer(varied, table_report, as_json=as_json, as_csv=as_csv, csv=table_csv, json_form=whole_table)
 
 
 @app.command()
@@ -220,13 +217,13 @@ def sweep(
 
     if out.exists() and not replace:
         raise TableExists(f"{out} is there already; name another file, or say --replace")
-    asked = read_sweep(body_in(file), shipped_catalogue())
+    request = read_sweep(body_in(file), shipped_catalogue())
     with Progress() as progress:
 
         def report(counts: Counts) -> None:
-            progress.tell(f"{counts.rows:,} of {asked.axes.rows:,} rows")
+            progress.report(f"{counts.rows:,} of {request.axes.rows:,} rows")
 
-        counts = run_locally(asked, out, processes or cores(), report)
+        counts = run_locally(request, out, processes or cores(), report)
     typer.echo(
         f"{counts.rows:,} rows in {out}: {counts.answered:,} answered, {counts.fitting:,} of them fit, "
         f"{counts.refused:,} refused"
@@ -250,18 +247,17 @@ def launch_check(
 
     A verdict of no-go ends with exit code 1, so that a script stops there.
     """
-    from service.cli.console import connected
-    from service.cli.reports import describe_event, format_launch_check
+    from service.cli.reports import describe_event, launch_check_csv, launch_check_report
     from service.client.sending import Event
     from service.validation.body_files import body_in
 
-    def tell(event: Event) -> None:
+    def report(event: Event) -> None:
         for line in describe_event(event.name, event.data):
             typer.echo(line, err=True)
 
     with connected(url, key) as client:
         created = client.launch_checks.create(body_in(file))
-        found = created if no_wait else client.launch_checks.wait(created.id, tell)
-    typer.echo(format_launch_check(found, "json" if as_json else "csv" if as_csv else "report"), nl=not as_csv)
-    if found.verdict == "no-go":
+        check = created if no_wait else client.launch_checks.wait(created.id, report)
+    print_answer(check, launch_check_report, as_json=as_json, as_csv=as_csv, csv=launch_check_csv)
+    if check.verdict == "no-go":
         raise typer.Exit(1)

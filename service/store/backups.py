@@ -269,6 +269,9 @@ class Backup:
         """Rows of all tables together."""
         return sum(tally.rows for tally in self.tables.values())
 
+    def __str__(self) -> str:
+        return f"{self.rows:,} rows of {len(self.tables)} tables at revision {self.revision}, as of {self.made_at}"
+
 
 def make_backup(url: str, file: Path) -> Backup:
     """Write a backup of a database into a file, while others read and write."""

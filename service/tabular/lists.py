@@ -418,10 +418,16 @@ def table_of(listed: Listed, parameters: Parameters) -> Table:
 
 def csv_of(table: Table) -> str:
     """A table as CSV."""
+    rows = ([column.value(row) for column in table.columns] for row in table.rows)
+    return csv_text([column.name for column in table.columns], rows)
+
+
+def csv_text(names: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Rows under a header as CSV of RFC 4180, without cells that a spreadsheet runs as formulas."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(column.name for column in table.columns)
-    writer.writerows([cell_text(column.value(row)) for column in table.columns] for row in table.rows)
+    writer.writerow(names)
+    writer.writerows(map(cell_text, row) for row in rows)
     return text.getvalue()
 
 

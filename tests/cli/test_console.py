@@ -54,7 +54,7 @@ def test_progress_is_one_line_of_a_terminal_and_goes(
     clock = count()
     with Progress(now=lambda: PATIENCE_SECONDS * next(clock)) as progress:
         for rows in range(3):
-            progress.tell(f"{rows} of 3 rows [so far]")
+            progress.report(f"{rows} of 3 rows [so far]")
     written = capsys.readouterr()
     assert written.out == ""
     assert "2 of 3 rows [so far]" in STYLE.sub("", written.err)

@@ -1,7 +1,5 @@
 """Comparisons as JSON, CSV or a workbook."""
 
-import csv
-import io
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -11,7 +9,7 @@ from service.errors import Refused
 from service.features.compare.compare import Comparison, cells_of, columns_of, compare_steps
 from service.features.compare.schemas import Parameters, body_of_flat_comparison, flat_problem
 from service.planner.steps import Steps
-from service.tabular.lists import cell_text, typed_cell
+from service.tabular.lists import csv_text, typed_cell
 from service.tabular.sheets import workbook
 from service.validation.serialization import to_bytes
 
@@ -48,11 +46,7 @@ def whole_comparison(compared: Comparison) -> ComparisonAnswer:
 def comparison_csv(compared: Comparison) -> str:
     """A comparison as CSV without cells that a spreadsheet runs as formulas."""
     intervals = _intervals(compared)
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(columns_of(intervals))
-    writer.writerows([cell_text(cell) for cell in cells_of(row, intervals)] for row in compared.rows)
-    return text.getvalue()
+    return csv_text(columns_of(intervals), (cells_of(row, intervals) for row in compared.rows))
 
 
 def comparison_workbook(compared: Comparison) -> bytes:

@@ -1,7 +1,5 @@
 """Sensitivity tables as JSON, CSV or a workbook."""
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +9,7 @@ from service.catalogue import Catalogue
 from service.features.compare.tables import TableForm
 from service.features.sensitivity.vary import Variations, vary_steps
 from service.planner.steps import Steps
-from service.tabular.lists import cell_text, typed_cell
+from service.tabular.lists import csv_text, typed_cell
 from service.tabular.sheets import workbook
 from service.validation.serialization import to_bytes
 
@@ -33,11 +31,7 @@ def whole_table(varied: Variations) -> SensitivityAnswer:
 
 def table_csv(varied: Variations) -> str:
     """A table as CSV without cells that a spreadsheet runs as formulas."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(_columns(varied))
-    writer.writerows([cell_text(cell) for cell in _cells(varied, row)] for row in varied.rows)
-    return text.getvalue()
+    return csv_text(_columns(varied), (_cells(varied, row) for row in varied.rows))
 
 
 def table_workbook(varied: Variations) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from service.answers.reconciliations import ReconciledJob, Reconciliation
-from service.cli.reports import format_reconciliation
+from service.cli.reports import reconciliation_csv, reconciliation_report
 from service.errors import Refused
 from service.estimator.answer import Interval
 from service.features.reconcile.reconcile import MOST_ESTIMATES, Prediction, compare_jobs, reconciliation_of
@@ -87,7 +87,7 @@ def test_attempts_together_are_one_run() -> None:
 def test_a_job_that_completes_contradicts_that_it_runs_out_of_memory() -> None:
     found = compared(row("7"), prediction=replace(PREDICTION, verdict="out_of_memory"))
     assert (found.verdicts_right, found.verdicts_wrong, found.jobs[0].is_verdict_right) == (0, 1, False)
-    assert "1 completed that were to run out of memory" in str(format_reconciliation(found, "report"))
+    assert "1 completed that were to run out of memory" in str(reconciliation_report(found))
 
 
 def test_memory_of_the_node_is_told_from_that_of_gpus() -> None:
@@ -171,11 +171,11 @@ def test_only_what_is_needed_is_sent() -> None:
 
 def test_tables_hold_every_job() -> None:
     found = compared(row("7"), row("8", "FAILED"), row("9", id=""))
-    rows = list(csv.DictReader(io.StringIO(str(format_reconciliation(found, "csv")))))
+    rows = list(csv.DictReader(io.StringIO(str(reconciliation_csv(found)))))
     assert [(one["job_id"], one["predicted_gpu_hours.low"], one["is_inside"]) for one in rows] == [
         ("7", "6", "true"),
         ("8", "6", ""),
     ]
-    said = str(format_reconciliation(found, "report")).splitlines()
+    said = str(reconciliation_report(found)).splitlines()
     assert said[1].split() == ["hpc:7", "COMPLETED", "8", "8", "8", "(6", "to", "12)", "1", "yes"]
     assert any("1 jobs: their comments hold no estimate's id" in line for line in said)
