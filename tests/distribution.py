@@ -16,8 +16,8 @@ LONGEST = (
     "tests/worker/test_launch_check.py", "tests/test_slurm_hooks.py", "tests/test_replicas.py",
     "tests/test_capacity.py", "tests/features/calibrations/test_calibrations.py", "tests/store/test_backups.py",
     "tests/api/test_hostile", "tests/features/catalogue/test_hostile", "tests/features/accounts/test_audit.py",
-    "tests/worker", "tests/test_serve.py", "tests/test_stopping.py", "tests/test_accuracy_command.py", "tests/test_",
-    "tests/formats", "tests/planner", "tests/house", "tests/store", "tests/estimator", "tests/features/solve",
+    "tests/worker", "tests/test_serve.py", "tests/test_stopping.py", "tests/cli", "tests/test_", "tests/formats",
+    "tests/planner", "tests/house", "tests/store", "tests/estimator", "tests/features/solve",
     "tests/features",
 )  # fmt: skip
 """Files and folders, what takes longest first. The others, of which none takes long, follow."""

@@ -2,7 +2,7 @@
 
 One process imports what the service imports, and forks one for each that is started, with its own words, folder,
 environment and output. The fork server of a service (service/api/computing/compute_process.py) is forked from there
-too. tests/test_serve.py, tests/test_cli.py and tests/house/test_imports.py start a new Python, and try the imports.
+too. tests/test_serve.py, tests/cli/test_cli.py and tests/house/test_imports.py start a new Python, and try the imports.
 
 What was imported stays out of the garbage collector: a process that looks through it copies all of it, twice, which
 takes a second.
