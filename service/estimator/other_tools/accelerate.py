@@ -67,7 +67,7 @@ ACCELERATE = Tool(
         tool.PIPELINE,
         tool.EXPERT,
         tool.shards(0),
-        tool.offloads("none"),
+        tool.NO_OFFLOAD,
     ),
     known_defects=(
         "Training is the largest of model, gradients, optimizer and step, not their sum: 8 bytes for each parameter in "

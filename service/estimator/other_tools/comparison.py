@@ -46,28 +46,21 @@ def compare(name: ToolName, question: Question, memory: Memory) -> Comparison:
 
 def unsupported(row: Tool, resolved: ResolvedQuestion) -> tuple[Problem, ...]:
     """What of a question a tool's formula does not read, as problems."""
-    problems = []
-    for limit in row.limits:
-        if not limit.holds(resolved):
-            message, fix = limit.words(row.tool, resolved)
-            problems.append(Problem(field=limit.field, code=limit.name, message=message, fix=fix))
-    return tuple(problems)
+    return tuple(limit.problem(row.tool, resolved) for limit in row.limits if not limit.holds(resolved))
 
 
 def _main_reason(row: Tool, result: ToolAnswer, memory: Memory) -> str:
     ours_bytes = {line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines}
-    named = {kind for term in result.terms if term.is_counted for kind in term.kinds}
-    pairs = [
-        (
-            term.name,
-            term.bytes,
-            sum(ours_bytes.get(kind, 0.0) for kind in term.kinds),
-            [k for k in term.kinds if k in ours_bytes],
-        )
-        for term in result.terms
-        if term.is_counted
-    ] + [(kind, 0.0, amount, [kind]) for kind, amount in ours_bytes.items() if kind not in named]
-    name, theirs, ours, kinds = max(pairs, key=lambda pair: abs(pair[1] - pair[2]))
+    counted = [term for term in result.terms if term.is_counted]
+    named = {kind for term in counted for kind in term.kinds}
+    pairs = [(term.name, term.bytes, [kind for kind in term.kinds if kind in ours_bytes]) for term in counted]
+    pairs += [(kind, 0.0, [kind]) for kind in ours_bytes if kind not in named]
+
+    def gap(pair: tuple[str, float, list[str]]) -> float:
+        return abs(pair[1] - sum(ours_bytes[kind] for kind in pair[2]))
+
+    name, theirs, kinds = max(pairs, key=gap)
+    ours = sum(ours_bytes[kind] for kind in kinds)
     if theirs == ours:
         return "no term differs"
     kinds_text = " and ".join(kind.replace("_", " ") for kind in kinds if ours_bytes[kind])

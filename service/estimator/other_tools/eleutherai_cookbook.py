@@ -129,8 +129,12 @@ COOKBOOK = Tool(
         tool.ALL_REPLICAS,
         tool.EVEN_LAYERS,
         tool.ONE_LENGTH,
-        tool.offloads("none"),
-        *tool.plain(tool.EQUAL_EXPERTS, tool.EXPERTS_AS_TENSORS, tool.HEADS, tool.NO_DEPTHS),
+        tool.NO_OFFLOAD,
+        *tool.PLAIN_DECODER,
+        tool.EQUAL_EXPERTS,
+        tool.EXPERTS_AS_TENSORS,
+        tool.HEADS,
+        tool.NO_DEPTHS,
     ),
     known_defects=(
         "Gradients are not divided by tensor and pipeline: below ZeRO-2 every GPU holds those of the whole model, and "

@@ -112,7 +112,7 @@ def most_loaded_shard(resolved: ResolvedQuestion) -> ShardCounts:
     return ShardCounts(
         tensor=parameters.tensor / layout.tensor,
         whole=parameters.whole,
-        expert=parameters.expert / (layout.expert * (layout.expert_tensor or 1)),
+        expert=parameters.expert / (layout.expert * layout.expert_tensor),
     )
 
 
@@ -197,9 +197,9 @@ def kept_activation_bytes(resolved: ResolvedQuestion) -> float:
 
 def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
     layout, gpus = resolved.question.layout, resolved.question.cluster.gpus
-    expert_data = gpus // (layout.expert * (layout.expert_tensor or 1) * layout.pipeline)
+    expert_data = gpus // (layout.expert * layout.expert_tensor * layout.pipeline)
     states = weight_and_optimizer_bytes(
-        most_loaded_shard(resolved), layout.data or 1, expert_data, is_distributed=layout.zero_stage != 0
+        most_loaded_shard(resolved), layout.data, expert_data, is_distributed=layout.zero_stage != 0
     )
     saved_bytes = kept_activation_bytes(resolved)
     return ToolAnswer(
@@ -226,8 +226,9 @@ MEGATRON = Tool(
         tool.schedules("1f1b", "interleaved-1f1b"),
         tool.EVEN_LAYERS,
         tool.ONE_LENGTH,
-        tool.offloads("none"),
-        *tool.plain(tool.NORMS),
+        tool.NO_OFFLOAD,
+        *tool.PLAIN_DECODER,
+        tool.NORMS,
     ),
     known_defects=(
         "Activations are those of an ungated MLP with dropout masks, as wide as the hidden size in attention: gated "

@@ -93,7 +93,7 @@ def kept_activation_bytes(model: Model, tokens: int, pipeline: int, flying: int)
 
 def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
     model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
-    data, tensor, pipeline = layout.data or 1, layout.tensor, layout.pipeline
+    data, tensor, pipeline = layout.data, layout.tensor, layout.pipeline
     half = 2.0 * first_rank_parameters(model, pipeline) / tensor
     replicas = 1 if layout.zero_stage == 0 else data
     tokens, flying = recipe.sequence_length * recipe.micro_batch, min(pipeline, int(resolved.degrees.accumulation))
@@ -138,10 +138,9 @@ NANOTRON = Tool(
         tool.schedules("1f1b", "interleaved-1f1b"),
         tool.EVEN_LAYERS,
         tool.ONE_LENGTH,
-        tool.offloads("none"),
-        *tool.plain(
-            tool.DENSE, tool.HEADS, tool.GATED, tool.NO_DEPTHS
-        ),
+        tool.NO_OFFLOAD,
+        *tool.PLAIN_DECODER,
+        tool.DENSE, tool.HEADS, tool.GATED, tool.NO_DEPTHS,
     ),
     known_defects=(
         "Heads are taken to be hidden_size / heads wide, so a model with another head_dim is wrong: Qwen3-4B's "

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, ClassVar
 
-from service.estimator.complete import CompleteLayout
+from service.errors import Problem
 from service.estimator.model.build import layer_type, mlp_type
 from service.estimator.model.training import trains_everything
-from service.estimator.question import Model, OffloadName, OptimizerName, PrecisionName, ScheduleName, ToolName
+from service.estimator.names import OptimizerName, PrecisionName, ScheduleName, ToolName
+from service.estimator.question import Model
 from service.estimator.resolve import ResolvedQuestion
 
 
@@ -103,16 +105,39 @@ class ToolAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One thing that a question may ask and a formula does not read."""
+    """One feature that a question may have and a formula does not read; a question that has it is refused.
+
+    What a formula leaves out as a whole (activations, in those of states alone) is a known defect of the tool instead.
+    """
 
     name: str
     """Code of the refusal."""
     field: str
     """Field to blame."""
     holds: Callable[[ResolvedQuestion], bool]
-    """Whether the formula reads all that the question says here."""
-    words: Callable[[str, ResolvedQuestion], tuple[str, str]]
-    """For a tool by its name: what it cannot say and why it matters; what to do."""
+    """Whether the formula reads all that the question has here."""
+    message: str
+    """What the tool cannot express and why it matters, a format string over `tool` and the parts of the question."""
+    fix: str
+    """What to do, in the same form."""
+
+    def problem(self, tool: str, resolved: ResolvedQuestion) -> Problem:
+        """The refusal of a question by a tool."""
+        question = resolved.question
+        texts = (
+            text.format(
+                tool=tool,
+                model=question.model,
+                recipe=question.recipe,
+                layout=question.layout,
+                cluster=question.cluster,
+                recompute=_recompute(resolved),
+                mixers=", ".join(_mixers(question.model)),
+            )
+            for text in (self.message, self.fix)
+        )
+        message, fix = texts
+        return Problem(field=self.field, code=self.name, message=message, fix=fix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,163 +162,118 @@ MIXED: tuple[PrecisionName, ...] = ("bf16-mixed", "fp16-mixed")
 """Half-precision weights with fp32 states beside them."""
 
 
-def _one_of(names: tuple[str | int, ...]) -> str:
-    return " or ".join(map(str, names))
+def _only(name: str, field: str, known: tuple[Any, ...], message: str, fix: str) -> Limit:
+    """The limit of a formula that reads some values of one field."""
+    value = attrgetter(field)
+    return Limit(name, field, lambda resolved: value(resolved.question) in known, message, fix)
 
 
-def _splits(axis: str) -> Limit:
-    def degree(resolved: ResolvedQuestion) -> int:
-        return int(getattr(resolved.question.layout, axis) or 1)
+def _use(known: tuple[str | int, ...], field: str = "") -> str:
+    return f"use {field}{' or '.join(map(str, known))}"
 
-    return Limit(
+
+TENSOR, CONTEXT, PIPELINE, VIRTUAL_PIPELINE, EXPERT = (
+    _only(
         f"method_splits_over_{axis}",
         f"layout.{axis}",
-        lambda resolved: degree(resolved) == 1,
-        lambda tool, resolved: (
-            f"{tool} has no {axis} degree, so it would count what {degree(resolved)} ranks share whole",
-            f"use {axis} 1",
-        ),
+        (1,),
+        f"{{tool}} has no {axis} degree, so it would count what {{layout.{axis}}} ranks share whole",
+        f"use {axis} 1",
     )
-
-
-TENSOR, CONTEXT, PIPELINE, VIRTUAL_PIPELINE, EXPERT = map(
-    _splits, ("tensor", "context", "pipeline", "virtual_pipeline", "expert")
+    for axis in ("tensor", "context", "pipeline", "virtual_pipeline", "expert")
 )
-
 TRAINING = Limit(
     "method_trains_everything",
     "recipe.method",
     lambda resolved: trains_everything(resolved.workload.method),
-    lambda tool, _: (
-        f"{tool} counts gradients and states for every parameter, and here some are frozen",
-        "use method full without frozen parts",
-    ),
+    "{tool} counts gradients and states for every parameter, and here some are frozen",
+    "use method full without frozen parts",
 )
-
-FP32_GRADIENTS = Limit(
+FP32_GRADIENTS = _only(
     "method_accumulates_in_fp32",
     "recipe.gradient_dtype",
-    lambda resolved: resolved.question.recipe.gradient_dtype == "fp32",
-    lambda tool, resolved: (
-        f"{tool} counts 4 bytes for each gradient, and {resolved.question.recipe.gradient_dtype} takes 2",
-        "use gradient_dtype fp32",
-    ),
+    ("fp32",),
+    "{tool} counts 4 bytes for each gradient, and {recipe.gradient_dtype} takes 2",
+    "use gradient_dtype fp32",
 )
-
 FLASH = Limit(
     "method_keeps_no_scores",
     "recipe.attention",
     lambda resolved: (
         resolved.question.recipe.attention != "eager" or resolved.workload.recompute.modules == ("core_attn",)
     ),
-    lambda tool, _: (
-        f"{tool} has no term for attention scores, and eager attention keeps them",
-        "use attention flash, or the selective recompute that drops them",
-    ),
+    "{tool} has no term for attention scores, and eager attention keeps them",
+    "use attention flash, or the selective recompute that drops them",
 )
-
-NO_DROPOUT = Limit(
+NO_DROPOUT = _only(
     "method_keeps_no_masks",
     "recipe.dropout_fraction",
-    lambda resolved: resolved.question.recipe.dropout_fraction == 0,
-    lambda tool, _: (f"{tool} has no term for dropout masks", "use dropout_fraction 0"),
+    (0,),
+    "{tool} has no term for dropout masks",
+    "use dropout_fraction 0",
 )
-
 SEQUENCE_PARALLEL = Limit(
     "method_splits_norms",
     "layout.sequence_parallel",
-    lambda resolved: resolved.question.layout.tensor == 1 or bool(resolved.question.layout.sequence_parallel),
-    lambda tool, resolved: (
-        f"{tool} divides all activations by the tensor degree {resolved.question.layout.tensor}, and without "
-        "sequence_parallel norms stay whole",
-        "use sequence_parallel true",
-    ),
+    lambda resolved: resolved.question.layout.tensor == 1 or resolved.question.layout.sequence_parallel,
+    "{tool} divides all activations by the tensor degree {layout.tensor}, and without sequence_parallel norms stay "
+    "whole",
+    "use sequence_parallel true",
 )
+
+
+def _shards_over_all(resolved: ResolvedQuestion) -> bool:
+    layout = resolved.question.layout
+    return layout.zero_stage == 0 or layout.shard_group == layout.data * layout.context
+
 
 ALL_REPLICAS = Limit(
     "method_shards_over_all_replicas",
     "layout.shard_group",
-    lambda resolved: resolved.question.layout.zero_stage == 0 or _shards_over_all(resolved.question.layout),
-    lambda tool, resolved: (
-        f"{tool} shards over every replica, and here groups of {resolved.question.layout.shard_group} do",
-        "leave shard_group out",
-    ),
+    _shards_over_all,
+    "{tool} shards over every replica, and here groups of {layout.shard_group} do",
+    "leave shard_group out",
 )
-
 ONE_LENGTH = Limit(
     "method_reads_one_length",
     "recipe.stages",
     lambda resolved: not resolved.run_stages,
-    lambda tool, _: (
-        f"{tool} counts the activations of one batch and one length, and here they change during the run",
-        "leave stages out, and ask each of them as a recipe of its own",
-    ),
+    "{tool} counts the activations of one batch and one length, and here they change during the run",
+    "leave stages out, and ask each of them as a recipe of its own",
 )
-
-EVEN_LAYERS = Limit(
+EVEN_LAYERS = _only(
     "method_deals_layers_itself",
     "layout.stage_layers",
-    lambda resolved: resolved.question.layout.stage_layers is None,
-    lambda tool, _: (f"{tool} decides itself how many layers a stage has", "leave stage_layers out"),
+    (None,),
+    "{tool} decides itself how many layers a stage has",
+    "leave stage_layers out",
 )
-
 NODES = Limit(
     "method_fills_nodes",
     "cluster.gpus",
     lambda resolved: resolved.question.cluster.gpus % resolved.question.cluster.gpus_per_node == 0,
-    lambda tool, resolved: (
-        f"{tool} counts whole nodes, and {resolved.question.cluster.gpus} GPUs do not fill nodes of "
-        f"{resolved.question.cluster.gpus_per_node}",
-        "use a multiple of gpus_per_node",
-    ),
+    "{tool} counts whole nodes, and {cluster.gpus} GPUs do not fill nodes of {cluster.gpus_per_node}",
+    "use a multiple of gpus_per_node",
 )
-
-
-def _shards_over_all(layout: CompleteLayout) -> bool:
-    return layout.shard_group == (layout.data or 1) * layout.context
-
-
-def _named(
-    name: str, field: str, known: tuple[str, ...], given: Callable[[ResolvedQuestion], str | None], why: str
-) -> Limit:
-    return Limit(
-        name,
-        field,
-        lambda resolved: given(resolved) in known,
-        lambda tool, resolved: (f"{tool} {why} {given(resolved)}", f"use {_one_of(known)}"),
-    )
 
 
 def precisions(*known: PrecisionName) -> Limit:
     """The limit of a formula whose bytes of a parameter are those of some precision recipes."""
-    return _named(
-        "method_counts_the_precision",
-        "recipe.precision",
-        known,
-        lambda resolved: resolved.question.recipe.precision,
-        "has no bytes of a parameter for",
-    )
+    message = "{tool} has no bytes of a parameter for {recipe.precision}"
+    return _only("method_counts_the_precision", "recipe.precision", known, message, _use(known))
 
 
 def optimizers(*known: OptimizerName) -> Limit:
-    """The limit of a formula that knows the states of some optimizers."""
-    return _named(
-        "method_counts_the_optimizer",
-        "recipe.optimizer",
-        known,
-        lambda resolved: resolved.question.recipe.optimizer,
-        "does not know the states of",
-    )
+    """The limit of a formula with the states of some optimizers."""
+    message = "{tool} does not know the states of {recipe.optimizer}"
+    return _only("method_counts_the_optimizer", "recipe.optimizer", known, message, _use(known))
 
 
 def recomputes(*known: str) -> Limit:
-    """The limit of a formula that knows some ways to recompute."""
-    return _named(
-        "method_recomputes_so",
-        "recipe.recompute",
-        known,
-        _recompute,
-        "has no activations for recompute",
+    """The limit of a formula with some ways to recompute."""
+    message = "{tool} has no activations for recompute {recompute}"
+    return Limit(
+        "method_recomputes_so", "recipe.recompute", lambda asked: _recompute(asked) in known, message, _use(known)
     )
 
 
@@ -310,36 +290,29 @@ def schedules(*known: ScheduleName) -> Limit:
         "method_runs_the_schedule",
         "layout.schedule",
         lambda resolved: resolved.question.layout.pipeline == 1 or resolved.question.layout.schedule in known,
-        lambda tool, resolved: (
-            f"{tool} does not count the micro-batches that {resolved.question.layout.schedule} has in flight",
-            f"use {_one_of(known)}",
-        ),
+        "{tool} does not count the micro-batches that {layout.schedule} has in flight",
+        _use(known),
     )
 
 
 def shards(*known: int) -> Limit:
-    """The limit of a formula that knows some ZeRO stages; one replica shards nothing whatever its stage."""
+    """The limit of a formula for some ZeRO stages; one replica shards nothing whatever its stage."""
     return Limit(
         "method_shards_so",
         "layout.zero_stage",
         lambda resolved: resolved.question.layout.shard_group == 1 or resolved.question.layout.zero_stage in known,
-        lambda tool, resolved: (
-            f"{tool} has no formula for ZeRO stage {resolved.question.layout.zero_stage} over "
-            f"{resolved.question.layout.shard_group} ranks",
-            f"use zero_stage {_one_of(known)}",
-        ),
+        "{tool} has no formula for ZeRO stage {layout.zero_stage} over {layout.shard_group} ranks",
+        _use(known, "zero_stage "),
     )
 
 
-def offloads(*known: OffloadName) -> Limit:
-    """The limit of a formula that knows what of a rank may live in host memory."""
-    return _named(
-        "method_offloads_so",
-        "layout.offload",
-        known,
-        lambda resolved: resolved.question.layout.offload,
-        "does not say what is left on the GPU with offload",
-    )
+NO_OFFLOAD = _only(
+    "method_offloads_so",
+    "layout.offload",
+    ("none",),
+    "{tool} does not say what is left on the GPU with offload {layout.offload}",
+    "use none",
+)
 
 
 _ATTENDING = ("full_attention", "sliding_attention", "chunked_attention")
@@ -352,36 +325,32 @@ def _mixers(model: Model) -> list[str]:
     return [kind for kind in kinds if kind not in _ATTENDING]
 
 
-def _mlps(model: Model) -> list[str]:
-    return list(dict.fromkeys(mlp_type(model, layer) for layer in range(model.num_hidden_layers)))
+def _mlps(resolved: ResolvedQuestion) -> set[str]:
+    model = resolved.question.model
+    return {mlp_type(model, layer) for layer in range(model.num_hidden_layers)}
 
 
-def _has_equal_experts(model: Model) -> bool:
+def _has_equal_experts(resolved: ResolvedQuestion) -> bool:
+    model = resolved.question.model
     lone = not (model.shared_expert_intermediate_size or model.moe_latent_size)
-    return not model.num_experts or (lone and _mlps(model) == ["sparse"])
+    return not model.num_experts or (lone and _mlps(resolved) == {"sparse"})
 
 
-DENSE = Limit(
+DENSE = _only(
     "method_counts_experts",
     "model.num_experts",
-    lambda resolved: resolved.question.model.num_experts == 0,
-    lambda tool, resolved: (
-        f"{tool} has one MLP a layer, and the model has {resolved.question.model.num_experts} experts",
-        "ask about a dense model",
-    ),
+    (0,),
+    "{tool} has one MLP a layer, and the model has {model.num_experts} experts",
+    "ask about a dense model",
 )
-
 EQUAL_EXPERTS = Limit(
     "method_counts_uneven_experts",
     "model.num_experts",
-    lambda resolved: _has_equal_experts(resolved.question.model),
-    lambda tool, _: (
-        f"{tool} gives every layer the same routed experts and nothing beside them; this model has dense layers, "
-        "shared experts or experts on a latent too",
-        "ask about a model whose layers all have routed experts alone",
-    ),
+    _has_equal_experts,
+    "{tool} gives every layer the same routed experts and nothing beside them; this model has dense layers, shared "
+    "experts or experts on a latent too",
+    "ask about a model whose layers all have routed experts alone",
 )
-
 EXPERTS_AS_TENSORS = Limit(
     "method_splits_experts_as_tensors",
     "layout.expert_tensor",
@@ -389,85 +358,58 @@ EXPERTS_AS_TENSORS = Limit(
         not resolved.question.model.num_experts
         or resolved.question.layout.expert_tensor == resolved.question.layout.tensor
     ),
-    lambda tool, resolved: (
-        f"{tool} divides experts by the tensor degree {resolved.question.layout.tensor} like all else, and here by "
-        f"{resolved.question.layout.expert_tensor}",
-        f"use expert_tensor {resolved.question.layout.tensor}",
-    ),
+    "{tool} divides experts by the tensor degree {layout.tensor} like all else, and here by {layout.expert_tensor}",
+    "use expert_tensor {layout.tensor}",
 )
-
-HEADS = Limit(
+HEADS = _only(
     "method_counts_latent_attention",
     "model.kv_lora_rank",
-    lambda resolved: resolved.question.model.kv_lora_rank is None,
-    lambda tool, _: (
-        f"{tool} counts projections of whole heads, and latent attention has none",
-        "ask about a model with plain heads",
-    ),
+    (None,),
+    "{tool} counts projections of whole heads, and latent attention has none",
+    "ask about a model with plain heads",
 )
-
-ATTENTION = Limit(
-    "method_counts_the_mixers",
-    "model.layer_types",
-    lambda resolved: not _mixers(resolved.question.model),
-    lambda tool, resolved: (
-        f"{tool} gives every layer attention, and the model has {', '.join(_mixers(resolved.question.model))}",
-        "ask about a model of attention layers",
-    ),
-)
-
-ONE_MLP = Limit(
-    "method_counts_one_mlp_a_layer",
-    "model.mlp_layer_types",
-    lambda resolved: set(_mlps(resolved.question.model)) <= {"dense", "sparse"},
-    lambda tool, _: (
-        f"{tool} gives every layer one MLP, dense or sparse, and some layers here have none or both",
-        "ask about a model with one MLP a layer",
-    ),
-)
-
-GATED = Limit(
+GATED = _only(
     "method_counts_plain_mlps",
     "model.gated_mlp",
-    lambda resolved: resolved.question.model.gated_mlp,
-    lambda tool, _: (
-        f"{tool} counts three matrices for each MLP, and this model has two",
-        "ask about a model with gated MLPs",
-    ),
+    (True,),
+    "{tool} counts three matrices for each MLP, and this model has two",
+    "ask about a model with gated MLPs",
 )
-
-NO_DEPTHS = Limit(
+NO_DEPTHS = _only(
     "method_counts_prediction_depths",
     "model.num_nextn_predict_layers",
-    lambda resolved: resolved.question.model.num_nextn_predict_layers == 0,
-    lambda tool, resolved: (
-        f"{tool} has no multi-token-prediction depths, and the model trains "
-        f"{resolved.question.model.num_nextn_predict_layers}",
-        "use num_nextn_predict_layers 0",
-    ),
+    (0,),
+    "{tool} has no multi-token-prediction depths, and the model trains {model.num_nextn_predict_layers}",
+    "use num_nextn_predict_layers 0",
 )
-
-NORMS = Limit(
+NORMS = _only(
     "method_counts_the_norms",
     "model.normalization",
-    lambda resolved: resolved.question.model.normalization in ("rmsnorm", "layernorm"),
-    lambda tool, resolved: (
-        f"{tool} has rmsnorm and layernorm, and the model {resolved.question.model.normalization}",
-        "ask about a model with one of the two",
-    ),
+    ("rmsnorm", "layernorm"),
+    "{tool} has rmsnorm and layernorm, and the model {model.normalization}",
+    "ask about a model with one of the two",
 )
-
-PLAIN_EMBEDDING = Limit(
-    "method_counts_projected_embeddings",
-    "model.word_embed_proj_dim",
-    lambda resolved: resolved.question.model.word_embed_proj_dim is None,
-    lambda tool, _: (
-        f"{tool} counts an embedding as wide as the model, and here it is projected",
+PLAIN_DECODER = (
+    Limit(
+        "method_counts_the_mixers",
+        "model.layer_types",
+        lambda resolved: not _mixers(resolved.question.model),
+        "{tool} gives every layer attention, and the model has {mixers}",
+        "ask about a model of attention layers",
+    ),
+    Limit(
+        "method_counts_one_mlp_a_layer",
+        "model.mlp_layer_types",
+        lambda resolved: _mlps(resolved) <= {"dense", "sparse"},
+        "{tool} gives every layer one MLP, dense or sparse, and some layers here have none or both",
+        "ask about a model with one MLP a layer",
+    ),
+    _only(
+        "method_counts_projected_embeddings",
+        "model.word_embed_proj_dim",
+        (None,),
+        "{tool} counts an embedding as wide as the model, and here it is projected",
         "leave word_embed_proj_dim out",
     ),
 )
-
-
-def plain(*others: Limit) -> tuple[Limit, ...]:
-    """The limits of a formula over the sizes of a plain decoder: attention, one MLP a layer, a plain embedding."""
-    return (ATTENTION, ONE_MLP, PLAIN_EMBEDDING, *others)
+"""The limits of a formula over the sizes of a plain decoder: attention, one MLP a layer, a plain embedding."""
