@@ -1,7 +1,8 @@
 """Names that each field takes, with their meanings and sources."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, Protocol, get_args
 
 from service.estimator.other_tools.comparison import TOOLS
 from service.estimator.question import ImplementationName, PartName
@@ -235,41 +236,37 @@ _FIXED: dict[str, tuple[tuple[str, str, str], ...]] = {
 }
 
 
+class _Described(Protocol):
+    @property
+    def meaning(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+
+
+def _rows(table: Mapping[Any, _Described]) -> list[tuple[str, str, str]]:
+    return [(name, row.meaning, row.source) for name, row in table.items()]
+
+
 def choices() -> dict[str, tuple[Choice, ...]]:
     """Every enumeration of a question, by field; under `method` the other tools that may answer POST /v1/memory."""
-    fixed = {
-        field: tuple(Choice(name=name, meaning=meaning, source=source) for name, meaning, source in rows)
-        for field, rows in _FIXED.items()
+    tables = {
+        "recipe.precision": _rows(PRECISIONS),
+        "recipe.optimizer": _rows(OPTIMIZERS),
+        "recipe.stack": _rows(STACKS),
+        "recipe.stack.implementation": [_implementation(name) for name in get_args(ImplementationName)],
+        "recipe.stack.cross_entropy": _rows(CROSS_ENTROPIES),
+        "recipe.method.quantization": _rows(QUANTIZATIONS),
+        **_FIXED,
+        "method": [(name, f"{row.tool}: {row.meaning}", row.source) for name, row in TOOLS.items()],
     }
     return {
-        "recipe.precision": tuple(
-            Choice(name=name, meaning=row.meaning, source=row.source) for name, row in PRECISIONS.items()
-        ),
-        "recipe.optimizer": tuple(
-            Choice(name=name, meaning=row.meaning, source=row.source) for name, row in OPTIMIZERS.items()
-        ),
-        "recipe.stack": tuple(
-            Choice(name=name, meaning=row.meaning, source=row.source) for name, row in STACKS.items()
-        ),
-        "recipe.stack.implementation": tuple(_implementation(name) for name in get_args(ImplementationName)),
-        "recipe.stack.cross_entropy": tuple(
-            Choice(name=name, meaning=row.meaning, source=row.source) for name, row in CROSS_ENTROPIES.items()
-        ),
-        "recipe.method.quantization": tuple(
-            Choice(name=name, meaning=row.meaning, source=row.source) for name, row in QUANTIZATIONS.items()
-        ),
-        **fixed,
-        "method": tuple(
-            Choice(name=name, meaning=f"{row.tool}: {row.meaning}", source=row.source) for name, row in TOOLS.items()
-        ),
+        field: tuple(Choice(name=name, meaning=meaning, source=source) for name, meaning, source in rows)
+        for field, rows in tables.items()
     }
 
 
-def _implementation(name: ImplementationName) -> Choice:
+def _implementation(name: ImplementationName) -> tuple[str, str, str]:
     """What an implementation is with each stack that has it."""
     rows = {stack: table[name] for stack, table in IMPLEMENTATIONS.items() if name in table}
-    return Choice(
-        name=name,
-        meaning="; ".join(f"{stack}: {row.meaning}" for stack, row in rows.items()),
-        source="; ".join(row.source for row in rows.values()),
-    )
+    meaning = "; ".join(f"{stack}: {row.meaning}" for stack, row in rows.items())
+    return name, meaning, "; ".join(row.source for row in rows.values())

@@ -5,7 +5,7 @@ neighbours, context ranks lie a tensor group apart, experts are placed inside da
 come replicas and then stages (tp-cp-ep-dp-pp), or stages and then replicas (tp-cp-ep-pp-dp).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import inf
 from typing import Literal, get_args
 
@@ -80,23 +80,13 @@ def order_number(order: RankOrder) -> int:
 
 def degrees_of(recipe: CompleteRecipe, layout: CompleteLayout) -> Degrees:
     """The degrees of one layout as plain numbers."""
-    return Degrees(
-        data=layout.data,
-        tensor=layout.tensor,
-        context=layout.context,
-        pipeline=layout.pipeline,
-        virtual_pipeline=layout.virtual_pipeline,
-        virtual_group=layout.virtual_group,
-        expert=layout.expert,
-        expert_tensor=layout.expert_tensor,
-        zero_stage=layout.zero_stage,
-        shard_group=layout.shard_group,
-        reshard_after_forward=1 if layout.reshard_after_forward else 0,
-        sequence_parallel=1 if layout.sequence_parallel else 0,
-        rank_order=order_number(layout.rank_order),
-        micro_batch=recipe.micro_batch,
-        accumulation=recipe.global_batch // (recipe.micro_batch * layout.data),
-    )
+    batch = {
+        "rank_order": order_number(layout.rank_order),
+        "micro_batch": recipe.micro_batch,
+        "accumulation": recipe.global_batch // (recipe.micro_batch * layout.data),
+    }
+    axes = {one.name: int(getattr(layout, one.name)) for one in fields(Degrees) if one.name not in batch}
+    return Degrees(**axes, **batch)
 
 
 def padded_vocabulary(model: Model, multiple: int, tensor: Amount) -> Amount:

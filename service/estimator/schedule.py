@@ -1,6 +1,6 @@
 """Batch schedule of a run, its steps and its GPU-hours."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -54,25 +54,29 @@ def _disagreement(batch: int, batch_tokens: int, tokens: int) -> Problem:
     )
 
 
+def _neighbours(number: int, group: int) -> str:
+    """The multiples of a group beside a number, for a sentence."""
+    below = number // group * group
+    return f"{f'{below} or ' if below else ''}{below + group}"
+
+
 def _uneven_tokens(batch_tokens: int, tokens: int) -> Problem:
-    below = batch_tokens // tokens * tokens
     return Problem(
         field="recipe.global_batch_tokens",
         code="batch_is_whole_sequences",
         message=f"{batch_tokens} tokens are not a whole number of sequences of {tokens} tokens",
-        fix=f"use {f'{below} or ' if below else ''}{below + tokens}",
+        fix=f"use {_neighbours(batch_tokens, tokens)}",
     )
 
 
-def _uneven_batch(batch: int, micro_batch: int, data: int) -> Problem:
+def _uneven_batch(batch: int, micro_batch: int, data: int, field: str = "recipe.global_batch") -> Problem:
     group = micro_batch * data
-    below = batch // group * group
     return Problem(
-        field="recipe.global_batch",
+        field=field,
         code="accumulation_is_whole",
         message=f"a global batch of {batch} is not a whole number of micro-batches of {micro_batch} on {data} replicas "
         f"({group} sequences at once)",
-        fix=f"use {f'{below} or ' if below else ''}{below + group}",
+        fix=f"use {_neighbours(batch, group)}",
     )
 
 
@@ -372,12 +376,11 @@ def complete_stages(stages: tuple[RunStage, ...], recipe: CompleteRecipe, layout
     """
     if not stages:
         return recipe
-    problems = _order_problems(stages, recipe.training_tokens)
-    results = []
+    problems, results = _order_problems(stages, recipe.training_tokens), []
     for index, stage in enumerate(stages):
-        one, wrong = _complete(stage, recipe, layout)
-        results.append(one)
-        problems += _at(index, wrong)
+        results.append(_complete(stage, recipe, layout))
+        wrong = _batch_problems(results[-1], recipe.micro_batch, layout)
+        problems += [replace(one, field=f"{STAGES}.{index}.{one.field}") for one in wrong]
     if problems:
         raise Refused(*problems)
     whole = replace(recipe, stages=tuple(results))
@@ -417,15 +420,9 @@ _OF_LENGTH = ("recipe.sequence_length", "layout.context", "layout.sequence_paral
 
 def _order_problems(stages: tuple[RunStage, ...], training_tokens: float | None) -> list[Problem]:
     if training_tokens is None:
+        field, fix = "recipe.training_tokens", "give training_tokens"
         message = "stages end after so many tokens of the run, and the tokens of the run are not told"
-        return [
-            Problem(
-                field="recipe.training_tokens",
-                code="stages_need_training_tokens",
-                message=message,
-                fix="give training_tokens",
-            )
-        ]
+        return [Problem(field=field, code="stages_need_training_tokens", message=message, fix=fix)]
     problems, before = [], 0.0
     for index, stage in enumerate(stages):
         end, field = stage.until_tokens, f"{STAGES}.{index}.until_tokens"
@@ -441,41 +438,48 @@ def _order_problems(stages: tuple[RunStage, ...], training_tokens: float | None)
     return problems
 
 
-@dataclass(frozen=True, slots=True)
-class _Sharing:
-    """How the batch of one stage is shared."""
-
-    micro_batch: int
-    replicas: int
-    chunks: int
-    """Micro-batches of which a replica runs a whole number, so that the schedule fits."""
-
-    @property
-    def group(self) -> int:
-        """Sequences that the layout shares evenly [1]."""
-        return self.micro_batch * self.replicas * self.chunks
-
-    def uneven(self, batch: int, field: str) -> list[Problem]:
-        """What is wrong with a batch, where it cannot be shared."""
-        if batch % (self.micro_batch * self.replicas):
-            return [replace(_uneven_batch(batch, self.micro_batch, self.replicas), field=field)]
-        return []
-
-
-def _complete(stage: RunStage, recipe: CompleteRecipe, layout: CompleteLayout) -> tuple[CompleteStage, list[Problem]]:
-    sharing = _Sharing(recipe.micro_batch, layout.data, micro_batch_multiple(layout))
-    first, final = stage.global_batch or recipe.global_batch, stage.final_global_batch
-    problems = sharing.uneven(first, "global_batch")
-    increment = stage.batch_increment
-    if final is None:
-        problems += _increment_without_end(stage)
-    else:
-        problems += sharing.uneven(final, "final_global_batch") or _falling(first, final)
-        increment = increment or _least_increment(sharing.group, final - first)
-        problems += _uneven_increment(increment, sharing.group) or _too_many(first, final, increment, sharing.group)
-    filled = {"global_batch": first, "batch_increment": increment}
+def _complete(stage: RunStage, recipe: CompleteRecipe, layout: CompleteLayout) -> CompleteStage:
+    first, final, increment = stage.global_batch or recipe.global_batch, stage.final_global_batch, stage.batch_increment
+    if final is not None and increment is None:
+        increment = _least_increment(_shared_group(recipe.micro_batch, layout), final - first)
     length = stage.sequence_length or recipe.sequence_length
-    return completed(CompleteStage, stage, sequence_length=length, **filled), problems
+    return completed(CompleteStage, stage, global_batch=first, batch_increment=increment, sequence_length=length)
+
+
+def _shared_group(micro_batch: int, layout: CompleteLayout) -> int:
+    """Sequences that a layout and its schedule share evenly."""
+    return micro_batch * layout.data * micro_batch_multiple(layout)
+
+
+def _batch_problems(stage: CompleteStage, micro_batch: int, layout: CompleteLayout) -> Iterator[Problem]:
+    """What is wrong with the batches of one stage, by the stage's own fields."""
+    first, final, increment = stage.global_batch, stage.final_global_batch, stage.batch_increment
+    group = _shared_group(micro_batch, layout)
+    if first % (micro_batch * layout.data):
+        yield _uneven_batch(first, micro_batch, layout.data, "global_batch")
+    if increment is None:
+        return
+    if final is None:
+        message = f"batch_increment {increment} says how a batch rises, and no batch says where it ends"
+        fix = "give final_global_batch, or leave batch_increment out"
+        yield Problem(field="batch_increment", code="increment_needs_final_batch", message=message, fix=fix)
+        return
+    if final % (micro_batch * layout.data):
+        yield _uneven_batch(final, micro_batch, layout.data, "final_global_batch")
+    elif final <= first:
+        message = (
+            f"the batch of a stage rises from global_batch {first} to final_global_batch {final}, which is no rise"
+        )
+        fix = f"set final_global_batch above {first}, or leave it out"
+        yield Problem(field="final_global_batch", code="batch_rises", message=message, fix=fix)
+    if increment % group:
+        message = f"the layout shares {group} sequences at once, of which a rise by {increment} is not a multiple"
+        fix = f"set batch_increment to {_neighbours(increment, group)}"
+        yield Problem(field="batch_increment", code="increment_is_whole", message=message, fix=fix)
+    elif -(-(final - first) // increment) > MOST_BATCHES:
+        message = f"{increment} sequences at a time make more than {MOST_BATCHES} batches from {first} to {final}"
+        fix = f"set batch_increment to {_least_increment(group, final - first)} or more"
+        yield Problem(field="batch_increment", code="ramp_has_few_batches", message=message, fix=fix)
 
 
 def micro_batch_multiple(layout: Layout) -> int:
@@ -502,43 +506,6 @@ def micro_batch_multiple(layout: Layout) -> int:
 def _least_increment(group: int, rise: int) -> int:
     """The fewest sequences that the layout shares, times what keeps the batches few."""
     return group * max(1, -(-rise // (group * MOST_BATCHES)))
-
-
-def _increment_without_end(stage: RunStage) -> list[Problem]:
-    if stage.batch_increment is None:
-        return []
-    message = f"batch_increment {stage.batch_increment} says how a batch rises, and no batch says where it ends"
-    fix = "give final_global_batch, or leave batch_increment out"
-    return [Problem(field="batch_increment", code="increment_needs_final_batch", message=message, fix=fix)]
-
-
-def _falling(first: int, final: int) -> list[Problem]:
-    if final > first:
-        return []
-    message = f"the batch of a stage rises from global_batch {first} to final_global_batch {final}, which is no rise"
-    fix = f"set final_global_batch above {first}, or leave it out"
-    return [Problem(field="final_global_batch", code="batch_rises", message=message, fix=fix)]
-
-
-def _uneven_increment(increment: int, group: int) -> list[Problem]:
-    if increment % group == 0:
-        return []
-    message = f"the layout shares {group} sequences at once, of which a rise by {increment} is not a multiple"
-    below = increment // group * group
-    fix = f"set batch_increment to {f'{below} or ' if below else ''}{below + group}"
-    return [Problem(field="batch_increment", code="increment_is_whole", message=message, fix=fix)]
-
-
-def _too_many(first: int, final: int, increment: int, group: int) -> list[Problem]:
-    if -(-(final - first) // increment) <= MOST_BATCHES:
-        return []
-    message = f"{increment} sequences at a time make more than {MOST_BATCHES} batches from {first} to {final}"
-    fix = f"set batch_increment to {_least_increment(group, final - first)} or more"
-    return [Problem(field="batch_increment", code="ramp_has_few_batches", message=message, fix=fix)]
-
-
-def _at(index: int, problems: Iterable[Problem]) -> list[Problem]:
-    return [replace(one, field=f"{STAGES}.{index}.{one.field}") for one in problems]
 
 
 def _refuse_stages_without_steps(recipe: CompleteRecipe) -> None:

@@ -170,15 +170,8 @@ def peak_flop_per_s(gpu: Gpu, number_format: Format) -> float | None:
     >>> peak_flop_per_s(H100, "bf16")
     989400000000000.0
     """
-    peaks = {
-        "fp32": gpu.fp32_flop_per_s,
-        "fp16": gpu.fp16_flop_per_s,
-        "bf16": gpu.bf16_flop_per_s,
-        "fp8": gpu.fp8_flop_per_s,
-        "fp4": gpu.fp4_flop_per_s,
-        "int8": gpu.int8_flop_per_s,
-    }
-    return peaks[number_format]
+    peak: float | None = getattr(gpu, f"{number_format}_flop_per_s")
+    return peak
 
 
 def known_peak_flop_per_s(gpu: Gpu, number_format: Format) -> float:
@@ -265,11 +258,6 @@ QUANTIZATIONS: dict[QuantizationName, Quantization] = {
 }
 
 
-def quantization_of(method: Method) -> Quantization:
-    """The format of a method's frozen matrices. The default is nf4-double."""
-    return QUANTIZATIONS[method.quantization or "nf4-double"]
-
-
 def quantized_bytes(method: Method) -> float:
     """Bytes of one weight of a frozen matrix, scales counted.
 
@@ -285,7 +273,7 @@ def quantized_bytes(method: Method) -> float:
     >>> quantized_bytes(Method(name="qlora", quantization="nf4"))
     0.5625
     """
-    return quantization_of(method).weight_bytes if method.name == "qlora" else 0.0
+    return QUANTIZATIONS[method.quantization or "nf4-double"].weight_bytes if method.name == "qlora" else 0.0
 
 
 SHARDED_GRADIENTS = 2
@@ -350,10 +338,8 @@ def gradient_bytes(precision: Precision, gradient_dtype: GradientDtype | None, s
     >>> gradient_bytes(mixed, "fp32", STACKS["nanotron"]), gradient_bytes(mixed, "bf16", STACKS["nanotron"])
     (4.0, 2.0)
     """
-    accumulated = default_gradient_dtype(precision, stack) if gradient_dtype is None else gradient_dtype
-    if accumulated is None:
-        return precision.gradient_bytes
-    return DTYPE_BYTES[accumulated]
+    accumulated = gradient_dtype or default_gradient_dtype(precision, stack)
+    return precision.gradient_bytes if accumulated is None else DTYPE_BYTES[accumulated]
 
 
 def half_gradient_bytes(precision: Precision, gradient: float, stack: Stack) -> float:
@@ -385,11 +371,11 @@ def default_gradient_dtype(precision: Precision, stack: Stack, zero_stage: int =
 
     Some stacks shard gradients only in the compute format.
     """
-    if precision.is_mixed and precision.matrix_format not in ("fp16", "int8"):
-        return "bf16" if stack.shards_half_gradients and zero_stage >= SHARDED_GRADIENTS else stack.mixed_gradient
     if precision.is_mixed and precision.matrix_format == "fp16":
         return "fp16" if stack.step_gradient_bytes else stack.mixed_gradient
-    named: dict[str, GradientDtype] = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}
+    if precision.is_mixed and precision.matrix_format != "int8":
+        return "bf16" if stack.shards_half_gradients and zero_stage >= SHARDED_GRADIENTS else stack.mixed_gradient
+    named: dict[Format, GradientDtype] = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}
     return named.get(precision.matrix_format)
 
 
@@ -420,25 +406,15 @@ def state_bytes(precision: Precision, recipe: Recipe, stack: Stack, gpu: Gpu, *,
     """
     gradient = gradient_bytes(precision, recipe.gradient_dtype, stack)
     halves = 2 if precision.transposes_copies and generation(gpu) == "Blackwell" else 1
-    copies = precision.copy_bytes / halves if keeps_copies else 0.0
-    beside = half_gradient_bytes(precision, gradient, stack)
-    if precision.is_mixed and stack.mixed_weights == "fp32":
-        return StateBytes(
-            weight_bytes=4.0,
-            gathered_bytes=precision.weight_bytes,
-            copy_bytes=copies,
-            gradient_bytes=gradient,
-            half_gradient_bytes=beside,
-            master_bytes=0.0,
-            step_bytes=0.0,
-        )
+    casts = precision.is_mixed and stack.mixed_weights == "fp32"
+    master = precision.master_bytes if recipe.master_dtype is None else DTYPE_BYTES[recipe.master_dtype]
     narrow = precision.is_mixed and gradient < DTYPE_BYTES["fp32"] and recipe.moment_dtype is None
     return StateBytes(
-        weight_bytes=float(precision.weight_bytes),
-        gathered_bytes=float(precision.weight_bytes),
-        copy_bytes=copies,
+        weight_bytes=4.0 if casts else float(precision.weight_bytes),
+        gathered_bytes=precision.weight_bytes if casts else float(precision.weight_bytes),
+        copy_bytes=precision.copy_bytes / halves if keeps_copies else 0.0,
         gradient_bytes=gradient,
-        half_gradient_bytes=beside,
-        master_bytes=float(precision.master_bytes if recipe.master_dtype is None else DTYPE_BYTES[recipe.master_dtype]),
-        step_bytes=stack.step_gradient_bytes if narrow else 0.0,
+        half_gradient_bytes=half_gradient_bytes(precision, gradient, stack),
+        master_bytes=0.0 if casts else float(master),
+        step_bytes=stack.step_gradient_bytes if narrow and not casts else 0.0,
     )
