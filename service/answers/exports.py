@@ -42,6 +42,16 @@ class ExportTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExportTargets:
+    """Tools that a question can be written for."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    items: tuple[ExportTarget, ...]
+    """The tools."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotExpressed:
     """Something of the question that the file does not hold."""
 

@@ -90,10 +90,10 @@ def path_parameter(name: str, description: str, example: str, choices: Sequence[
     }
 
 
-def examples(bodies: Mapping[str, Any], *media_types: str) -> Schema:
-    """Examples of the bodies of an operation, for `openapi_extra`."""
-    content = {"examples": dict(bodies)}
-    return {"requestBody": {"content": dict.fromkeys(media_types or (JSON,), content)}}
+def examples(bodies: Mapping[str, Any], *media_types: str, text: Schema | None = None) -> Schema:
+    """Examples of the bodies of an operation, for `openapi_extra`; `text` describes a body of text/plain."""
+    content = {name: {"examples": dict(bodies)} for name in media_types or (JSON,)}
+    return {"requestBody": {"required": True, "content": content | ({} if text is None else {TEXT_BODY: text})}}
 
 
 def example(summary: str, body: Any, *media_types: str) -> Schema:

@@ -70,7 +70,11 @@ def one_of(request: Request, name: str) -> str | None:
 
 def choice_of(request: Request, name: str, choices: Sequence[str]) -> str:
     """The value of a parameter with a list of choices; the first choice where it is absent."""
-    given = one_of(request, name)
+    return chosen(name, one_of(request, name), choices)
+
+
+def chosen(name: str, given: str | None, choices: Sequence[str]) -> str:
+    """The choice that a parameter names; the first one where it is absent."""
     if given is None:
         return choices[0]
     if given not in choices:

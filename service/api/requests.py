@@ -107,11 +107,10 @@ async def read_table_text(request: Request) -> bytes:
     return await request.body()
 
 
-async def read_plain_text(request: Request) -> str:
-    """The text in a request's body."""
-    refuse_media_type(request, (TEXT_BODY,))
+def text_of(content: bytes) -> str:
+    """The text of a body."""
     try:
-        text = (await request.body()).decode("utf-8")
+        text = content.decode("utf-8")
     except UnicodeDecodeError:
         text = "\0"
     if not is_text(text):
@@ -119,12 +118,14 @@ async def read_plain_text(request: Request) -> str:
     return text
 
 
-def refuse_media_type(request: Request, media_types: Sequence[str]) -> None:
-    """Reject a body of another media type, another charset, or with a content encoding."""
-    media_type, _, parameters = request.headers.get("content-type", "").partition(";")
+def refuse_media_type(request: Request, media_types: Sequence[str]) -> str:
+    """The media type of a body; one of another type or charset, or with a content encoding, is refused."""
+    given_type, _, parameters = request.headers.get("content-type", "").partition(";")
+    media_type = given_type.strip().lower()
     given = {parameter.strip().lower().replace('"', "") for parameter in parameters.split(";")}
-    if media_type.strip().lower() not in media_types or not given <= PARAMETERS[media_types[0]]:
+    if media_type not in media_types or not given <= PARAMETERS[media_types[0]]:
         named = " or ".join(media_types)
         raise ApiError("unsupported_media_type", f"send the body as content-type: {named}, in UTF-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise ApiError("unsupported_media_type", "send the body without content-encoding")
+    return media_type

@@ -27,10 +27,10 @@ from service.api.access.authorization import (
 from service.api.catalogues import catalogue_of
 from service.api.errors import ApiError, WrongParameter
 from service.api.limits.rate_limits import Quota, RateLimits, count_request, network_of
-from service.api.openapi import CSV_BODY, JSON_BODY, MERGE_PATCH
-from service.api.queries import is_explained
+from service.api.openapi import CSV_BODY, JSON_BODY, MERGE_PATCH, TEXT_BODY
+from service.api.queries import is_explained, one_of
 from service.api.request_context import context_of, deprecation_headers
-from service.api.requests import is_long, read_in_process, refuse_media_type
+from service.api.requests import is_long, read_in_process, refuse_media_type, text_of
 from service.catalogue import Catalogue
 from service.errors import Problem
 from service.store.keys import ApiKey, Caller
@@ -56,8 +56,8 @@ class BodyForm:
         content = await request.body()
         if self.is_optional and not content:
             return {}
-        refuse_media_type(request, self.media_types)
-        if self.parse is None:
+        media_type = refuse_media_type(request, self.media_types)
+        if self.parse is None or media_type == TEXT_BODY:
             return content
         return await read_in_process(request, self.parse, content) if is_long(content) else self.parse(content)
 
@@ -99,6 +99,17 @@ class RawJsonBody(bytes, Generic[Kind]):
     def __class_getitem__(cls, kind: Any) -> Any:
         """The annotation that FastAPI reads."""
         return Annotated[Any, DescribedAs(kind), BodyForm(parse=None), Body(default_factory=bytes)]
+
+
+def text_or_json(kind: Any) -> Callable[..., Coroutine[Any, Any, str | Mapping[str, Any]]]:
+    """A dependency that gives the text or the JSON object of a body; a type describes the object."""
+    described = Annotated[Any, DescribedAs(kind), BodyForm((JSON_BODY, TEXT_BODY)), Body(default_factory=bytes)]
+
+    async def read(body: described) -> str | Mapping[str, Any]:
+        value: str | Mapping[str, Any] = text_of(body) if isinstance(body, bytes) else body
+        return value
+
+    return read
 
 
 def answer(kind: Any) -> Any:
@@ -219,9 +230,19 @@ def _quota_of(request: Request, limits: RateLimits, caller: Caller, key: ApiKey 
     return limits.of_address(host) if caller == SHARE_LINK_CALLER else limits.of_caller(caller.id, key)
 
 
-def query(schema: Mapping[str, Any], description: str) -> Any:
+def query(schema: Mapping[str, Any], description: str, name: str | None = None) -> Any:
     """A query parameter that its reader validates: `rev: Annotated[Any, *query(...)] = None`."""
-    return WithJsonSchema(dict(schema)), Query(description=description)
+    return WithJsonSchema(dict(schema)), Query(description=description, alias=name)
+
+
+def query_text(name: str, schema: Mapping[str, Any], description: str) -> Any:
+    """A dependency that gives the text of a query parameter; None where it is absent."""
+    described = Annotated[Any, *query(schema, description, name)]
+
+    async def read(request: Request, text: described = None) -> str | None:  # noqa: ARG001 - read with its bounds
+        return one_of(request, name)
+
+    return Depends(read)
 
 
 RevisionQuery = Annotated[

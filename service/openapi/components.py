@@ -18,10 +18,9 @@ from service.answers.estimates import (
     MethodAnswer,
     TimelineAnswer,
 )
-from service.answers.exports import Export, ExportTarget, Imported
+from service.answers.exports import Imported
 from service.answers.names import WIRE_NAMES
 from service.answers.plans import PlanAnswer
-from service.answers.reconciliations import Reconciliation
 from service.answers.rows import ChosenCluster, ComparedRow, VariedRow
 from service.answers.solutions import Solution
 from service.api.openapi import (
@@ -53,9 +52,7 @@ from service.features.measurements.lists import QuarantineRequest, ReleaseReques
 from service.features.sensitivity.openapi import partial_schemas, questions_inside, sensitivity_schemas
 from service.features.solve.openapi import solve_schemas
 from service.formats.launchers.slurm import SlurmJob
-from service.formats.text import LONGEST_FILE_BYTES
 from service.openapi.places import PLACES
-from service.text_bounds import FIELD
 
 ANSWERED = (
     Grounds,
@@ -71,8 +68,8 @@ COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
 OTHERS = (
-    Check, ComparedRow, Diagnosis, Export, ExportTarget, Imported, ImportReport, JobCheck, ParameterCounts,
-    PlanAnswer, Reconciliation, Solution, VariedRow,
+    Check, ComparedRow, Diagnosis, Imported, ImportReport, JobCheck, ParameterCounts,
+    PlanAnswer, Solution, VariedRow,
 )  # fmt: skip
 """What other answers hold."""
 
@@ -166,14 +163,9 @@ _TEXT: Schema = {"type": "string"}
 
 def plain_schemas() -> dict[str, Schema]:
     """The schemas of bodies and answers that no dataclass holds."""
-    tools: Schema = {"type": "array", "description": "The tools.", "items": ref("ExportTarget")}
-    file = _TEXT | {"maxLength": LONGEST_FILE_BYTES, "description": "The file."}
     return {
         "Choice": _CHOICE,
         "Choices": _choices(),
-        "ExportTargets": object_schema("Tools that a question can be written for.", ["items"], {"items": tools}),
-        "ImportRequest": object_schema("The file of a training framework.", [FIELD], {FIELD: file}),
-        "SacctDocument": _sacct(),
         **_kubernetes(),
     }
 
@@ -195,15 +187,6 @@ def _choices() -> Schema:
         for name in choices()
     }
     return object_schema("Choices by field.", list(fields), fields)
-
-
-def _sacct() -> Schema:
-    """As much of the document as every version has; sacct prints much more, which is passed over."""
-    open_object: Schema = {"type": "object", "additionalProperties": True}
-    jobs = {"type": "array", "description": "The jobs.", "items": open_object}
-    meta = open_object | {"description": "Says the version of the schema."}
-    fields = {"jobs": jobs, "meta": meta}
-    return object_schema("What sacct --json prints.", list(fields), fields) | {"additionalProperties": True}
 
 
 def _kubernetes() -> dict[str, Schema]:

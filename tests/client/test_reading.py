@@ -62,7 +62,7 @@ def answered(catalogue: Catalogue) -> Iterator[Any]:
     yield from (whole_comparison(compare(example["value"], catalogue)) for example in COMPARISONS.values())
     yield whole_table(vary(VARIATIONS["one-at-a-time"]["value"], catalogue))
     yield export(QUESTION, catalogue, TARGETS["torchtitan"], next(iter(TARGETS["torchtitan"].versions)))
-    yield from listed_targets()
+    yield from listed_targets().items
     yield read_launch(LAUNCH["launch"])
 
 

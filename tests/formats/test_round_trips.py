@@ -24,7 +24,7 @@ FOLLOWS = {"megatron-lm": {"data"}}
 def read_back(name: str, resolved: CompleteQuestion) -> tuple[ExportedFile, Imported]:
     """The file that a question with every default filled is written as, and what that says."""
     written = TARGETS[name].write(ExportRequest(question=resolved, version=next(iter(TARGETS[name].versions))))
-    return written, import_file(FORMATS[name], written.content)
+    return written, import_file(name, written.content)
 
 
 def differences(name: str, resolved: CompleteQuestion, written: ExportedFile, found: Imported) -> dict[str, Any]:

@@ -48,7 +48,7 @@ WRONG: list[tuple[str, str, str, int, int]] = [
 
 def refused(name: str, text: str) -> Refused:
     with pytest.raises(Refused) as caught:
-        import_file(FORMATS[name], text)
+        import_file(name, text)
     return caught.value
 
 
@@ -97,7 +97,7 @@ def test_values_that_no_field_takes_are_refused_by_field() -> None:
 
 
 def test_what_is_not_understood_is_listed_with_its_place() -> None:
-    found = import_file(FORMATS["megatron-lm"], f"{MEGATRON}\n --warp-drive 9 --lr 1e-4 --save out")
+    found = import_file("megatron-lm", f"{MEGATRON}\n --warp-drive 9 --lr 1e-4 --save out")
     assert [(one.name, one.line, one.column) for one in found.unknown] == [("warp-drive", 2, 2)]
 
 
@@ -111,7 +111,7 @@ torchrun --nproc-per-node 8 pretrain_gpt.py \\
 
 
 def test_a_whole_command_is_read_with_the_tools_own_defaults() -> None:
-    found: Imported = import_file(FORMATS["megatron-lm"], COMMAND.removeprefix("export X=1  "))
+    found: Imported = import_file("megatron-lm", COMMAND.removeprefix("export X=1  "))
     wanted: dict[str, Any] = {"pipeline": 4, "virtual_pipeline": 2, "zero_stage": 1, "tensor": 1}
     assert {name: found.layout[name] for name in wanted} == wanted
     assert found.recipe["dropout_fraction"] == 0.1

@@ -62,7 +62,7 @@ def model_configs(content: bytes) -> None:
 
 def framework_files(content: bytes) -> None:
     name, rest = picked(content, [*FORMATS])
-    import_file(FORMATS[name], text(rest))
+    import_file(name, text(rest))
 
 
 def measurement_files(content: bytes) -> None:

@@ -11,7 +11,7 @@ from service.answers.exports import Imported
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.question import STRICT
-from service.features.exports.exports import format_named, import_file
+from service.features.exports.exports import import_file
 from service.formats.program import SCRIPT_FORMAT, training_in
 from service.formats.text import LONGEST_FILE_BYTES
 from service.validation.clusters import read_cluster
@@ -124,7 +124,7 @@ def read_launch(value: object) -> Imported:
     launch = read_spec(Launch, value, "launch")
     name, text = training_in(launch.content) if launch.format == SCRIPT_FORMAT else (launch.format, launch.content)
     try:
-        return import_file(format_named(name), text)
+        return import_file(name, text)
     except Refused as refused:
         raise Refused(*(_placed(problem, f"launch.{problem.field}") for problem in refused.problems)) from None
 

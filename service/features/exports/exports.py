@@ -1,17 +1,17 @@
 """Questions written for a launcher or framework, with what the file cannot express, and files read back."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
-from service.answers.exports import Export, ExportTarget, Imported, TargetVersion, UnknownSetting
+from service.answers.exports import Export, ExportTarget, ExportTargets, Imported, TargetVersion, UnknownSetting
 from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused
 from service.estimator.question import Layout, Model, Recipe
 from service.estimator.resolve import resolve
 from service.formats.draft import Draft
 from service.formats.rules import ExportRequest, Target
-from service.formats.targets import FORMATS, TARGETS, Format
+from service.formats.targets import FORMATS, TARGETS
 from service.formats.text import LONGEST_FILE_BYTES
 from service.text_bounds import FIELD
 from service.validation.questions import read_question
@@ -19,20 +19,22 @@ from service.validation.serialization import to_bytes
 from service.validation.specs import read_spec
 
 
-def listed_targets() -> tuple[ExportTarget, ...]:
+def listed_targets() -> ExportTargets:
     """Tools that a question can be exported to."""
-    return tuple(
-        ExportTarget(
-            target=target.name,
-            tool=target.tool,
-            kind=target.kind,
-            versions=tuple(
-                TargetVersion(version=name, covers=one.covers, file_name=one.file_name, media_type=one.media_type)
-                for name, one in target.versions.items()
-            ),
-            source=target.source,
+    return ExportTargets(
+        items=tuple(
+            ExportTarget(
+                target=target.name,
+                tool=target.tool,
+                kind=target.kind,
+                versions=tuple(
+                    TargetVersion(version=name, covers=one.covers, file_name=one.file_name, media_type=one.media_type)
+                    for name, one in target.versions.items()
+                ),
+                source=target.source,
+            )
+            for target in TARGETS.values()
         )
-        for target in TARGETS.values()
     )
 
 
@@ -78,15 +80,11 @@ LONGEST_NAME = 80
 """Characters of such a setting's name that are repeated."""
 
 
-def format_named(name: str) -> Format:
-    """The kind of file of a name."""
+def import_file(name: str, text: str) -> Imported:
+    """The parts of a question that a file of the named kind sets."""
     if name not in FORMATS:
         raise NotFound(f"files of that kind are not read; {', '.join(FORMATS)} are")
-    return FORMATS[name]
-
-
-def import_file(kind: Format, text: str) -> Imported:
-    """What a file says, as the parts of a question."""
+    kind = FORMATS[name]
     if len(text.encode()) > LONGEST_FILE_BYTES:
         message = f"the file has more than {LONGEST_FILE_BYTES // 1024} KiB, and none that says how to train is so long"
         raise Refused(Problem(field=FIELD, code="too_long", message=message, fix="send that file alone"))
@@ -109,29 +107,20 @@ def import_file(kind: Format, text: str) -> Imported:
 
 def _refuse_wrong_values(draft: Draft) -> None:
     """Refuse invalid values of a file; missing fields are fine."""
+    parts: list[tuple[type, str, Any]] = [(Recipe, "recipe", draft.recipe), (Layout, "layout", draft.layout)]
+    parts += [(Model, "model", draft.model)] if isinstance(draft.model, Mapping) else []
     problems: list[Problem] = []
-    for spec, path, values in ((Recipe, "recipe", draft.recipe), (Layout, "layout", draft.layout)):
-        problems += _problems(spec, path, values)
-    if isinstance(draft.model, Mapping):
-        problems += _problems(Model, "model", draft.model)
+    for spec, path, values in parts:
+        needed = {f.name for f in fields(spec) if f.default is MISSING and f.default_factory is MISSING}
+        try:
+            read_spec(spec, {**dict.fromkeys(needed, 1), **values}, path)
+        except Refused as refused:
+            problems += refused.problems
     if problems:
-        raise Refused(*(_of_file(problem) for problem in problems))
+        wrong = "the file gives {} a value that it cannot have: {}"
+        raise Refused(*(replace(one, field=FIELD, message=wrong.format(one.field, one.message)) for one in problems))
 
 
-def _problems(spec: type, path: str, values: Mapping[str, Any]) -> tuple[Problem, ...]:
-    needed = {f.name for f in fields(spec) if f.default is MISSING and f.default_factory is MISSING}
-    try:
-        read_spec(spec, {**dict.fromkeys(needed, 1), **values}, path)
-    except Refused as refused:
-        return refused.problems
-    return ()
-
-
-def _of_file(problem: Problem) -> Problem:
-    message = f"the file gives {problem.field} a value that it cannot have: {problem.message}"
-    return Problem(field=FIELD, code=problem.code, message=message, fix=problem.fix)
-
-
-def imported(name: str, text: str) -> bytes:
-    """Read the file of a training framework as parts of a question, as JSON."""
-    return to_bytes(import_file(format_named(name), text))
+def imported_json(name: str, text: str) -> bytes:
+    """The imported parts as JSON, for compute processes."""
+    return to_bytes(import_file(name, text))

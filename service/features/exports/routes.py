@@ -1,127 +1,135 @@
-"""GET /v1/exports and POST /v1/exports/{target}: a question as the file of a launcher or framework.
+"""A question as the file of a launcher or framework, and the way back.
 
 The file comes inside a JSON answer, beside what it does not hold; as text/plain it comes alone, and a header names
-what it does not hold.
-
-A file to import comes as text, or in a JSON object.
+what it does not hold. A file to import comes as text, or in a JSON object.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
-from fastapi import APIRouter, Request
+from annotated_types import MaxLen
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response
 
+from service.answers.exports import Export, ExportTargets, Imported
 from service.api.answers import JSON, json_answer, preferred
-from service.api.catalogues import catalogue_of
 from service.api.errors import WrongParameter
-from service.api.openapi import (
-    JSON_BODY,
-    Schema,
-    json_response,
-    parameter_ref,
-    path_parameter,
-    query_parameter,
-    ref,
-    request_body,
-)
-from service.api.queries import REV, choice_of, one_of, takes_only
-from service.api.requests import is_long_launcher_text, read_body, read_in_process, read_plain_text
+from service.api.openapi import TEXT_BODY, examples
+from service.api.queries import chosen
+from service.api.requests import is_long_launcher_text, read_in_process
+from service.api.routing import CatalogueDep, JsonBody, StrictRoute, answer, query_text, text_or_json
 from service.errors import Problem, Refused
-from service.features.catalogue.list_openapi import one_example
+from service.estimator.question import STRICT
 from service.features.estimates.examples import EXAMPLES
-from service.features.exports.exports import (
-    COMMAND,
-    export,
-    format_named,
-    import_file,
-    imported,
-    listed_targets,
-    target_named,
-)
+from service.features.exports.exports import COMMAND, export, import_file, imported_json, listed_targets, target_named
 from service.formats.targets import FORMATS, TARGETS
 from service.formats.text import LONGEST_FILE_BYTES
 from service.text_bounds import FIELD
+from service.validation.question_parts import QuestionRequest
 
-router = APIRouter(tags=["exports"])
+router = APIRouter(tags=["exports"], route_class=StrictRoute)
 
 VERSION = "version"
-TEXT = "text/plain"
 NOT_EXPRESSIBLE = "X-Not-Expressible"
 """Header with the fields that the file lacks, for callers that read only the file."""
 
-TARGET = path_parameter(
-    "target", "The tool; GET /v1/exports lists them with their versions.", "torchtitan", tuple(TARGETS)
-)
-PARAMETERS: tuple[Schema, ...] = (
-    TARGET,
-    query_parameter(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportRequest:
+    """The file of a training framework."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    content: Annotated[str, MaxLen(LONGEST_FILE_BYTES)]
+    """The file."""
+
+
+TargetName = Annotated[
+    str,
+    Path(
+        description="The tool; GET /v1/exports lists them with their versions.",
+        examples=["torchtitan"],
+        json_schema_extra={"enum": list(TARGETS)},
+    ),
+]
+FormatName = Annotated[
+    str,
+    Path(
+        description="; ".join(f"{kind.name}: {kind.meaning}" for kind in FORMATS.values()),
+        examples=["megatron-lm"],
+        json_schema_extra={"enum": list(FORMATS)},
+    ),
+]
+VersionDep = Annotated[
+    str | None,
+    query_text(
         VERSION,
-        "The form of the file, where the tool's has changed; the newest listed first where absent.",
         {"type": "string"},
+        "The form of the file, where the tool's has changed; the newest listed first where absent.",
     ),
-    query_parameter(
+]
+CommandDep = Annotated[
+    str | None,
+    query_text(
         COMMAND,
-        "What a launcher is to start, such as train.py --lr 1e-4; the program of the recipe's stack where absent.",
         {"type": "string", "maxLength": 4096},
+        "What a launcher is to start, such as train.py --lr 1e-4; the program of the recipe's stack where absent.",
     ),
-    parameter_ref(REV),
-)
-
-_HEADER = {"description": "Fields that the file does not hold.", "schema": {"type": "string"}}
-
-
-def _operation() -> dict[str, Any]:
-    answered = json_response(ref("Export"), "The file; as text/plain it comes alone.")
-    answered["200"]["content"][TEXT] = {"schema": {"type": "string"}}
-    answered["200"]["headers"] = {NOT_EXPRESSIBLE: _HEADER}
-    return {
-        "description": "The same body as /v1/estimates. Every field of recipe and layout is in the file, needs no "
-        "place in it, or stands in not_expressible with what to do.",
-        "parameters": list(PARAMETERS),
-        "requestBody": request_body(ref("QuestionRequest"), EXAMPLES),
-        "responses": answered,
-    }
+]
 
 
 @router.get(
     "/v1/exports",
     operation_id="listExportTargets",
     summary="Tools that a question can be written for",
-    dependencies=[takes_only()],
-    openapi_extra={"responses": json_response(ref("ExportTargets"))},
+    response_model=answer(ExportTargets),
 )
 async def list_targets() -> Response:
     """List tools with versions, file names and sources."""
-    return json_answer({"items": listed_targets()})
+    return json_answer(listed_targets())
 
 
 @router.post(
     "/v1/exports/{target}",
     operation_id="createExport",
     summary="A question as a tool's own file",
-    dependencies=[takes_only(VERSION, COMMAND, REV)],
-    openapi_extra=_operation(),
+    description="The same body as /v1/estimates. Every field of recipe and layout is in the file, needs no place in "
+    "it, or stands in not_expressible with what to do.",
+    response_model=answer(Export),
+    response_description="The file; as text/plain it comes alone.",
+    responses={
+        200: {
+            "content": {TEXT_BODY: {"schema": {"type": "string"}}},
+            "headers": {
+                NOT_EXPRESSIBLE: {"description": "Fields that the file does not hold.", "schema": {"type": "string"}}
+            },
+        }
+    },
+    openapi_extra=examples(EXAMPLES),
 )
-async def write_export(request: Request, target: str) -> Response:
+async def write_export(
+    request: Request,
+    target: TargetName,
+    version: VersionDep,
+    command: CommandDep,
+    body: JsonBody[QuestionRequest],
+    catalogue: CatalogueDep,
+) -> Response:
     """Return the file of the launcher or framework."""
     tool = target_named(target)
-    version = choice_of(request, VERSION, list(tool.versions))
-    command = one_of(request, COMMAND)
-    catalogue = await catalogue_of(request)
-    body = await read_body(request)
     try:
-        found = export(body, catalogue, tool, version, command)
+        found = export(body, catalogue, tool, chosen(VERSION, version, list(tool.versions)), command)
     except Refused as refused:
         if {problem.field for problem in refused.problems} == {COMMAND}:
             raise WrongParameter(*refused.problems) from None
         raise
-    fields = ", ".join(dict.fromkeys(one.field for one in found.not_expressible))
-    answer = json_answer(found)
-    if preferred(request.headers.get("accept", ""), (JSON, TEXT)) == TEXT:
+    written = json_answer(found)
+    if preferred(request.headers.get("accept", ""), (JSON, TEXT_BODY)) == TEXT_BODY:
         saved_as = {"Content-Disposition": f'attachment; filename="{found.file_name}"'}
-        answer = Response(found.content, media_type=f"{TEXT}; charset=utf-8", headers=saved_as)
-    answer.headers[NOT_EXPRESSIBLE] = fields
-    return answer
+        written = Response(found.content, media_type=f"{TEXT_BODY}; charset=utf-8", headers=saved_as)
+    written.headers[NOT_EXPRESSIBLE] = ", ".join(dict.fromkeys(one.field for one in found.not_expressible))
+    return written
 
 
 ARGUMENTS = (
@@ -133,49 +141,36 @@ ARGUMENTS = (
 )
 SUMMARY = "Arguments of Megatron-LM, for /v1/imports/megatron-lm"
 
-OPERATION: dict[str, Any] = {
-    "description": "What the file says, field by field, ready to be asked with a cluster beside it. A wrong value is "
-    "refused with its line and column; settings that are not understood are listed.",
-    "parameters": [
-        path_parameter(
-            "format",
-            "; ".join(f"{kind.name}: {kind.meaning}" for kind in FORMATS.values()),
-            "megatron-lm",
-            tuple(FORMATS),
-        )
-    ],
-    "requestBody": {
-        "required": True,
-        "content": {
-            TEXT: {
-                "schema": {"type": "string", "maxLength": LONGEST_FILE_BYTES},
-                "examples": one_example(SUMMARY, ARGUMENTS),
-            },
-            JSON_BODY: {"schema": ref("ImportRequest"), "examples": one_example(SUMMARY, {FIELD: ARGUMENTS})},
-        },
-    },
-    "responses": json_response(ref("Imported"), "Model, recipe and layout, as far as the file says them."),
-}
-
 
 @router.post(
     "/v1/imports/{format}",
     operation_id="createImport",
     summary="A framework's own file as a recipe and a layout",
-    dependencies=[takes_only()],
-    openapi_extra=OPERATION,
+    description="What the file says, field by field, ready to be asked with a cluster beside it. A wrong value is "
+    "refused with its line and column; settings that are not understood are listed.",
+    response_model=answer(Imported),
+    response_description="Model, recipe and layout, as far as the file says them.",
+    openapi_extra=examples(
+        {"example": {"summary": SUMMARY, "value": {FIELD: ARGUMENTS}}},
+        text={
+            "schema": {"type": "string", "maxLength": LONGEST_FILE_BYTES},
+            "examples": {"example": {"summary": SUMMARY, "value": ARGUMENTS}},
+        },
+    ),
 )
-async def read_file(request: Request, format: str) -> Response:
+async def read_file(
+    request: Request,
+    format: FormatName,
+    body: Annotated[str | Mapping[str, Any], Depends(text_or_json(ImportRequest))],
+) -> Response:
     """Read a file as parts of a question."""
-    kind = format_named(format)
-    is_json = request.headers.get("content-type", "").startswith(JSON_BODY)
-    text = _held_in(await read_body(request)) if is_json else await read_plain_text(request)
+    text = body if isinstance(body, str) else _content_of(body)
     if is_long_launcher_text(text.encode()):
-        return Response(await read_in_process(request, imported, kind.name, text), media_type=JSON_BODY)
-    return json_answer(import_file(kind, text))
+        return Response(await read_in_process(request, imported_json, format, text), media_type=JSON)
+    return json_answer(import_file(format, text))
 
 
-def _held_in(body: Any) -> str:
+def _content_of(body: Mapping[str, Any]) -> str:
     text = body.get(FIELD)
     if isinstance(text, str) and len(body) == 1:
         return text

@@ -1,22 +1,39 @@
 """POST /v1/reconciliations: what finished jobs took beside their predictions, from the output of sacct."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from service.answers.reconciliations import Reconciliation
 from service.api.access.authorization import caller_of
 from service.api.answers import json_answer
 from service.api.catalogues import Database, catalogue_at, view_of
 from service.api.computing.write_queue import queued
-from service.api.openapi import JSON_BODY, TEXT_BODY, Schema, json_response, ref
-from service.api.queries import takes_only
-from service.api.requests import is_long, read_body, read_in_process, read_plain_text
+from service.api.openapi import examples
+from service.api.requests import is_long, read_in_process
+from service.api.routing import StrictRoute, answer, text_or_json
+from service.estimator.question import DESCRIBED
 from service.features.reconcile.reconcile import reconcile
 from service.features.reconcile.slurm import COMMAND, SlurmRecords, read_document, read_parsable
 
-router = APIRouter(tags=["reconciliations"], dependencies=[takes_only()])
+router = APIRouter(tags=["reconciliations"], route_class=StrictRoute)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SacctDocument:
+    """What sacct --json prints: as much of it as every version has."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED | {"extra": "allow"}
+
+    jobs: tuple[dict[str, Any], ...]
+    """The jobs."""
+    meta: dict[str, Any]
+    """Says the version of the schema."""
+
 
 EXAMPLE_ID = "est_0123456789abcdef0123456789abcdef"
 
@@ -41,42 +58,33 @@ DOCUMENT_EXAMPLE = {
     ],
 }
 
-_BODY: Schema = {
-    "required": True,
-    "content": {
-        JSON_BODY: {
-            "schema": ref("SacctDocument"),
-            "examples": {"document": {"summary": "sacct --json", "value": DOCUMENT_EXAMPLE}},
-        },
-        TEXT_BODY: {
-            "schema": {"type": "string", "description": f"What this prints: {COMMAND}"},
-            "examples": {"table": {"summary": "sacct --parsable2", "value": TEXT_EXAMPLE}},
-        },
-    },
-}
+TextOrDocument = Annotated[str | Mapping[str, Any], Depends(text_or_json(SacctDocument))]
 
 
-async def _records(request: Request) -> SlurmRecords:
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() == TEXT_BODY:
-        text = await read_plain_text(request)
-        if not is_long(text.encode()):
-            return await run_in_threadpool(read_parsable, text)
-        table: SlurmRecords = await read_in_process(request, read_parsable, text)
-        return table
-    return await run_in_threadpool(read_document, await read_body(request))
+async def _records(request: Request, body: TextOrDocument) -> SlurmRecords:
+    if not isinstance(body, str):
+        return await run_in_threadpool(read_document, body)
+    if not is_long(body.encode()):
+        return await run_in_threadpool(read_parsable, body)
+    records: SlurmRecords = await read_in_process(request, read_parsable, body)
+    return records
 
 
 @router.post(
     "/v1/reconciliations",
     operation_id="createReconciliation",
     summary="What did jobs take that were estimated before?",
-    openapi_extra={
-        "description": "Jobs whose comment holds the id of an estimate, as Slurm's hooks write it, beside what the "
-        "estimate predicted. Those whose hours are compared are kept as measurements of source slurm, each once. "
-        "`traincost reconcile` calls sacct and sends only what is needed of it.",
-        "requestBody": _BODY,
-        "responses": json_response(ref("Reconciliation")),
-    },
+    description="Jobs whose comment holds the id of an estimate, as Slurm's hooks write it, beside what the "
+    "estimate predicted. Those whose hours are compared are kept as measurements of source slurm, each once. "
+    "`traincost reconcile` calls sacct and sends only what is needed of it.",
+    response_model=answer(Reconciliation),
+    openapi_extra=examples(
+        {"document": {"summary": "sacct --json", "value": DOCUMENT_EXAMPLE}},
+        text={
+            "schema": {"type": "string", "description": f"What this prints: {COMMAND}"},
+            "examples": {"table": {"summary": "sacct --parsable2", "value": TEXT_EXAMPLE}},
+        },
+    ),
 )
 @queued
 def reconcile_jobs(

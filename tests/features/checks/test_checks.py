@@ -11,7 +11,6 @@ from service.features.checks.check import check
 from service.features.checks.schemas import BESIDE
 from service.features.estimates.answers import answer
 from service.features.exports.exports import import_file
-from service.formats.targets import FORMATS
 from service.validation.merge_patch import apply_merge_patch
 from service.validation.questions import read_question
 
@@ -155,7 +154,7 @@ def test_a_launchers_arguments_are_a_question(catalogue: Catalogue) -> None:
     launch = {"format": "megatron-lm", "content": ARGUMENTS}
     cluster = {"gpu": "h100-sxm5-80gb", "gpus": 8}
     found = check({"launch": launch, "cluster": cluster}, catalogue)
-    imported = import_file(FORMATS["megatron-lm"], ARGUMENTS)
+    imported = import_file("megatron-lm", ARGUMENTS)
     said = {"model": imported.model, "recipe": imported.recipe, "layout": imported.layout, "cluster": cluster}
     assert found.id == answer(read_question(said, catalogue), catalogue).id
     assert found.gpu_hours is not None
