@@ -28,9 +28,8 @@ from service.features.launch_checks.findings import (
     plan_as_json,
     plan_from_json,
 )
-from service.features.launch_checks.sizing import size_question
 from service.features.launch_checks.store import StoredCheck
-from service.features.launch_checks.targets import target_of
+from service.features.launch_checks.targets import size_question, target_of
 from service.features.launch_checks.tasks import plan_probes
 from service.jobs.ends import cancel_job
 from service.jobs.jobs import Job, NewJob, OnEnd, read_job

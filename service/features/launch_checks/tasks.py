@@ -1,4 +1,4 @@
-"""Tasks for the worker: the requested probes, largest items first, within the time limit."""
+"""Tasks for the worker: kernels and transfers of the requested probes, largest items first, within the time limit."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,18 +6,402 @@ from math import exp, floor
 from typing import Any
 
 from service.calibration.observations import Observed, live_step_bytes, predicted_value
-from service.calibration.records import Environment, Measurement, ProbeName, ProbeTask
+from service.calibration.records import BACKWARD_WORK, Environment, Measurement, ProbeName, ProbeTask
 from service.estimator.answer import Basis, Interval
-from service.estimator.constants import calibration_of
+from service.estimator.constants import LAUNCH_SECONDS, MEMORY_FRACTION, calibration_of, streaming_bytes_per_s
+from service.estimator.degrees import Transfer, divisors
 from service.estimator.estimate import estimate
+from service.estimator.memory.activations import rank_logits
+from service.estimator.model.build import MIXERS
+from service.estimator.model.ledger import LayerShape, Op, Split
+from service.estimator.parallelism.data import step_transfers
 from service.estimator.question import Gpu
 from service.estimator.resolve import ResolvedQuestion
-from service.features.launch_checks.items import Expected, Item
-from service.features.launch_checks.kernels import attention_items, elementwise_items, predicted_seconds, product_items
-from service.features.launch_checks.sizing import SizedQuestion
-from service.features.launch_checks.targets import Target
-from service.features.launch_checks.transfers import CONTEXT, bandwidth_items, collective_items, merged
+from service.estimator.run.stages import stages_of
+from service.estimator.time.communication import micro_batch_transfers
+from service.estimator.time.kernels import RankProduct, product_shape, rank_products
+from service.estimator.time.matrix_products import OPERAND_BYTES
+from service.estimator.workload import Workload
+from service.features.launch_checks.targets import (
+    CPU_DTYPE,
+    DTYPES,
+    Expected,
+    Item,
+    SizedQuestion,
+    Target,
+    moved_bytes_per_s,
+    reached_flop_per_s,
+)
 from service.validation.serialization import to_wire
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """Identity of a product."""
+
+    operation: str
+    rows: int
+    columns: int
+    inner: int
+    dtype: str
+    copies: int
+
+
+def product_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+    """Matrix products of one step, equal ones merged."""
+    groups: dict[_Key, list[RankProduct]] = {}
+    left_out: set[str] = set()
+    for product in rank_products(resolved.workload, resolved.degrees):
+        dtype = DTYPES.get(product.format) if target.is_gpu else CPU_DTYPE
+        if dtype is None:
+            left_out.add(f"products in {product.format}: no probe has kernels for them")
+            continue
+        shape = product.shape
+        sizes = (max(1, round(float(size))) for size in (shape.rows, shape.columns, shape.inner))
+        rows, columns, inner = sizes
+        key = _Key(product.product, rows, columns, inner, dtype, max(1, round(float(shape.copies))))
+        groups.setdefault(key, []).append(product)
+    return tuple(_product_item(key, products, target) for key, products in groups.items()), tuple(sorted(left_out))
+
+
+def _product_item(key: _Key, products: list[RankProduct], target: Target) -> Item:
+    name, count = products[0].name, sum(float(product.count) for product in products)
+    flop = 2.0 * key.rows * key.columns * key.inner * key.copies
+    shape = {
+        "name": name, "rows": key.rows, "columns": key.columns, "inner": key.inner, "dtype": key.dtype,
+        "copies": key.copies,
+    }  # fmt: skip
+    width = OPERAND_BYTES[next(name for name, probe_name in DTYPES.items() if probe_name == key.dtype)]
+    operands = key.inner * (key.rows + key.columns) * key.copies
+    wide = 4.0  # a reference in higher precision
+    return Item(
+        entry={"operation": key.operation, **shape},
+        name=f"{name} {key.operation} {key.rows} x {key.columns} x {key.inner}",
+        once_seconds=flop / reached_flop_per_s(target, key.dtype),
+        weight_flop=flop * count,
+        memory_bytes=(width + wide) * operands + 2 * wide * key.rows * key.columns * key.copies,
+        expected=(
+            Expected(
+                probe="gemm",
+                operation=key.operation,
+                shape=shape,
+                quantity="seconds",
+                count=count,
+            ),
+        ),
+    )
+
+
+def attention_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+    """Attention kernels of one step, equal ones merged."""
+    ledger = resolved.workload.ledger
+    refusals = [_unmeasured(resolved.workload, shape) for shape in ledger.shapes]
+    layers = sum(
+        count
+        for count, shape, refusal in zip(ledger.kind_counts(), ledger.shapes, refusals, strict=True)
+        if refusal is None and MIXERS[shape.mixer].attends
+    )
+    count = layers * float(resolved.degrees.accumulation)
+    entries = _entries(resolved, target) if layers else []
+    items = tuple(_attention_item(entry, count if place == 0 else None, target) for place, entry in enumerate(entries))
+    return items, tuple(sorted({refusal for refusal in refusals if refusal is not None}))
+
+
+def _unmeasured(job: Workload, shape: LayerShape) -> str | None:
+    """Why the attention of a layer cannot be measured; None where it can, or where the layer has none."""
+    if not MIXERS[shape.mixer].attends:
+        return f"layers of {shape.mixer}: no probe runs their scan" if MIXERS[shape.mixer].carries_state else None
+    if job.model.kv_lora_rank is not None:
+        return "latent attention: no probe runs heads whose queries and values differ in width"
+    tokens = job.recipe.sequence_length
+    if shape.mixer == "sliding_attention" and (job.model.sliding_window or tokens) < tokens:
+        return f"attention with a window of {job.model.sliding_window} tokens: no probe runs it"
+    if shape.mixer == "chunked_attention" and (job.model.attention_chunk_size or tokens) < tokens:
+        return f"attention in chunks of {job.model.attention_chunk_size} tokens: no probe runs it"
+    return None
+
+
+def _entries(resolved: ResolvedQuestion, target: Target) -> list[dict[str, Any]]:
+    """Kernels of the attention task, the kernel of the job first."""
+    job, layout = resolved.workload, resolved.question.layout
+    ranks = layout.tensor * (layout.context if layout.context_method == "ulysses" else 1)
+    heads, key_heads = (max(1, heads // ranks) for heads in (job.model.num_attention_heads, job.model.key_value_heads))
+    own = "eager" if job.kernel == "eager" else "cudnn" if job.kernel == "cudnn" and target.is_gpu else "flash"
+    others = ("flash",) if own != "flash" else ("eager",) if not target.is_gpu else ("cudnn",)
+    dtype = DTYPES.get(job.precision.attention_format, "bf16") if target.is_gpu else CPU_DTYPE
+    return [
+        {
+            "kernel": kernel, "batch": job.recipe.micro_batch, "heads": heads, "kv_heads": key_heads,
+            "length": job.recipe.sequence_length, "width": job.model.head_width, "dtype": dtype, "causal": True,
+        }
+        for kernel in (own, *others)
+    ]  # fmt: skip
+
+
+def _attention_item(entry: Mapping[str, Any], count: float | None, target: Target) -> Item:
+    forward = forward_flop(entry)
+    scores = 4.0 * entry["batch"] * entry["heads"] * entry["length"] ** 2
+    expected = tuple(
+        Expected(
+            probe="attention",
+            operation=operation,
+            shape=entry,
+            quantity="seconds",
+            count=count,
+        )
+        for operation in ("forward", "backward")
+    )
+    return Item(
+        entry=entry,
+        name=f"{entry['kernel']} attention over {entry['length']} tokens",
+        once_seconds=(1 + BACKWARD_WORK) * 2 * forward / reached_flop_per_s(target, entry["dtype"]),
+        weight_flop=(1 + BACKWARD_WORK) * forward * (count or 0.0),
+        memory_bytes=4 * scores if entry["kernel"] == "eager" else 8 * scores / entry["length"] * entry["width"],
+        expected=expected,
+    )
+
+
+def forward_flop(entry: Mapping[str, Any]) -> float:
+    """FLOP of the forward pass of a kernel that a mask lets through.
+
+    >>> forward_flop({"batch": 1, "heads": 2, "length": 8, "width": 4})
+    1024.0
+    """
+    pairs_twice = float(entry["length"] ** 2)
+    return 2 * pairs_twice * float(entry["batch"] * entry["heads"] * entry["width"])
+
+
+NORMS: Mapping[str, str] = {
+    "rmsnorm": "rms_norm", "layernorm": "layer_norm", "layernorm_no_bias": "layer_norm", "nonparametric": "layer_norm",
+}  # fmt: skip
+"""Names of norms in probes."""
+
+PASSES: Mapping[str, tuple[float, float]] = {
+    "rms_norm": (2, 4), "layer_norm": (2, 4), "silu_mul": (3, 5), "gelu": (2, 3), "cross_entropy": (2, 2),
+}  # fmt: skip
+"""Numbers of the width that a kernel reads and writes for each row, forward and backward.
+Source: definition: what goes in and what comes out; a norm's gradient is summed over rows too."""
+
+UPDATE_BYTES = 28.0
+"""Bytes that AdamW reads and writes for each parameter in fp32: weight, gradient and two moments in, all but the
+gradient out. Source: definition."""
+
+MOST_PARAMETERS = 1 << 26
+"""Parameters of the update that is measured, at most. Source: a choice; one streams as many more do."""
+
+CPU_PARAMETERS = 1 << 22
+"""The same on a processor. Source: a choice; they fill no cache."""
+
+LOGIT_BYTES = 4
+"""A logit in the loss. Source: torch.nn.functional.cross_entropy of fp32 logits, as all stacks compute it."""
+
+WIDTHS: Mapping[str, float] = {"fp32": 4, "fp16": 2, "bf16": 2}
+"""Bytes of a number."""
+
+
+def elementwise_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+    """Elementwise kernels of one step, equal ones merged."""
+    counts: dict[tuple[str, int, int, str], float] = {}
+    for operation, rows, width, dtype, times in (*_of_ledger(resolved, target), *_ends(resolved, target)):
+        key = (operation, rows, width, dtype)
+        counts[key] = counts.get(key, 0.0) + times
+    items = [
+        _elementwise_item(
+            {"operation": operation, "rows": rows, "width": width, "dtype": dtype, "direction": way}, times, target
+        )
+        for (operation, rows, width, dtype), times in counts.items()
+        for way in (("forward",) if operation == "adamw" else ("forward", "backward"))
+    ]
+    return tuple(items), ()
+
+
+Kernel = tuple[str, int, int, str, float]
+"""Operation, rows, width, number format, and runs in one step."""
+
+
+def _of_ledger(resolved: ResolvedQuestion, target: Target) -> Iterator[Kernel]:
+    """Norms and activations of the ledger's operations."""
+    job, degrees = resolved.workload, resolved.degrees
+    split = divisors(degrees, job.model, job.vocabulary_multiple)
+    dtype = DTYPES.get(job.precision.attention_format, "bf16") if target.is_gpu else CPU_DTYPE
+    tokens = job.recipe.sequence_length * float(degrees.micro_batch) / float(degrees.context)
+    for times, ops in job.ledger.groups():
+        count = times * float(degrees.accumulation)
+        after: dict[str, Op] = {op.name: op for op in ops}
+        for op in ops if times else ():
+            if op.name.endswith("norm") and op.split is Split.SEQUENCE and op.weights:
+                rows = tokens / float(split[Split.SEQUENCE])
+                yield NORMS[job.model.normalization], max(1, round(rows)), job.model.hidden_size, dtype, count
+            down = after.get(op.name.removesuffix("activation") + "down") if op.name.endswith(".activation") else None
+            if down is not None:
+                shape = product_shape(down, job.model, degrees, split)
+                rows, width = float(shape.rows) * float(shape.copies), max(1, round(float(shape.inner)))
+                yield "silu_mul" if job.model.gated_mlp else "gelu", max(1, round(rows)), width, dtype, count
+
+
+def _ends(resolved: ResolvedQuestion, target: Target) -> Iterator[Kernel]:
+    """The loss and the optimizer."""
+    job, degrees = resolved.workload, resolved.degrees
+    tokens = max(1, job.recipe.sequence_length * int(degrees.micro_batch) // int(degrees.context))
+    vocabulary = max(1, round(float(rank_logits(job, degrees)) / tokens))
+    yield "cross_entropy", tokens, vocabulary, "fp32", (1 + job.ledger.depths) * float(degrees.accumulation)
+    width = job.model.hidden_size
+    yield "adamw", max(1, (MOST_PARAMETERS if target.is_gpu else CPU_PARAMETERS) // width), width, "fp32", 0.0
+
+
+def _elementwise_item(entry: Mapping[str, Any], times: float, target: Target) -> Item:
+    moved = moved_bytes(entry)
+    operation = str(entry["operation"])
+    shape = {name: value for name, value in entry.items() if name != "operation"}
+    expected = Expected(
+        probe="elementwise", operation=operation, shape=shape, quantity="seconds",
+        count=times or None,
+    )  # fmt: skip
+    return Item(
+        entry=entry,
+        name=f"{operation} {entry['direction']} {entry['rows']} x {entry['width']}",
+        once_seconds=moved / moved_bytes_per_s(target),
+        weight_flop=moved * times,
+        memory_bytes=4 * moved,
+        expected=(expected,),
+    )
+
+
+def moved_bytes(entry: Mapping[str, Any]) -> float:
+    """Bytes that one kernel reads and writes.
+
+    >>> moved_bytes({"operation": "rms_norm", "rows": 2, "width": 8, "dtype": "bf16", "direction": "forward"})
+    64.0
+    """
+    numbers = float(entry["rows"] * entry["width"])
+    if entry["operation"] == "adamw":
+        return UPDATE_BYTES * numbers
+    forward, backward = PASSES[entry["operation"]]
+    width = LOGIT_BYTES if entry["operation"] == "cross_entropy" else WIDTHS[entry["dtype"]]
+    passes = forward if entry["direction"] == "forward" else backward
+    return passes * width * numbers
+
+
+def predicted_seconds(entry: Mapping[str, Any], gpu: Gpu) -> float:
+    """Seconds of one kernel alone on a GPU: it streams each number once."""
+    return moved_bytes(entry) / streaming_bytes_per_s(gpu, MEMORY_FRACTION) + LAUNCH_SECONDS
+
+
+MOST_BYTES = 1 << 28
+"""Largest message. Source: a choice; larger ones run at the same rate."""
+
+CPU_MOST_BYTES = 1 << 24
+"""The same on a processor. Source: a choice; gloo copies through memory."""
+
+LEAST_BYTES = 1 << 12
+"""Smallest message. Source: a choice; below it only latency counts."""
+
+DEFAULT_BYTES = (1 << 16, 1 << 20, 1 << 24)
+"""Messages where the layout sends none. Source: a choice; latency, a protocol's change, bandwidth."""
+
+SIZES = 3
+"""Messages of one operation, at most. Source: a choice."""
+
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
+
+
+def collective_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+    """Collectives of one step."""
+    if target.ranks < 2:
+        return (), (f"collectives: the worker has one {target.device}, and one rank sends nothing",)
+    sent, most = _counted(resolved), MOST_BYTES if target.is_gpu else CPU_MOST_BYTES
+    notes: list[str] = []
+    items = []
+    for operation in OPERATIONS:
+        own = sorted((bytes_ * count, bytes_, count) for (name, bytes_), count in sent.items() if name == operation)
+        for _, bytes_, count in own[::-1][:SIZES]:
+            size = int(min(max(bytes_, LEAST_BYTES), most)) // LEAST_BYTES * LEAST_BYTES
+            if size < 0.99 * bytes_:
+                notes.append(f"{operation} of {bytes_:.3g} bytes: measured with {size}, which runs at the same rate")
+            items.append(_collective_item(operation, size, count if size >= 0.99 * bytes_ else None, target))
+    if not sent:
+        items = [_collective_item(operation, size, None, target) for operation in OPERATIONS for size in DEFAULT_BYTES]
+        notes.append("collectives: one GPU sends nothing, so sizes of common use are measured")
+    return tuple({(item.name): item for item in items}.values()), tuple(notes)
+
+
+def _counted(resolved: ResolvedQuestion) -> dict[tuple[str, float], float]:
+    """Runs of each message of one rank in one step, over the stages."""
+    counts: dict[tuple[str, float], float] = {}
+    for transfer, times in _sent(resolved):
+        ranks, size, count = (float(number) for number in (transfer.ranks, transfer.bytes, transfer.count))
+        if ranks > 1 and size > 0 and count * times > 0:
+            key = (transfer.collective, size)
+            counts[key] = counts.get(key, 0.0) + count * times
+    return counts
+
+
+def _sent(resolved: ResolvedQuestion) -> Iterator[tuple[Transfer, float]]:
+    job, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
+    micro_batches = float(degrees.accumulation)
+    for loaded in {one.shape: one for one in stages_of(job, degrees, layout)}.values():
+        for repeated in micro_batch_transfers(job, degrees, loaded.stage, loaded.load, layout).each():
+            yield from ((transfer, float(repeated.layers) * micro_batches) for transfer in repeated.transfers)
+        yield from ((transfer, 1.0) for transfer in step_transfers(job, degrees, loaded.load.held))
+
+
+def _collective_item(operation: str, size: int, count: float | None, target: Target) -> Item:
+    shape = {"size_bytes": size, "ranks": target.ranks}
+    return Item(
+        entry={"operation": operation, "size_bytes": size},
+        name=f"{operation} of {size} bytes",
+        once_seconds=4 * target.ranks * size / moved_bytes_per_s(target),
+        weight_flop=size * (count or 0.0),
+        memory_bytes=4.0 * size,
+        expected=(
+            Expected(
+                probe="collective", operation=operation, shape=shape, quantity="seconds",
+                count=count,
+            ),
+        ),
+    )  # fmt: skip
+
+
+def merged(items: Sequence[Item]) -> dict[str, object]:
+    """Task parameters of several items: operations and sizes."""
+    return {
+        "operations": list(dict.fromkeys(item.entry["operation"] for item in items)),
+        "sizes_bytes": sorted({item.entry["size_bytes"] for item in items}),
+    }
+
+
+SIZES_BYTES = (1 << 26, 1 << 30)
+"""Bytes that are copied on a GPU. Source: a choice; the larger fills no cache."""
+
+CPU_SIZES_BYTES = (1 << 24, 1 << 26)
+"""The same on a processor. Source: a choice."""
+
+MOVED = {"copy": 2.0, "read": 1.0, "host_to_device": 1.0, "device_to_host": 1.0}
+"""Bytes that an operation moves per byte of its size. Source: definition."""
+
+
+CONTEXT = Expected(probe="context", operation="context", shape={}, quantity="bytes")
+"""Memory of a bare context and its first kernel."""
+
+
+def bandwidth_items(target: Target) -> tuple[Item, ...]:
+    """Copies to measure."""
+    sizes = SIZES_BYTES if target.is_gpu else CPU_SIZES_BYTES
+    return tuple(
+        Item(
+            entry=size,
+            name=f"copies of {size} bytes",
+            once_seconds=sum(MOVED.values()) * size / moved_bytes_per_s(target),
+            weight_flop=float(-size),
+            memory_bytes=3.0 * size,
+            expected=tuple(
+                Expected(probe="bandwidth", operation=operation, shape={"size_bytes": size}, quantity="bytes_per_s")
+                for operation in MOVED
+            ),
+        )
+        for size in sizes
+    )
+
 
 LAPLACE_SCALE = 1.6
 """The 80 % end of a Laplace distribution over its mean distance. Source: definition, ln 5."""
@@ -49,7 +433,7 @@ def _predicted(expected: Expected, gpu: Gpu) -> Interval | None:
     if expected.probe == "elementwise":
         value: float | None = predicted_seconds({"operation": expected.operation, **expected.shape}, gpu)
     else:
-        value = predicted_value(_unmeasured(expected, gpu), gpu)
+        value = predicted_value(_observed(expected, gpu), gpu)
     if value is None:
         return None
     spread = SPREAD_FRACTIONS.get(expected.probe, CONTEXT_SPREAD_FRACTION)
@@ -57,7 +441,7 @@ def _predicted(expected: Expected, gpu: Gpu) -> Interval | None:
     return Interval(value * exp(-spread), value, value * exp(spread), basis)
 
 
-def _unmeasured(expected: Expected, gpu: Gpu) -> Observed:
+def _observed(expected: Expected, gpu: Gpu) -> Observed:
     """A planned measurement in the form that predictions take."""
     measurement = Measurement(
         operation=expected.operation, shape=expected.shape, quantity=expected.quantity, value=0.0, low=0.0, high=0.0,

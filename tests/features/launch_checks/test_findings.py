@@ -13,7 +13,8 @@ from pydantic import TypeAdapter
 from service.answers.launch_checks import Compared, Deepened, Measured, Outlook, ProbeAnswer
 from service.calibration.records import Environment, ProbeName, ProbeRecord, ProbeStatus
 from service.estimator.answer import Interval
-from service.features.launch_checks.verdict import RULES, Findings, compared_probe, launch_verdict
+from service.features.launch_checks.findings import RULES, Findings, at_full_depth, compared_probe, launch_verdict
+from service.features.launch_checks.targets import Expected
 from service.worker.probing import Case, Ready, allowed_error_fraction, time_cases
 from tests.worker.probing import need_torch, told
 
@@ -192,3 +193,44 @@ def test_a_small_product_far_off_does_not_outweigh_a_large_one() -> None:
     small = replace(took(5.0), predicted=Interval(0.0009, 0.001, 0.0011, "analytic"), ratio=5.0)
     small = replace(small, measured=Measured(low=0.005, value=0.005, high=0.005, repeats=20))
     assert launch_verdict(beside(probe("attention", took(1.0), small))(SOUND))[0] == "go"
+
+
+def compared_at(depth: int, value: float, predicted: float | None, step: int = 3) -> Compared:
+    interval = None if predicted is None else Interval(predicted, predicted, predicted, "analytic")
+    return Compared(
+        operation="allocated_peak", shape={"depth": depth, "step": step}, quantity="bytes",
+        measured=Measured(low=value, value=value, high=value, repeats=1), predicted=interval, ratio=None, count=None,
+        relative_error_fraction=None,
+    )  # fmt: skip
+
+
+def whole(predicted: float | None) -> tuple[Expected, ...]:
+    interval = None if predicted is None else Interval(predicted, predicted, predicted, "analytic")
+    shape = {"depth": 12, "step": 3}
+    return (Expected(probe="step", operation="allocated_peak", shape=shape, quantity="bytes", predicted=interval),)
+
+
+def test_without_a_prediction_it_grows_evenly() -> None:
+    (found,) = at_full_depth([compared_at(1, 10.0, None), compared_at(2, 13.0, None)], whole(None))
+    assert (found.each_layer, found.measured, found.predicted, found.ratio) == (3.0, 43.0, None, None)
+
+
+def test_a_right_prediction_of_both_depths_is_right_of_the_whole_however_it_grows() -> None:
+    (found,) = at_full_depth([compared_at(1, 10.0, 10.0), compared_at(2, 13.0, 13.0)], whole(100.0))
+    assert (found.measured, found.ratio) == (100.0, 1.0)
+
+
+def test_what_a_prediction_misses_of_a_layer_it_misses_of_each() -> None:
+    (found,) = at_full_depth([compared_at(1, 11.0, 10.0), compared_at(2, 15.0, 13.0)], whole(100.0))
+    assert found.measured == 112.0
+
+
+def test_the_last_step_counts() -> None:
+    first = [compared_at(1, 1.0, None, step=1), compared_at(2, 2.0, None, step=1)]
+    (found,) = at_full_depth([*first, compared_at(1, 10.0, None), compared_at(2, 13.0, None)], whole(None))
+    assert found.measured == 43.0
+
+
+def test_one_depth_and_noise_say_nothing() -> None:
+    assert at_full_depth([compared_at(1, 10.0, None)], whole(None)) == ()
+    assert at_full_depth([compared_at(1, 10.0, None), compared_at(2, 9.0, None)], whole(None)) == ()
