@@ -64,7 +64,9 @@ def main() -> None:
     try:
         _command()()
     except TraincostError as error:
-        for line in _lines(error):
+        problems = error.problems if isinstance(error, Refused) else ()
+        lines = [f"{problem.field}: {problem.message}; {problem.fix}".removeprefix(": ") for problem in problems]
+        for line in lines or [str(error)]:
             typer.echo(f"traincost: {' '.join(line.split())}", err=True)
         raise SystemExit(2) from None
 
@@ -75,14 +77,8 @@ def _command() -> Any:
     return get_command(app)
 
 
-def _lines(error: TraincostError) -> list[str]:
-    if isinstance(error, Refused):
-        return [f"{problem.field}: {problem.message}; {problem.fix}".removeprefix(": ") for problem in error.problems]
-    return [str(error)]
-
-
-def _print_version(wanted: object) -> None:
-    if wanted:
+def _print_version(is_given: object) -> None:
+    if is_given:
         typer.echo(f"traincost {__version__}")
         raise typer.Exit
 

@@ -1,11 +1,11 @@
 """Terminal report of an answer: the verdict, then memory, work, time and money in tables."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
 from service.answers.estimates import Answer
+from service.cli.console import sections
 from service.estimator.answer import Interval
 from service.estimator.question import Layout, Question
 from service.estimator.software.stacks import software_of
@@ -60,106 +60,91 @@ in_bytes, in_flop, in_seconds = (partial(in_units, dimension=dimension) for dime
 VERDICTS = {"fits": "fits", "at_risk": "may run out of memory", "out_of_memory": "runs out of memory"}
 """Each verdict in words."""
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the table."""
-
-    label: str
-    """What the number is."""
-    value: str
-    """The number with its unit."""
-    note: str = ""
-    """Its interval, or its share of the whole."""
+Row = tuple[str, str, str]
+"""One line of a table: a label, a number with its unit, and its interval or its share of the whole."""
 
 
-def report(found: Answer) -> str:
-    """An answer as a person reads it."""
-    place = f"stage {found.memory.peak_stage}, at its {found.memory.peak_phase} peak"
+def report(answer: Answer) -> str:
+    """An answer as text for a terminal."""
+    place = f"stage {answer.memory.peak_stage}, at its {answer.memory.peak_phase} peak"
     tables = {
-        "Parameters": _parameters(found),
-        f"Memory of the fullest GPU ({place})": _memory(found),
-        "FLOP": _flop(found),
-        "Step": _step(found),
-        "Run": _run(found),
+        "Parameters": _parameters(answer),
+        f"Memory of the fullest GPU ({place})": _memory(answer),
+        "FLOP": _flop(answer),
+        "Step": _step(answer),
+        "Run": _run(answer),
     }
     lists = {
-        "To make it fit": found.memory.suggestions,
-        "Assumptions": found.assumptions,
-        "Warnings": found.warnings,
+        "To make it fit": answer.memory.suggestions,
+        "Assumptions": answer.assumptions,
+        "Warnings": answer.warnings,
     }
-    blocks = [
-        f"{_headline(found)}\n{_question_line(found.resolved)}",
-        *_aligned(tables),
-        *(_listed(title, items) for title, items in lists.items() if items),
-    ]
-    versions = f"{found.id}, formulas {found.versions.formulas}, catalogue {found.versions.catalogue}"
-    return "\n\n".join([*blocks, versions])
+    head = f"{_verdict(answer)}\n{_question_line(answer.resolved)}"
+    versions = f"{answer.id}, formulas {answer.versions.formulas}, catalogue {answer.versions.catalogue}"
+    return "\n\n".join([head, *_aligned(tables), *sections(lists, indent="  - "), versions])
 
 
-def _headline(found: Answer) -> str:
-    memory = found.memory
+def _verdict(answer: Answer) -> str:
+    memory = answer.memory
     amount = f"{in_bytes(memory.device_peak_bytes.value)} needed, {in_bytes(memory.usable_bytes)} usable on each GPU"
     risk = _percent(memory.oom_probability_fraction)
-    return f"{VERDICTS[found.verdict]}: {amount}, out of memory with a probability of {risk}"
+    return f"{VERDICTS[answer.verdict]}: {amount}, out of memory with a probability of {risk}"
 
 
 def _question_line(question: Question) -> str:
-    """What the answer is about: GPUs, how they are divided, the batch, the recipe's names."""
+    """GPUs, how they are divided, the batch and the names in the recipe."""
     layout, recipe = question.layout, question.recipe
     batch = f"{recipe.global_batch} sequences of {recipe.sequence_length:,} tokens a step"
-    named = [
-        f"micro-batches of {recipe.micro_batch}",
-        str(recipe.precision),
-        recipe.optimizer,
-        software_of(recipe).name,
-    ]
-    return ", ".join([f"{question.cluster.gpus} x {question.gpu.slug}", *degrees_in_words(layout), batch, *named])
+    micro_batch = f"micro-batches of {recipe.micro_batch}"
+    names = [str(recipe.precision), recipe.optimizer, software_of(recipe).name]
+    gpus = f"{question.cluster.gpus} x {question.gpu.slug}"
+    return ", ".join([gpus, *degrees_in_words(layout), batch, micro_batch, *names])
 
 
-def _parameters(found: Answer) -> list[Row]:
-    counts = found.parameters
-    rows = [Row("total", f"{counts.total:,}")]
+def _parameters(answer: Answer) -> list[Row]:
+    counts = answer.parameters
+    rows = {"total": counts.total}
     if counts.active != counts.total:
-        rows.append(Row("active", f"{counts.active:,}"))
+        rows["active"] = counts.active
     if counts.trained != counts.total_with_multi_token_prediction:
-        rows.append(Row("trained", f"{counts.trained:,}"))
-    return rows
+        rows["trained"] = counts.trained
+    return [(name, f"{count:,}", "") for name, count in rows.items()]
 
 
-def _memory(found: Answer) -> list[Row]:
-    memory = found.memory
-    fullest = memory.stages[memory.peak_stage]
+def _memory(answer: Answer) -> list[Row]:
+    memory = answer.memory
+    lines = memory.stages[memory.peak_stage].lines
     return [
-        *(Row(_words(line.kind), in_bytes(line.bytes)) for line in fullest.lines if line.bytes),
+        *((_words(line.kind), in_bytes(line.bytes), "") for line in lines if line.bytes),
         _predicted("allocated peak", memory.allocated_peak_bytes, in_bytes),
         _predicted("reserved peak", memory.reserved_peak_bytes, in_bytes),
         _predicted("device peak", memory.device_peak_bytes, in_bytes),
-        Row("usable", in_bytes(memory.usable_bytes)),
+        ("usable", in_bytes(memory.usable_bytes), ""),
     ]
 
 
-def _flop(found: Answer) -> list[Row]:
-    flop = found.flop
+def _flop(answer: Answer) -> list[Row]:
+    flop = answer.flop
     rows = [
-        Row("each token", in_flop(flop.per_token_flop)),
-        Row("each step", in_flop(flop.per_step_flop)),
-        Row("each step with recompute", in_flop(flop.hardware_per_step_flop)),
+        ("each token", in_flop(flop.per_token_flop), ""),
+        ("each step", in_flop(flop.per_step_flop), ""),
+        ("each step with recompute", in_flop(flop.hardware_per_step_flop), ""),
     ]
     if flop.padding_per_step_flop:
-        rows.append(Row("of each step padding", in_flop(flop.padding_per_step_flop), "spared by packed documents"))
-    return rows if flop.total_flop is None else [*rows, Row("whole run", in_flop(flop.total_flop))]
+        rows.append(("of each step padding", in_flop(flop.padding_per_step_flop), "spared by packed documents"))
+    return rows if flop.total_flop is None else [*rows, ("whole run", in_flop(flop.total_flop), "")]
 
 
-def _step(found: Answer) -> list[Row]:
-    step = found.step
+def _step(answer: Answer) -> list[Row]:
+    step = answer.step
     whole = step.step_seconds.value
+    parts = [
+        (_words(part.kind), in_seconds(part.seconds), _percent(part.seconds / whole))
+        for part in step.parts
+        if part.seconds
+    ]
     return [
-        *(
-            Row(_words(part.kind), in_seconds(part.seconds), _percent(part.seconds / whole))
-            for part in step.parts
-            if part.seconds
-        ),
+        *parts,
         _predicted("step", step.step_seconds, in_seconds),
         _predicted("tokens per second and GPU", step.tokens_per_s_per_gpu, readable),
         _predicted("MFU", step.mfu_fraction, _percent),
@@ -167,45 +152,41 @@ def _step(found: Answer) -> list[Row]:
     ]
 
 
-def _run(found: Answer) -> list[Row]:
-    totals = found.totals
+def _run(answer: Answer) -> list[Row]:
+    totals = answer.totals
     if totals is None:
-        return [Row("whole run", "unknown", "give training_tokens")]
-    priced = totals.cost_usd
-    cost = Row("USD", "unknown", "give usd_per_gpu_hour") if priced is None else _predicted("USD", priced, readable)
+        return [("whole run", "unknown", "give training_tokens")]
+    cost = totals.cost_usd
+    stages = [
+        (f"of them in stage {one.stage}", f"{one.steps:,}", f"{in_seconds(one.step_seconds.value)} each")
+        for one in totals.stages
+    ]
     return [
-        Row("steps", f"{totals.steps:,}"),
-        *(
-            Row(f"of them in stage {one.stage}", f"{one.steps:,}", f"{in_seconds(one.step_seconds.value)} each")
-            for one in totals.stages
-        ),
+        ("steps", f"{totals.steps:,}", ""),
+        *stages,
         _predicted("GPU-hours", totals.gpu_hours, readable),
         _predicted("days", totals.days, readable),
-        Row("goodput", _percent(totals.goodput_fraction)),
-        cost,
+        ("goodput", _percent(totals.goodput_fraction), ""),
+        ("USD", "unknown", "give usd_per_gpu_hour") if cost is None else _predicted("USD", cost, readable),
         _predicted("kWh", totals.energy_kwh, readable),
     ]
 
 
-def _predicted(label: str, interval: Interval, spoken: Callable[[float], str]) -> Row:
-    return Row(label, spoken(interval.value), _range(spoken(interval.low), spoken(interval.high)))
+def _predicted(label: str, interval: Interval, text_of: Callable[[float], str]) -> Row:
+    return label, text_of(interval.value), _range(text_of(interval.low), text_of(interval.high))
 
 
 def _range(low: str, high: str) -> str:
-    """Both ends; the unit is said once where they share it."""
+    """Both ends, with one unit where they share it."""
     number, space, unit = low.partition(" ")
     return f"{number if space and high.endswith(f' {unit}') else low} to {high}"
 
 
 def _aligned(tables: Mapping[str, Sequence[Row]]) -> list[str]:
-    """Tables whose labels, values and notes stand below each other, from the first table to the last."""
+    """Tables whose columns are aligned from the first table to the last."""
     rows = [row for table in tables.values() for row in table]
-    lines = iter(aligned([(row.label, row.value, row.note) for row in rows], right={1}, indent="  "))
+    lines = iter(aligned(rows, right={1}, indent="  "))
     return ["\n".join([title, *islice(lines, len(table))]) for title, table in tables.items()]
-
-
-def _listed(title: str, items: Sequence[str]) -> str:
-    return "\n".join([title, *(f"  - {item}" for item in items)])
 
 
 def _words(kind: str) -> str:
