@@ -56,10 +56,10 @@ def _main_reason(row: Tool, result: ToolAnswer, memory: Memory) -> str:
     pairs = [(term.name, term.bytes, [kind for kind in term.kinds if kind in ours_bytes]) for term in counted]
     pairs += [(kind, 0.0, [kind]) for kind in ours_bytes if kind not in named]
 
-    def gap(pair: tuple[str, float, list[str]]) -> float:
+    def gap_bytes(pair: tuple[str, float, list[str]]) -> float:
         return abs(pair[1] - sum(ours_bytes[kind] for kind in pair[2]))
 
-    name, theirs, kinds = max(pairs, key=gap)
+    name, theirs, kinds = max(pairs, key=gap_bytes)
     ours = sum(ours_bytes[kind] for kind in kinds)
     if theirs == ours:
         return "no term differs"
