@@ -6,17 +6,17 @@ import logging
 import os
 import platform
 import shutil
-import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
+from functools import reduce
+from operator import or_
 from pathlib import Path
-from types import ModuleType, TracebackType
-from typing import Any, Self
+from types import ModuleType
+from typing import Any
 
 import service
 from service.calibration.records import Environment
@@ -25,10 +25,10 @@ from service.worker.probing import CannotRun
 
 PROGRAM = "nvidia-smi"
 
-ASKED_SECONDS = 20.0
+DRIVER_SECONDS = 20.0
 """Longest wait for the driver's program: without a persistence daemon it loads first. Source: a choice."""
 
-WATCHED_MILLISECONDS = 200
+SAMPLE_MILLISECONDS = 200
 """Period of the clock's samples while a probe runs. Source: a choice."""
 
 REASONS = {
@@ -87,7 +87,7 @@ def ask(*words: str) -> str | None:
         return None
     try:
         done = subprocess.run(  # noqa: S603 - words are ours, and the program is in PATH
-            [program, *words], capture_output=True, text=True, check=False, timeout=ASKED_SECONDS
+            [program, *words], capture_output=True, text=True, check=False, timeout=DRIVER_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -112,10 +112,10 @@ def parse_gpus(text: str, fields: Sequence[str] = FIELDS) -> tuple[DriverGpu, ..
     (1980000000.0, 700.0, 4194304.0)
     """
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
-    return tuple(_driven(dict(zip(fields, row, strict=True))) for row in rows if len(row) == len(fields))
+    return tuple(_driver_gpu(dict(zip(fields, row, strict=True))) for row in rows if len(row) == len(fields))
 
 
-def _driven(output: Mapping[str, str]) -> DriverGpu:
+def _driver_gpu(output: Mapping[str, str]) -> DriverGpu:
     return DriverGpu(
         uuid=output["uuid"],
         address=output["pci.bus_id"].lower(),
@@ -165,37 +165,31 @@ def reasons_of(mask: int) -> tuple[str, ...]:
     return tuple(REASONS.get(bit, f"bit_{bit:#x}") for bit in bits if bit != IDLE)
 
 
-class DriverWatch:
-    """Samples a GPU's clock and throttle reasons while something runs on it."""
+@contextmanager
+def sampling(gpu: DriverGpu | None, file: Path) -> Iterator[None]:
+    """Sample a GPU's clock and throttle reasons into a file while something runs on it; nothing without a driver."""
+    program, field = shutil.which(PROGRAM), None
+    if program is not None and gpu is not None:
+        field = next((name for name in _ACTIVE if ask(f"--query-gpu={name}", "--format=csv,noheader")), None)
+    if program is None or gpu is None or field is None:
+        yield
+        return
+    words = [f"--id={gpu.uuid}", f"--query-gpu=clocks.sm,{field}", "--format=csv,noheader,nounits"]
+    with file.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603 - words are ours, and the program is in PATH
+            [program, *words, f"--loop-ms={SAMPLE_MILLISECONDS}"], stdout=output, stderr=subprocess.DEVNULL
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
 
-    def __init__(self, gpu: DriverGpu | None, file: Path) -> None:
-        self._gpu, self._file = gpu, file
-        self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Self:
-        program, field = shutil.which(PROGRAM), None
-        if program is not None and self._gpu is not None:
-            field = next((name for name in _ACTIVE if ask(f"--query-gpu={name}", "--format=csv,noheader")), None)
-        if program is None or self._gpu is None or field is None:
-            return self
-        words = [f"--id={self._gpu.uuid}", f"--query-gpu=clocks.sm,{field}", "--format=csv,noheader,nounits"]
-        with self._file.open("wb") as samples:
-            self._process = subprocess.Popen(  # noqa: S603 - words are ours, and the program is in PATH
-                [program, *words, f"--loop-ms={WATCHED_MILLISECONDS}"], stdout=samples, stderr=subprocess.DEVNULL
-            )
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process is not None:
-            os.kill(self._process.pid, signal.SIGTERM)
-            self._process.wait()
-
-    def samples(self) -> tuple[tuple[float | None, int], ...]:
-        """The samples."""
-        text = self._file.read_text(encoding="utf-8") if self._process is not None else ""
-        return tuple((clock, mask) for clock, mask in parse_samples(text) if not mask & IDLE)
+def samples_in(file: Path) -> tuple[tuple[float | None, int], ...]:
+    """The samples in a file, those of an idle GPU left out."""
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    return tuple((clock, mask) for clock, mask in parse_samples(text) if not mask & IDLE)
 
 
 log = logging.getLogger(__name__)
@@ -209,14 +203,14 @@ NEEDED_BY_SWEEPS = ("numpy", "pyarrow", "pydantic")
 TORCH_SECONDS = 120.0
 """Longest wait for torch to load. Source: a choice; a cold network disk takes a minute."""
 
-ASKED_OF_TORCH = """
+TORCH_QUERY = """
 import json, torch
 found = [torch.cuda.get_device_properties(n) for n in range(torch.cuda.device_count())]
 print(json.dumps([[one.name, one.total_memory] for one in found]))
 """
-ASKED_OF_DRIVER = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+DRIVER_QUERY = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
 
-SHOWN = "CUDA_VISIBLE_DEVICES"
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 """Variable that lists the visible GPUs of a process; ROCm's libraries read it too."""
 
 
@@ -224,10 +218,10 @@ def gpus_here() -> list[tuple[str, float]]:
     """Each GPU of this host that a measurement could use, by name and memory in torch's order."""
     if not any(Path(driver).exists() for driver in DRIVERS):
         return []
-    if find_spec("torch") is not None:
-        output = _output((sys.executable, "-c", ASKED_OF_TORCH))
+    if importlib.util.find_spec("torch") is not None:
+        output = _output((sys.executable, "-c", TORCH_QUERY))
         return [(name, memory) for name, memory in json.loads(output or "[]")]
-    return listed_gpus(_output(ASKED_OF_DRIVER))
+    return listed_gpus(_output(DRIVER_QUERY))
 
 
 def devices_here() -> list[dict[str, Any]]:
@@ -235,24 +229,24 @@ def devices_here() -> list[dict[str, Any]]:
     return counted(gpus_here())
 
 
-def shown_alone(name: str | None, names: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
+def visible_alone(name: str | None, names: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
     """Variables under which a process sees only the GPUs of one name.
 
-    >>> shown_alone("B", ["A", "B", "B"], {}), shown_alone("B", ["A", "B"], {"CUDA_VISIBLE_DEVICES": "3,GPU-7"})
+    >>> visible_alone("B", ["A", "B", "B"], {}), visible_alone("B", ["A", "B"], {"CUDA_VISIBLE_DEVICES": "3,GPU-7"})
     ({'CUDA_VISIBLE_DEVICES': '1,2'}, {'CUDA_VISIBLE_DEVICES': 'GPU-7'})
-    >>> shown_alone("B", ["B", "B"], {}), shown_alone(None, ["A", "B"], {})
+    >>> visible_alone("B", ["B", "B"], {}), visible_alone(None, ["A", "B"], {})
     ({}, {})
     """
     places = [place for place, one in enumerate(names) if one == name]
     if not places or len(places) == len(names):
         return {}
-    shown = [word.strip() for word in variables.get(SHOWN, "").split(",") if word.strip()]
-    return {SHOWN: ",".join(shown[place] if shown else str(place) for place in places)}
+    visible = [word.strip() for word in variables.get(VISIBLE_GPUS, "").split(",") if word.strip()]
+    return {VISIBLE_GPUS: ",".join(visible[place] if visible else str(place) for place in places)}
 
 
 def can_sweep() -> bool:
     """Whether this host has what parts of sweeps need."""
-    return all(find_spec(name) is not None for name in NEEDED_BY_SWEEPS)
+    return all(importlib.util.find_spec(name) is not None for name in NEEDED_BY_SWEEPS)
 
 
 def threads_here() -> int:
@@ -292,8 +286,6 @@ def _output(command: Sequence[str]) -> str:
     return done.stdout
 
 
-HIDES_GPUS = "CUDA_VISIBLE_DEVICES"
-
 CHECKOUT = Path(service.__file__).parents[1]
 """Folder of the package; in a checkout pyproject.toml is beside it."""
 
@@ -309,8 +301,8 @@ def missing_torch() -> str | None:
     if importlib.util.find_spec("torch") is not None:
         return None
     is_checkout = (CHECKOUT / "pyproject.toml").is_file()
-    wanted = "'.[measure]'" if is_checkout else TORCH
-    return f"torch is not installed where the worker runs: pip install {wanted}"
+    requirement = "'.[measure]'" if is_checkout else TORCH
+    return f"torch is not installed where the worker runs: pip install {requirement}"
 
 
 def chosen_device(local_rank: int) -> str:
@@ -322,14 +314,14 @@ def chosen_device(local_rank: int) -> str:
         if local_rank >= count:
             raise CannotRun(f"process {local_rank + 1} has no GPU: there are {count}; ask for at most {count} ranks")
         return f"cuda:{local_rank}"
-    gpus = () if os.environ.get(HIDES_GPUS) in {"", "-1"} else driver_gpus()
+    gpus = () if os.environ.get(VISIBLE_GPUS) in {"", "-1"} else driver_gpus()
     if gpus:
-        raise CannotRun(unusable(str(torch.__version__), gpus[0].driver, _why_not(torch)))
+        raise CannotRun(unusable(str(torch.__version__), gpus[0].driver, _torch_error(torch)))
     return "cpu"
 
 
-def _why_not(torch: ModuleType) -> str:
-    """The first sentence of torch's error when a GPU is requested."""
+def _torch_error(torch: ModuleType) -> str:
+    """The first sentence of torch's error at the request for a GPU."""
     try:
         torch.cuda.init()
     except Exception as error:
@@ -386,9 +378,9 @@ def others_on(gpu: DriverGpu | None) -> int:
     """
     if gpu is None or gpu.is_divided:
         return 0
-    seen = len([pid for pid in computing_processes(gpu) if pid != os.getpid()])
+    visible = len([pid for pid in computing_processes(gpu) if pid != os.getpid()])
     hidden = (gpu.used_bytes or 0.0) > FREE_BYTES
-    return max(seen, int(hidden))
+    return max(visible, int(hidden))
 
 
 def others_beside(gpu: DriverGpu | None) -> int:
@@ -399,8 +391,8 @@ def others_beside(gpu: DriverGpu | None) -> int:
     """
     if gpu is None or gpu.is_divided:
         return 0
-    seen = computing_processes(gpu)
-    return max(0, len(seen) - max(1, sum(map(_is_own, seen))))
+    visible = computing_processes(gpu)
+    return max(0, len(visible) - max(1, sum(map(_is_own, visible))))
 
 
 def _is_own(pid: int) -> bool:
@@ -440,18 +432,16 @@ class EnvironmentWatch:
 def watched(device: str, folder: Path) -> Iterator[EnvironmentWatch]:
     """The environment of a probe, read before it, sampled while it runs, and read after it."""
     gpu = driver_gpu(device)
-    environment_watch = EnvironmentWatch(environment=environment_of(device, gpu), gpu=gpu)
-    with DriverWatch(gpu, folder / "clock.csv") as watch:
-        yield environment_watch
-    samples = watch.samples()
-    mask = 0
-    for _, reasons in samples:
-        mask |= reasons
-    clock = samples[-1][0] if samples else None
-    environment = environment_watch.environment
-    others = max(environment.other_processes, others_beside(gpu))
-    environment_watch.environment = replace(
-        environment, clock_hz=clock, throttle_reasons=reasons_of(mask), other_processes=others
+    watch = EnvironmentWatch(environment=environment_of(device, gpu), gpu=gpu)
+    file = folder / "clock.csv"
+    with sampling(gpu, file):
+        yield watch
+    samples = samples_in(file)
+    watch.environment = replace(
+        watch.environment,
+        clock_hz=samples[-1][0] if samples else None,
+        throttle_reasons=reasons_of(reduce(or_, (mask for _, mask in samples), 0)),
+        other_processes=max(watch.environment.other_processes, others_beside(gpu)),
     )
 
 

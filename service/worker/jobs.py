@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from service.worker.runners import PROBE_PROCESS, Runner, Running
+from service.worker.runners import Runner, Running, Task
 
 Outcome = Literal["succeeded", "failed", "cancelled", "released"]
 
@@ -67,7 +67,7 @@ class JobContext:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the progress changes."""
 
-    def tell(self, progress: dict[str, Any]) -> None:
+    def report(self, progress: dict[str, Any]) -> None:
         """Set the progress, which the next heartbeat reports."""
         if progress != self.progress:
             self.progress = progress
@@ -82,28 +82,12 @@ POLL_SECONDS = 0.1
 """Period of checks whether a process has ended. Source: a choice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """A process to be run."""
-
-    task: Mapping[str, Any]
-    """Its input, as JSON."""
-    folder: Path
-    """An empty folder for its files."""
-    most_seconds: float
-    """Timeout from its start: waiting for a place does not count."""
-    module: str = PROBE_PROCESS
-    """Its module."""
-    device: str | None = None
-    """Name of the device that it is for, as the runner reports it; None for any."""
-
-
-async def record_of(runner: Runner, task: Task, tell: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
+async def record_of(runner: Runner, task: Task, report: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
     """The record of a task; None where it did not end in time. Nothing that it started is left running."""
     running = await _started(runner, task)
     try:
         while (record := await asyncio.to_thread(running.poll)) is None and not _is_late(running, task):
-            tell(await asyncio.to_thread(running.progress))
+            report(await asyncio.to_thread(running.progress))
             await asyncio.sleep(POLL_SECONDS)
         return record
     finally:
@@ -117,7 +101,7 @@ def _is_late(running: Running, task: Task) -> bool:
 
 async def _started(runner: Runner, task: Task) -> Running:
     """The process of a task; a cancellation during its start ends it as soon as it has started."""
-    starting = asyncio.ensure_future(asyncio.to_thread(runner.start, task.task, task.folder, task.module, task.device))
+    starting = asyncio.ensure_future(asyncio.to_thread(runner.start, task))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -152,7 +136,7 @@ async def run_launch_check(context: JobContext) -> JobResult:
 
     def show(number: int, **fields: Any) -> None:
         shown[number] = _progress_of(tasks[number], **fields)
-        context.tell({"probes": list(shown)})
+        context.report({"probes": list(shown)})
 
     lacking = context.runner.lacking()
     for number, task in enumerate(tasks):
@@ -186,17 +170,17 @@ async def _measured(context: JobContext, task: Mapping[str, Any], folder: Path, 
 async def _with_uploaded_files(context: JobContext, record: Record, folder: Path) -> Record:
     """A record that lists the uploaded ones of its files."""
     summary = record.get("summary") or {}
-    kept, reasons = [], []
+    uploaded, reasons = [], []
     for name in summary.get("files", ()):
         reason = await _upload(context, folder, name)
         if reason is None:
-            kept.append(name)
+            uploaded.append(name)
         else:
             reasons.append(f"the file {name} is not kept: {reason}")
     if not reasons:
         return record
-    reasons_text = "; ".join(filter(None, (record.get("reason"), *reasons)))
-    return {**record, "reason": reasons_text, "summary": {**summary, "files": kept}}
+    reason = "; ".join(filter(None, (record.get("reason"), *reasons)))
+    return {**record, "reason": reason, "summary": {**summary, "files": uploaded}}
 
 
 async def _upload(context: JobContext, folder: Path, name: str) -> str | None:
@@ -234,7 +218,7 @@ async def run_sweep_shard(context: JobContext) -> JobResult:
     folder.mkdir()
     (folder / SWEEP_FILE).write_bytes(await _sweep(context))
     task = Task(task=context.job.payload, folder=folder, module=SHARD_PROCESS, most_seconds=context.job.timeout_seconds)
-    record = await record_of(context.runner, task, lambda progress: context.tell({"rows": progress.get("rows", 0)}))
+    record = await record_of(context.runner, task, lambda progress: context.report({"rows": progress.get("rows", 0)}))
     if record is None:
         return _failed("timed_out", f"the piece takes longer than {task.most_seconds:.0f} s")
     if record["status"] != "succeeded":

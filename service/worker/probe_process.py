@@ -34,7 +34,7 @@ MOST_RESERVED_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class RankTask:
     """One task at one place."""
 
     task: ProbeTask
@@ -55,7 +55,7 @@ def main(words: Sequence[str]) -> int:
     place = place_of(task.ranks, os.environ)
     if place is None:
         return _together(task, folder, (sys.executable, "-m", "service.worker.probe_process", *words))
-    record = measured(Task(task=task, folder=folder, place=place, started_seconds=started))
+    record = measured(RankTask(task=task, folder=folder, place=place, started_seconds=started))
     write_record(record, folder / _name(place.rank))
     return int(record.status != "succeeded")
 
@@ -77,7 +77,7 @@ def write_json(content: Any, path: Path) -> None:
     part.replace(path)
 
 
-def measured(job: Task) -> ProbeRecord:
+def measured(job: RankTask) -> ProbeRecord:
     """Run the probe of a task."""
     record = ProbeRecord(probe=job.task.probe, status="skipped")
     watches: list[EnvironmentWatch] = []
@@ -100,7 +100,7 @@ def measured(job: Task) -> ProbeRecord:
     )
 
 
-def _found(job: Task, watches: list[EnvironmentWatch]) -> ProbeResult:
+def _found(job: RankTask, watches: list[EnvironmentWatch]) -> ProbeResult:
     """The result of a probe; its environment is appended to the list as soon as it is known."""
     if lacking := missing_torch():
         raise CannotRun(lacking)
@@ -125,7 +125,7 @@ def _found(job: Task, watches: list[EnvironmentWatch]) -> ProbeResult:
     return found
 
 
-def _own_folder(job: Task) -> Path:
+def _own_folder(job: RankTask) -> Path:
     folder = job.folder / f"rank-{job.place.rank}"
     folder.mkdir(exist_ok=True)
     return folder

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from service.errors import StartupError
 from service.worker.command import Claiming, WorkerOptions
 from service.worker.jobs import JobContext, JobFile, JobResult, Work
-from service.worker.runners import PROBE_PROCESS
+from service.worker.runners import Task
 from service.worker.service_client import MOST_FAILURES, Address, ServiceClient
 
 LEASE_SECONDS = 0.2
@@ -68,9 +68,7 @@ class NoRunner:
     def lacking(self) -> str | None:
         return None
 
-    def start(
-        self, task: Mapping[str, Any], folder: Path, module: str = PROBE_PROCESS, device: str | None = None
-    ) -> Any:
+    def start(self, task: Task) -> Any:
         raise NotImplementedError
 
     def close(self) -> None:
@@ -122,7 +120,7 @@ def test_it_is_heard_of_while_it_is_at_work_and_tells_news_soon() -> None:
     service = FakeService(jobs=[job(lease_seconds=60.0)])
 
     async def slow(desk: JobContext) -> JobResult:
-        desk.tell({"done_fraction": 0.5})
+        desk.report({"done_fraction": 0.5})
         await until(lambda: bool(service.heard))
         return JobResult(outcome="succeeded")
 
@@ -139,7 +137,7 @@ def test_it_goes_on_while_the_service_is_away() -> None:
         service.refusals = list(away)
         await until(lambda: bool(service.heard) and not service.refusals)
         service.refusals = [500, httpx.ReadError("broken")]
-        desk.tell({"done_fraction": 0.9})
+        desk.report({"done_fraction": 0.9})
         return JobResult(outcome="succeeded", result={"went": "on"})
 
     go_on(service, slow)
@@ -279,7 +277,7 @@ def test_a_job_is_not_lost_for_progress_that_is_refused() -> None:
     service = FakeService(jobs=[job(lease_seconds=60.0)], refusals=[None, 422])
 
     async def telling(desk: JobContext) -> JobResult:
-        desk.tell({"done_fraction": 0.5})
+        desk.report({"done_fraction": 0.5})
         await until(lambda: bool(service.heard))
         return JobResult(outcome="succeeded")
 

@@ -15,7 +15,6 @@ from service.worker import devices
 from service.worker.devices import (
     PROGRAM,
     DriverGpu,
-    DriverWatch,
     ask,
     computing_processes,
     driver_gpus,
@@ -24,6 +23,8 @@ from service.worker.devices import (
     parse_gpus,
     parse_samples,
     refuse_busy,
+    samples_in,
+    sampling,
 )
 from service.worker.probing import CannotRun
 
@@ -140,16 +141,16 @@ def test_a_watch_sees_what_ran_under_either_name_of_the_field(driver: Path, refu
     looks = "345, 0x0000000000000001\n1980, 0x0000000000000000\n1590, 0x0000000000000044\n"
     install(driver, looks=looks, refused=refused)
     gpu = driver_gpus()[0]
-    with DriverWatch(gpu, driver / "looks.csv") as watch:
+    with sampling(gpu, driver / "looks.csv"):
         while len((driver / "looks.csv").read_text()) < len(looks):
             pass
-    assert watch.samples() == ((1.98e9, 0), (1.59e9, 0x44))
+    assert samples_in(driver / "looks.csv") == ((1.98e9, 0), (1.59e9, 0x44))
 
 
 def test_nothing_is_watched_without_a_driver(tmp_path: Path) -> None:
-    with DriverWatch(None, tmp_path / "looks.csv") as watch:
+    with sampling(None, tmp_path / "looks.csv"):
         pass
-    assert watch.samples() == ()
+    assert samples_in(tmp_path / "looks.csv") == ()
 
 
 def test_a_gpu_is_told_by_all_of_its_fields() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.worker.jobs import Task, record_of
+from service.worker.jobs import record_of
+from service.worker.runners import Task
 
 WAITS_SECONDS, MOST_SECONDS = 0.5, 0.3
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from service.worker.runners import local
+from service.worker.runners import Task, local
 from service.worker.runners.local import LocalRunner
 from service.worker.runners.nodes import NodeRunner
 
@@ -31,7 +31,7 @@ def test_a_job_sees_the_gpus_of_its_name_alone(
     assert [(one["name"], one["count"]) for one in runner.capabilities()["devices"]] == [("A", 1), ("B", 2)]
     task = {"probe": "placed", "notes": str(tmp_path / "notes"), "seconds": 0}
     (tmp_path / "work").mkdir()
-    running = runner.start(task, tmp_path / "work", "tests.worker.placed", device)
+    running = runner.start(Task(task=task, folder=tmp_path / "work", module="tests.worker.placed", device=device))
     ends = time.monotonic() + 60
     while running.poll() is None:
         assert time.monotonic() < ends

@@ -14,7 +14,7 @@ import pytest
 
 from service.calibration.records import ProbeName, ProbeTask
 from service.worker import devices
-from service.worker.probe_process import Task, measured
+from service.worker.probe_process import RankTask, measured
 from service.worker.ranks import Place, nodes_of, place_of, rendezvous
 from tests.house.source import SERVICE
 from tests.worker.probing import need_torch, read_record, run_probe, start_probe
@@ -31,7 +31,7 @@ def _task(probe: Any, parameters: dict[str, Any], *, ranks: int = 1, timeout_sec
 
 
 def _in_process(task: ProbeTask, folder: Path) -> Any:
-    return measured(Task(task=task, folder=folder, place=Place(), started_seconds=time.monotonic()))
+    return measured(RankTask(task=task, folder=folder, place=Place(), started_seconds=time.monotonic()))
 
 
 def test_every_file_of_the_probes_is_one() -> None:
@@ -211,12 +211,12 @@ def test_a_gpu_that_torch_cannot_use_is_not_passed_over(tmp_path: Path, monkeypa
         pytest.skip("this torch can use the GPU that is here")
     install(tmp_path, gpus=TWO)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.delenv(devices.HIDES_GPUS, raising=False)
+    monkeypatch.delenv(devices.VISIBLE_GPUS, raising=False)
     record = _in_process(_task("gemm", SMALL), tmp_path)
     assert (record.status, record.measurements) == ("skipped", ())
     assert "cannot use the GPU that driver 550.90.07 tells of" in record.reason
     assert "update the driver, or install a torch built for it" in record.reason
-    monkeypatch.setenv(devices.HIDES_GPUS, "")
+    monkeypatch.setenv(devices.VISIBLE_GPUS, "")
     assert _in_process(_task("gemm", SMALL), tmp_path).status == "succeeded"
 
 

@@ -19,7 +19,7 @@ from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.sweeps import Shard, shards_of
 from service.worker.jobs import ROWS_FILE, SHARD_PROCESS, SWEEP_FILE
 from service.worker.probing import CannotRun
-from service.worker.runners import PREFIX, WORK, Running
+from service.worker.runners import PREFIX, WORK, Running, Task
 from service.worker.runners.nodes import KIND, Node, nodes_of, placement_of
 from tests.needing import need
 from tests.worker.clusters import A100, H100, Cluster, cluster
@@ -115,7 +115,7 @@ def until_noted(file: Path, count: int) -> list[dict[str, Any]]:
 def start(cloud: Cloud, folder: Path, *, device: str | None, seconds: float = 0.0, ranks: int = 1) -> Running:
     folder.mkdir()
     task = {"probe": "placed", "notes": str(folder.with_suffix(".notes")), "seconds": seconds, "ranks": ranks}
-    running: Running = cloud.runner.start(task, folder, MODULE, device)
+    running: Running = cloud.runner.start(Task(task=task, folder=folder, module=MODULE, device=device))
     return running
 
 
@@ -198,7 +198,9 @@ BODY: dict[str, Any] = {
 def shard_of(cloud: Cloud, sweep: Sweep, shard: Shard, folder: Path) -> Running:
     folder.mkdir()
     (folder / SWEEP_FILE).write_bytes(sweep_to_bytes(sweep))
-    running: Running = cloud.runner.start({"sweep": "swp", **shard._asdict()}, folder, SHARD_PROCESS)
+    running: Running = cloud.runner.start(
+        Task(task={"sweep": "swp", **shard._asdict()}, folder=folder, module=SHARD_PROCESS)
+    )
     return running
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from service.calibration.records import ProbeName, ProbeTask
 from service.units import DIMENSIONS
-from service.worker.probe_process import Task, measured, write_record
+from service.worker.probe_process import RankTask, measured, write_record
 from service.worker.probes import context
 from service.worker.ranks import Place
 from tests.worker.probing import need_torch, read_record
@@ -49,7 +49,7 @@ def test_a_record_reads_back_as_it_was(probe: ProbeName, tmp_path: Path, monkeyp
     need_torch()
     monkeypatch.setattr(context, "PROCESSES", 1)
     task = ProbeTask(probe=probe, parameters={"repeats": 2, **SMALL[probe]}, timeout_seconds=100.0)
-    record = measured(Task(task=task, folder=tmp_path, place=Place(), started_seconds=time.monotonic()))
+    record = measured(RankTask(task=task, folder=tmp_path, place=Place(), started_seconds=time.monotonic()))
     write_record(record, tmp_path / "record.json")
     assert read_record(tmp_path) == record
     assert record.status == ("skipped" if probe in CANNOT else "succeeded")

@@ -1,6 +1,5 @@
 """Is nothing left running, whatever ends a measurement?"""
 
-import json
 import subprocess
 import sys
 import time
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.worker.runners import local
+from service.worker.runners import Task, local
 from service.worker.runners.local import LocalRunner, LocalRunning
 from tests.worker.processes import noted, seconds_until_gone
 
@@ -24,7 +23,7 @@ def start(folder: Path, **task: Any) -> LocalRunning:
     told = {"probe": "sleep", "seconds": 30.0, "pids": str(folder / "pids"), **task}
     inner = folder / "job" / "0"
     inner.mkdir()
-    return LocalRunner().start(told, inner, MODULE)
+    return LocalRunner().start(Task(task=told, folder=inner, module=MODULE))
 
 
 def ended(running: LocalRunning) -> dict[str, Any]:
@@ -58,8 +57,9 @@ def test_whoever_loses_its_worker_ends_with_all_it_started(tmp_path: Path) -> No
     task = {"probe": "sleep", "seconds": 30.0, "pids": str(tmp_path / "pids"), "is_stubborn": True}
     (tmp_path / "job" / "0").mkdir(parents=True)
     program = (
-        "import json, sys, time\nfrom pathlib import Path\nfrom service.worker.runners.local import LocalRunner\n"
-        f"LocalRunner().start(json.loads({json.dumps(task)!r}), Path({str(tmp_path / 'job' / '0')!r}), {MODULE!r})\n"
+        "import time\nfrom pathlib import Path\nfrom service.worker.runners import Task\n"
+        "from service.worker.runners.local import LocalRunner\n"
+        f"LocalRunner().start(Task(task={task!r}, folder=Path({str(tmp_path / 'job' / '0')!r}), module={MODULE!r}))\n"
         "time.sleep(60)"
     )
     worker = subprocess.Popen([sys.executable, "-c", program])
@@ -81,7 +81,7 @@ def test_whoever_loses_its_warden_ends(tmp_path: Path) -> None:
 
 def test_a_measurement_that_leaves_nothing_says_how_it_ended(tmp_path: Path) -> None:
     (tmp_path / "a" / "0").mkdir(parents=True)
-    broken = LocalRunner().start({"probe": "sleep"}, tmp_path / "a" / "0", MODULE)
+    broken = LocalRunner().start(Task(task={"probe": "sleep"}, folder=tmp_path / "a" / "0", module=MODULE))
     record = ended(broken)
     assert record["status"] == "failed"
     assert "code 1" in record["reason"]
@@ -105,7 +105,7 @@ def test_progress_is_told_while_it_runs(tmp_path: Path) -> None:
 
 
 def test_the_worker_s_key_is_nobody_else_s_business(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in local.KEPT_BACK:
+    for name in local.SECRETS:
         monkeypatch.setenv(name, "secret")
     running = start(tmp_path)
     (pids,) = noted(tmp_path / "pids")

@@ -6,6 +6,8 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +16,26 @@ PROBE_PROCESS = "service.worker.probe_process"
 
 RECORD, PROGRESS, TASK = "record.json", "progress.json", "task.json"
 """Files of a task's folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A process to be run."""
+
+    task: Mapping[str, Any]
+    """Its input, as JSON."""
+    folder: Path
+    """An empty folder for its files."""
+    most_seconds: float = inf
+    """Timeout from its start: waiting for a place does not count."""
+    module: str = PROBE_PROCESS
+    """Its module."""
+    device: str | None = None
+    """Name of the device that it is for, as the runner reports it; None for any."""
+
+    def failed(self, reason: str, status: str = "failed") -> dict[str, Any]:
+        """The record of a task that left none."""
+        return {"probe": self.task.get("probe"), "status": status, "reason": reason, "seconds": 0.0}
 
 
 class Running(Protocol):
@@ -44,9 +66,7 @@ class Runner(Protocol):
     def lacking(self) -> str | None:
         """Reason why measurements cannot run; None where they can."""
 
-    def start(
-        self, task: Mapping[str, Any], folder: Path, module: str = PROBE_PROCESS, device: str | None = None
-    ) -> Running:
+    def start(self, task: Task) -> Running:
         """Start a process."""
 
     def close(self) -> None:
@@ -72,19 +92,19 @@ def job_folder() -> Iterator[Path]:
 
 
 def remove_abandoned() -> int:
-    """Remove folders of dead workers."""
+    """Remove folders of workers that have ended."""
     return sum(_removed(folder) for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"))
 
 
 def _removed(folder: Path) -> bool:
-    """Remove one folder, if this user owns it and its worker is dead."""
+    """Remove one folder, if this user owns it and its worker has ended."""
     lock = folder / LOCK
     try:
         if folder.is_symlink() or folder.stat().st_uid != os.getuid() or not lock.is_file():
             return False
-        with lock.open("r+", encoding="utf-8") as held:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with lock.open("r+", encoding="utf-8") as own:
+            fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)
-    except OSError:  # its worker is alive, or another one removes it
+    except OSError:  # its worker runs, or another one removes it
         return False
     return True

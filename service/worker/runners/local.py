@@ -9,18 +9,17 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, NoReturn
 
-from service.worker.devices import can_sweep, counted, gpus_here, missing_torch, shown_alone, threads_here
-from service.worker.runners import PROBE_PROCESS, PROGRESS, RECORD, TASK
+from service.worker.devices import can_sweep, counted, gpus_here, missing_torch, threads_here, visible_alone
+from service.worker.runners import PROGRESS, RECORD, TASK, Task
 from service.worker.supervisor import GONE_SECONDS, GRACE_SECONDS, STOP
 
 LOG = "log.txt"
 LAST_BYTES = 2_000
 """Length of the end of a log that is reported where there is no record. Source: a choice."""
 
-KEPT_BACK = ("TRAINCOST_TOKEN",)
+SECRETS = ("TRAINCOST_TOKEN",)
 """Variables of the worker's environment that measurements must not see."""
 
 
@@ -45,12 +44,10 @@ class LocalRunner:
             "nodes": 1,
         }
 
-    def start(
-        self, task: Mapping[str, Any], folder: Path, module: str = PROBE_PROCESS, device: str | None = None
-    ) -> "LocalRunning":
+    def start(self, task: Task) -> "LocalRunning":
         """Start a process that sees only the devices of one name."""
-        seen = shown_alone(device, self._gpus, {**os.environ, **self._variables})
-        return LocalRunning(task, folder, module, {**self._variables, **seen})
+        visible = visible_alone(task.device, self._gpus, {**os.environ, **self._variables})
+        return LocalRunning(task, {**self._variables, **visible})
 
     def slots(self) -> int:
         """One process at a time: two would disturb each other."""
@@ -67,16 +64,14 @@ class LocalRunner:
 class LocalRunning:
     """A process under its supervisor."""
 
-    def __init__(self, task: Mapping[str, Any], folder: Path, module: str, variables: Mapping[str, str]) -> None:
-        self._task, self._folder, self._began_seconds = task, folder, time.monotonic()
-        file = folder / TASK
-        file.write_text(json.dumps(task), encoding="utf-8")
-        words = (sys.executable, "-m", module, str(file), str(folder))
-        environment = {**os.environ, **variables}
-        for name in KEPT_BACK:
-            environment.pop(name, None)
-        with (folder / LOG).open("wb") as log:
-            self._warden = subprocess.Popen(  # noqa: S603 - the worker's own command
+    def __init__(self, task: Task, variables: Mapping[str, str]) -> None:
+        self._task, self._folder, self._began_seconds = task, task.folder, time.monotonic()
+        file = task.folder / TASK
+        file.write_text(json.dumps(task.task), encoding="utf-8")
+        words = (sys.executable, "-m", task.module, str(file), str(task.folder))
+        environment = {name: value for name, value in {**os.environ, **variables}.items() if name not in SECRETS}
+        with (task.folder / LOG).open("wb") as log:
+            self._supervisor = subprocess.Popen(  # noqa: S603 - the worker's own command
                 (sys.executable, "-m", "service.worker.supervisor", *words),
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -87,7 +82,7 @@ class LocalRunning:
 
     def poll(self) -> dict[str, Any] | None:
         """The record, once the process has ended."""
-        code = self._warden.poll()
+        code = self._supervisor.poll()
         if code is None:
             return None
         self._let_go()
@@ -95,9 +90,10 @@ class LocalRunning:
             text = (self._folder / RECORD).read_text(encoding="utf-8")
             record: dict[str, Any] = json.loads(text, parse_constant=_refuse)
         except FileNotFoundError:
-            return self._failed(f"{_ended(code)}{self._last_words()}")
+            output = (self._folder / LOG).read_bytes()[-LAST_BYTES:].decode("utf-8", errors="replace").strip()
+            return self._task.failed(f"{_end_of(code)}{f'; its last words: {output}' if output else ''}")
         except ValueError as error:
-            return self._failed(f"what it measured is no JSON: {error}")
+            return self._task.failed(f"what it measured is no JSON: {error}")
         return record
 
     def began_seconds(self) -> float | None:
@@ -114,33 +110,26 @@ class LocalRunning:
 
     def kill(self) -> None:
         """End the process and everything that it started."""
-        if self._warden.poll() is None and self._warden.stdin is not None:
+        if self._supervisor.poll() is None and self._supervisor.stdin is not None:
             with suppress(BrokenPipeError):
-                self._warden.stdin.write(STOP)
-                self._warden.stdin.flush()
+                self._supervisor.stdin.write(STOP)
+                self._supervisor.stdin.flush()
             with suppress(subprocess.TimeoutExpired):
-                self._warden.wait(GRACE_SECONDS + GONE_SECONDS)
+                self._supervisor.wait(GRACE_SECONDS + GONE_SECONDS)
         self._let_go()
 
     def _let_go(self) -> None:
-        if self._warden.stdin is not None:
+        if self._supervisor.stdin is not None:
             with suppress(BrokenPipeError):
-                self._warden.stdin.close()
-
-    def _failed(self, reason: str) -> dict[str, Any]:
-        return {"probe": self._task.get("probe"), "status": "failed", "reason": reason, "seconds": 0.0}
-
-    def _last_words(self) -> str:
-        text = (self._folder / LOG).read_bytes()[-LAST_BYTES:].decode("utf-8", errors="replace").strip()
-        return f"; its last words: {text}" if text else ""
+                self._supervisor.stdin.close()
 
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no number")
 
 
-def _ended(code: int) -> str:
-    """How a process without a record ended."""
+def _end_of(code: int) -> str:
+    """The end of a process without a record."""
     number = -code if code < 0 else code - 128
     if number <= 0:
         return f"the process ended with code {code} and left no record"

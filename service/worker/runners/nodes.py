@@ -6,12 +6,12 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from service.worker.probing import CannotRun
-from service.worker.runners import RECORD, job_folder, remove_abandoned
+from service.worker.runners import RECORD, Task, job_folder, remove_abandoned
 from service.worker.runners.local import LocalRunner, LocalRunning
 
 KIND = "accelerator_type:"
@@ -28,7 +28,7 @@ Strategy = Literal["STRICT_PACK", "STRICT_SPREAD"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A live node."""
+    """A node that is up."""
 
     id: str
     cpus: int
@@ -52,7 +52,7 @@ class Placement:
 
 
 def nodes_of(facts: Sequence[Mapping[str, Any]]) -> tuple[Node, ...]:
-    """The live nodes."""
+    """The nodes that are up."""
     nodes = [_node(one) for one in facts if one["Alive"]]
     return tuple(sorted(nodes, key=lambda node: (-node.gpus, -node.cpus, node.id)))
 
@@ -96,8 +96,8 @@ def placement_of(nodes: Sequence[Node], kind: str | None, ranks: int) -> Placeme
     if len(sizes) == 1:
         return Placement(bundles=bundles, ranks=((),), strategy="STRICT_PACK")
     ends = [sum(sizes[: place + 1]) for place in range(len(sizes))]
-    spread = tuple(tuple(range(end - size, end)) for end, size in zip(ends, sizes, strict=True))
-    return Placement(bundles=bundles, ranks=spread, strategy="STRICT_SPREAD")
+    ranks_of = tuple(tuple(range(end - size, end)) for end, size in zip(ends, sizes, strict=True))
+    return Placement(bundles=bundles, ranks=ranks_of, strategy="STRICT_SPREAD")
 
 
 def _sizes(gpus: Sequence[int], ranks: int) -> list[int]:
@@ -123,10 +123,8 @@ NODE = "TRAINCOST_NODE"
 class Share:
     """The part of a task on one node."""
 
-    task: Mapping[str, Any]
-    """The task, as JSON."""
-    module: str
-    """Module of the process."""
+    task: Task
+    """The task; its folder is on the worker's own host."""
     ranks: Sequence[int]
     """Ranks on this node; empty where its process starts all of them itself."""
     meeting: tuple[str, int] | None = None
@@ -151,8 +149,8 @@ class NodeRunner:
     def __init__(self, node: str = "") -> None:
         self._node = node
         remove_abandoned()  # of processes on this node that were made to end
-        self._held = ExitStack()
-        self._folder = self._held.enter_context(job_folder())
+        self._resources = ExitStack()
+        self._folder = self._resources.enter_context(job_folder())
         self._running: dict[int, LocalRunning] = {}
 
     def port(self) -> int:
@@ -164,15 +162,15 @@ class NodeRunner:
 
     def start(self, share: Share) -> None:
         """Start the node's part."""
-        found = os.pathsep.join(filter(None, sys.path))  # what this process was given to import from
+        imports = os.pathsep.join(filter(None, sys.path))
         for place, rank in enumerate(share.ranks or (0,)):
-            folder = self._folder / f"{rank}" / "work"
+            folder = self._work(rank)
             folder.mkdir(parents=True)
-            meeting = _together(share, rank, place) if share.ranks else {}
-            variables = {"PYTHONPATH": found, NODE: self._node, **meeting}
-            self._running[rank] = LocalRunner(variables).start(share.task, folder, share.module)
+            meeting = _torchrun_variables(share, rank, place) if share.ranks else {}
+            variables = {"PYTHONPATH": imports, NODE: self._node, **meeting}
+            self._running[rank] = LocalRunner(variables).start(replace(share.task, folder=folder, device=None))
 
-    def look(self) -> NodeState:
+    def state(self) -> NodeState:
         """State of the node's part."""
         records = {rank: self._record(rank, running) for rank, running in self._running.items()}
         progress = next(iter(self._running.values())).progress()
@@ -189,7 +187,7 @@ class NodeRunner:
         """End everything that it started; returns once that has ended."""
         for running in self._running.values():
             running.kill()
-        self._held.close()
+        self._resources.close()
 
     def _record(self, rank: int, running: LocalRunning) -> dict[str, Any] | None:
         """The record of a rank; ranks other than the first use names of their own."""
@@ -197,27 +195,23 @@ class NodeRunner:
         own = self._work(rank) / f"rank-{rank}.json"
         if record is None or not rank or (self._work(rank) / RECORD).is_file() or not own.is_file():
             return record
-        found: dict[str, Any] = json.loads(own.read_text(encoding="utf-8"))
-        return found
+        own_record: dict[str, Any] = json.loads(own.read_text(encoding="utf-8"))
+        return own_record
 
     def _files(self, rank: int, record: Mapping[str, Any]) -> dict[str, bytes]:
-        names = (record.get("summary") or {}).get("files", ())
-        paths = {name: self._work(rank) / name for name in names}
-        return {
-            name: path.read_bytes()
-            for name, path in paths.items()
-            if path.parent == self._work(rank) and path.is_file()
-        }
+        folder = self._work(rank)
+        paths = {name: folder / name for name in (record.get("summary") or {}).get("files", ())}
+        return {name: path.read_bytes() for name, path in paths.items() if path.parent == folder and path.is_file()}
 
     def _work(self, rank: int) -> Path:
         return self._folder / f"{rank}" / "work"
 
 
-def _together(share: Share, rank: int, place: int) -> dict[str, str]:
-    """torchrun's variables of a rank."""
+def _torchrun_variables(share: Share, rank: int, place: int) -> dict[str, str]:
+    """Variables of a rank, as torchrun sets them."""
     address, port = share.meeting or ("127.0.0.1", 0)
     torchrun = {
-        "RANK": rank, "LOCAL_RANK": place, "WORLD_SIZE": share.task["ranks"], "LOCAL_WORLD_SIZE": len(share.ranks),
+        "RANK": rank, "LOCAL_RANK": place, "WORLD_SIZE": share.task.task["ranks"], "LOCAL_WORLD_SIZE": len(share.ranks),
         "MASTER_ADDR": address, "MASTER_PORT": port,
     }  # fmt: skip
     return {name: str(value) for name, value in torchrun.items()}

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from importlib.util import find_spec
-from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
@@ -22,9 +21,9 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from service.errors import StartupError
-from service.worker.devices import can_sweep, devices_here
+from service.worker.devices import VISIBLE_GPUS, can_sweep, devices_here
 from service.worker.probing import CannotRun
-from service.worker.runners import PROBE_PROCESS, Running, job_folder, remove_abandoned
+from service.worker.runners import Running, Task, job_folder, remove_abandoned
 from service.worker.runners.nodes import (
     Node,
     NodeRunner,
@@ -58,8 +57,8 @@ class Stopped(Exception):
 class RayProbe:
     """A measurement on a cluster."""
 
-    def __init__(self, task: Mapping[str, Any], folder: Path, module: str, kind: str | None) -> None:
-        self._task, self._folder, self._module, self._kind = task, folder, module, kind
+    def __init__(self, task: Task, kind: str | None) -> None:
+        self._task, self._kind = task, kind
         self._stop = Event()
         self._record: dict[str, Any] | None = None
         self._progress: dict[str, Any] = {**WAITING}
@@ -86,73 +85,70 @@ class RayProbe:
 
     def _run(self) -> None:
         try:
-            record = self._tried()
+            record = self._first_record()
         except Stopped:
             return
         except Exception as error:  # the job reports any error
-            log.exception("task %s", self._task.get("probe"))
-            record = self._failed(f"{type(error).__name__}: {' '.join(str(error).split())}")
+            log.exception("task %s", self._task.task.get("probe"))
+            record = self._task.failed(f"{type(error).__name__}: {' '.join(str(error).split())}")
         self._record = record
 
-    def _tried(self) -> dict[str, Any]:
+    def _first_record(self) -> dict[str, Any]:
         """The record of the first try without a dead node."""
         for number in range(1, TRIES + 1):
             try:
-                placing = placement_of(nodes_of(ray.nodes()), self._kind, int(self._task.get("ranks", 1)))
-                return self._once(placing)
+                placement = placement_of(nodes_of(ray.nodes()), self._kind, int(self._task.task.get("ranks", 1)))
+                return self._once(placement)
             except CannotRun as error:
-                return {**self._failed(str(error)), "status": "skipped"}
+                return self._task.failed(str(error), "skipped")
             except RayActorError:
-                log.warning("a node died under the task %s, try %d of %d", self._task.get("probe"), number, TRIES)
+                log.warning("a node died under the task %s, try %d of %d", self._task.task.get("probe"), number, TRIES)
                 self._progress = {"note": "its node died; it is run again"}
-        return self._failed(f"its node died, {TRIES} times: look at the log of the cluster")
+        return self._task.failed(f"its node died, {TRIES} times: look at the log of the cluster")
 
-    def _once(self, placing: Placement) -> dict[str, Any]:
-        group = placement_group([dict(bundle) for bundle in placing.bundles], strategy=placing.strategy)
-        seats: list[Any] = []
+    def _once(self, placement: Placement) -> dict[str, Any]:
+        group = placement_group([dict(bundle) for bundle in placement.bundles], strategy=placement.strategy)
+        actors: list[Any] = []
         try:
             self._wait_for(lambda: bool(group.wait(timeout_seconds=POLL_SECONDS)))
-            seats = [_node_actor(group, place, bundle) for place, bundle in enumerate(placing.bundles)]
-            self._start(seats, placing.ranks)
+            actors = [_node_actor(group, place, bundle) for place, bundle in enumerate(placement.bundles)]
+            self._start(actors, placement.ranks)
             self._began_seconds = time.monotonic()
-            found = self._watched(seats)
-            for name, content in found.files.items():
-                (self._folder / name).write_bytes(content)
-            return found.record or {}
+            state = self._watched(actors)
+            for name, content in state.files.items():
+                (self._task.folder / name).write_bytes(content)
+            return state.record or {}
         finally:
             self._began_seconds = None
-            _leave(seats, group)
+            _end(actors, group)
 
-    def _start(self, seats: Sequence[Any], ranks: Sequence[Sequence[int]]) -> None:
+    def _start(self, actors: Sequence[Any], ranks: Sequence[Sequence[int]]) -> None:
         meeting = None
-        if len(seats) > 1:
-            meeting = ray.get(seats[0].meeting_place.remote(), timeout=START_SECONDS)
-        shares = [Share(task=self._task, module=self._module, ranks=own, meeting=meeting) for own in ranks]
-        ray.get([seat.start.remote(share) for seat, share in zip(seats, shares, strict=True)], timeout=START_SECONDS)
+        if len(actors) > 1:
+            meeting = ray.get(actors[0].meeting_place.remote(), timeout=START_SECONDS)
+        shares = [Share(task=self._task, ranks=own, meeting=meeting) for own in ranks]
+        ray.get([actor.start.remote(share) for actor, share in zip(actors, shares, strict=True)], timeout=START_SECONDS)
 
-    def _watched(self, seats: Sequence[Any]) -> NodeState:
+    def _watched(self, actors: Sequence[Any]) -> NodeState:
         """The record of the first node once all have ended, or of the first that failed."""
         while True:
-            states: list[NodeState] = ray.get([seat.look.remote() for seat in seats], timeout=START_SECONDS)
+            states: list[NodeState] = ray.get([actor.state.remote() for actor in actors], timeout=START_SECONDS)
             self._progress = states[0].progress or self._progress
-            failed = [look for look in states if look.record is not None and look.record["status"] != "succeeded"]
+            failed = [one for one in states if one.record is not None and one.record["status"] != "succeeded"]
             if failed:
                 return failed[0]
-            if all(look.record is not None for look in states):
+            if all(one.record is not None for one in states):
                 return states[0]
             self._wait_for(lambda: True)
             time.sleep(POLL_SECONDS)
 
-    def _wait_for(self, there: Callable[[], bool]) -> None:
+    def _wait_for(self, is_there: Callable[[], bool]) -> None:
         """Wait for a result, unless the task is cancelled."""
-        while not there():
+        while not is_there():
             if self._stop.is_set():
                 raise Stopped
         if self._stop.is_set():
             raise Stopped
-
-    def _failed(self, reason: str) -> dict[str, Any]:
-        return {"probe": self._task.get("probe"), "status": "failed", "reason": reason, "seconds": 0.0}
 
 
 @ray.remote
@@ -180,23 +176,23 @@ def _node_actor(group: PlacementGroup, place: int, bundle: Mapping[str, float]) 
     ).remote()
 
 
-def _leave(seats: Sequence[Any], group: PlacementGroup) -> None:
+def _end(actors: Sequence[Any], group: PlacementGroup) -> None:
     """End the processes on every node, and release the nodes."""
-    ends = [seat.end.remote() for seat in seats]
+    ends = [actor.end.remote() for actor in actors]
     for end in ends:
         try:
             ray.get(end, timeout=START_SECONDS)
-        except (RayError, GetTimeoutError):  # its node is gone, or does not answer: nothing can be asked of it
+        except (RayError, GetTimeoutError):  # its node is gone, or does not answer
             continue
-    for seat in seats:
-        ray.kill(seat)
+    for actor in actors:
+        ray.kill(actor)
     remove_placement_group(group)
 
 
 RERUNS = 3
 """Reruns of a task whose node or process dies. Source: a choice."""
 
-MOST_SHIPPED = 8
+MOST_STORED = 8
 """Inputs that stay in the cluster for the next task. Source: a choice; some megabytes each."""
 
 END_SECONDS = 5.0
@@ -207,36 +203,36 @@ class StoredInputs:
     """Inputs of tasks, stored in the cluster once for all of them."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Any] = {}
+        self._references: dict[str, Any] = {}
         self._lock = Lock()
 
     def of(self, content: Mapping[str, bytes]) -> Any:
         """A reference to the input files of a task."""
         digest = _digest(content)
         with self._lock:
-            if digest not in self._kept:
-                while len(self._kept) >= MOST_SHIPPED:
-                    del self._kept[next(iter(self._kept))]
-                self._kept[digest] = ray.put(dict(content))
-            return self._kept[digest]
+            if digest not in self._references:
+                while len(self._references) >= MOST_STORED:
+                    del self._references[next(iter(self._references))]
+                self._references[digest] = ray.put(dict(content))
+            return self._references[digest]
 
 
 class RayShard:
     """A part of a sweep on a cluster."""
 
-    def __init__(self, task: Mapping[str, Any], folder: Path, module: str, shipped: StoredInputs) -> None:
-        files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-        self._folder, self._began_seconds = folder, time.monotonic()
-        carried_out = ray.remote(_carried_out).options(num_cpus=1, max_retries=RERUNS)
-        self._found = carried_out.remote(module, dict(task), shipped.of(files))
+    def __init__(self, task: Task, inputs: StoredInputs) -> None:
+        files = {path.name: path.read_bytes() for path in task.folder.iterdir() if path.is_file()}
+        self._folder, self._began_seconds = task.folder, time.monotonic()
+        remote = ray.remote(_carried_out).options(num_cpus=1, max_retries=RERUNS)
+        self._result = remote.remote(task.module, dict(task.task), inputs.of(files))
         self._record: dict[str, Any] | None = None
         self._is_killed = False
 
     def poll(self) -> dict[str, Any] | None:
         """The record; None once it was killed, even where it ended before."""
-        if self._record is None and not self._is_killed and ray.wait([self._found], timeout=0)[0]:
+        if self._record is None and not self._is_killed and ray.wait([self._result], timeout=0)[0]:
             try:
-                self._record, files = ray.get(self._found)
+                self._record, files = ray.get(self._result)
             except RayError as error:
                 reason = " ".join(str(error).split())
                 self._record, files = {"status": "failed", "reason": reason}, {}
@@ -257,9 +253,9 @@ class RayShard:
         if self._record is not None:
             return
         self._is_killed = True
-        for force in (False, True):  # asked first, so that it removes its files itself
-            ray.cancel(self._found, force=force)
-            if ray.wait([self._found], timeout=END_SECONDS)[0]:
+        for force in (False, True):  # politely first, so that it removes its files itself
+            ray.cancel(self._result, force=force)
+            if ray.wait([self._result], timeout=END_SECONDS)[0]:
                 return
 
 
@@ -283,11 +279,8 @@ def _carried_out(
         return record, {path.name: path.read_bytes() for path in left}
 
 
-ASKED_SECONDS = 180.0
+CAPABILITIES_SECONDS = 180.0
 """Longest wait for a node's capabilities. Source: a choice; torch loads in a minute from a cold disk."""
-
-HIDDEN_BY_RAY = "CUDA_VISIBLE_DEVICES"
-"""Variable by which Ray hides GPUs that a task did not request; none is requested to count them."""
 
 HANDED_IN = 2
 """Jobs that are claimed or uploaded while every processor works. Source: a choice."""
@@ -306,21 +299,22 @@ class RayRunner:
             raise StartupError(f"there is no Ray cluster {where}: {' '.join(str(error).split())}") from None
         self._kinds: dict[str, str] = {}
         """Kind of GPUs by the name of the device that this worker reports."""
-        self._shipped = StoredInputs()
+        self._inputs = StoredInputs()
         self._lock = Lock()
 
     def capabilities(self) -> dict[str, Any]:
         """Capabilities of all nodes together; each kind of GPUs is read on one of its nodes."""
         nodes = nodes_of(ray.nodes())
-        found = {kind: _asked(node) for kind, node in {node.kind: node for node in nodes}.items()}
-        devices = {kind: self._device(kind, found[kind]["devices"], nodes) for kind in found if _has_gpus(kind, nodes)}
+        reports = {kind: _capabilities_of(node) for kind, node in {node.kind: node for node in nodes}.items()}
+        kinds = {node.kind for node in nodes if node.gpus}
+        devices = {kind: _device(kind, report["devices"], nodes) for kind, report in reports.items() if kind in kinds}
         with self._lock:
             self._kinds = {device["name"]: kind for kind, device in devices.items()}
         return {
             "devices": list(devices.values()),
             "cpu_threads": sum(node.cpus for node in nodes),
-            "measures": all(one["measures"] for one in found.values()),
-            "sweeps": all(one["sweeps"] for one in found.values()),
+            "measures": all(one["measures"] for one in reports.values()),
+            "sweeps": all(one["sweeps"] for one in reports.values()),
             "labels": common_labels(nodes),
             "runner": "ray",
             "nodes": len(nodes),
@@ -334,42 +328,37 @@ class RayRunner:
         """None: each node reports what it lacks."""
         return None
 
-    def start(
-        self, task: Mapping[str, Any], folder: Path, module: str = PROBE_PROCESS, device: str | None = None
-    ) -> Running:
+    def start(self, task: Task) -> Running:
         """Start a process as soon as there is room."""
-        if "probe" not in task:
-            return RayShard(task, folder, module, self._shipped)
+        if "probe" not in task.task:
+            return RayShard(task, self._inputs)
         with self._lock:
-            kind = next(iter(self._kinds.values()), None) if device is None else self._kinds.get(device)
-        return RayProbe(task, folder, module, kind)
+            kind = next(iter(self._kinds.values()), None) if task.device is None else self._kinds.get(task.device)
+        return RayProbe(task, kind)
 
     def close(self) -> None:
         """Disconnect from the cluster, which ends everything that this worker started there."""
         ray.shutdown()
 
-    def _device(self, kind: str, found: list[dict[str, Any]], nodes: tuple[Node, ...]) -> dict[str, Any]:
-        """GPUs of one kind, by the name of their driver, or else Ray's."""
-        one = found[0] if found else {"name": kind or "GPU", "memory_bytes": None}
-        count = sum(node.gpus for node in nodes if node.kind == kind)
-        return {"name": one["name"], "count": count, "memory_bytes": one["memory_bytes"]}
+
+def _device(kind: str, reported: list[dict[str, Any]], nodes: tuple[Node, ...]) -> dict[str, Any]:
+    """GPUs of one kind, by the name of their driver, or else Ray's."""
+    one = reported[0] if reported else {"name": kind or "GPU", "memory_bytes": None}
+    count = sum(node.gpus for node in nodes if node.kind == kind)
+    return {"name": one["name"], "count": count, "memory_bytes": one["memory_bytes"]}
 
 
-def _has_gpus(kind: str, nodes: tuple[Node, ...]) -> bool:
-    return any(node.gpus and node.kind == kind for node in nodes)
-
-
-def _asked(node: Node) -> dict[str, Any]:
+def _capabilities_of(node: Node) -> dict[str, Any]:
     """The capabilities of a node."""
     on_it = NodeAffinitySchedulingStrategy(node_id=node.id, soft=False)
-    asked = ray.remote(max_calls=1)(_here).options(num_cpus=0, scheduling_strategy=on_it).remote()
-    found: dict[str, Any] = ray.get(asked, timeout=ASKED_SECONDS)
-    return found
+    reference = ray.remote(max_calls=1)(_capabilities_here).options(num_cpus=0, scheduling_strategy=on_it).remote()
+    capabilities: dict[str, Any] = ray.get(reference, timeout=CAPABILITIES_SECONDS)
+    return capabilities
 
 
-def _here() -> dict[str, Any]:
+def _capabilities_here() -> dict[str, Any]:
     """The capabilities of this node, read in a process that is not reused."""
-    os.environ.pop(HIDDEN_BY_RAY, None)
+    os.environ.pop(VISIBLE_GPUS, None)  # Ray hides GPUs that a task did not request; none is requested to count them
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     installed = {"measures": find_spec("torch") is not None, "sweeps": can_sweep()}
     return {"devices": devices_here(), **installed}
