@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -44,7 +44,7 @@ of ten minutes reports every second, one of an hour every six."""
 RELEASE_SECONDS = 5.0
 """Time in which a worker that has to stop releases its job. Source: a choice; schedulers allow half a minute."""
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class WorkerOptions:
     """Longest time without a job before it ends; None for ever."""
 
 
-class Claiming:
+class ClaimLoop:
     """Runs one job after another."""
 
     def __init__(
@@ -67,34 +67,34 @@ class Claiming:
         client: ServiceClient,
         runner: Runner,
         work: Mapping[str, Work],
-        habits: WorkerOptions,
+        options: WorkerOptions,
         stopping: asyncio.Event,
     ) -> None:
-        self._client, self._runner, self._work, self._habits = client, runner, work, habits
+        self._client, self._runner, self._work, self._options = client, runner, work, options
         self.stopping = stopping
 
-    async def go_on(self, capabilities: Mapping[str, Any]) -> None:
+    async def run(self, capabilities: Mapping[str, Any]) -> None:
         """Claim and run jobs until there is a reason to end."""
         while not self.stopping.is_set():
             job = await self._next(capabilities)
             if job is None:
                 return
             await self._do(job)
-            if self._habits.once:
+            if self._options.once:
                 return
 
     async def _next(self, capabilities: Mapping[str, Any]) -> ClaimedJob | None:
         """The next job; None after the longest idle time, or where this worker has to stop."""
         idle_since, wait_seconds = time.monotonic(), 0.0
-        most = self._habits.most_idle_seconds
+        most = self._options.most_idle_seconds
         while not self.stopping.is_set():
             left_seconds = MOST_WAIT_SECONDS if most is None else most - (time.monotonic() - idle_since)
             if left_seconds <= 0:
                 log.info("no job in %.0f s", most)
                 return None
-            asked = self._client.claim(sorted(self._work), capabilities, min(left_seconds, MOST_WAIT_SECONDS))
+            claim = self._client.claim(sorted(self._work), capabilities, min(left_seconds, MOST_WAIT_SECONDS))
             try:
-                job = await self._unless_stopped(asked)
+                job = await self._unless_stopped(claim)
             except Unavailable:
                 wait_seconds = longer_seconds(wait_seconds)
                 await self._unless_stopped(asyncio.sleep(wait_seconds))
@@ -104,11 +104,13 @@ class Claiming:
                 return job
         return None
 
-    async def _unless_stopped(self, wanted: Coroutine[Any, Any, Found]) -> Found | None:
-        """The result of an awaitable; None where this worker has to stop first."""
-        task, stop = asyncio.create_task(wanted), asyncio.create_task(self.stopping.wait())
+    async def _unless_stopped(self, work: Coroutine[Any, Any, Result], grace_seconds: float = 0.0) -> Result | None:
+        """The result of some work; None where this worker has to stop first, and the grace time is over."""
+        task, stop = asyncio.create_task(work), asyncio.create_task(self.stopping.wait())
         try:
             await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if grace_seconds:
+                await asyncio.wait({task}, timeout=grace_seconds)
             return task.result() if task.done() else None
         finally:
             await _cancelled(task, stop)
@@ -116,21 +118,28 @@ class Claiming:
     async def _do(self, job: ClaimedJob) -> None:
         log.info("job %s (%s), attempt %d", job.id, job.kind, job.attempt)
         with job_folder() as folder:
-            read = partial(self._client.read, job)
-            context = JobContext(job=job, runner=self._runner, folder=folder, hand_in=self._hander(job), read=read)
+            context = JobContext(
+                job=job,
+                runner=self._runner,
+                folder=folder,
+                hand_in=partial(self._upload, job),
+                read=partial(self._client.read, job),
+            )
             beats = asyncio.create_task(self._heartbeats(context))
             try:
-                ending = await self._worked(context, beats)
-                if ending is None:
+                result = await self._result_of(context, beats)
+                if result is None:
                     log.warning("job %s is another's now; nothing of it is handed in", job.id)
                 else:
-                    await self._finish(job, ending)
+                    await self._finish(job, result)
             finally:
                 await _cancelled(beats)
 
-    async def _worked(self, context: JobContext, beats: "asyncio.Task[Literal['cancel', 'lost']]") -> JobResult | None:
+    async def _result_of(
+        self, context: JobContext, beats: "asyncio.Task[Literal['cancel', 'lost']]"
+    ) -> JobResult | None:
         """The result of a job; None where the lease is lost first."""
-        work = asyncio.create_task(self._ended(context))
+        work = asyncio.create_task(self._uninterrupted(context))
         stop = asyncio.create_task(self.stopping.wait())
         waited = {work, beats, stop}
         try:
@@ -149,7 +158,7 @@ class Claiming:
         error = {"code": "timed_out", "message": reason, "final": True}
         return JobResult(outcome="failed", result=context.result, error=error)
 
-    async def _ended(self, context: JobContext) -> JobResult:
+    async def _uninterrupted(self, context: JobContext) -> JobResult:
         """The result of a job that nothing interrupts."""
         try:
             return await self._work[context.job.kind](context)
@@ -190,13 +199,13 @@ class Claiming:
         except RequestRefused as error:
             raise Unavailable(str(error)) from error
 
-    async def _finish(self, job: ClaimedJob, ending: JobResult, *, is_refusal: bool = False) -> None:
+    async def _finish(self, job: ClaimedJob, result: JobResult, *, is_refusal: bool = False) -> None:
         """Upload the result of a job, without a time limit, or briefly where this worker has to stop.
 
         A result that the service refuses fails the job; where it refuses that too, the lease expires.
         """
         try:
-            taken = await self._soon(self._client.finish(job, ending))
+            taken = await self._unless_stopped(self._client.finish(job, result), RELEASE_SECONDS)
         except RequestRefused as error:
             log.warning("the result of job %s is not taken: %s", job.id, error)
             if not is_refusal:
@@ -204,29 +213,17 @@ class Claiming:
                 await self._finish(job, JobResult(outcome="failed", error=error_body), is_refusal=True)
             return
         if taken:
-            log.info("job %s %s", job.id, ending.outcome)
+            log.info("job %s %s", job.id, result.outcome)
         else:
             log.warning("job %s is another's now, or the service is away; what was found is dropped", job.id)
 
-    async def _soon(self, wanted: Coroutine[Any, Any, bool]) -> bool:
-        """Whether a task ends; where this worker has to stop, it waits only briefly."""
-        task, stop = asyncio.create_task(wanted), asyncio.create_task(self.stopping.wait())
+    async def _upload(self, job: ClaimedJob, file: JobFile) -> str | None:
+        """Upload a file of a job; returns the reason of a refusal, or None."""
         try:
-            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({task}, timeout=RELEASE_SECONDS)
-            return task.done() and task.result()
-        finally:
-            await _cancelled(task, stop)
-
-    def _hander(self, job: ClaimedJob) -> Callable[[JobFile], Awaitable[str | None]]:
-        async def hand_in(file: JobFile) -> str | None:
-            try:
-                await self._client.hand_in(job, file)
-            except RequestRefused as error:
-                return str(error)
-            return None
-
-        return hand_in
+            await self._client.hand_in(job, file)
+        except RequestRefused as error:
+            return str(error)
+        return None
 
 
 async def _cancelled(*tasks: "asyncio.Task[Any] | asyncio.Future[Any]") -> None:
@@ -248,11 +245,11 @@ MOST_SLOTS = 1024
 
 def main(words: Sequence[str]) -> int:
     """Run jobs until there is a reason to end."""
-    given = _parsed(words)
+    options = _parsed(words)
     try:
         start_log(os.environ.get("TRAINCOST_LOG_LEVEL") or "info", _log_format())
         logging.getLogger("httpx").setLevel(logging.WARNING)
-        asyncio.run(_worked(given))
+        asyncio.run(_work(options))
     except StartupError as error:
         print(f"traincost: {error}", file=sys.stderr)  # noqa: T201 - a command's complaint
         return 2
@@ -261,29 +258,29 @@ def main(words: Sequence[str]) -> int:
 
 def _log_format() -> LogFormat:
     """Format of log lines; this process reads its own settings."""
-    wanted = os.environ.get("TRAINCOST_LOG_FORMAT") or "text"
-    found = next((known for known in FORMATS if known == wanted), None)
-    if found is None:
+    name = os.environ.get("TRAINCOST_LOG_FORMAT") or "text"
+    log_format = next((known for known in FORMATS if known == name), None)
+    if log_format is None:
         raise StartupError(f"TRAINCOST_LOG_FORMAT: should be {' or '.join(FORMATS)}")
-    return found
+    return log_format
 
 
-async def _worked(given: argparse.Namespace) -> None:
-    runner = await asyncio.to_thread(_runner, given)
-    client = ServiceClient(Address(url=given.url, token=given.token or None, worker=given.name))
-    habits = WorkerOptions(once=given.once, most_idle_seconds=given.max_idle)
+async def _work(options: argparse.Namespace) -> None:
+    runner = await asyncio.to_thread(_runner, options)
+    client = ServiceClient(Address(url=options.url, token=options.token or None, worker=options.name))
+    limits = WorkerOptions(once=options.once, most_idle_seconds=options.max_idle)
     stopping = asyncio.Event()
-    _stop_on_signal(stopping, with_parent=given.with_parent)
+    _stop_on_signal(stopping, with_parent=options.with_parent)
     try:
         await asyncio.to_thread(remove_abandoned)
-        found = await asyncio.to_thread(runner.capabilities)
-        capabilities = {**found, "labels": {**found.get("labels", {}), **dict(given.label)}}
+        reported = await asyncio.to_thread(runner.capabilities)
+        capabilities = {**reported, "labels": {**reported.get("labels", {}), **dict(options.label)}}
         work = work_of(capabilities)
-        slots = [Claiming(client, runner, work, habits, stopping) for _ in range(given.slots or runner.slots())]
-        log.info("worker %s asks %s for jobs; %s", given.name, given.url, _summary(capabilities))
+        slots = [ClaimLoop(client, runner, work, limits, stopping) for _ in range(options.slots or runner.slots())]
+        log.info("worker %s asks %s for jobs; %s", options.name, options.url, _summary(capabilities))
         async with asyncio.TaskGroup() as group:
             for slot in slots:
-                group.create_task(slot.go_on(capabilities))
+                group.create_task(slot.run(capabilities))
     except* StartupError as errors:
         raise errors.exceptions[0] from None
     finally:
@@ -291,14 +288,14 @@ async def _worked(given: argparse.Namespace) -> None:
         await asyncio.to_thread(runner.close)
 
 
-def _runner(given: argparse.Namespace) -> Runner:
-    if given.runner == LOCAL:
+def _runner(options: argparse.Namespace) -> Runner:
+    if options.runner == LOCAL:
         return LocalRunner()
     if find_spec("ray") is None:
         raise StartupError(WITHOUT_RAY)
     from service.worker.runners.ray import RayRunner
 
-    return RayRunner(given.ray_address)
+    return RayRunner(options.ray_address)
 
 
 def _stop_on_signal(stopping: asyncio.Event, *, with_parent: bool) -> None:

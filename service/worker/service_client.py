@@ -27,7 +27,7 @@ ANSWER_SECONDS = 60.0
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.25, 5.0
 """Waits before a retry; they double between. Source: a choice: a restart takes a few seconds."""
 MOST_FAILURES = 5
-"""Failures of the service at one request: at a restart it fails once, at a defect for ever."""
+"""Failures of the service at one request: it fails once at a restart, and for ever at a defect."""
 
 MOST_RESULT_BYTES, MOST_FILE_BYTES = 8 << 20, 64 << 20
 """The service's limit, repeated here, because it breaks off longer bodies. A test compares both."""
@@ -37,7 +37,7 @@ LEASE_HEADER = "Traincost-Lease"
 
 LOST = 409
 LEASE_LOST = "the lease of the job holds no longer"
-NOT_LET_IN = {401, 403, 404, 405}
+REFUSED_WORKER = {401, 403, 404, 405}
 
 State = Literal["run", "cancel", "lost"]
 
@@ -97,7 +97,7 @@ class ServiceClient:
         body = {"worker": self.worker, "kinds": kinds, "capabilities": capabilities, "wait_seconds": wait_seconds}
         timeout = httpx.Timeout(ANSWER_SECONDS + wait_seconds, connect=CONNECT_SECONDS)
         try:
-            answer = await self._asked("POST", "/v1/worker/claim", content=encoded(body), timeout=timeout)
+            answer = await self._request("POST", "/v1/worker/claim", content=encoded(body), timeout=timeout)
         except RequestRefused as error:
             raise StartupError(f"the service at {self._http.base_url} does not take this worker: {error}") from None
         if answer.status_code == httpx.codes.NO_CONTENT:
@@ -109,37 +109,39 @@ class ServiceClient:
     async def heartbeat(self, job: ClaimedJob, progress: Mapping[str, Any] | None) -> State:
         """Renew the lease of a job; sent once."""
         body = {"lease": job.lease, "progress": progress}
-        answer = await self._asked("POST", f"{_of(job)}/heartbeat", content=encoded(body))
+        answer = await self._request("POST", f"{_of(job)}/heartbeat", content=encoded(body))
         state: State = "lost" if answer.status_code == LOST else answer.json()["state"]
         return state
 
     async def hand_in(self, job: ClaimedJob, file: JobFile) -> None:
         """Upload a file of a job, retried while the service is down."""
-        content = _no_longer_than(MOST_FILE_BYTES, await asyncio.to_thread(file.path.read_bytes))
+        content = _bounded(MOST_FILE_BYTES, await asyncio.to_thread(file.path.read_bytes))
         headers = {"Content-Type": file.media_type, LEASE_HEADER: job.lease}
-        place = f"{_of(job)}/files/{quote(file.name, safe='')}"
-        answer = await self._until_answered("PUT", place, content=content, headers=headers)
-        if answer.status_code == LOST:
-            raise RequestRefused(LEASE_LOST)
+        await self._unless_lost(
+            "PUT", f"{_of(job)}/files/{quote(file.name, safe='')}", content=content, headers=headers
+        )
 
     async def read(self, job: ClaimedJob, path: str) -> bytes:
         """Download an input of a job, retried while the service is down."""
-        answer = await self._until_answered("GET", path, headers={LEASE_HEADER: job.lease})
+        return (await self._unless_lost("GET", path, headers={LEASE_HEADER: job.lease})).content
+
+    async def _unless_lost(self, method: str, path: str, **sent: Any) -> httpx.Response:
+        answer = await self._until_answered(method, path, **sent)
         if answer.status_code == LOST:
             raise RequestRefused(LEASE_LOST)
-        return answer.content
+        return answer
 
-    async def finish(self, job: ClaimedJob, ending: JobResult) -> bool:
+    async def finish(self, job: ClaimedJob, result: JobResult) -> bool:
         """Upload the result of a job, retried while the service is down."""
-        body = {"lease": job.lease, "outcome": ending.outcome, "result": ending.result, "error": ending.error}
+        body = {"lease": job.lease, "outcome": result.outcome, "result": result.result, "error": result.error}
         answer = await self._until_answered("POST", f"{_of(job)}/finish", content=encoded(body))
         return answer.status_code != LOST
 
-    async def _until_answered(self, method: str, place: str, **sent: Any) -> httpx.Response:
+    async def _until_answered(self, method: str, path: str, **sent: Any) -> httpx.Response:
         wait_seconds, failures = 0.0, 0
         while True:
             try:
-                return await self._asked(method, place, **sent)
+                return await self._request(method, path, **sent)
             except Unavailable as error:
                 failures = failures + 1 if isinstance(error, Failed) else 0
                 if failures == MOST_FAILURES:
@@ -147,11 +149,11 @@ class ServiceClient:
                 wait_seconds = longer_seconds(wait_seconds)
                 await asyncio.sleep(wait_seconds)
 
-    async def _asked(self, method: str, place: str, **sent: Any) -> httpx.Response:
+    async def _request(self, method: str, path: str, **sent: Any) -> httpx.Response:
         """A definite response: success, or that the lease is lost."""
         try:
             headers = {"Content-Type": "application/json"} | sent.pop("headers", {})
-            answer = await self._http.request(method, place, headers=headers, **sent)
+            answer = await self._http.request(method, path, headers=headers, **sent)
         except httpx.RequestError as error:
             raise self._away(repr(error)) from error
         if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
@@ -163,15 +165,15 @@ class ServiceClient:
             self._is_away = False
         if answer.is_success or answer.status_code == LOST:
             return answer
-        if answer.status_code in NOT_LET_IN:
+        if answer.status_code in REFUSED_WORKER:
             raise StartupError(f"{self._http.base_url} does not let this worker in: {refusal_of(answer)}")
         raise RequestRefused(refusal_of(answer))
 
-    def _away(self, why: str) -> Unavailable:
+    def _away(self, reason: str) -> Unavailable:
         if not self._is_away:
-            log.warning("no answer from %s (%s); asking again, and what runs goes on", self._http.base_url, why)
+            log.warning("no answer from %s (%s); asking again, and what runs goes on", self._http.base_url, reason)
             self._is_away = True
-        return Unavailable(why)
+        return Unavailable(reason)
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
@@ -180,7 +182,7 @@ def encoded(body: Mapping[str, Any]) -> bytes:
         content = json.dumps(body, allow_nan=False).encode()
     except ValueError as error:
         raise RequestRefused(str(error)) from None
-    return _no_longer_than(MOST_RESULT_BYTES, content)
+    return _bounded(MOST_RESULT_BYTES, content)
 
 
 def refusal_of(answer: httpx.Response) -> str:
@@ -191,7 +193,7 @@ def refusal_of(answer: httpx.Response) -> str:
         return f"status {answer.status_code}"
 
 
-def _no_longer_than(most_bytes: int, content: bytes) -> bytes:
+def _bounded(most_bytes: int, content: bytes) -> bytes:
     if len(content) > most_bytes:
         raise RequestRefused(f"{len(content)} bytes are more than the {most_bytes} that the service takes")
     return content
@@ -202,6 +204,6 @@ def _of(job: ClaimedJob) -> str:
 
 
 def longer_seconds(wait_seconds: float) -> float:
-    """The wait after another failed try."""
+    """The wait after another failed attempt [s]."""
     doubled = min(max(2.0 * wait_seconds, FIRST_WAIT_SECONDS), LONGEST_WAIT_SECONDS)
     return doubled * random.uniform(0.75, 1.0)  # noqa: S311 - nothing is secret here

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from service.errors import StartupError
-from service.worker.command import Claiming, WorkerOptions
+from service.worker.command import ClaimLoop, WorkerOptions
 from service.worker.jobs import JobContext, JobFile, JobResult, Work
 from service.worker.runners import Task
 from service.worker.service_client import MOST_FAILURES, Address, ServiceClient
@@ -94,15 +94,15 @@ def go_on(
     service: FakeService,
     work: Work,
     habits: WorkerOptions | None = None,
-    meanwhile: Callable[[Claiming], Any] | None = None,
+    meanwhile: Callable[[ClaimLoop], Any] | None = None,
 ) -> None:
     """A worker that does one job, or what its habits say, unless it is told to stop before."""
 
     async def run() -> None:
         client = ServiceClient(Address(url="http://t", token="k", worker="w1"), httpx.MockTransport(service))  # noqa: S106
-        claiming = Claiming(client, NoRunner(), {KIND: work}, habits or WorkerOptions(once=True), asyncio.Event())
+        claiming = ClaimLoop(client, NoRunner(), {KIND: work}, habits or WorkerOptions(once=True), asyncio.Event())
         told = asyncio.create_task(meanwhile(claiming)) if meanwhile else None
-        await asyncio.wait_for(claiming.go_on({"measures": True}), 20)
+        await asyncio.wait_for(claiming.run({"measures": True}), 20)
         if told:
             await told
         await client.close()
@@ -186,17 +186,17 @@ def test_a_job_that_takes_too_long_is_stopped_for_good() -> None:
 def test_a_worker_that_has_to_go_gives_its_job_back() -> None:
     service = FakeService(jobs=[job()])
 
-    async def soon(claiming: Claiming) -> None:
+    async def soon(loop: ClaimLoop) -> None:
         await until(lambda: not service.jobs)
-        claiming.stopping.set()
+        loop.stopping.set()
 
     go_on(service, never, WorkerOptions(), soon)
     assert [told["outcome"] for told in service.taken] == ["released"]
 
 
 def test_a_worker_that_has_to_go_waits_for_no_job() -> None:
-    async def soon(claiming: Claiming) -> None:
-        claiming.stopping.set()
+    async def soon(loop: ClaimLoop) -> None:
+        loop.stopping.set()
 
     go_on(FakeService(refusals=[httpx.ConnectError("x")] * 1000), done, WorkerOptions(), soon)
 
