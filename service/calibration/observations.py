@@ -25,10 +25,10 @@ from service.calibration.tables import shipped_records
 from service.estimator.constants import LAUNCH_SECONDS, MEMORY_FRACTION, streaming_bytes_per_s
 from service.estimator.degrees import NEXT_TO_EACH_OTHER, CollectiveName, Transfer
 from service.estimator.memory.device import context_and_communicators
-from service.estimator.memory.memory import first_step_peak_bytes, stage_bytes
+from service.estimator.memory.memory import first_step_peak_bytes
 from service.estimator.question import Cluster, Gpu
 from service.estimator.resolve import ResolvedQuestion, complete_cluster
-from service.estimator.run.stages import stages_of
+from service.estimator.run.stages import rank_bytes_of, stages_of
 from service.estimator.software.precision import Format, peak_flop_per_s
 from service.estimator.software.versions import READABLE
 from service.estimator.time.attention import FusedName, attention_fraction, attention_rate
@@ -520,9 +520,8 @@ def live_step_bytes(resolved: ResolvedQuestion) -> LiveBytes:
     >>> found.of_step(1) <= found.of_step(3)
     True
     """
-    job, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
-    stages = [stage_bytes(job, degrees, one.stage, one.load, layout) for one in stages_of(job, degrees, layout)]
-    several = float(degrees.accumulation) > 1
+    stages = [rank_bytes_of(resolved, one) for one in stages_of(resolved)]
+    several = float(resolved.degrees.accumulation) > 1
     return LiveBytes(
         first_step_bytes=max(first_step_peak_bytes(one, several=several) - float(one.workspace) for one in stages),
         later_steps_bytes=max(float(one.peak) - float(one.workspace) for one in stages),

@@ -374,15 +374,14 @@ class PreparedStep:
 
     def seconds(self, constants: StepConstants) -> float:
         """Seconds of its step by some constants [s]."""
-        job = replace(self.resolved.workload, constants=constants)
-        layout = self.resolved.question.layout
-        return total_seconds(slowest_step(job, self.resolved.degrees, layout, self.stages, self.filled_fraction))
+        resolved = replace(self.resolved, workload=replace(self.resolved.workload, constants=constants))
+        return total_seconds(slowest_step(resolved, self.stages, self.filled_fraction))
 
 
 def prepared_step(question: Question) -> PreparedStep:
     """A question worked out as far as no constant matters."""
     resolved = resolve(question)
-    stages = stages_of(resolved.workload, resolved.degrees, resolved.question.layout)
+    stages = stages_of(resolved)
     memory = memory_of(resolved, stages)
     return PreparedStep(resolved, stages, memory.reserved_peak_bytes.value / memory.usable_bytes)
 

@@ -447,9 +447,9 @@ class ChangeResult:
     @property
     def token_seconds(self) -> float:
         """Seconds of one step over its tokens: a batch that is left to its default follows the layout."""
-        workload, degrees, layout = self.resolved.workload, self.resolved.degrees, self.resolved.question.layout
-        tokens = workload.recipe.global_batch * workload.recipe.sequence_length
-        return total_seconds(slowest_step(workload, degrees, layout, self.stages)) / tokens
+        recipe = self.resolved.workload.recipe
+        seconds = total_seconds(slowest_step(self.resolved, self.stages))
+        return seconds / (recipe.global_batch * recipe.sequence_length)
 
 
 @dataclass(slots=True)
@@ -549,7 +549,7 @@ def _cost(change: Change) -> float:
 
 def _result_of(question: Question) -> ChangeResult:
     result = resolve(question)
-    stages = stages_of(result.workload, result.degrees, result.question.layout)
+    stages = stages_of(result)
     return ChangeResult(result, stages, peak_stage_of(result, stages, loads_of(result, stages)).memory)
 
 

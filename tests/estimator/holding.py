@@ -3,19 +3,15 @@
 from dataclasses import fields
 
 from service.estimator import Question
-from service.estimator.memory.memory import StageBytes, stage_bytes
+from service.estimator.memory.memory import StageBytes
 from service.estimator.resolve import resolve
-from service.estimator.run.stages import stages_of
+from service.estimator.run.stages import rank_bytes_of, stages_of
 
 
 def held_by(asked: Question) -> list[StageBytes]:
     """Bytes of one rank of every stage, first to last."""
     found = resolve(asked)
-    workload, degrees, layout = found.workload, found.degrees, found.question.layout
-    return [
-        stage_bytes(workload, degrees, one.stage, one.load, layout)
-        for one in stages_of(workload, degrees, found.question.layout)
-    ]
+    return [rank_bytes_of(found, one) for one in stages_of(found)]
 
 
 def kinds_of(held: StageBytes) -> dict[str, float]:

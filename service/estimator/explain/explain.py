@@ -78,7 +78,7 @@ from service.estimator.question import Question, Recipe
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.cost import carbon_kg_co2e, charges_of, energy_kwh, gpu_watts, sum_usd
 from service.estimator.run.run import peak_stage_in, phase_seconds, tokens_per_s_per_gpu, utilisation_fraction
-from service.estimator.run.stages import LoadedStage, stages_of, total_seconds
+from service.estimator.run.stages import LoadedStage, rank_bytes_of, stages_of, total_seconds
 from service.estimator.run.totals import (
     INTERVALS,
     LostShares,
@@ -133,7 +133,7 @@ def _floats(source: object, *names: str) -> Inputs:
 def explanations(question: Question, estimate: Estimate) -> tuple[Explanation, ...]:
     """Every explained number of an answer."""
     resolved = resolve(question)
-    stages, peak = stages_of(resolved.workload, resolved.degrees, resolved.question.layout), peak_stage_in(resolved)
+    stages, peak = stages_of(resolved), peak_stage_in(resolved)
     return (
         *_parameters(resolved, stages, estimate),
         *_memory(peak.resolved, peak.stages, estimate),
@@ -212,9 +212,7 @@ FormulaInputs = tuple[Callable[..., Any], Inputs]
 
 def _memory(resolved: ResolvedQuestion, stages: list[LoadedStage], estimate: Estimate) -> list[Explanation]:
     """Explanations of every line of every stage, and of the peaks."""
-    memory = estimate.memory
-    workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
-    every = [stage_bytes(workload, degrees, one.stage, one.load, layout) for one in stages]
+    memory, every = estimate.memory, [rank_bytes_of(resolved, one) for one in stages]
     explanations: list[Explanation] = []
     for position, (one, rank_bytes) in enumerate(zip(stages, every, strict=True)):
         explanations += _stage_memory(resolved, one, rank_bytes, memory.stages[position], f"memory.stages[{position}]")

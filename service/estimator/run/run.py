@@ -86,7 +86,7 @@ def loads_of(resolved: ResolvedQuestion, own: list[LoadedStage]) -> tuple[list[L
     for first, *_ in resolved.run_stages:
         length = first.question.recipe.sequence_length
         if length not in known:
-            known[length] = stages_of(first.workload, first.degrees, first.question.layout)
+            known[length] = stages_of(first)
     return tuple(known[first.question.recipe.sequence_length] for first, *_ in resolved.run_stages)
 
 
@@ -112,7 +112,7 @@ def _stage_run(first: ResolvedQuestion, phase: Phase, loaded: list[LoadedStage],
 
 
 def phase_seconds(
-    first: ResolvedQuestion, stretch: Phase, loaded: list[LoadedStage], filled_fraction: float = 0.0
+    first: ResolvedQuestion, phase: Phase, loaded: list[LoadedStage], filled_fraction: float = 0.0
 ) -> float:
     """Seconds of all steps of one stage of a run, each batch's step taken once.
 
@@ -121,7 +121,7 @@ def phase_seconds(
 
     Args:
         first: its first configuration
-        stretch: its batches, and the steps of each
+        phase: its batches, and the steps of each
         loaded: its pipeline stages
         filled_fraction: share of the fullest device that is in use [1]
 
@@ -133,19 +133,16 @@ def phase_seconds(
 
     >>> from service.estimator.samples import sample_resolved
     >>> first = sample_resolved()
-    >>> loaded = stages_of(first.workload, first.degrees, first.question.layout)
+    >>> loaded = stages_of(first)
     >>> one, both = (phase_seconds(first, Phase(8192.0, (1, 2), steps), loaded) for steps in ((1, 0), (1, 1)))
     >>> 2 < both / one < 3
     True
     """
-    layout = first.question.layout
+    if len(phase.batches) == 1:
+        return phase.steps[0] * float(slowest_seconds(first, loaded, filled_fraction))
     group = first.degrees.micro_batch * first.degrees.data
-    if len(stretch.batches) == 1:
-        return stretch.steps[0] * float(slowest_seconds(first.workload, first.degrees, layout, loaded, filled_fraction))
-    degrees = replace(first.degrees, accumulation=column(stretch.batches) / group)
-    return float(
-        (slowest_seconds(first.workload, degrees, layout, loaded, filled_fraction) * column(stretch.steps)).sum()
-    )
+    batches = replace(first, degrees=replace(first.degrees, accumulation=column(phase.batches) / group))
+    return float((slowest_seconds(batches, loaded, filled_fraction) * column(phase.steps)).sum())
 
 
 def tokens_per_s_per_gpu(batch_tokens: float, gpus: int, step_seconds: float) -> float:
@@ -239,7 +236,7 @@ def peak_stage_of(
 
 def peak_stage_in(resolved: ResolvedQuestion) -> PeakStage:
     """The fullest configuration of a run, from the question alone."""
-    own = stages_of(resolved.workload, resolved.degrees, resolved.question.layout)
+    own = stages_of(resolved)
     return peak_stage_of(resolved, own, loads_of(resolved, own))
 
 
@@ -279,7 +276,7 @@ class Configuration:
 @lru_cache(maxsize=CONFIGURATIONS_KEPT)
 def compute_configuration(resolved: ResolvedQuestion) -> Configuration:
     """What a configuration holds, does and takes; questions that differ in their run alone share it."""
-    stages = stages_of(resolved.workload, resolved.degrees, resolved.question.layout)
+    stages = stages_of(resolved)
     loads = loads_of(resolved, stages)
     peak = peak_stage_of(resolved, stages, loads)
     counts = parameter_counts(resolved.workload.model, resolved.workload.ledger)
@@ -308,7 +305,7 @@ def _parameters(resolved: ResolvedQuestion, stages: list[LoadedStage], counts: P
         shared_experts=counts.shared_experts,
         multi_token_prediction=counts.multi_token_prediction,
         total_with_multi_token_prediction=counts.total + counts.multi_token_prediction,
-        stages=stage_parameters(resolved.workload, resolved.degrees, stages),
+        stages=stage_parameters(resolved, stages),
     )
 
 
@@ -324,7 +321,7 @@ def _rerun_fraction(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> fl
 
 def _step(resolved: ResolvedQuestion, stages: list[LoadedStage], flop: Flop, in_use: float) -> Step:
     workload, gpus = resolved.workload, resolved.question.cluster.gpus
-    parts = slowest_step(workload, resolved.degrees, resolved.question.layout, stages, in_use)
+    parts = slowest_step(resolved, stages, in_use)
     kinds = {field.name: float(getattr(parts, field.name)) for field in fields(StepSeconds)}
     seconds = step_interval(workload, total_seconds(parts), waiting_fraction(kinds))
     peak = highest_peak_flop_per_s(workload.gpu, workload.precision)

@@ -7,8 +7,6 @@ from math import ceil
 from operator import add
 
 from service.estimator.answer import Memory, MemoryLine, Phase, StageMemory, StageParameters
-from service.estimator.complete import CompleteLayout
-from service.estimator.degrees import Degrees
 from service.estimator.memory.activations import RankLoad, mirrored, rank_load_of
 from service.estimator.memory.device import (
     allocated_interval,
@@ -41,7 +39,6 @@ from service.estimator.numeric import Amount, maximum, where
 from service.estimator.parallelism.stages import Stage, stage_at, stage_total
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.time.step import StepOverhead, StepSeconds, ledger_seconds, micro_batch_seconds, step_seconds
-from service.estimator.workload import Workload
 
 
 @dataclass(slots=True)
@@ -54,8 +51,9 @@ class LoadedStage:
     """What tells its load and its step from another stage's."""
 
 
-def stages_of(workload: Workload, degrees: Degrees, layout: CompleteLayout) -> list[LoadedStage]:
-    """Every stage of one layout with its load; equal stages share theirs."""
+def stages_of(resolved: ResolvedQuestion) -> list[LoadedStage]:
+    """Every stage of a layout with its load; equal stages share theirs."""
+    workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
     loads: dict[tuple[Amount, ...], RankLoad] = {}
     loaded = []
     for index in range(layout.pipeline):
@@ -77,12 +75,15 @@ def stages_of(workload: Workload, degrees: Degrees, layout: CompleteLayout) -> l
     return loaded
 
 
-def stage_memory(
-    workload: Workload, degrees: Degrees, layout: CompleteLayout, loaded: LoadedStage
-) -> tuple[StageMemory, float]:
-    """The memory of one rank of one stage as the answer tells it."""
-    stage = loaded.stage
-    rank_bytes = stage_bytes(workload, degrees, stage, loaded.load, layout)
+def rank_bytes_of(resolved: ResolvedQuestion, loaded: LoadedStage) -> StageBytes:
+    """Bytes of one rank of a stage, kind by kind."""
+    layout = resolved.question.layout
+    return stage_bytes(resolved.workload, resolved.degrees, loaded.stage, loaded.load, layout)
+
+
+def _stage_memory(resolved: ResolvedQuestion, loaded: LoadedStage) -> tuple[StageMemory, float]:
+    """The memory of one rank of one stage in the answer's form, and its bytes in host memory."""
+    stage, workload, rank_bytes = loaded.stage, resolved.workload, rank_bytes_of(resolved, loaded)
     phases = rank_bytes.phases
     phase = max(LIVE, key=lambda name: float(phases[name]))
     lines = tuple(MemoryLine(kind=kind, bytes=live) for kind, live in live_bytes(rank_bytes, LIVE[phase], ()).items())
@@ -99,7 +100,7 @@ def stage_memory(
                     peak, float(rank_bytes.held), reserved_shares(workload)[1], allocator_room_bytes(workload)
                 )
             ),
-            first_step_peak_bytes=first_step_peak_bytes(rank_bytes, several=float(degrees.accumulation) > 1),
+            first_step_peak_bytes=first_step_peak_bytes(rank_bytes, several=float(resolved.degrees.accumulation) > 1),
             idle_bytes=float(phases["idle"]),
             lines=lines,
         ),
@@ -107,33 +108,26 @@ def stage_memory(
     )
 
 
-def stage_parameters(workload: Workload, degrees: Degrees, stages: list[LoadedStage]) -> tuple[StageParameters, ...]:
+def stage_parameters(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> tuple[StageParameters, ...]:
     """Parameters of each stage: of the whole stage, and of one rank before data-parallel sharding."""
     return tuple(
         StageParameters(
             stage=int(float(one.stage.index)),
-            total=stage_total(workload, degrees, one.stage),
+            total=stage_total(resolved.workload, resolved.degrees, one.stage),
             per_rank=round(float(one.load.held.dense + one.load.held.expert)),
         )
         for one in stages
     )
 
 
-def slowest_step(
-    workload: Workload,
-    degrees: Degrees,
-    layout: CompleteLayout,
-    stages: list[LoadedStage],
-    filled_fraction: float = 0.0,
-) -> StepSeconds:
-    """The step as the slowest stage lives it; each distinct stage is tried once."""
-    return max(_steps(workload, degrees, layout, stages, filled_fraction), key=total_seconds)
+def slowest_step(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float = 0.0) -> StepSeconds:
+    """The step of the slowest stage."""
+    return max(_steps(resolved, stages, filled_fraction), key=total_seconds)
 
 
-def _steps(
-    workload: Workload, degrees: Degrees, layout: CompleteLayout, stages: list[LoadedStage], filled_fraction: float
-) -> list[StepSeconds]:
-    """The step as each distinct stage lives it; all wait for the mean of the stages where the pipeline is empty."""
+def _steps(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float) -> list[StepSeconds]:
+    """The step of each distinct stage; all wait for the mean of the stages where the pipeline is empty."""
+    workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
     distinct = {one.shape: one for one in stages}
     each = ledger_seconds(workload, degrees)
     micro = {
@@ -147,20 +141,14 @@ def _steps(
     ]
 
 
-def slowest_seconds(
-    workload: Workload,
-    degrees: Degrees,
-    layout: CompleteLayout,
-    stages: list[LoadedStage],
-    filled_fraction: float = 0.0,
-) -> Amount:
+def slowest_seconds(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float = 0.0) -> Amount:
     """Seconds of one step on the slowest stage, for one batch or a column of them.
 
     Formula:
         max over the stages of the sum of their parts
 
     Args:
-        degrees: the layout's degrees; accumulation may be a column
+        resolved: the configuration; accumulation may be a column
         stages: the stages, whose loads no batch changes
         filled_fraction: reserved memory of the fullest device over what it has [1]
 
@@ -171,13 +159,12 @@ def slowest_seconds(
         definition
 
     >>> from service.estimator.samples import sample_resolved
-    >>> first = sample_resolved()
-    >>> stages = stages_of(first.workload, first.degrees, first.question.layout)
-    >>> step = slowest_step(first.workload, first.degrees, first.question.layout, stages)
-    >>> slowest_seconds(first.workload, first.degrees, first.question.layout, stages) == total_seconds(step)
+    >>> resolved = sample_resolved()
+    >>> stages = stages_of(resolved)
+    >>> slowest_seconds(resolved, stages) == total_seconds(slowest_step(resolved, stages))
     True
     """
-    steps = _steps(workload, degrees, layout, stages, filled_fraction)
+    steps = _steps(resolved, stages, filled_fraction)
     parts = ([getattr(step, field.name) for field in fields(StepSeconds)] for step in steps)
     slowest: Amount = reduce(maximum, (reduce(add, seconds) for seconds in parts))
     return slowest
@@ -203,15 +190,13 @@ def total_seconds(step: StepSeconds) -> float:
 
 def memory_of(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Memory:
     """The memory part of an answer. `advised` adds what to change."""
-    workload, layout = resolved.workload, resolved.question.layout
-    answers = [stage_memory(workload, resolved.degrees, layout, stage) for stage in stages]
+    workload = resolved.workload
+    answers = [_stage_memory(resolved, stage) for stage in stages]
     peak, _ = max(answers, key=lambda answer: answer[0].reserved_peak_bytes)
     allocated = allocated_interval(workload, peak.allocated_peak_bytes)
     reserved = reserved_interval(allocated, peak.reserved_peak_bytes, reserved_shares(workload))
     device = device_interval(reserved, beside_allocator(workload), memory_basis(workload.gpu))
     usable = usable_bytes(workload.gpu)
-    probability = oom_probability_fraction(device, usable)
-    biggest = max(peak.lines, key=lambda line: line.bytes).kind
     return Memory(
         allocated_peak_bytes=allocated,
         reserved_peak_bytes=reserved,
@@ -219,10 +204,10 @@ def memory_of(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Memory:
         usable_bytes=usable,
         headroom_bytes=headroom_bytes(usable, device),
         host_bytes=max(host_bytes for _, host_bytes in answers),
-        oom_probability_fraction=probability,
+        oom_probability_fraction=oom_probability_fraction(device, usable),
         peak_stage=peak.stage,
         peak_phase=peak.peak_phase,
-        biggest_line=biggest,
+        biggest_line=max(peak.lines, key=lambda line: line.bytes).kind,
         checkpoint_bytes=checkpoint_bytes(workload),
         changes=(),
         suggestions=(),
@@ -243,9 +228,8 @@ def filled_fraction(memory: Memory) -> float:
         definition
 
     >>> from service.estimator.samples import sample_resolved
-    >>> from service.estimator.run.stages import stages_of
-    >>> found = sample_resolved()
-    >>> filled_fraction(memory_of(found, stages_of(found.workload, found.degrees, found.question.layout))) > 1
+    >>> resolved = sample_resolved()
+    >>> filled_fraction(memory_of(resolved, stages_of(resolved))) > 1
     True
     """
     return memory.reserved_peak_bytes.value / memory.usable_bytes
@@ -306,13 +290,11 @@ class StageTimeline:
 
 def timeline(resolved: ResolvedQuestion) -> tuple[StageTimeline, ...]:
     """The timeline of every stage."""
-    workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
-    return tuple(_stage_timeline(workload, degrees, layout, one) for one in stages_of(workload, degrees, layout))
+    return tuple(_stage_timeline(resolved, one) for one in stages_of(resolved))
 
 
-def _stage_timeline(workload: Workload, degrees: Degrees, layout: CompleteLayout, loaded: LoadedStage) -> StageTimeline:
-    rank_bytes = stage_bytes(workload, degrees, loaded.stage, loaded.load, layout)
-    several = float(degrees.accumulation) > 1
+def _stage_timeline(resolved: ResolvedQuestion, loaded: LoadedStage) -> StageTimeline:
+    rank_bytes, several = rank_bytes_of(resolved, loaded), float(resolved.degrees.accumulation) > 1
     moments = [given for step in ("first", "later") for given in _step(rank_bytes, step, several=several)]
     kinds = tuple(dict.fromkeys(kind for *_, live in moments for kind in live))
     points = tuple(

@@ -39,7 +39,7 @@ MOST_FRACTION = 0.97
 """No width's share is extrapolated beyond this. Source: definition: no kernel is as fast as the peak."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class KernelShares:
     """What one fused kernel reaches on one generation of GPUs."""
 
@@ -69,81 +69,56 @@ _RECALLED_AMPERE = "as Ampere, recalled: the same kernel and instructions; not m
 KERNEL_SHARES: dict[FusedName, dict[str, KernelShares]] = {
     "flash-1": {
         "Ampere": KernelShares(
-            forward_fraction=0.36, backward_fraction=0.36,
-            source="Dao 2023, arXiv:2307.08691, abstract: 25-40 % of the peak of A100; take it as +-20 %",
+            0.36, 0.36, "Dao 2023, arXiv:2307.08691, abstract: 25-40 % of the peak of A100; take it as +-20 %"
         ),
-        "Hopper": KernelShares(
-            forward_fraction=0.18, backward_fraction=0.20, source="as Ampere, in the proportion of flash-2; +-25 %"
-        ),
-        "Ada": KernelShares(forward_fraction=0.36, backward_fraction=0.36, source=_RECALLED_AMPERE),
-        "Blackwell": KernelShares(
-            forward_fraction=0.09, backward_fraction=0.10, source="as Ampere, in the proportion of flash-2; +-25 %"
-        ),
-        "Blackwell Ultra": KernelShares(
-            forward_fraction=0.09, backward_fraction=0.10, source="as Blackwell; not measured, take it as +-25 %"
-        ),
-        "CDNA3": KernelShares(
-            forward_fraction=0.15, backward_fraction=0.15, source="as Ampere, in the proportion of flash-2; +-30 %"
-        ),
-        "CDNA4": KernelShares(forward_fraction=0.15, backward_fraction=0.15, source="as CDNA3; take it as +-30 %"),
+        "Hopper": KernelShares(0.18, 0.20, "as Ampere, in the proportion of flash-2; +-25 %"),
+        "Ada": KernelShares(0.36, 0.36, _RECALLED_AMPERE),
+        "Blackwell": KernelShares(0.09, 0.10, "as Ampere, in the proportion of flash-2; +-25 %"),
+        "Blackwell Ultra": KernelShares(0.09, 0.10, "as Blackwell; not measured, take it as +-25 %"),
+        "CDNA3": KernelShares(0.15, 0.15, "as Ampere, in the proportion of flash-2; +-30 %"),
+        "CDNA4": KernelShares(0.15, 0.15, "as CDNA3; take it as +-30 %"),
     },
     "flash-2": {
-        "Ampere": KernelShares(
-            forward_fraction=0.903, backward_fraction=0.652,
-            source=f"{_PUBLISHED}: MooreThreads/SimuMax@4dcaae5 a100_pcie.json",
-        ),
-        "Ada": KernelShares(forward_fraction=0.903, backward_fraction=0.652, source=_RECALLED_AMPERE),
-        "Hopper": KernelShares(
-            forward_fraction=0.438, backward_fraction=0.360, source=f"{_PUBLISHED}: arXiv:2407.08608, figures 5 and 6"
-        ),
-        "Blackwell": KernelShares(
-            forward_fraction=0.214, backward_fraction=0.181,
-            source=f"{_PUBLISHED}: Dao-AILab/flash-attention#1589 (B200, heads of 64)",
-        ),
-        "Blackwell Ultra": KernelShares(
-            forward_fraction=0.214, backward_fraction=0.181, source="as Blackwell; not measured, take it as +-25 %"
-        ),
-        "CDNA3": KernelShares(
-            forward_fraction=0.38, backward_fraction=0.28, source="recalled: both passes 0.30; take it as +-30 %"
-        ),
-        "CDNA4": KernelShares(forward_fraction=0.38, backward_fraction=0.28, source="as CDNA3; take it as +-30 %"),
+        "Ampere": KernelShares(0.903, 0.652, f"{_PUBLISHED}: MooreThreads/SimuMax@4dcaae5 a100_pcie.json"),
+        "Ada": KernelShares(0.903, 0.652, _RECALLED_AMPERE),
+        "Hopper": KernelShares(0.438, 0.360, f"{_PUBLISHED}: arXiv:2407.08608, figures 5 and 6"),
+        "Blackwell": KernelShares(0.214, 0.181, f"{_PUBLISHED}: Dao-AILab/flash-attention#1589 (B200, heads of 64)"),
+        "Blackwell Ultra": KernelShares(0.214, 0.181, "as Blackwell; not measured, take it as +-25 %"),
+        "CDNA3": KernelShares(0.38, 0.28, "recalled: both passes 0.30; take it as +-30 %"),
+        "CDNA4": KernelShares(0.38, 0.28, "as CDNA3; take it as +-30 %"),
     },
     "flash-3": {
         "Hopper": KernelShares(
-            forward_fraction=0.775, backward_fraction=0.557,
-            source=f"{_PUBLISHED}: arXiv:2407.08608, figures 5 and 6; meta-pytorch/tritonbench#1267",
+            0.775, 0.557, f"{_PUBLISHED}: arXiv:2407.08608, figures 5 and 6; meta-pytorch/tritonbench#1267"
         ),
     },
     "flash-4": {
-        "Blackwell": KernelShares(forward_fraction=0.643, backward_fraction=0.629, source=_FLASH_4),
-        "Blackwell Ultra": KernelShares(
-            forward_fraction=0.643, backward_fraction=0.629, source="as Blackwell; not measured, take it as +-25 %"
-        ),
+        "Blackwell": KernelShares(0.643, 0.629, _FLASH_4),
+        "Blackwell Ultra": KernelShares(0.643, 0.629, "as Blackwell; not measured, take it as +-25 %"),
     },
     "cudnn": {
-        "Ampere": KernelShares(forward_fraction=0.903, backward_fraction=0.652, source="as flash-2 on it, recalled"),
+        "Ampere": KernelShares(0.903, 0.652, "as flash-2 on it, recalled"),
         "Hopper": KernelShares(
-            forward_fraction=0.708, backward_fraction=0.613,
-            source=f"{_PUBLISHED}: arXiv:2407.08608, figures 5 and 6; NVIDIA/cudnn-frontend@3929da2 (H200, cuDNN 9.19)",
+            0.708,
+            0.613,
+            f"{_PUBLISHED}: arXiv:2407.08608, figures 5 and 6; NVIDIA/cudnn-frontend@3929da2 (H200, cuDNN 9.19)",
         ),
         "Blackwell": KernelShares(
-            forward_fraction=0.624, backward_fraction=0.528,
-            source=f"{_PUBLISHED}: NVIDIA/cudnn-frontend@3929da2 (GB200, cuDNN 9.22); SimuMax@4dcaae5 (B200)",
+            0.624, 0.528, f"{_PUBLISHED}: NVIDIA/cudnn-frontend@3929da2 (GB200, cuDNN 9.22); SimuMax@4dcaae5 (B200)"
         ),
         "Blackwell Ultra": KernelShares(
-            forward_fraction=0.817, backward_fraction=0.636,
-            source=f"{_PUBLISHED}: NVIDIA/cudnn-frontend@3929da2 (GB300, cuDNN 9.22)",
+            0.817, 0.636, f"{_PUBLISHED}: NVIDIA/cudnn-frontend@3929da2 (GB300, cuDNN 9.22)"
         ),
     },
-}  # fmt: skip
+}
 """Shares by kernel, then by generation, whatever it is paired with."""
 
 UNMEASURED_SHARES = KernelShares(
-    forward_fraction=0.45,
-    backward_fraction=0.36,
-    source="no measurement: FlashAttention-2 on Hopper, a kernel written for the generation before; take it as +-35 %",
+    0.45,
+    0.36,
+    "no measurement: FlashAttention-2 on Hopper, a kernel written for the generation before; take it as +-35 %",
 )
-"""A kernel on a generation where nobody measured it."""
+"""A kernel on a generation without a measurement."""
 
 RUNS_LIKE = dict.fromkeys(("rtx-5090", "rtx-pro-6000-blackwell-server", "rtx-pro-6000-blackwell-workstation"), "Ada")
 """GPUs whose tensor cores take the instructions of another generation than their own.

@@ -4,6 +4,7 @@ A product of m x k by k x n numbers is cut into tiles of its result. A kernel co
 much as a full one, and it computes as many at once as the GPU has processors, so the last wave may run half empty.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from service.estimator.constants import (
@@ -134,7 +135,7 @@ ADDED_BYTES = 8.0
 """A number of an fp32 result that a product adds to: read, then written. Source: definition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FormatRate:
     """How one format runs on one generation of GPUs."""
 
@@ -175,89 +176,26 @@ FITTED_TO_BEST = 0.94
 Source: MATRIX_RATES against the MAMF table of stas00/ml-engineering@744d01e compute/accelerator README."""
 
 
-def _searched(**best: float) -> GenerationRates:
-    """Rates of a generation of which only the best product over a search is known, bf16 and perhaps fp8."""
-    names: dict[str, Format] = {"bf16": "bf16", "fp8": "fp8"}
-    formats = {names[name]: FormatRate(peak_fraction=round(share * FITTED_TO_BEST, 3)) for name, share in best.items()}
-    return GenerationRates(formats=formats, source=_MAMF)
+def _rates(processors: int | None, source: str, formats: Mapping[Format, tuple[float, ...]]) -> GenerationRates:
+    """Rates of a generation: of each format the share of peak, and the bytes and the launch of quantising."""
+    rates = {name: FormatRate(*numbers) for name, numbers in formats.items()}
+    return GenerationRates(processors=processors, source=source, formats=rates)
 
 
-_A100 = GenerationRates(
-    processors=108, source=_AIC,
-    formats={
-        "bf16": FormatRate(peak_fraction=0.854),
-        "int8": FormatRate(peak_fraction=0.867),
-    },
-)  # fmt: skip
-_A100_PCIE = GenerationRates(
-    processors=108, source=_SIMUMAX,
-    formats={
-        "bf16": FormatRate(peak_fraction=0.753),
-    },
-)  # fmt: skip
-_L40S = GenerationRates(
-    processors=142, source=_AIC,
-    formats={
-        "bf16": FormatRate(peak_fraction=0.596),
-        "fp8": FormatRate(peak_fraction=0.521, quantise_bytes=0.8),
-    },
-)  # fmt: skip
-_HOPPER = GenerationRates(
-    processors=132, source=_AIC,
-    formats={
-        "bf16": FormatRate(peak_fraction=0.815),
-        "fp8": FormatRate(peak_fraction=0.753, quantise_bytes=6.6, quantise_launch_seconds=6e-6),
-    },
-)  # fmt: skip
-_B200 = GenerationRates(
-    processors=148, source=_AIC,
-    formats={
-        "bf16": FormatRate(peak_fraction=0.722),
-        "fp8": FormatRate(peak_fraction=0.726, quantise_bytes=7.7, quantise_launch_seconds=10.9e-6),
-        "fp4": FormatRate(peak_fraction=0.491, quantise_bytes=4.2, quantise_launch_seconds=3.6e-6),
-    },
-)  # fmt: skip
-_GB200 = GenerationRates(
-    processors=148, source=_AIC,
-    formats={
-        "bf16": FormatRate(peak_fraction=0.681),
-        "fp8": FormatRate(peak_fraction=0.686, quantise_bytes=8.3, quantise_launch_seconds=11.3e-6),
-        "fp4": FormatRate(peak_fraction=0.488, quantise_bytes=4.6, quantise_launch_seconds=4.5e-6),
-    },
-)  # fmt: skip
-_B300 = GenerationRates(
-    processors=148, source=_AIC,
-    formats={
-        "bf16": FormatRate(peak_fraction=0.749),
-        "fp8": FormatRate(peak_fraction=0.765, quantise_bytes=7.5, quantise_launch_seconds=10.4e-6),
-        "fp4": FormatRate(peak_fraction=0.386, quantise_bytes=3.6, quantise_launch_seconds=7.6e-6),
-    },
-)  # fmt: skip
-_GB300 = GenerationRates(
-    processors=148, source=_AIC,
-    formats={
-        "bf16": FormatRate(peak_fraction=0.784),
-        "fp8": FormatRate(peak_fraction=0.798, quantise_bytes=8.3, quantise_launch_seconds=10.3e-6),
-        "fp4": FormatRate(peak_fraction=0.377, quantise_bytes=3.6, quantise_launch_seconds=8.2e-6),
-    },
-)  # fmt: skip
-_RTX_BLACKWELL = GenerationRates(
-    processors=188, source=_AIC,
-    formats={
-        "bf16": FormatRate(peak_fraction=0.876),
-        "fp8": FormatRate(peak_fraction=0.878, quantise_bytes=4.2, quantise_launch_seconds=11e-6),
-        "fp4": FormatRate(peak_fraction=0.855, quantise_bytes=2.8, quantise_launch_seconds=1.2e-6),
-    },
-)  # fmt: skip
+def _searched(best: Mapping[Format, float]) -> GenerationRates:
+    """Rates of a generation of which only the best product over a search is known."""
+    return _rates(None, _MAMF, {name: (round(share * FITTED_TO_BEST, 3),) for name, share in best.items()})
 
-UNMEASURED_RATES = GenerationRates(
-    source="median of the fitted generations: calibration/published/matrix_products.csv",
-    formats={
-        "bf16": FormatRate(peak_fraction=0.753),
-        "fp8": FormatRate(peak_fraction=0.753, quantise_bytes=7.5, quantise_launch_seconds=10.4e-6),
-        "fp4": FormatRate(peak_fraction=0.488, quantise_bytes=3.6, quantise_launch_seconds=4.5e-6),
-    },
-)  # fmt: skip
+
+_A100_PCIE = _rates(108, _SIMUMAX, {"bf16": (0.753,)})
+_HOPPER = _rates(132, _AIC, {"bf16": (0.815,), "fp8": (0.753, 6.6, 6e-6)})
+_RTX_BLACKWELL = _rates(188, _AIC, {"bf16": (0.876,), "fp8": (0.878, 4.2, 11e-6), "fp4": (0.855, 2.8, 1.2e-6)})
+
+UNMEASURED_RATES = _rates(
+    None,
+    "median of the fitted generations: calibration/published/matrix_products.csv",
+    {"bf16": (0.753,), "fp8": (0.753, 7.5, 10.4e-6), "fp4": (0.488, 3.6, 4.5e-6)},
+)
 """For a generation without a measurement; the answer says so."""
 
 FASTEST_CLOCK = 1.7
@@ -265,23 +203,29 @@ FASTEST_CLOCK = 1.7
 Source: AMD EPYC 9575F data sheet; CLOCK_HZ in calibration/observations.py."""
 
 _PROCESSOR = GenerationRates(
-    tile=16, source="oneDNN developer guide, CPU kernels of 6 to 48 x 8 to 64 numbers; shares as UNMEASURED_RATES",
-    most_peak_fraction=FASTEST_CLOCK, formats=UNMEASURED_RATES.formats,
-)  # fmt: skip
+    tile=16,
+    source="oneDNN developer guide, CPU kernels of 6 to 48 x 8 to 64 numbers; shares as UNMEASURED_RATES",
+    most_peak_fraction=FASTEST_CLOCK,
+    formats=UNMEASURED_RATES.formats,
+)
 
 MATRIX_RATES: dict[str, GenerationRates] = {
-    "Ampere": _A100,
-    "Ada": _L40S,
+    "Ampere": _rates(108, _AIC, {"bf16": (0.854,), "int8": (0.867,)}),
+    "Ada": _rates(142, _AIC, {"bf16": (0.596,), "fp8": (0.521, 0.8)}),
     "Hopper": _HOPPER,
     "Hopper (Grace)": _HOPPER,
-    "Blackwell": _B200,
-    "Blackwell (Grace)": _GB200,
-    "Blackwell Ultra": _B300,
-    "Blackwell Ultra (Grace)": _GB300,
-    "CDNA3": _searched(bf16=0.556),
-    "CDNA4": _searched(bf16=0.622),
-    "Gaudi2": _searched(bf16=0.969, fp8=0.956),
-    "Gaudi3": _searched(bf16=0.741, fp8=0.769),
+    "Blackwell": _rates(148, _AIC, {"bf16": (0.722,), "fp8": (0.726, 7.7, 10.9e-6), "fp4": (0.491, 4.2, 3.6e-6)}),
+    "Blackwell (Grace)": _rates(
+        148, _AIC, {"bf16": (0.681,), "fp8": (0.686, 8.3, 11.3e-6), "fp4": (0.488, 4.6, 4.5e-6)}
+    ),
+    "Blackwell Ultra": _rates(148, _AIC, {"bf16": (0.749,), "fp8": (0.765, 7.5, 10.4e-6), "fp4": (0.386, 3.6, 7.6e-6)}),
+    "Blackwell Ultra (Grace)": _rates(
+        148, _AIC, {"bf16": (0.784,), "fp8": (0.798, 8.3, 10.3e-6), "fp4": (0.377, 3.6, 8.2e-6)}
+    ),
+    "CDNA3": _searched({"bf16": 0.556}),
+    "CDNA4": _searched({"bf16": 0.622}),
+    "Gaudi2": _searched({"bf16": 0.969, "fp8": 0.956}),
+    "Gaudi3": _searched({"bf16": 0.741, "fp8": 0.769}),
     "cpu": _PROCESSOR,
 }
 """By generation and what it is paired with."""

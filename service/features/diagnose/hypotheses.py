@@ -130,7 +130,7 @@ class Hypothesis:
 def evaluate_hypothesis(question: Question, oom: Said, difference: Supposition | None = None) -> Hypothesis:
     """Compute the memory of a question and match its tensors."""
     resolved = peak_stage_in(resolve(question)).resolved
-    loaded = stages_of(resolved.workload, resolved.degrees, resolved.question.layout)
+    loaded = stages_of(resolved)
     return Hypothesis(difference, question, timeline(resolved), _tensors(resolved, loaded, oom))
 
 

@@ -339,7 +339,7 @@ def _counted(resolved: ResolvedQuestion) -> dict[tuple[str, float], float]:
 def _sent(resolved: ResolvedQuestion) -> Iterator[tuple[Transfer, float]]:
     job, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
     micro_batches = float(degrees.accumulation)
-    for loaded in {one.shape: one for one in stages_of(job, degrees, layout)}.values():
+    for loaded in {one.shape: one for one in stages_of(resolved)}.values():
         for repeated in micro_batch_transfers(job, degrees, loaded.stage, loaded.load, layout).each():
             yield from ((transfer, float(repeated.layers) * micro_batches) for transfer in repeated.transfers)
         yield from ((transfer, 1.0) for transfer in step_transfers(job, degrees, loaded.load.held))

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from service.estimator import Layout, Question, Recipe
-from service.estimator.memory.memory import StageBytes, stage_bytes
+from service.estimator.memory.memory import StageBytes
 from service.estimator.memory.states import checkpoint_bytes
 from service.estimator.question import Cluster, Method
 from service.estimator.resolve import resolve
-from service.estimator.run.stages import stages_of
+from service.estimator.run.stages import rank_bytes_of, stages_of
 from service.estimator.samples import H100, LLAMA_3_8B
 
 PARAMETERS = 8_030_261_248
@@ -29,8 +29,7 @@ def held(layout: Layout, gpus: int, **recipe: Any) -> list[StageBytes]:
         gpu=H100,
     )
     found = resolve(asked)
-    stages = stages_of(found.workload, found.degrees, found.question.layout)
-    return [stage_bytes(found.workload, found.degrees, one.stage, one.load, found.question.layout) for one in stages]
+    return [rank_bytes_of(found, one) for one in stages_of(found)]
 
 
 def test_gpipe_keeps_what_each_loss_keeps_and_one_peak() -> None:
