@@ -1,9 +1,10 @@
 """Answers of admission checks."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from service.answers.estimates import Source, Versions
+from service.answers.names import Published
 from service.estimator.answer import Interval
 from service.estimator.question import DESCRIBED
 
@@ -19,7 +20,7 @@ class Alternative:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
-    patch: dict[str, Any]
+    patch: Annotated[dict[str, Any], Published("QuestionPatch")]
     """What to change in the question, as a merge patch."""
     verdict: CheckVerdict
     """ok or warn: what is denied is no alternative."""

@@ -1,9 +1,10 @@
 """Diagnoses of out-of-memory errors: the message, its comparison with the estimate, and changes."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
+from service.answers.names import Published
 from service.estimator.answer import Change, Verdict
 from service.estimator.memory.memory import Moment, StepName
 from service.estimator.question import DESCRIBED
@@ -130,7 +131,7 @@ class Supposition:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
-    patch: dict[str, Any]
+    patch: Annotated[dict[str, Any], Published("QuestionPatch")]
     """The difference, as a merge patch of the question."""
     message: str
     """The same in words."""

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from service.estimator.question import DESCRIBED
+from service.answers.names import Published
+from service.estimator.question import DESCRIBED, Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +114,11 @@ class Imported:
 
     format: str
     """The kind of file."""
-    model: Any
+    model: Name | Annotated[Mapping[str, Any], Published("ModelFields")] | None
     """The model as a question takes it: a name or an object; null where the file does not set it."""
-    recipe: Mapping[str, Any]
+    recipe: Annotated[Mapping[str, Any], Published("RecipeFields")]
     """Fields of the recipe that the file sets, or that its tool does by default."""
-    layout: Mapping[str, Any]
+    layout: Annotated[Mapping[str, Any], Published("Layout")]
     """The same of the layout."""
     unknown: tuple[UnknownSetting, ...]
     """Settings that were not understood, at most 200; those about data, files and learning rates are passed over."""

@@ -1,7 +1,50 @@
 """Names that differ between the wire and Python."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
 WIRE_NAMES = {"six_n": "6n", "memory_class": "class"}
 """Field names that Python cannot spell."""
 
 INLINE = {"inline": True}
 """Metadata of a mapping whose items are serialised among the fields of its object."""
+
+COMPONENT = "x-component"
+"""Key of the name under which the contract publishes a schema that stands in the place of its use."""
+
+OWN_DESCRIPTION = "x-component-description"
+"""Key of the description of a component, beside that of its use."""
+
+
+def component(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema under its name in the contract."""
+    return {COMPONENT: name, OWN_DESCRIPTION: schema.get("description"), **schema}
+
+
+@dataclass(frozen=True)
+class Published:
+    """Marks a value that the contract describes by a component; without a schema, by one that a request defines."""
+
+    name: str
+    schema: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
+        return component(self.name, self.schema) if self.schema else {COMPONENT: self.name}
+
+
+def mapping_of_fields(description: str, names: Sequence[str] = ()) -> dict[str, Any]:
+    """The schema of values by the dotted names of their fields."""
+    values = {
+        "description": "A value of a field of a question.",
+        "anyOf": [
+            *({"type": kind} for kind in ("string", "number", "boolean", "object", "null")),
+            {"type": "array", "items": {}},
+        ],
+    }
+    return {
+        "type": "object",
+        "description": description,
+        **({"propertyNames": {"enum": list(names)}} if names else {}),
+        "additionalProperties": component("FieldValue", values),
+    }

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
-from service.answers.names import INLINE
+from service.answers.names import INLINE, Published, mapping_of_fields
 from service.estimator.answer import Verdict
 from service.estimator.question import DESCRIBED
 
@@ -78,13 +78,16 @@ class ComparedRow(ChosenCluster):
     """Of the estimate; null where the row is refused."""
 
 
+VARIED_FIELDS = Published("VariedFields", mapping_of_fields("Varied fields, each with its value."))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariedRow:
     """The question with some fields given anew."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
-    values: Mapping[str, Any]
+    values: Annotated[Mapping[str, Any], VARIED_FIELDS]
     """Every varied field, with its value in this row."""
     varied: tuple[str, ...]
     """Those that differ from the question; empty in the first row, which is the question itself."""

@@ -1,13 +1,14 @@
 """The solved value of an open field, its neighbour that fails, and the numbers of both."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
+from service.answers.names import Published, mapping_of_fields
 from service.answers.rows import ChosenCluster
 from service.estimator.answer import Interval, Verdict
-from service.estimator.question import DESCRIBED
+from service.estimator.question import DESCRIBED, Cluster, Layout, Model, Recipe
 
 UnknownName = Literal[
     "recipe.micro_batch",
@@ -21,6 +22,14 @@ UnknownName = Literal[
     "model",
 ]
 """What may be left open: a field, or a whole object."""
+
+SOLVED_FIELDS = Published(
+    "SolvedFields",
+    mapping_of_fields(
+        "Fields that a solution changes, by dotted name.",
+        [f"{kind.__name__.lower()}.{one.name}" for kind in (Model, Recipe, Layout, Cluster) for one in fields(kind)],
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +195,7 @@ class Solution:
     """The value; null where none is possible, and then `next` is the nearest one, with what it lacks."""
     next: NextValue | None
     """The nearest value that will not do; null where the field, or the list, ends before it."""
-    changes: Mapping[str, Any]
+    changes: Annotated[Mapping[str, Any], SOLVED_FIELDS]
     """Fields that change with the value, beside the unknown."""
     evidence: Evidence
     """The numbers that prove both."""

@@ -49,10 +49,19 @@ from service.features.compare.openapi import comparison_schemas
 from service.features.measurements import lists as measurements
 from service.features.measurements.importing import ImportedMeasurements, RecordsBody
 from service.features.measurements.lists import QuarantineRequest, ReleaseRequest
-from service.features.sensitivity.openapi import partial_schemas, questions_inside, sensitivity_schemas
+from service.features.sensitivity.openapi import sensitivity_schemas
 from service.features.solve.openapi import solve_schemas
 from service.formats.launchers.slurm import SlurmJob
+from service.openapi.generated import with_references
 from service.openapi.places import PLACES
+from service.validation.question_parts import (
+    ClusterFields,
+    JobQuestion,
+    ModelFields,
+    QuestionPatch,
+    QuestionRequest,
+    RecipeFields,
+)
 
 ANSWERED = (
     Grounds,
@@ -74,8 +83,12 @@ OTHERS = (
 """What other answers hold."""
 
 
-INHERITING = ((ComparedRow, ChosenCluster),)
+INHERITING = ((JobQuestion, QuestionRequest), (ComparedRow, ChosenCluster))
 """Classes of other answers whose fields are partly another's, whose docstrings pydantic does not inherit."""
+
+
+SHARED: tuple[Any, ...] = (QuestionRequest, JobQuestion, ModelFields, RecipeFields, ClusterFields, QuestionPatch)
+"""Parts of a question that several features take."""
 
 
 class WireSchema(GenerateJsonSchema):
@@ -97,14 +110,16 @@ class WireSchema(GenerateJsonSchema):
 
 def component_schemas() -> dict[str, Schema]:
     """Every schema that estimating requests and answers refer to."""
-    request_types = _all_of(*(kind for _, kind in PLACES), Waiting, SlurmJob)
+    request_types = _all_of(*(kind for _, kind in PLACES), Waiting, SlurmJob, *SHARED)
     answered = _all_of(*ANSWERED, *COMPARED, *OTHERS)
-    _, document = TypeAdapter.json_schemas(
+    whole, document = TypeAdapter.json_schemas(
         [("asked", "validation", request_types), ("answered", "serialization", answered)],
         schema_generator=WireSchema,
         ref_template="#/components/schemas/{model}",
     )
-    generated: dict[str, Schema] = document["$defs"]
+    generated: dict[str, Schema] = {}
+    with_references([*whole.values()], generated)
+    generated |= {name: with_references(schema, generated) for name, schema in document["$defs"].items()}
     spelled = {name: _as_on_the_wire(schema) for name, schema in generated.items()}
     for base, *kinds_of_it in (ANSWERED, COMPARED):
         shared = spelled.pop(base.__name__)["properties"]
@@ -114,14 +129,11 @@ def component_schemas() -> dict[str, Schema]:
         spelled[heir.__name__]["properties"] |= spelled[ancestor.__name__]["properties"]
     requests = request_schemas(spelled)
     versions = spelled["Check"]["properties"]["versions"]
-    requests |= partial_schemas(spelled | requests)
     requests |= comparison_schemas(spelled["ComparedRow"], versions)
     requests |= sensitivity_schemas(spelled | requests, versions)
     requests |= solve_schemas(requests["ComparisonRequest"]["properties"])
     requests |= batch_schemas()
     del spelled["Nodes"], spelled["Waiting"], spelled["SlurmJob"]
-    for name, fields in questions_inside(spelled).items():
-        spelled[name]["properties"] |= fields
     return {name: _defaults_in_words(untitled(schema)) for name, schema in (spelled | requests).items()}
 
 

@@ -7,18 +7,18 @@ from typing import Any
 
 from service.answers.accuracy import Figures, RelativeErrors, Sized, VerdictCounts
 from service.answers.estimates import Grounds
-from service.answers.names import WIRE_NAMES
+from service.answers.names import COMPONENT, OWN_DESCRIPTION, WIRE_NAMES
 from service.answers.rows import ChosenCluster
 from service.api.openapi import Schema
 from service.estimator.other_tools.tool import Comparison
-from service.validation.forms import COMPONENT
+from service.validation.question_parts import QuestionRequest
 from service.validation.specs import schema_of
 
 FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
 """FastAPI's own error form, which this service never sends."""
 
-INHERITED = (Grounds, Comparison, RelativeErrors, Figures, Sized, VerdictCounts, ChosenCluster)
-"""Dataclasses that answers extend: pydantic finds no docstrings of inherited fields."""
+INHERITED = (QuestionRequest, Grounds, Comparison, RelativeErrors, Figures, Sized, VerdictCounts, ChosenCluster)
+"""Dataclasses that others extend: pydantic finds no docstrings of inherited fields."""
 
 NAMED_PLACES = ("properties", "schemas")
 """Keys below which names stand, not keywords."""
@@ -31,8 +31,8 @@ def tidied(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Schem
     generated = document.get("components", {}).get("schemas", {})
     schemas = {name: _untitled(one) for name, one in generated.items() if name not in FASTAPI_SCHEMAS}
     hoisted: dict[str, Schema] = {}
-    paths = _hoisted(_untitled(document["paths"]), hoisted)
-    schemas = {name: _hoisted(one, hoisted) for name, one in schemas.items()}
+    paths = with_references(_untitled(document["paths"]), hoisted)
+    schemas = {name: with_references(one, hoisted) for name, one in schemas.items()}
     answered = _answered(paths, schemas | hoisted)
     described = {name: _explained(name, one) for name, one in schemas.items()}
     complete = {name: _complete(one) if name in answered else one for name, one in described.items()}
@@ -54,18 +54,23 @@ def _untitled(value: Any) -> Any:
     }
 
 
-def _hoisted(value: Any, hoisted: dict[str, Schema]) -> Any:
+def with_references(value: Any, hoisted: dict[str, Schema]) -> Any:
     """A part of the document with references in place of the schemas that name their component."""
     if isinstance(value, list):
-        return [_hoisted(item, hoisted) for item in value]
+        return [with_references(item, hoisted) for item in value]
     if not isinstance(value, Mapping):
         return value
-    inner = {key: _hoisted(item, hoisted) for key, item in value.items() if key != COMPONENT}
-    name = value.get(COMPONENT)
+    inner = {
+        key: with_references(item, hoisted) for key, item in value.items() if key not in (COMPONENT, OWN_DESCRIPTION)
+    }
+    name, is_reference = value.get(COMPONENT), inner.keys() <= {"description"}
     if not isinstance(name, str):
         return inner
-    hoisted.setdefault(name, inner)
-    return {"$ref": f"{REFERENCE}{name}"}
+    own = value.get(OWN_DESCRIPTION, None if is_reference else inner.get("description"))
+    if not is_reference:
+        hoisted.setdefault(name, inner | ({"description": own} if own else {}))
+    use = {"description": inner["description"]} if inner.get("description", own) != own else {}
+    return {"$ref": f"{REFERENCE}{name}", **use}
 
 
 def _answered(paths: Mapping[str, Any], schemas: Mapping[str, Schema]) -> set[str]:

@@ -8,9 +8,10 @@ from pydantic import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from service.answers.names import COMPONENT
 from service.tabular.columns import Column
 from service.tabular.lists import DEFAULT_ROWS, MOST_ROWS
-from service.validation.forms import COMPONENT, ReadElsewhere
+from service.validation.forms import ReadElsewhere
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pydantic import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from service.answers.names import COMPONENT
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.validation.flat_values import (
     LIST_MARK,
@@ -25,7 +26,7 @@ from service.validation.flat_values import (
     read_members,
     read_value,
 )
-from service.validation.forms import COMPONENT, ReadElsewhere
+from service.validation.forms import ReadElsewhere
 from service.validation.problems import unknown_field
 from service.validation.question_parts import QUESTION_SPECS
 from service.validation.specs import schema_of

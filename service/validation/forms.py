@@ -15,10 +15,10 @@ from pydantic import ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, Typ
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from service.answers.names import component
 from service.estimator.question import STRICT
 
-COMPONENT = "x-component"
-"""Name under which the contract publishes a schema that stands in the place of its use."""
+NULL = {"type": "null"}
 
 MOST_VALUES = 64
 """Most values that a field may be restricted to."""
@@ -66,7 +66,7 @@ class Component(ReadElsewhere):
     schema: Mapping[str, Any] = field(hash=False)
 
     def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {COMPONENT: self.name, **self.schema}
+        return component(self.name, self.schema)
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,54 @@ class Variant(ReadElsewhere):
         fields = {name: _undefaulted(one) for name, one in whole["properties"].items() if name in (self.only or [name])}
         further = {name: described_as(kind, handler) for name, kind in self.more.items()}
         opened = {name: _or_list(fields[name]) for name in self.opened}
-        return {
-            COMPONENT: self.name,
-            "type": "object",
-            "description": self.description,
-            "additionalProperties": False,
-            **({"required": list(self.required)} if self.required else {}),
-            "properties": further | fields | opened,
-        }
+        required = {"required": list(self.required)} if self.required else {}
+        return component(self.name, _closed(self.description, further | fields | opened) | required)
+
+
+@dataclass(frozen=True)
+class Patch(ReadElsewhere):
+    """The fields of dataclasses as an RFC 7396 merge patch: null takes a field away, and an object is a patch too."""
+
+    name: str
+    """Name of the component in the contract, which ends in Patch."""
+    bases: tuple[type, ...]
+    """Dataclasses that have the fields."""
+    more: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Further fields by name, with their types; they come first."""
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        fields: dict[str, Any] = {}
+        for base in self.bases:
+            fields = handler.resolve_ref_schema(described_as(base, handler))["properties"] | fields
+        further = {name: described_as(kind, handler) for name, kind in self.more.items()}
+        return _patch(self.name, further | fields, handler)
+
+
+def _patch(name: str, fields: Mapping[str, Any], handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    description = f"What changes in the {name.removesuffix('Patch').lower()}; null takes a field away."
+    inner = {field: _or_null(_patched(_undefaulted(schema), handler)) for field, schema in fields.items()}
+    return component(name, _closed(description, inner))
+
+
+def _patched(schema: JsonSchemaValue, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    """The schema of a field, an object in it as a patch of that object."""
+    if "anyOf" in schema:
+        return schema | {"anyOf": [_patched(option, handler) for option in schema["anyOf"]]}
+    whole = handler.resolve_ref_schema(schema) if "$ref" in schema else {}
+    if "properties" not in whole:
+        return schema
+    others = {key: value for key, value in schema.items() if key != "$ref"}
+    return _patch(f"{whole['title']}Patch", whole["properties"], handler) | others
+
+
+def _or_null(schema: JsonSchemaValue) -> JsonSchemaValue:
+    options = schema.get("anyOf", [{key: value for key, value in schema.items() if key != "description"}])
+    description = {key: schema[key] for key in ("description",) if key in schema}
+    return {**description, "anyOf": [*(one for one in options if one != NULL), NULL]}
+
+
+def _closed(description: str, properties: Mapping[str, Any]) -> JsonSchemaValue:
+    return {"type": "object", "description": description, "additionalProperties": False, "properties": properties}
 
 
 def _undefaulted(schema: Mapping[str, Any]) -> dict[str, Any]:

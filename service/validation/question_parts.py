@@ -11,7 +11,7 @@ from pydantic import Field
 
 from service.estimator.question import DESCRIBED, STRICT, Cluster, Layout, Model, Name, OwnedPrice, Price, Recipe
 from service.validation.clusters import NodeCount, Nodes
-from service.validation.forms import DescribedAs, Variant, requiring
+from service.validation.forms import DescribedAs, Patch, Variant, requiring
 from service.validation.prices import CardPrice, CataloguePrice
 
 QUESTION_SPECS: Sequence[tuple[str, type]] = (
@@ -53,6 +53,7 @@ class ImportedModel:
     """The config.json."""
 
 
+_PRESET = {"preset": RowName}
 ChangedModel = Annotated[
     Any,
     Variant(
@@ -60,7 +61,7 @@ ChangedModel = Annotated[
         "ChangedModel",
         "A model preset with some of its fields given anew.",
         required=("preset",),
-        more={"preset": RowName},
+        more=_PRESET,
     ),
 ]
 _NODES = Annotated[NodeCount, Field(description="Nodes in all; gpus is nodes x gpus_per_node.")]
@@ -71,12 +72,18 @@ ChangedCluster = Annotated[
         "ChangedCluster",
         "A cluster preset, resized or changed.",
         required=("preset",),
-        more={"preset": RowName, "nodes": _NODES},
+        more=_PRESET | {"nodes": _NODES},
     ),
 ]
 NodesOfGpu = Annotated[
     Any,
     Variant(Cluster, "NodesOfGpu", "So many nodes of one GPU.", required=("gpu", "nodes"), more={"nodes": _NODES}),
+]
+
+ModelFields = Annotated[Any, Variant(Model, "ModelFields", "Some fields of a model.")]
+RecipeFields = Annotated[Any, Variant(Recipe, "RecipeFields", "Some fields of a recipe.")]
+ClusterFields = Annotated[
+    Any, Variant(Cluster, "ClusterFields", "Some fields of a cluster.", more=_PRESET | {"nodes": _NODES})
 ]
 
 ModelForm = Annotated[Any, DescribedAs(RowName | Model | ChangedModel | ImportedModel)]
@@ -102,3 +109,36 @@ class QuestionRequest:
     """What it runs on."""
     price: PriceForm = None
     """What it costs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQuestion(QuestionRequest):
+    """What is trained and how; what it runs on and what that costs may be stated elsewhere."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = requiring("model", "recipe")
+
+
+RecipePatch = Annotated[Any, Patch("RecipePatch", (Recipe,))]
+LayoutPatch = Annotated[Any, Patch("LayoutPatch", (Layout,))]
+_CONFIG = Annotated[dict[str, Any], Field(description="The config.json.")]
+_MODEL_PATCH = Patch("ModelPatch", (Model,), more=_PRESET | {"hf_config": _CONFIG})
+_CLUSTER_PATCH = Patch("ClusterPatch", (Cluster,), more=_PRESET | {"nodes": _NODES})
+_PRICE_PATCH = Patch("PricePatch", (Price, CataloguePrice, CardPrice, OwnedPrice))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionPatch:
+    """What changes in a question, as an RFC 7396 merge patch: null takes a field away."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    model: Annotated[Any, DescribedAs(RowName | Annotated[Any, _MODEL_PATCH] | None)] = None
+    """What changes in the model."""
+    recipe: Annotated[Any, DescribedAs(RecipePatch | None)] = None
+    """What changes in the recipe."""
+    layout: Annotated[Any, DescribedAs(LayoutPatch | None)] = None
+    """What changes in the layout."""
+    cluster: Annotated[Any, DescribedAs(RowName | Annotated[Any, _CLUSTER_PATCH] | None)] = None
+    """What changes in the cluster."""
+    price: Annotated[Any, DescribedAs(Annotated[Any, _PRICE_PATCH] | None)] = None
+    """What changes in the price."""

@@ -1,6 +1,7 @@
 """What is wrong with a file is refused with its line and column, and what is not understood is listed."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -116,5 +117,6 @@ def test_a_whole_command_is_read_with_the_tools_own_defaults() -> None:
     assert {name: found.layout[name] for name in wanted} == wanted
     assert found.recipe["dropout_fraction"] == 0.1
     assert found.recipe["recompute"] == {"granularity": "selective", "modules": ["core_attn"]}
+    assert isinstance(found.model, Mapping)
     assert found.model["intermediate_size"] == 4 * 4096
     assert found.model["gated_mlp"] is False

@@ -6,8 +6,9 @@ from pydantic import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from service.answers.names import COMPONENT
 from service.estimator.choices import Choice, choices
-from service.validation.forms import COMPONENT, ReadElsewhere, described_as
+from service.validation.forms import ReadElsewhere, described_as
 
 
 class _Choices(ReadElsewhere):

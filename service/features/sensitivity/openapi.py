@@ -4,13 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from service.api.openapi import (
-    CLUSTER_FORMS,
-    CONFIG,
     CSV_BODY,
     JSON,
     NAME,
-    NULL,
-    PRICE_FORMS,
     TABLES,
     XLSX,
     Schema,
@@ -21,14 +17,12 @@ from service.api.openapi import (
     parameter_ref,
     ref,
     request_body,
-    undefaulted,
     untitled,
 )
 from service.api.queries import REV
 from service.features.compare.openapi import NUMBER, QUESTIONED
 from service.features.compare.schemas import QUESTION
 from service.features.sensitivity.schemas import MOST_ROWS, VARY, SensitivityOptions
-from service.features.solve.thresholds import CHANGING
 from service.validation.fields import variable_fields
 from service.validation.specs import schema_of
 
@@ -42,44 +36,6 @@ QUESTION_PLACES = "QuestionRequest"
 
 NAMED = {"preset": NAME}
 """A model and a cluster may be a preset with changes."""
-
-
-def partial_schemas(spelled: Schemas) -> dict[str, Schema]:
-    """Some fields of a question, and what changes it."""
-    some = {
-        "ModelFields": _some("Some fields of a model.", _fields(spelled, "Model-Input")),
-        "RecipeFields": _some("Some fields of a recipe.", _fields(spelled, "Recipe-Input")),
-        "ClusterFields": _some("Some fields of a cluster.", NAMED | _fields(spelled, *CLUSTER_FORMS)),
-    }
-    job = {**spelled[QUESTION_PLACES], "required": ["model", "recipe"]}
-    text = {"description": "What is trained and how; what it runs on and what that costs may be stated elsewhere."}
-    solved = object_schema("Fields that a solution changes, by dotted name.", [], dict(_changes(spelled)))
-    return {**some, "JobQuestion": job | text, "SolvedFields": solved, **_Patches(spelled).made()}
-
-
-def questions_inside(spelled: Schemas) -> Mapping[str, Schema]:
-    """Fields of answers that hold parts of a question, with the types of the question."""
-    types: Mapping[str, Schema] = {
-        "Alternative": {"patch": ref("QuestionPatch")},
-        "Supposition": {"patch": ref("QuestionPatch")},
-        "Imported": {
-            "model": {"anyOf": [NAME, ref("ModelFields"), NULL]},
-            "recipe": ref("RecipeFields"),
-            "layout": ref("Layout-Input"),
-        },
-        "Solution": {"changes": ref("SolvedFields")},
-    }
-    return {
-        name: {field: described(spelled[name]["properties"][field]["description"], one) for field, one in inner.items()}
-        for name, inner in types.items()
-    }
-
-
-def _changes(spelled: Schemas) -> Iterator[tuple[str, Schema]]:
-    """Fields that a solution may change, by dotted name, as in answers."""
-    for part in CHANGING:
-        for name, schema in spelled[f"{part.capitalize()}-Output"]["properties"].items():
-            yield f"{part}.{name}", schema
 
 
 def dotted(spelled: Schemas, path: tuple[str, ...]) -> Schema:
@@ -100,66 +56,6 @@ def _objects(spelled: Schemas, schemas: list[Schema]) -> Iterator[Schema]:
             held = spelled[option["$ref"].rpartition("/")[2]] if "$ref" in option else option
             if "properties" in held:
                 yield held
-
-
-def _fields(spelled: Schemas, *forms: str) -> Schema:
-    """Fields of every form of a spec."""
-    fields: Schema = {}
-    for form in forms:
-        fields = spelled[form]["properties"] | fields
-    return fields
-
-
-def _some(description: str, fields: Schema) -> Schema:
-    return object_schema(description, [], {name: undefaulted(schema) for name, schema in fields.items()})
-
-
-class _Patches:
-    """Merge patches of a question and its parts: each field is optional, null removes it."""
-
-    def __init__(self, spelled: Schemas) -> None:
-        self._spelled = spelled
-        self._made: dict[str, Schema] = {}
-
-    def made(self) -> dict[str, Schema]:
-        """The patches by component name."""
-        config = {"hf_config": {key: value for key, value in CONFIG.items() if key != "required"}}
-        parts = {
-            "model": self._of("Model", NAMED | config | _fields(self._spelled, "Model-Input")),
-            "recipe": self._of("Recipe", _fields(self._spelled, "Recipe-Input")),
-            "layout": self._of("Layout", _fields(self._spelled, "Layout-Input")),
-            "cluster": self._of("Cluster", NAMED | _fields(self._spelled, *CLUSTER_FORMS)),
-            "price": self._of("Price", _fields(self._spelled, *PRICE_FORMS)),
-        }
-        named = {"model", "cluster"}
-        properties = {
-            part: {"description": f"What changes in the {part}.", "anyOf": [NAME, patch] if part in named else [patch]}
-            for part, patch in parts.items()
-        }
-        meaning = "What changes in a question, as an RFC 7396 merge patch: null takes a field away."
-        whole = {part: nullable(schema) for part, schema in properties.items()}
-        return {"QuestionPatch": object_schema(meaning, [], whole), **self._made}
-
-    def _of(self, name: str, fields: Schema) -> Schema:
-        patch = f"{name}Patch"
-        if patch not in self._made:
-            self._made[patch] = {}  # named before its fields are read, which may speak of it
-            inner = {field: nullable(self._inside(undefaulted(schema))) for field, schema in fields.items()}
-            self._made[patch] = object_schema(
-                f"What changes in the {name.lower()}; null takes a field away.", [], inner
-            )
-        return ref(patch)
-
-    def _inside(self, schema: Schema) -> Schema:
-        """The schema of a field, an object in it as a patch of that object."""
-        if "anyOf" in schema:
-            return schema | {"anyOf": [self._inside(option) for option in schema["anyOf"]]}
-        component = schema.get("$ref", "").rpartition("/")[2]
-        spec = self._spelled.get(component, {})
-        if "properties" not in spec:
-            return schema
-        kept = {key: value for key, value in schema.items() if key != "$ref"}
-        return self._of(component.removesuffix(INPUT), spec["properties"]) | kept
 
 
 VARIATIONS: dict[str, Schema] = {
