@@ -13,7 +13,9 @@ from typing import Any, Literal
 
 from service.calibration.tables import MeasuredRow, NotExpressible
 from service.evaluation.frameworks import GPT_2, Draft, put_latent
-from service.formats.frameworks.megatron_model import CHOICES, even_chunks, layers_of_layout, layers_with_ends
+from service.formats.frameworks.megatron import DTYPES, FP8_RECIPES, FUSED_LOSSES, RULES, SHARDING
+from service.formats.frameworks.megatron_model import even_chunks, layers_of_layout, layers_with_ends
+from service.formats.rules import COMBINED, Option, boolean, integer, options_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +29,6 @@ class Flag:
     """Field of the question that it sets."""
     to: Callable[[str], Any] = str
     """Conversion of the option's value to the field's."""
-
-
-def switched_on(_: str) -> bool:
-    """True for an option that is present."""
-    return True
-
-
-def switched_off(_: str) -> bool:
-    """False for a `no-` option that is present."""
-    return False
 
 
 def always(value: Any) -> Callable[[str], Any]:
@@ -80,49 +72,45 @@ READ = Flag("reads")
 DESCRIBES = Flag("describes")
 
 
-DTYPES = one_of(CHOICES["main-params-dtype"])
+def _flag_of(path: str, option: Option) -> Flag:
+    """Effect of an option with a field of its own."""
+    if option.form is boolean:
+        to = always(option.choices[True])
+    elif option.choices:
+        to = one_of(option.choices)
+    else:
+        to = whole if option.form is integer else float
+    return Flag("sets", path=path.removeprefix("recipe.") if path.startswith("recipe.stack.") else path, to=to)
+
+
+_OF_RULES = {
+    option.name: _flag_of(path, option)
+    for path, option in options_of(RULES).items()
+    if option.choices or option.default is not COMBINED
+}
+"""Options with a field of their own; the tables below override those that a row states otherwise."""
+
+_FORMATS = one_of(DTYPES)
 
 _SETS = {
-    "add-qkv-bias": Flag("sets", path="model.attention_bias", to=switched_on),
-    "attention-output-gate": Flag("sets", path="model.attention_gate", to=always("elementwise")),
-    "moe-latent-size": Flag("sets", path="model.moe_latent_size", to=whole),
-    "moe-shared-expert-gate": Flag("sets", path="model.shared_expert_gate", to=switched_on),
-    "mtp-num-layers": Flag("sets", path="model.num_nextn_predict_layers", to=whole),
-    "normalization": Flag("sets", path="model.normalization", to=one_of(CHOICES["normalization"])),
-    "softmax-type": Flag("sets", path="model.attention_sinks", to=one_of(CHOICES["softmax-type"])),
-    "moe-token-dispatcher-type": Flag("sets", path="stack.dispatcher", to=one_of(CHOICES["moe-token-dispatcher-type"])),
-    "moe-grouped-gemm": Flag("sets", path="stack.grouped_experts", to=switched_on),
-    "no-create-attention-mask-in-dataloader": Flag("sets", path="stack.attention_mask", to=switched_off),
-    "deterministic-mode": Flag("sets", path="stack.deterministic", to=switched_on),
-    "no-gradient-accumulation-fusion": Flag("sets", path="stack.gradient_fusion", to=switched_off),
-    "transformer-impl": Flag("sets", path="stack.implementation", to=one_of(CHOICES["transformer-impl"])),
+    "add-qkv-bias": Flag("sets", path="model.attention_bias", to=always(value=True)),
     "attention-backend": Flag(
         "sets",
         path="recipe.attention",
         to=one_of({"unfused": "eager", "local": "eager", "flash": "flash-2", "fused": "cudnn", "auto": "flash"}),
     ),
-    "expert-tensor-parallel-size": Flag("sets", path="layout.expert_tensor", to=whole),
-    "moe-expert-capacity-factor": Flag("sets", path="recipe.expert_capacity_factor", to=float),
-    "fp8-param-gather": Flag("sets", path="recipe.fp8_weights", to=switched_on),
     "grad-reduce-in-bf16": Flag("sets", path="recipe.gradient_dtype", to=always("bf16")),
-    "main-grads-dtype": Flag("sets", path="recipe.gradient_dtype", to=DTYPES),
-    "megatron-fsdp-main-grads-dtype": Flag("sets", path="recipe.gradient_dtype", to=DTYPES),
-    "megatron-fsdp-main-params-dtype": Flag("sets", path="recipe.master_dtype", to=DTYPES),
-    "main-params-dtype": Flag("sets", path="recipe.master_dtype", to=DTYPES),
-    "exp-avg-dtype": Flag("sets", path="recipe.moment_dtype", to=DTYPES),
-    "exp-avg-sq-dtype": Flag("sets", path="recipe.moment_dtype", to=DTYPES),
-    "optimizer": Flag("sets", path="recipe.optimizer", to=one_of(CHOICES["optimizer"])),
+    "main-grads-dtype": Flag("sets", path="recipe.gradient_dtype", to=_FORMATS),
+    "megatron-fsdp-main-grads-dtype": Flag("sets", path="recipe.gradient_dtype", to=_FORMATS),
+    "megatron-fsdp-main-params-dtype": Flag("sets", path="recipe.master_dtype", to=_FORMATS),
+    "main-params-dtype": Flag("sets", path="recipe.master_dtype", to=_FORMATS),
+    "exp-avg-dtype": Flag("sets", path="recipe.moment_dtype", to=_FORMATS),
+    "exp-avg-sq-dtype": Flag("sets", path="recipe.moment_dtype", to=_FORMATS),
     "optimizer-cpu-offload": Flag("sets", path="layout.offload", to=always("optimizer")),
     "fine-grained-activation-offloading": Flag("sets", path="layout.offload", to=always("activations")),
-    "account-for-embedding-in-pipeline-split": Flag("sets", path="layout.embedding_in_split", to=switched_on),
-    "account-for-loss-in-pipeline-split": Flag("sets", path="layout.loss_in_split", to=switched_on),
-    "microbatch-group-size-per-virtual-pipeline-stage": Flag("sets", path="layout.virtual_group", to=whole),
-    "num-virtual-stages-per-pipeline-rank": Flag("sets", path="layout.virtual_pipeline", to=whole),
-    "cp-comm-type": Flag("sets", path="layout.context_method", to=one_of(CHOICES["cp-comm-type"])),
-    "data-parallel-sharding-strategy": Flag(
-        "sets", path="layout.zero_stage", to=one_of(CHOICES["data-parallel-sharding-strategy"])
-    ),
+    "data-parallel-sharding-strategy": Flag("sets", path="layout.zero_stage", to=one_of(SHARDING)),
 }
+"""Options that set a field by themselves where a row states them."""
 
 _READ = dict.fromkeys(
     (
@@ -239,6 +227,7 @@ _REFUSED = {
 }
 
 FLAGS: Mapping[str, Flag] = {
+    **_OF_RULES,
     **_READ,
     **_SETS,
     **dict.fromkeys((*_IN_COLUMNS, *_WITHOUT_BYTES), DESCRIBES),
@@ -477,10 +466,10 @@ def _mlps(frequency: str) -> list[str]:
 
 def _put_software(flags: Flags, draft: Draft) -> None:
     if "fp8-format" in flags:
-        draft.recipe["precision"] = CHOICES["fp8-recipe"].get(str(flags.get("fp8-recipe", "delayed")))
+        draft.recipe["precision"] = FP8_RECIPES.get(str(flags.get("fp8-recipe", "delayed")))
     if "cross-entropy-loss-fusion" in flags:
         loss = str(flags.get("cross-entropy-fusion-impl", "native"))
-        draft.stack["cross_entropy"] = CHOICES["cross-entropy-fusion-impl"][loss]
+        draft.stack["cross_entropy"] = FUSED_LOSSES[loss]
     instances = whole_of(flags, "num-distributed-optimizer-instances", 1)
     replicas = draft.layout["data"] * draft.layout["context"]
     if instances > 1 and replicas % instances == 0:

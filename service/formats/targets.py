@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from service.formats.draft import Draft
 from service.formats.frameworks.accelerate import ACCELERATE, read_accelerate
 from service.formats.frameworks.deepspeed import DEEPSPEED, read_deepspeed
 from service.formats.frameworks.megatron import MEGATRON_LM, read_megatron
@@ -16,7 +15,7 @@ from service.formats.launchers.ray import RAY_TRAIN
 from service.formats.launchers.skypilot import SKYPILOT
 from service.formats.launchers.slurm import SBATCH
 from service.formats.launchers.torchrun import TORCHRUN
-from service.formats.rules import Target
+from service.formats.rules import Draft, Target
 from service.formats.text import Entry, read_arguments, read_json, read_toml, read_yaml
 
 _TARGETS = (

@@ -16,7 +16,6 @@ from typing import Any
 
 import yaml
 
-from service.formats.rules import Settings
 from service.text_bounds import (
     DEEPEST,
     LONGEST_NAME,
@@ -37,6 +36,9 @@ from service.text_bounds import (
     too_many_settings,
     too_many_words,
 )
+
+Settings = tuple[tuple[str, Any], ...]
+"""Names of a tool's settings with their values, in file order."""
 
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*")
 """Texts that need no quotes in YAML."""
@@ -163,13 +165,13 @@ def json_text(value: Mapping[str, Any]) -> str:
 def words_of(settings: Settings) -> list[str]:
     """Settings as command-line words: a name alone if true, else with its value or values.
 
-    >>> words_of((("--bf16", True), ("--recompute-modules", ("mlp", "moe")), ("--lr", 1)))
+    >>> words_of((("bf16", True), ("recompute-modules", ("mlp", "moe")), ("lr", 1)))
     ['--bf16', '--recompute-modules', 'mlp', 'moe', '--lr', '1']
     """
     words: list[str] = []
     for name, value in settings:
         listed = value if isinstance(value, list | tuple) else () if value is True else (value,)
-        words += [name, *(number_text(item) if isinstance(item, float) else str(item) for item in listed)]
+        words += [f"--{name}", *(number_text(item) if isinstance(item, float) else str(item) for item in listed)]
     return words
 
 

@@ -10,10 +10,9 @@ from service.errors import Problem, Refused
 from service.estimator.question import DESCRIBED
 from service.features.checks.check import StoreQuestion, check
 from service.features.checks.schemas import read_launch, with_launch
-from service.formats.launchers.common import Scheduled
 from service.formats.launchers.kubernetes import scheduled_by_kubernetes
 from service.formats.launchers.slurm import SECONDS_PER_MINUTE, SlurmJob, scheduled_by_slurm
-from service.formats.program import SCRIPT_FORMAT
+from service.formats.program import SCRIPT_FORMAT, Scheduled
 from service.units import SECONDS_PER_DAY
 from service.validation.merge_patch import apply_merge_patch
 from service.validation.problems import not_an_object

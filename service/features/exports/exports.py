@@ -9,8 +9,7 @@ from service.catalogue import Catalogue
 from service.errors import NotFound, Problem, Refused
 from service.estimator.question import Layout, Model, Recipe
 from service.estimator.resolve import resolve
-from service.formats.draft import Draft
-from service.formats.rules import ExportRequest, Target
+from service.formats.rules import Draft, ExportRequest, Target
 from service.formats.targets import FORMATS, TARGETS
 from service.formats.text import LONGEST_FILE_BYTES
 from service.text_bounds import FIELD

@@ -4,35 +4,44 @@ Source: accelerate 1.15.0 commands/config/config_args.py, commands/launch.py (na
 become), utils/dataclasses.py, defaults included.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
 from service.estimator.software.stacks import software_of
-from service.formats.draft import Converter, Draft, boolean, draft_from, integer, text
 from service.formats.rules import (
     IN_SCRIPT,
     NOTHING,
     SCRIPT_RULES,
+    Converter,
+    Draft,
     ExportedFile,
     ExportRequest,
     Fragment,
+    Option,
     Rules,
     Target,
     Version,
     apply_rules,
+    boolean,
     chooses,
     combined,
+    combined_option,
+    draft_from,
+    integer,
+    needs,
     not_expressible,
     only,
     only_stack,
+    text,
     values_of,
 )
 from service.formats.text import Entry, nested, yaml_text
 
-_WRAP = (("fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),)
+_FSDP = "fsdp_config.fsdp_"
+_PARALLEL = "parallelism_config.parallelism_config_"
 
-_AT = "parallelism_config.parallelism_config"
+_WRAP = ((f"{_FSDP}auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),)
 
 
 def _is_old(question: CompleteQuestion) -> bool:
@@ -56,12 +65,12 @@ def _distributed(value: Any, question: CompleteQuestion) -> Fragment:
         return combined(Fragment((("distributed_type", "MULTI_GPU"),)), fewer)
     kind = ("distributed_type", "FSDP")
     if _is_old(question):
-        return combined(Fragment((kind, ("fsdp_config.fsdp_version", 1), *_WRAP)), fewer)
+        return combined(Fragment((kind, (f"{_FSDP}version", 1), *_WRAP)), fewer)
     shards = 1 if layout.zero_stage == 0 else layout.shard_group // layout.context
     is_divisible = bool(shards) and value % shards == 0 and layout.shard_group % layout.context == 0
     shards = shards if is_divisible else value
-    degrees = ((f"{_AT}_dp_replicate_size", value // shards), (f"{_AT}_dp_shard_size", shards))
-    settings = Fragment((kind, ("fsdp_config.fsdp_version", 2), *_WRAP, *degrees))
+    degrees = ((f"{_PARALLEL}dp_replicate_size", value // shards), (f"{_PARALLEL}dp_shard_size", shards))
+    settings = Fragment((kind, (f"{_FSDP}version", 2), *_WRAP, *degrees))
     if is_divisible:
         return settings
     return combined(
@@ -86,7 +95,7 @@ def _groups(value: Any, question: CompleteQuestion) -> Fragment:
     strategy = kept.get((bool(layout.reshard_after_forward), hybrid), "_HYBRID_SHARD_ZERO2")
     if strategy.startswith("_"):
         return not_expressible("no strategy of the launcher shards so in groups", "set reshard_after_forward to true")
-    named = Fragment((("fsdp_config.fsdp_sharding_strategy", strategy),))
+    named = Fragment(((f"{_FSDP}sharding_strategy", strategy),))
     if hybrid and value != question.cluster.gpus_per_node:
         return combined(
             named, not_expressible("groups are the nodes", f"set shard_group to {question.cluster.gpus_per_node}")
@@ -97,7 +106,7 @@ def _groups(value: Any, question: CompleteQuestion) -> Fragment:
 def _reshard(value: Any, question: CompleteQuestion) -> Fragment:
     if _is_old(question) or question.layout.zero_stage != 3:
         return NOTHING
-    return Fragment((("fsdp_config.fsdp_reshard_after_forward", bool(value)),))
+    return Fragment(((f"{_FSDP}reshard_after_forward", bool(value)),))
 
 
 def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
@@ -106,16 +115,12 @@ def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
     is_whole = value.granularity == "full" and value.method == "uniform" and (value.layers or 1) == 1
     if not is_whole or _is_plain(question):
         return not_expressible("the file can have every wrapped layer recompute, with FSDP alone", IN_SCRIPT)
-    return Fragment((("fsdp_config.fsdp_activation_checkpointing", True),))
-
-
-def _tensor(value: Any, question: CompleteQuestion) -> Fragment:
-    return NOTHING if value == 1 else Fragment(((f"{_AT}_tp_size", value),))
+    return Fragment(((f"{_FSDP}activation_checkpointing", True),))
 
 
 def _context(value: Any, question: CompleteQuestion) -> Fragment:
     name = "sp_size" if question.layout.context_method == "ulysses" else "cp_size"
-    return NOTHING if value == 1 else Fragment(((f"{_AT}_{name}", value),))
+    return NOTHING if value == 1 else Fragment(((f"{_PARALLEL}{name}", value),))
 
 
 def _context_method(value: Any, question: CompleteQuestion) -> Fragment:
@@ -123,23 +128,17 @@ def _context_method(value: Any, question: CompleteQuestion) -> Fragment:
         return NOTHING
     names = {"ring": ("cp_comm_strategy", "alltoall"), "all-gather": ("cp_comm_strategy", "allgather")}
     name, chosen = names.get(value, ("sp_backend", "deepspeed"))
-    return Fragment(((f"{_AT}_{name}", chosen),))
+    return Fragment(((f"{_PARALLEL}{name}", chosen),))
 
 
 def _offload(value: Any, question: CompleteQuestion) -> Fragment:
     if value == "none":
         return NOTHING
     if value == "model" and not _is_plain(question):
-        return Fragment((("fsdp_config.fsdp_offload_params", True),))
+        return Fragment(((f"{_FSDP}offload_params", True),))
     return not_expressible(
         f"FSDP offloads weights and all that belongs to them, and not {value}", "use offload model, or none"
     )
-
-
-def _gradients(value: Any, question: CompleteQuestion) -> Fragment:
-    if value == "fp32" or question.recipe.precision in ("bf16", "fp16"):
-        return NOTHING
-    return not_expressible(f"gradients in {value} are made by the script", IN_SCRIPT)
 
 
 _CODE = "the script has its own way"
@@ -153,16 +152,17 @@ RULES: Rules = {
         "steps of accumulation are the script's",
         f"give it {value // (q.recipe.micro_batch * q.layout.data)} gradient accumulation steps",
     ),
-    "recipe.precision": chooses(
-        {
-            "fp32": {"mixed_precision": "no"},
-            "bf16-mixed": {"mixed_precision": "bf16"},
-            "fp16-mixed": {"mixed_precision": "fp16"},
-        },
-        "a model that is {value} throughout, or holds fp8, is made by the script",
+    "recipe.precision": Option(
+        "mixed_precision",
+        text,
+        choices={"no": "fp32", "bf16": "bf16-mixed", "fp16": "fp16-mixed"},
+        gap=("a model that is {value} throughout, or holds fp8, is made by the script", IN_SCRIPT),
+    ),
+    "recipe.gradient_dtype": needs(
+        lambda value, q: value == "fp32" or q.recipe.precision in ("bf16", "fp16"),
+        "gradients in {value} are made by the script",
         IN_SCRIPT,
     ),
-    "recipe.gradient_dtype": _gradients,
     "recipe.optimizer": lambda value, _: not_expressible(f"the optimizer, {value}, is made by the script", IN_SCRIPT),
     "recipe.recompute": _recompute,
     "recipe.moment_dtype": only((None,), _CODE, IN_SCRIPT),
@@ -171,23 +171,21 @@ RULES: Rules = {
     "recipe.stack.implementation": chooses(
         {"eager": {}, "compiled": {"dynamo_config.dynamo_backend": "INDUCTOR"}}, "operations are torch's", IN_SCRIPT
     ),
-    "layout.data": _distributed,
-    "layout.tensor": _tensor,
+    "layout.data": combined_option("distributed_type", text, _distributed),
+    "layout.tensor": Option(f"{_PARALLEL}tp_size", integer, 1, write=lambda value, _: None if value == 1 else value),
     "layout.context": _context,
     "layout.pipeline": only((1,), "the launcher makes no pipeline", "set pipeline to 1"),
     "layout.expert": only((1,), "experts are not split", "set expert to 1"),
-    "layout.expert_tensor": lambda value, q: (
-        NOTHING
-        if not q.model.num_experts or value == q.layout.tensor
-        else not_expressible("experts are split as every matrix", "leave expert_tensor out")
+    "layout.expert_tensor": needs(
+        lambda value, q: not q.model.num_experts or value == q.layout.tensor,
+        "experts are split as every matrix",
+        "leave expert_tensor out",
     ),
     "layout.zero_stage": _stage,
     "layout.shard_group": _groups,
     "layout.reshard_after_forward": _reshard,
-    "layout.sequence_parallel": lambda value, q: (
-        not_expressible("whether norms are split is the model's plan", IN_SCRIPT)
-        if value and q.layout.tensor > 1
-        else NOTHING
+    "layout.sequence_parallel": needs(
+        lambda value, q: not value or q.layout.tensor == 1, "whether norms are split is the model's plan", IN_SCRIPT
     ),
     "layout.context_method": _context_method,
     "layout.schedule": only(("1f1b", "interleaved-1f1b"), "there is no pipeline", "leave schedule out"),
@@ -230,21 +228,16 @@ ACCELERATE = Target(
 )
 
 
-_FSDP = "fsdp_config.fsdp_"
-_READ_AT = "parallelism_config.parallelism_config_"
-
-SETTINGS: dict[str, Converter] = {
-    "distributed_type": text,
-    "mixed_precision": text,
-    "num_processes": integer,
-    f"{_FSDP}version": integer,
-    **dict.fromkeys((f"{_FSDP}activation_checkpointing", f"{_FSDP}offload_params"), boolean),
-    f"{_FSDP}sharding_strategy": text,
-    f"{_FSDP}reshard_after_forward": boolean,
-    **dict.fromkeys((f"{_READ_AT}{name}_size" for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")), integer),
-    **dict.fromkeys((f"{_READ_AT}cp_comm_strategy", f"{_READ_AT}sp_backend", "dynamo_config.dynamo_backend"), text),
+SETTINGS: Mapping[str, Converter] = {
+    **dict.fromkeys(("num_processes", f"{_FSDP}version"), integer),
+    **dict.fromkeys((f"{_PARALLEL}{name}_size" for name in ("dp_replicate", "dp_shard", "cp", "sp")), integer),
+    **dict.fromkeys(
+        (f"{_FSDP}activation_checkpointing", f"{_FSDP}offload_params", f"{_FSDP}reshard_after_forward"), boolean
+    ),
+    **dict.fromkeys((f"{_FSDP}sharding_strategy", f"{_PARALLEL}cp_comm_strategy", f"{_PARALLEL}sp_backend"), text),
+    "dynamo_config.dynamo_backend": text,
 }
-"""Settings that are read."""
+"""Settings that are read beside those of the rules."""
 
 IGNORED = (
     "commands", "compute_environment", "debug", "downcast_bf16", "dynamo_config.", "enable_cpu_affinity", "gpu_ids",
@@ -259,23 +252,21 @@ IGNORED = (
 
 def read_accelerate(entries: Sequence[Entry]) -> Draft:
     """Draft of an accelerate file."""
-    draft = draft_from(entries, SETTINGS, IGNORED)
+    draft = draft_from(entries, RULES, SETTINGS, IGNORED)
     layout, recipe = draft.layout, draft.recipe
     kinds = {"FSDP": True, "MULTI_GPU": False, "NO": False}
     sharded = draft.chosen("distributed_type", kinds, "NO")
-    layout["tensor"] = draft.get(f"{_READ_AT}tp_size", 1)
-    whole_context, heads = draft.get(f"{_READ_AT}cp_size", 1), draft.get(f"{_READ_AT}sp_size", 1)
+    layout |= draft.fields_of(RULES, "layout")
+    recipe |= draft.fields_of(RULES, "recipe")
+    whole_context, heads = draft.get(f"{_PARALLEL}cp_size", 1), draft.get(f"{_PARALLEL}sp_size", 1)
     layout["context"] = max(whole_context, heads, 1)
     if heads > 1:
         layout["context_method"] = "ulysses"
     elif whole_context > 1:
         methods = {"allgather": "all-gather", "alltoall": "ring"}
-        layout["context_method"] = draft.chosen(f"{_READ_AT}cp_comm_strategy", methods, "allgather")
+        layout["context_method"] = draft.chosen(f"{_PARALLEL}cp_comm_strategy", methods, "allgather")
     _put_replicas(draft, sharded=sharded)
     layout["offload"] = "model" if draft.get(f"{_FSDP}offload_params") else "none"
-    formats = {"no": "fp32", "bf16": "bf16-mixed", "fp16": "fp16-mixed"}
-    if "mixed_precision" in draft.settings:
-        recipe["precision"] = draft.chosen("mixed_precision", formats, "no")
     recipe["recompute"] = "full" if draft.get(f"{_FSDP}activation_checkpointing") else "none"
     old = sharded and draft.get(f"{_FSDP}version", 1) == 1
     compiled = draft.get("dynamo_config.dynamo_backend", "NO").upper() == "INDUCTOR"
@@ -290,7 +281,7 @@ def read_accelerate(entries: Sequence[Entry]) -> Draft:
 
 def _put_replicas(draft: Draft, *, sharded: bool) -> None:
     layout = draft.layout
-    replicas, shards = draft.get(f"{_READ_AT}dp_replicate_size", 1), draft.get(f"{_READ_AT}dp_shard_size")
+    replicas, shards = draft.get(f"{_PARALLEL}dp_replicate_size", 1), draft.get(f"{_PARALLEL}dp_shard_size")
     processes = draft.get("num_processes", -1)
     model_ranks = layout["tensor"] * layout["context"]
     if shards:

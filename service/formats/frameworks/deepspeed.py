@@ -4,29 +4,40 @@ Source: DeepSpeed 0.19.8 runtime/config.py, runtime/zero/config.py, runtime/prec
 runtime/tensor_parallel/config.py, runtime/activation_checkpointing/config.py, defaults included.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
-from service.formats.draft import Converter, Draft, boolean, draft_from, integer, text
 from service.formats.rules import (
+    DATA_FROM_PROCESSES,
     IN_SCRIPT,
     NOTHING,
+    OPEN,
     SCRIPT_RULES,
+    Converter,
+    Draft,
     ExportedFile,
     ExportRequest,
     Fragment,
+    Option,
     Rules,
     Target,
     Version,
     apply_rules,
+    boolean,
     chooses,
     combined,
+    combined_option,
+    draft_from,
+    has_usual_expert_tensor,
+    integer,
+    needs,
     not_expressible,
     only,
     only_stack,
+    shards_over_all,
+    text,
     values_of,
-    writes,
 )
 from service.formats.text import Entry, json_text, nested
 
@@ -37,6 +48,8 @@ _PRECISIONS: dict[str, dict[str, Any]] = {
     "bf16-mixed": {"bf16.enabled": True},
     "fp16-mixed": {"fp16.enabled": True},
 }
+
+_DTYPES = {name: name for name in ("fp32", "bf16", "fp16")}
 
 _LEARNING_RATE = {"optimizer.params.lr": 3e-4}
 
@@ -88,31 +101,6 @@ def _master(value: Any, question: CompleteQuestion) -> Fragment:
     return Fragment(((f"{value}.{value}_master_weights_and_grads", True),))
 
 
-def _groups(value: Any, question: CompleteQuestion) -> Fragment:
-    layout = question.layout
-    if layout.zero_stage == 0 or value == layout.data * layout.context:
-        return NOTHING
-    return not_expressible(
-        "states are sharded over all replicas; MiCS shards over fewer in code", "leave shard_group out"
-    )
-
-
-def _reshard(value: Any, question: CompleteQuestion) -> Fragment:
-    if question.layout.zero_stage != 3 or value:
-        return NOTHING
-    return not_expressible("gathered weights are freed after the forward pass", "leave reshard_after_forward out")
-
-
-def _context(value: Any, question: CompleteQuestion) -> Fragment:
-    return NOTHING if value == 1 else Fragment((("sequence_parallel_size", value),))
-
-
-def _context_method(value: Any, question: CompleteQuestion) -> Fragment:
-    if question.layout.context == 1 or value == "ulysses":
-        return NOTHING
-    return not_expressible("context ranks exchange heads", "set context_method to ulysses")
-
-
 def _offload(value: Any, question: CompleteQuestion) -> Fragment:
     states = Fragment((("zero_optimization.offload_optimizer.device", "cpu"),))
     weights = combined(states, Fragment((("zero_optimization.offload_param.device", "cpu"),)))
@@ -137,49 +125,60 @@ def _tensor(value: Any, question: CompleteQuestion) -> Fragment:
     return Fragment((("tensor_parallel.autotp_size", value),), assumptions=("matrices are split by AutoTP",))
 
 
-def _expert_tensor(value: Any, question: CompleteQuestion) -> Fragment:
-    usual = 1 if question.layout.expert > 1 else question.layout.tensor
-    if not question.model.num_experts or value == usual:
-        return NOTHING
-    return not_expressible("how experts' matrices are split is set in code", IN_SCRIPT)
-
-
 RULES: Rules = {
     **SCRIPT_RULES,
-    "recipe.micro_batch": writes("train_micro_batch_size_per_gpu"),
-    "recipe.global_batch": _accumulation,
+    "recipe.micro_batch": combined_option("train_micro_batch_size_per_gpu", integer),
+    "recipe.global_batch": combined_option("train_batch_size", integer, _accumulation),
     "recipe.precision": _precision,
-    "recipe.gradient_dtype": writes("data_types.grad_accum_dtype"),
-    "recipe.optimizer": chooses(
-        {
-            "adamw": {"optimizer.type": "AdamW", **_LEARNING_RATE},
-            "lion": {"optimizer.type": "Lion", **_LEARNING_RATE},
-            "muon": {"optimizer.type": "Muon", **_LEARNING_RATE},
-        },
-        "DeepSpeed has no optimizer {value} of its own",
-        "pass one to deepspeed.initialize in the script",
+    "recipe.gradient_dtype": Option("data_types.grad_accum_dtype", text, OPEN, _DTYPES, lambda value, _: value),
+    "recipe.optimizer": Option(
+        "optimizer.type",
+        text,
+        OPEN,
+        {"AdamW": "adamw", "Adam": "adamw", "Lion": "lion", "Muon": "muon"},
+        chooses(
+            {
+                "adamw": {"optimizer.type": "AdamW", **_LEARNING_RATE},
+                "lion": {"optimizer.type": "Lion", **_LEARNING_RATE},
+                "muon": {"optimizer.type": "Muon", **_LEARNING_RATE},
+            },
+            "DeepSpeed has no optimizer {value} of its own",
+            "pass one to deepspeed.initialize in the script",
+        ),
     ),
     "recipe.recompute": _recompute,
     "recipe.moment_dtype": _moments,
     "recipe.master_dtype": _master,
     "recipe.stack.name": only_stack("DeepSpeed", "deepspeed"),
-    "layout.data": lambda value, q: Fragment(
-        assumptions=(f"start it as {q.cluster.gpus} processes: the data degree {value} follows from their number",)
+    "layout.data": DATA_FROM_PROCESSES,
+    "layout.tensor": combined_option("tensor_parallel.autotp_size", integer, _tensor),
+    "layout.context": combined_option(
+        "sequence_parallel_size", integer, lambda value, _: None if value == 1 else value
     ),
-    "layout.tensor": _tensor,
-    "layout.context": _context,
-    "layout.pipeline": _stages,
+    "layout.pipeline": combined_option("pipeline.stages", integer, _stages),
     "layout.expert": only((1,), "how experts are split is set in code", "give ep_size to deepspeed.moe.MoE"),
-    "layout.expert_tensor": _expert_tensor,
-    "layout.zero_stage": writes("zero_optimization.stage"),
-    "layout.shard_group": _groups,
-    "layout.reshard_after_forward": _reshard,
-    "layout.sequence_parallel": lambda value, q: (
-        not_expressible("tensor ranks keep norms whole", "leave sequence_parallel out")
-        if value and q.layout.tensor > 1
-        else NOTHING
+    "layout.expert_tensor": needs(has_usual_expert_tensor, "how experts' matrices are split is set in code", IN_SCRIPT),
+    "layout.zero_stage": Option(
+        "zero_optimization.stage", integer, 0, {stage: stage for stage in range(4)}, lambda value, _: value
     ),
-    "layout.context_method": _context_method,
+    "layout.shard_group": needs(
+        shards_over_all, "states are sharded over all replicas; MiCS shards over fewer in code", "leave shard_group out"
+    ),
+    "layout.reshard_after_forward": needs(
+        lambda value, q: q.layout.zero_stage != 3 or value,
+        "gathered weights are freed after the forward pass",
+        "leave reshard_after_forward out",
+    ),
+    "layout.sequence_parallel": needs(
+        lambda value, q: not value or q.layout.tensor == 1,
+        "tensor ranks keep norms whole",
+        "leave sequence_parallel out",
+    ),
+    "layout.context_method": needs(
+        lambda value, q: q.layout.context == 1 or value == "ulysses",
+        "context ranks exchange heads",
+        "set context_method to ulysses",
+    ),
     "layout.schedule": only(("1f1b",), "DeepSpeed's pipeline runs 1f1b, and not {value}", "use 1f1b"),
     "layout.offload": _offload,
 }
@@ -209,19 +208,15 @@ DEEPSPEED = Target(
 )
 
 
-SETTINGS: dict[str, Converter] = {
-    **dict.fromkeys(("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"), integer),
-    **dict.fromkeys(("zero_optimization.stage", "sequence_parallel_size"), integer),
-    **dict.fromkeys(("tensor_parallel.autotp_size", "pipeline.stages"), integer),
+SETTINGS: Mapping[str, Converter] = {
+    "gradient_accumulation_steps": integer,
     **dict.fromkeys(("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"), text),
     **dict.fromkeys(("bf16.enabled", "fp16.enabled", "bf16.bf16_master_weights_and_grads"), boolean),
     **dict.fromkeys(("bf16.bf16_optimizer_states", "fp16.fp16_master_weights_and_grads"), boolean),
-    "data_types.grad_accum_dtype": text,
-    "optimizer.type": text,
     "activation_checkpointing.number_checkpoints": integer,
     "activation_checkpointing.cpu_checkpointing": boolean,
 }
-"""Settings that are read."""
+"""Settings that are read beside those of the rules."""
 
 IGNORED = (
     "activation_checkpointing.contiguous", "activation_checkpointing.partition", "activation_checkpointing.profile",
@@ -237,9 +232,10 @@ IGNORED = (
 
 def read_deepspeed(entries: Sequence[Entry]) -> Draft:
     """Draft of a DeepSpeed file."""
-    draft = draft_from(entries, SETTINGS, IGNORED)
+    draft = draft_from(entries, RULES, SETTINGS, IGNORED)
     layout, recipe = draft.layout, draft.recipe
-    layout["zero_stage"] = draft.chosen("zero_optimization.stage", {stage: stage for stage in range(4)}, 0)
+    layout |= draft.fields_of(RULES, "layout")
+    recipe |= draft.fields_of(RULES, "recipe")
     layout["tensor"] = max(1, draft.get("tensor_parallel.autotp_size", 1))
     layout["pipeline"] = max(1, draft.get("pipeline.stages", 1))
     layout["context"] = max(1, draft.get("sequence_parallel_size", 1))
@@ -287,9 +283,3 @@ def _put_numbers(draft: Draft) -> None:
     recipe["precision"] = "fp32" if half is None else half if master and states else f"{half}-mixed"
     if master and not states:
         recipe["master_dtype"] = half
-    names = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}
-    if "data_types.grad_accum_dtype" in draft.settings:
-        recipe["gradient_dtype"] = draft.chosen("data_types.grad_accum_dtype", names, "fp32")
-    kinds = {"AdamW": "adamw", "Adam": "adamw", "Lion": "lion", "Muon": "muon"}
-    if "optimizer.type" in draft.settings:
-        recipe["optimizer"] = draft.chosen("optimizer.type", kinds, "AdamW")

@@ -16,7 +16,6 @@ from service.formats.rules import (
     ExportedFile,
     ExportRequest,
     Rules,
-    Settings,
     Target,
     Version,
     apply_rules,
@@ -25,6 +24,7 @@ from service.formats.rules import (
     values_of,
     writes,
 )
+from service.formats.text import Settings
 
 _DTYPES = {"fp32": "torch.float32", "bf16": "torch.bfloat16", "fp16": "torch.float16", "fp8": "torch.uint8"}
 
@@ -38,21 +38,21 @@ _PRECISIONS = {
 }
 
 _OWN_NAMES: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "--group-query-attention": (),
-    "--max-position-embeddings": (),
-    "--swiglu": (("model.gated_linear_unit", "True"), ("model.activation_func", "torch.nn.functional.silu")),
-    "--untie-embeddings-and-output-weights": (("model.share_embeddings_and_output_weights", "False"),),
-    "--disable-bias-linear": (("model.add_bias_linear", "False"),),
-    "--grad-reduce-in-bf16": (("ddp.grad_reduce_in_fp32", "False"),),
-    "--accumulate-allreduce-grads-in-fp32": (("ddp.grad_reduce_in_fp32", "True"),),
-    "--no-check-for-nan-in-loss-and-grad": (
+    "group-query-attention": (),
+    "max-position-embeddings": (),
+    "swiglu": (("model.gated_linear_unit", "True"), ("model.activation_func", "torch.nn.functional.silu")),
+    "untie-embeddings-and-output-weights": (("model.share_embeddings_and_output_weights", "False"),),
+    "disable-bias-linear": (("model.add_bias_linear", "False"),),
+    "grad-reduce-in-bf16": (("ddp.grad_reduce_in_fp32", "False"),),
+    "accumulate-allreduce-grads-in-fp32": (("ddp.grad_reduce_in_fp32", "True"),),
+    "no-check-for-nan-in-loss-and-grad": (
         ("rerun_state_machine.check_for_nan_in_loss", "False"),
         ("ddp.check_for_nan_in_grad", "False"),
     ),
-    "--no-gradient-accumulation-fusion": (("model.gradient_accumulation_fusion", "False"),),
-    "--no-create-attention-mask-in-dataloader": (("dataset.create_attention_mask", "False"),),
-    "--use-flash-attn": (("model.attention_backend", "AttnBackend.flash"),),
-    "--use-distributed-optimizer": (
+    "no-gradient-accumulation-fusion": (("model.gradient_accumulation_fusion", "False"),),
+    "no-create-attention-mask-in-dataloader": (("dataset.create_attention_mask", "False"),),
+    "use-flash-attn": (("model.attention_backend", "AttnBackend.flash"),),
+    "use-distributed-optimizer": (
         ("ddp.use_distributed_optimizer", "True"),
         ("optimizer.use_distributed_optimizer", "True"),
     ),
@@ -60,10 +60,10 @@ _OWN_NAMES: Mapping[str, tuple[tuple[str, str], ...]] = {
 """Options that are several attributes, another's opposite, or none: attributes with their values as Python."""
 
 _RENAMED = {
-    "--num-experts": "model.num_moe_experts",
-    "--num-virtual-stages-per-pipeline-rank": "model.virtual_pipeline_model_parallel_size",
-    "--microbatch-group-size-per-virtual-pipeline-stage": "model.microbatch_group_size_per_vp_stage",
-    "--optimizer": "optimizer.optimizer",
+    "num-experts": "model.num_moe_experts",
+    "num-virtual-stages-per-pipeline-rank": "model.virtual_pipeline_model_parallel_size",
+    "microbatch-group-size-per-virtual-pipeline-stage": "model.microbatch_group_size_per_vp_stage",
+    "optimizer": "optimizer.optimizer",
 }
 """Options whose attribute has another name."""
 
@@ -107,7 +107,7 @@ _UNASKED = {
 def _attribute(option: str) -> str:
     if option in _RENAMED:
         return _RENAMED[option]
-    name = option.removeprefix("--").replace("-", "_")
+    name = option.replace("-", "_")
     room = next((room for room, names in _ROOMS.items() if name in names), "model")
     return f"{room}.{name}"
 
@@ -115,10 +115,10 @@ def _attribute(option: str) -> str:
 def _python(option: str, value: Any) -> str:
     if option.endswith("-dtype"):
         return _DTYPES[value]
-    if option == "--attention-backend":
+    if option == "attention-backend":
         return f"AttnBackend.{value}"
-    if option in ("--window-size", "--moe-layer-freq"):
-        return f"({value})" if option == "--window-size" else str(value)
+    if option in ("window-size", "moe-layer-freq"):
+        return f"({value})" if option == "window-size" else str(value)
     if isinstance(value, list | tuple):
         return json.dumps(list(value))
     return repr(value) if isinstance(value, bool) else json.dumps(value)
@@ -127,14 +127,14 @@ def _python(option: str, value: Any) -> str:
 def attributes_of(settings: Settings) -> dict[str, str]:
     """Megatron-LM's options as attributes of Bridge's configuration.
 
-    >>> attributes_of((("--swiglu", True), ("--micro-batch-size", 2)))["train.micro_batch_size"]
+    >>> attributes_of((("swiglu", True), ("micro-batch-size", 2)))["train.micro_batch_size"]
     '2'
     """
     found: dict[str, str] = {}
     for option, value in settings:
         if option in _OWN_NAMES:
             found |= dict(_OWN_NAMES[option])
-        elif option == "--seq-length":
+        elif option == "seq-length":
             found |= {"model.seq_length": str(value), "dataset.seq_length": str(value)}
         elif option == "mixed_precision":
             found["mixed_precision"] = "None" if value is None else json.dumps(value)
@@ -156,7 +156,7 @@ RULES: Rules = {
         "choose one that it has",
     ),
     "recipe.fp8_weights": only((False,), "it belongs to the precision recipe, which is only named", _IN_SCRIPT),
-    "recipe.vocabulary_multiple": writes("--make-vocab-size-divisible-by"),
+    "recipe.vocabulary_multiple": writes("make-vocab-size-divisible-by"),
 }
 """Rules of every field, in Megatron-LM's names."""
 

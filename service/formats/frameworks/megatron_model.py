@@ -6,7 +6,7 @@ megatron/core/transformer/pipeline_parallel_layer_layout.py.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from itertools import groupby
 from typing import Any
@@ -14,42 +14,40 @@ from typing import Any
 from service.calibration.tables import NotExpressible
 from service.estimator.complete import CompleteQuestion
 from service.estimator.question import Model
-from service.formats.draft import Converter, Draft, boolean, integer, number, text
-from service.formats.rules import NOTHING, Fragment, Omitted, Rule, Rules, chooses, not_expressible, only, writes
+from service.formats.rules import (
+    COMBINED,
+    NOTHING,
+    OPEN,
+    Converter,
+    Draft,
+    Fragment,
+    Omitted,
+    Option,
+    Rule,
+    Rules,
+    boolean,
+    chooses,
+    combined_option,
+    integer,
+    not_expressible,
+    number,
+    only,
+    options_of,
+    switch,
+    text,
+)
 
 _OWN_LAYER = "write the layer in a spec of your own and name it by --spec"
-
-
-CHOICES: dict[str, dict[str, Any]] = {
-    "normalization": {"LayerNorm": "layernorm", "RMSNorm": "rmsnorm"},
-    "softmax-type": {"vanilla": False, "off-by-one": False, "learnable": True},
-    "data-parallel-sharding-strategy": {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3},
-    "cp-comm-type": {"p2p": "ring", "a2a": "ulysses", "allgather": "all-gather", "all_gather": "all-gather"},
-    "fp8-recipe": {
-        "delayed": "fp8-tensorwise", "tensorwise": "fp8-tensorwise", "blockwise": "fp8-blockwise", "mxfp8": "mxfp8",
-    },
-    "optimizer": {"adam": "adamw", "sgd": "sgd-momentum", "muon": "muon", "dist_muon": "muon", "lion": "lion"},
-    "transformer-impl": {"transformer_engine": "transformer-engine", "local": "local"},
-    "cross-entropy-fusion-impl": {"native": "fused", "te": "transformer-engine"},
-    "moe-token-dispatcher-type": {"alltoall": "alltoall", "allgather": "allgather", "flex": "flex"},
-    "exp-avg-dtype": {name: name for name in ("fp32", "bf16", "fp16", "fp8")},
-    "main-params-dtype": {name: name for name in ("fp32", "bf16", "fp16", "fp8")},
-}  # fmt: skip
-"""Values of options, and those of the fields that they set."""
+_NO_PLACE = "options give such layers no place; they are written as a pattern or as a spec"
 
 
 def layer_list(kinds: list[int]) -> str:
-    """A list of 0 and 1, one a layer, as --moe-layer-freq takes it.
+    """A list of 0 and 1, one a layer, as moe-layer-freq takes it.
 
     >>> layer_list([0, 1, 1])
     '([0]*1+[1]*2)'
     """
     return f"({'+'.join(f'[{kind}]*{len(list(run))}' for kind, run in groupby(kinds))})"
-
-
-def _switch(option: str) -> Rule:
-    """Rule of an option that is present if the field is true."""
-    return writes(option, lambda value, _: True if value else None)
 
 
 def _unwritten(name: str) -> Rule:
@@ -58,23 +56,21 @@ def _unwritten(name: str) -> Rule:
     return only((default,), "Megatron-LM has no option for this part of the model", _OWN_LAYER)
 
 
-def _of_attention(option: str) -> Rule:
+def _of_attention(name: str) -> Rule:
     """Rule of an option of latent attention."""
-    return writes(option, lambda value, q: value if q.model.kv_lora_rank is not None else None)
+    return Option(name, integer, write=lambda value, q: value if q.model.kv_lora_rank is not None else None)
 
 
 def _groups(value: Any, question: CompleteQuestion) -> Fragment:
     if value is None or question.model.kv_lora_rank is not None or value == question.model.num_attention_heads:
         return NOTHING
-    return Fragment((("--group-query-attention", True), ("--num-query-groups", value)))
+    return Fragment((("group-query-attention", True), ("num-query-groups", value)))
 
 
 def _head_width(value: Any, question: CompleteQuestion) -> Fragment:
     model = question.model
     usual = model.num_attention_heads and model.num_attention_heads * (value or 0) == model.hidden_size
-    return (
-        NOTHING if value is None or usual or model.kv_lora_rank is not None else Fragment((("--kv-channels", value),))
-    )
+    return NOTHING if value is None or usual or model.kv_lora_rank is not None else Fragment((("kv-channels", value),))
 
 
 def _feed_forward(value: Any, question: CompleteQuestion) -> int:
@@ -89,8 +85,8 @@ def _biases(value: Any, question: CompleteQuestion) -> Fragment:
         why = "biases of the MLP and of the attention's output are one option, and the model has one of them"
         return not_expressible(why, _OWN_LAYER)
     if not value:
-        alone: tuple[tuple[str, Any], ...] = (("--add-qkv-bias", True),) if model.attention_bias else ()
-        return Fragment((("--disable-bias-linear", True), *alone))
+        alone: tuple[tuple[str, Any], ...] = (("add-qkv-bias", True),) if model.attention_bias else ()
+        return Fragment((("disable-bias-linear", True), *alone))
     if attends and not model.attention_bias:
         return not_expressible("biases of all products are one option, and the model has none on queries", _OWN_LAYER)
     return NOTHING
@@ -99,9 +95,9 @@ def _biases(value: Any, question: CompleteQuestion) -> Fragment:
 def _positions(value: Any, question: CompleteQuestion) -> Fragment:
     longest = max(question.recipe.sequence_length, question.model.max_position_embeddings or 0)
     if value:
-        return Fragment((("--position-embedding-type", "learned_absolute"), ("--max-position-embeddings", value)))
+        return Fragment((("position-embedding-type", "learned_absolute"), ("max-position-embeddings", value)))
     note = "the model's positions are taken to be rotary; say --position-embedding-type none where it has none"
-    settings = (("--position-embedding-type", "rope"), ("--max-position-embeddings", longest))
+    settings = (("position-embedding-type", "rope"), ("max-position-embeddings", longest))
     return Fragment(settings, assumptions=(note,))
 
 
@@ -115,28 +111,29 @@ def _layer_types(value: Any, question: CompleteQuestion) -> Fragment:
     if alike == {"full_attention"}:
         return NOTHING
     if alike == {"sliding_attention"}:
-        return Fragment((("--window-size", f"{(model.sliding_window or 1) - 1},0"),))
+        return Fragment((("window-size", f"{(model.sliding_window or 1) - 1},0"),))
     if alike == {"sliding_attention", "full_attention"} and ends_full:
-        window = ("--window-size", f"{(model.sliding_window or 1) - 1},0")
-        return Fragment((window, ("--window-attn-skip-freq", every)))
+        window = ("window-size", f"{(model.sliding_window or 1) - 1},0")
+        return Fragment((window, ("window-attn-skip-freq", every)))
     if alike == {"gated_delta_net", "full_attention"} and ends_full:
-        return Fragment((("--experimental-attention-variant", "gated_delta_net"), ("--linear-attention-freq", every)))
-    return not_expressible("options give such layers no place; they are written as a pattern or as a spec", _OWN_LAYER)
+        return Fragment((("experimental-attention-variant", "gated_delta_net"), ("linear-attention-freq", every)))
+    return not_expressible(_NO_PLACE, _OWN_LAYER)
 
 
-def _of_delta_net(option: str) -> Rule:
-    def rule(value: Any, question: CompleteQuestion) -> Fragment:
+def _of_delta_net(name: str) -> Rule:
+    """Rule of an option of gated delta nets."""
+
+    def write(value: Any, question: CompleteQuestion) -> Any:
         if value is None or "gated_delta_net" in question.model.layer_types:
-            return NOTHING if value is None else Fragment(((option, value),))
-        return not_expressible(
-            "options give such layers no place; they are written as a pattern or as a spec", _OWN_LAYER
-        )
+            return value
+        return not_expressible(_NO_PLACE, _OWN_LAYER)
 
-    return rule
+    return Option(name, integer, write=write)
 
 
-def _experts(option: str) -> Rule:
-    return writes(option, lambda value, q: value if value and q.model.num_experts else None)
+def _experts(name: str, default: Any = OPEN) -> Rule:
+    """Rule of an option of experts."""
+    return Option(name, integer, default, write=lambda value, q: value if value and q.model.num_experts else None)
 
 
 def sparse_layers(model: Model) -> list[int]:
@@ -154,11 +151,7 @@ def _sparse(value: Any, question: CompleteQuestion) -> Fragment:
     if {*model.mlp_layer_types} - {"dense", "sparse"}:
         return not_expressible("a layer has experts or a dense MLP, not both and not neither", _OWN_LAYER)
     kinds = sparse_layers(model)
-    return NOTHING if all(kinds) else Fragment((("--moe-layer-freq", layer_list(kinds)),))
-
-
-def _tied(value: Any, question: CompleteQuestion) -> Fragment:
-    return NOTHING if value else Fragment((("--untie-embeddings-and-output-weights", True),))
+    return NOTHING if all(kinds) else Fragment((("moe-layer-freq", layer_list(kinds)),))
 
 
 _UNWRITTEN = (
@@ -170,65 +163,79 @@ _UNWRITTEN = (
 """Fields without an option, or with one that needs a pattern of layers."""
 
 MODEL_RULES: Rules = {
-    "model.num_hidden_layers": writes("--num-layers"),
-    "model.hidden_size": writes("--hidden-size"),
-    "model.intermediate_size": writes("--ffn-hidden-size", _feed_forward),
-    "model.num_attention_heads": writes("--num-attention-heads", lambda value, _: max(1, value)),
-    "model.num_key_value_heads": _groups,
-    "model.head_dim": _head_width,
-    "model.vocab_size": writes("--vocab-size"),
-    "model.gated_mlp": _switch("--swiglu"),
-    "model.tie_word_embeddings": _tied,
+    "model.num_hidden_layers": Option("num-layers", integer),
+    "model.hidden_size": Option("hidden-size", integer),
+    "model.intermediate_size": combined_option("ffn-hidden-size", integer, _feed_forward),
+    "model.num_attention_heads": Option("num-attention-heads", integer, write=lambda value, _: max(1, value)),
+    "model.num_key_value_heads": combined_option("num-query-groups", integer, _groups),
+    "model.head_dim": Option("kv-channels", integer, write=_head_width),
+    "model.vocab_size": Option("vocab-size", integer),
+    "model.gated_mlp": switch("swiglu"),
+    "model.tie_word_embeddings": switch("untie-embeddings-and-output-weights", default=True),
     "model.attention_bias": Omitted("written with mlp_bias: biases are one option"),
     "model.attention_out_bias": Omitted("written with mlp_bias: biases are one option"),
-    "model.mlp_bias": _biases,
-    "model.normalization": chooses(
-        {"rmsnorm": {"--normalization": "RMSNorm"}, "layernorm": {"--normalization": "LayerNorm"}},
-        "Megatron-LM has no norm of the kind {value}",
-        _OWN_LAYER,
+    "model.mlp_bias": combined_option("disable-bias-linear", boolean, _biases),
+    "model.normalization": Option(
+        "normalization",
+        text,
+        "layernorm",
+        {"LayerNorm": "layernorm", "RMSNorm": "rmsnorm"},
+        gap=("Megatron-LM has no norm of the kind {value}", _OWN_LAYER),
     ),
-    "model.position_embedding_rows": _positions,
+    "model.position_embedding_rows": combined_option("position-embedding-type", text, _positions),
     "model.max_position_embeddings": Omitted("written with the positions"),
     "model.qk_norm": chooses(
         {
             "none": {},
-            "per_head_dim": {"--qk-layernorm": True},
-            "per_head_dim_biased": {"--qk-layernorm": True},
-            "l2": {"--qk-l2-norm": True},
+            "per_head_dim": {"qk-layernorm": True},
+            "per_head_dim_biased": {"qk-layernorm": True},
+            "l2": {"qk-l2-norm": True},
         },
         "Megatron-LM has no norm of the kind {value} on queries and keys",
         _OWN_LAYER,
     ),
-    "model.attention_gate": chooses(
-        {"none": {}, "elementwise": {"--attention-output-gate": True}},
-        "Megatron-LM has no gate of the kind {value} on attention",
-        _OWN_LAYER,
+    "model.attention_gate": Option(
+        "attention-output-gate",
+        boolean,
+        "none",
+        {True: "elementwise"},
+        gap=("Megatron-LM has no gate of the kind {value} on attention", _OWN_LAYER),
     ),
-    "model.attention_sinks": chooses({False: {}, True: {"--softmax-type": "learnable"}}, "", ""),
-    "model.layer_types": _layer_types,
+    "model.attention_sinks": Option(
+        "softmax-type",
+        text,
+        default=False,
+        choices={"vanilla": False, "off-by-one": False, "learnable": True},
+        write=lambda value, _: "learnable" if value else None,
+    ),
+    "model.layer_types": combined_option("window-size", text, _layer_types),
     "model.sliding_window": Omitted("written with the layers' types"),
-    "model.conv_kernel": _of_delta_net("--linear-conv-kernel-dim"),
+    "model.conv_kernel": _of_delta_net("linear-conv-kernel-dim"),
     **{f"model.{name}": _unwritten(name) for name in _UNWRITTEN},
-    "model.linear_num_key_heads": _of_delta_net("--linear-num-key-heads"),
-    "model.linear_num_value_heads": _of_delta_net("--linear-num-value-heads"),
-    "model.linear_key_head_dim": _of_delta_net("--linear-key-head-dim"),
-    "model.linear_value_head_dim": _of_delta_net("--linear-value-head-dim"),
-    "model.kv_lora_rank": lambda value, _: (
-        NOTHING if value is None else Fragment((("--multi-latent-attention", True), ("--kv-lora-rank", value)))
+    "model.linear_num_key_heads": _of_delta_net("linear-num-key-heads"),
+    "model.linear_num_value_heads": _of_delta_net("linear-num-value-heads"),
+    "model.linear_key_head_dim": _of_delta_net("linear-key-head-dim"),
+    "model.linear_value_head_dim": _of_delta_net("linear-value-head-dim"),
+    "model.kv_lora_rank": Option(
+        "kv-lora-rank",
+        integer,
+        write=lambda value, _: (
+            None if value is None else Fragment((("multi-latent-attention", True), ("kv-lora-rank", value)))
+        ),
     ),
-    "model.q_lora_rank": _of_attention("--q-lora-rank"),
-    "model.qk_nope_head_dim": _of_attention("--qk-head-dim"),
-    "model.qk_rope_head_dim": _of_attention("--qk-pos-emb-head-dim"),
-    "model.v_head_dim": _of_attention("--v-head-dim"),
-    "model.num_experts": _experts("--num-experts"),
-    "model.num_experts_per_tok": _experts("--moe-router-topk"),
-    "model.moe_intermediate_size": _experts("--moe-ffn-hidden-size"),
-    "model.shared_expert_intermediate_size": _experts("--moe-shared-expert-intermediate-size"),
-    "model.shared_expert_gate": _switch("--moe-shared-expert-gate"),
+    "model.q_lora_rank": _of_attention("q-lora-rank"),
+    "model.qk_nope_head_dim": _of_attention("qk-head-dim"),
+    "model.qk_rope_head_dim": _of_attention("qk-pos-emb-head-dim"),
+    "model.v_head_dim": _of_attention("v-head-dim"),
+    "model.num_experts": _experts("num-experts"),
+    "model.num_experts_per_tok": _experts("moe-router-topk", COMBINED),
+    "model.moe_intermediate_size": _experts("moe-ffn-hidden-size"),
+    "model.shared_expert_intermediate_size": _experts("moe-shared-expert-intermediate-size"),
+    "model.shared_expert_gate": switch("moe-shared-expert-gate"),
     "model.first_k_dense_replace": Omitted("written with the layers' MLPs"),
-    "model.mlp_layer_types": _sparse,
-    "model.moe_latent_size": writes("--moe-latent-size"),
-    "model.num_nextn_predict_layers": writes("--mtp-num-layers", lambda value, _: value or None),
+    "model.mlp_layer_types": combined_option("moe-layer-freq", text, _sparse),
+    "model.moe_latent_size": Option("moe-latent-size", integer),
+    "model.num_nextn_predict_layers": Option("mtp-num-layers", integer, write=lambda value, _: value or None),
 }
 
 
@@ -239,48 +246,17 @@ def chunk_layers(question: CompleteQuestion) -> tuple[int, ...]:
     return layout.stage_layers or (question.model.num_hidden_layers // chunks,) * chunks
 
 
-_SIZES = {
-    "num-layers": "num_hidden_layers",
-    "hidden-size": "hidden_size",
-    "num-attention-heads": "num_attention_heads",
-    "vocab-size": "vocab_size",
-}
-"""Required options of a model, and their fields."""
-
-_OPTIONAL = {
-    "kv-channels": "head_dim",
-    "kv-lora-rank": "kv_lora_rank",
-    "q-lora-rank": "q_lora_rank",
-    "qk-head-dim": "qk_nope_head_dim",
-    "qk-pos-emb-head-dim": "qk_rope_head_dim",
-    "v-head-dim": "v_head_dim",
-    "num-experts": "num_experts",
-    "moe-ffn-hidden-size": "moe_intermediate_size",
-    "moe-shared-expert-intermediate-size": "shared_expert_intermediate_size",
-    "moe-latent-size": "moe_latent_size",
-    "mtp-num-layers": "num_nextn_predict_layers",
-    "linear-conv-kernel-dim": "conv_kernel",
-    "linear-num-key-heads": "linear_num_key_heads",
-    "linear-num-value-heads": "linear_num_value_heads",
-    "linear-key-head-dim": "linear_key_head_dim",
-    "linear-value-head-dim": "linear_value_head_dim",
-}
-"""Whole numbers with a field of their own."""
-
-_SWITCHES = ("group-query-attention", "swiglu", "untie-embeddings-and-output-weights", "disable-bias-linear")
-_MORE_SWITCHES = ("add-qkv-bias", "qk-layernorm", "qk-l2-norm", "attention-output-gate", "multi-latent-attention")
-
-MODEL_SETTINGS: dict[str, Converter] = {
-    **dict.fromkeys((*_SIZES, *_OPTIONAL), integer),
-    **dict.fromkeys(("ffn-hidden-size", "num-query-groups", "max-position-embeddings", "moe-router-topk"), integer),
-    **dict.fromkeys(("linear-attention-freq", "window-attn-skip-freq"), integer),
-    **dict.fromkeys((*_SWITCHES, *_MORE_SWITCHES, "moe-shared-expert-gate"), boolean),
-    **dict.fromkeys(("use-rotary-position-embeddings",), boolean),
-    **dict.fromkeys(("normalization", "position-embedding-type", "softmax-type", "window-size"), text),
-    **dict.fromkeys(("moe-layer-freq", "experimental-attention-variant"), text),
+MODEL_SETTINGS: Mapping[str, Converter] = {
+    **dict.fromkeys(("max-position-embeddings", "linear-attention-freq", "window-attn-skip-freq"), integer),
+    **dict.fromkeys(("group-query-attention", "add-qkv-bias", "qk-layernorm", "qk-l2-norm"), boolean),
+    **dict.fromkeys(("multi-latent-attention", "use-rotary-position-embeddings"), boolean),
+    "experimental-attention-variant": text,
     "norm-epsilon": number,
 }
-"""Options of the model that are read."""
+"""Further options of the model that are read."""
+
+_REQUIRED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
+"""Fields without which the arguments state no model."""
 
 _FREQUENCY = re.compile(r"\(?(?:\[[01]\]\*\d{1,4}\+?){1,64}\)?")
 _RUN = re.compile(r"\[([01])\]\*(\d{1,4})")
@@ -292,26 +268,25 @@ MOST_LAYERS = 2048
 def put_model(draft: Draft) -> bool:
     """Set the draft's model if the arguments state it; whether it has experts."""
     sparse = bool(draft.get("num-experts"))
-    missing = [option for option in _SIZES if option not in draft.settings]
+    options = options_of(MODEL_RULES)
+    missing = [name for field in _REQUIRED if (name := options[f"model.{field}"].name) not in draft.settings]
     if missing:
         draft.assumptions.append(f"no model: the arguments do not say {', '.join(missing)}")
         return sparse
-    model: dict[str, Any] = {field: draft.get(option) for option, field in _SIZES.items()}
-    model |= {field: draft.get(option) for option, field in _OPTIONAL.items() if draft.get(option)}
+    stated = draft.fields_of(MODEL_RULES, "model")
+    model = {field: value for field, value in stated.items() if value or value is False or field in _REQUIRED}
     model["intermediate_size"] = draft.get("ffn-hidden-size", 4 * model["hidden_size"])
     if draft.get("group-query-attention"):
         model["num_key_value_heads"] = draft.get("num-query-groups", 1)
-    model["gated_mlp"] = bool(draft.get("swiglu"))
-    model["tie_word_embeddings"] = not draft.get("untie-embeddings-and-output-weights")
     biased = not draft.get("disable-bias-linear")
     model |= {"attention_bias": biased or bool(draft.get("add-qkv-bias"))}
     model |= {"attention_out_bias": biased, "mlp_bias": biased}
-    model["normalization"] = draft.chosen("normalization", CHOICES["normalization"], "LayerNorm")
     _put_attention(draft, model)
     if sparse:
         model["num_experts_per_tok"] = draft.get("moe-router-topk", 2)
-        model["shared_expert_gate"] = bool(draft.get("moe-shared-expert-gate"))
         model["mlp_layer_types"] = _mlps(draft)
+    else:
+        del model["shared_expert_gate"]
     draft.model = model
     return sparse
 
@@ -327,8 +302,6 @@ def _put_attention(draft: Draft, model: dict[str, Any]) -> None:
         model["qk_norm"] = "per_head_dim" if model["normalization"] == "rmsnorm" else "per_head_dim_biased"
     if draft.get("qk-l2-norm"):
         model["qk_norm"] = "l2"
-    model["attention_gate"] = "elementwise" if draft.get("attention-output-gate") else "none"
-    model["attention_sinks"] = draft.chosen("softmax-type", CHOICES["softmax-type"], "vanilla")
     every = draft.get("window-attn-skip-freq", 1)
     if "window-size" in draft.settings:
         model["sliding_window"] = _window(draft)

@@ -4,43 +4,52 @@ Source: huggingface/nanotron@2411b02 src/nanotron/config/config.py, parallelism_
 included.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
 from service.estimator.parallelism.pipeline import partition_layers_by_cost
 from service.estimator.question import Model
-from service.formats.draft import Converter, Draft, boolean, draft_from, integer, items, text
 from service.formats.rules import (
     COMMON_RULES,
     NOTHING,
+    Converter,
+    Draft,
     ExportedFile,
     ExportRequest,
     Fragment,
     Omitted,
+    Option,
     Rule,
     Rules,
     Target,
     Version,
     apply_rules,
+    boolean,
     chooses,
+    combined_option,
+    draft_from,
+    has_usual_expert_tensor,
+    integer,
+    items,
+    needs,
     not_expressible,
     only,
     only_stack,
+    shards_over_all,
     stack_default,
     steps_of,
+    text,
     values_of,
-    writes,
 )
 from service.formats.text import Entry, nested, yaml_text
 
-AT = "model.model_config"
+_MODEL = "model.model_config."
 """Path of the model in the file."""
+_EXPERTS = f"{_MODEL}moe_config."
 
 _OWN_OF_MODEL = "add the layer to nanotron's code"
-
-_WRITTEN = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "tie_word_embeddings")
 
 
 def _only(name: str) -> Rule:
@@ -54,7 +63,7 @@ def _windows(value: Any, question: CompleteQuestion) -> Fragment:
     if kinds == {"full_attention"}:
         return NOTHING
     if kinds == {"sliding_attention"}:
-        return Fragment(((f"{AT}.sliding_window_size", question.model.sliding_window),))
+        return Fragment(((f"{_MODEL}sliding_window_size", question.model.sliding_window),))
     return not_expressible("every layer attends alike, in a window or not", _OWN_OF_MODEL)
 
 
@@ -63,30 +72,16 @@ def _experts(value: Any, question: CompleteQuestion) -> Fragment:
     if not value:
         return NOTHING
     shared = model.shared_expert_intermediate_size
-    at = f"{AT}.moe_config"
     sizes = (
-        (f"{at}.num_experts", value),
-        (f"{at}.top_k", model.num_experts_per_tok),
-        (f"{at}.moe_intermediate_size", model.expert_width),
-        (f"{at}.enable_shared_expert", shared > 0),
-        (f"{at}.shared_expert_intermediate_size", shared or model.expert_width),
+        (f"{_EXPERTS}num_experts", value),
+        (f"{_EXPERTS}top_k", model.num_experts_per_tok),
+        (f"{_EXPERTS}moe_intermediate_size", model.expert_width),
+        (f"{_EXPERTS}enable_shared_expert", shared > 0),
+        (f"{_EXPERTS}shared_expert_intermediate_size", shared or model.expert_width),
     )
     dense = range(model.first_k_dense_replace)
     layers = [layer for layer in range(model.num_hidden_layers) if layer not in dense]
-    return Fragment((*sizes, (f"{at}.layers", layers)))
-
-
-def _mlp_types(value: Any, question: CompleteQuestion) -> Fragment:
-    plain = {"sparse"} if question.model.num_experts else {"dense"}
-    return (
-        NOTHING
-        if {*value} <= plain
-        else not_expressible("layers with and without experts are not dealt so", _OWN_OF_MODEL)
-    )
-
-
-def _longest(value: Any, question: CompleteQuestion) -> int:
-    return max(question.recipe.sequence_length, value or 0)
+    return Fragment((*sizes, (f"{_EXPERTS}layers", layers)))
 
 
 _ELSEWHERE = {
@@ -99,133 +94,35 @@ _ELSEWHERE = {
 
 MODEL_RULES: Rules = {
     **{f"model.{field.name}": _only(field.name) for field in fields(Model)},
-    **{f"model.{name}": writes(f"{AT}.{name}") for name in _WRITTEN},
+    **{
+        f"model.{name}": Option(f"{_MODEL}{name}", integer)
+        for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+    },
+    "model.tie_word_embeddings": Option(f"{_MODEL}tie_word_embeddings", boolean, default=False),
     **{f"model.{name}": Omitted(reason) for name, reason in _ELSEWHERE.items()},
-    "model.intermediate_size": writes(f"{AT}.intermediate_size", lambda value, q: value or q.model.expert_width),
-    "model.num_key_value_heads": writes(f"{AT}.num_key_value_heads"),
-    "model.head_dim": lambda value, q: (
-        NOTHING
-        if value in (None, q.model.hidden_size // max(1, q.model.num_attention_heads))
-        else not_expressible("heads share the width of the model evenly", _OWN_OF_MODEL)
+    "model.intermediate_size": Option(
+        f"{_MODEL}intermediate_size", integer, write=lambda value, q: value or q.model.expert_width
     ),
-    "model.gated_mlp": lambda value, _: NOTHING if value else not_expressible("the MLP is gated", _OWN_OF_MODEL),
-    "model.attention_bias": writes(f"{AT}.attention_bias"),
-    "model.attention_out_bias": lambda value, _: (
-        not_expressible("the attention's output has no bias", _OWN_OF_MODEL) if value else NOTHING
+    "model.head_dim": needs(
+        lambda value, q: value in (None, q.model.hidden_size // max(1, q.model.num_attention_heads)),
+        "heads share the width of the model evenly",
+        _OWN_OF_MODEL,
     ),
-    "model.max_position_embeddings": writes(f"{AT}.max_position_embeddings", _longest),
-    "model.layer_types": _windows,
-    "model.num_experts": _experts,
-    "model.mlp_layer_types": _mlp_types,
+    "model.gated_mlp": only((True,), "the MLP is gated", _OWN_OF_MODEL),
+    "model.attention_bias": Option(f"{_MODEL}attention_bias", boolean, default=False),
+    "model.attention_out_bias": needs(lambda value, _: not value, "the attention's output has no bias", _OWN_OF_MODEL),
+    "model.max_position_embeddings": Option(
+        f"{_MODEL}max_position_embeddings", integer, write=lambda value, q: max(q.recipe.sequence_length, value or 0)
+    ),
+    "model.layer_types": combined_option(f"{_MODEL}sliding_window_size", integer, _windows),
+    "model.num_experts": combined_option(f"{_EXPERTS}num_experts", integer, _experts),
+    "model.mlp_layer_types": needs(
+        lambda value, q: {*value} <= ({"sparse"} if q.model.num_experts else {"dense"}),
+        "layers with and without experts are not dealt so",
+        _OWN_OF_MODEL,
+    ),
 }
 """Rules of the model's fields, in the names of Qwen2Config."""
-
-
-_MODEL = "model.model_config."
-_EXPERTS = f"{_MODEL}moe_config."
-
-_SIZES = (
-    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "num_key_value_heads",
-    "max_position_embeddings",
-)  # fmt: skip
-
-SETTINGS: dict[str, Converter] = {
-    **dict.fromkeys((f"{_MODEL}{name}" for name in (*_SIZES, "sliding_window_size")), integer),
-    **dict.fromkeys((f"{_MODEL}tie_word_embeddings", f"{_MODEL}attention_bias"), boolean),
-    f"{_MODEL}_attn_implementation": text,
-    **dict.fromkeys((f"{_EXPERTS}num_experts", f"{_EXPERTS}top_k", f"{_EXPERTS}moe_intermediate_size"), integer),
-    f"{_EXPERTS}shared_expert_intermediate_size": integer,
-    f"{_EXPERTS}enable_shared_expert": boolean,
-    f"{_EXPERTS}token_dispatcher_type": text,
-    f"{_EXPERTS}layers": items,
-    "model.dtype": text,
-    "model.make_vocab_size_divisible_by": integer,
-    "optimizer.zero_stage": integer,
-    "optimizer.accumulate_grad_in_fp32": boolean,
-    "optimizer.optimizer_factory.name": text,
-    **dict.fromkeys(("parallelism.dp", "parallelism.tp", "parallelism.pp"), integer),
-    **dict.fromkeys(("parallelism.context_parallel_size", "parallelism.expert_parallel_size"), integer),
-    **dict.fromkeys(("parallelism.pp_engine", "parallelism.tp_mode"), text),
-    "parallelism.recompute_layer": boolean,
-    **dict.fromkeys(("tokens.sequence_length", "tokens.micro_batch_size", "tokens.train_steps"), integer),
-    "tokens.batch_accumulation_per_replica": integer,
-}
-"""Settings that are read."""
-
-IGNORED = (
-    "checkpoints", "data_stages", "general", "lighteval", "logging", "metrics_logging", "model.ddp_bucket_cap_mb",
-    "model.init_method", "optimizer.clip_grad", "optimizer.learning_rate_scheduler", "optimizer.optimizer_factory.adam",
-    "optimizer.optimizer_factory.torch_adam", "optimizer.weight_decay", "parallelism.tp_linear_async_communication",
-    "parallelism.tp_recompute_allgather", "profiler", "s3_upload", "tokenizer", "tokens.limit", "tokens.val_check",
-    *(f"{_MODEL}{name}" for name in (
-        "_fused", "_use", "bos_token_id", "eos_token_id", "hidden_act", "initializer_range", "is_", "log_attn_probs",
-        "moe_config.router_aux", "pad_token_id", "pretraining_tp", "rms_norm_eps", "rope_", "use_cache", "z_loss",
-    )),
-)  # fmt: skip
-"""Prefixes of settings about neither recipe nor layout."""
-
-
-def read_nanotron(entries: Sequence[Entry]) -> Draft:
-    """Draft of a nanotron file."""
-    draft = draft_from(entries, SETTINGS, IGNORED)
-    layout, recipe = draft.layout, draft.recipe
-    names = {"data": "dp", "tensor": "tp", "pipeline": "pp", "context": "context_parallel_size"}
-    layout.update({field: draft.get(f"parallelism.{name}", 1) for field, name in names.items()})
-    layout["expert"] = draft.get("parallelism.expert_parallel_size", 1)
-    layout["zero_stage"] = draft.chosen("optimizer.zero_stage", {0: 0, 1: 1}, 0)
-    layout["schedule"] = draft.chosen("parallelism.pp_engine", {"afab": "gpipe", "1f1b": "1f1b"}, "afab")
-    modes = {"REDUCE_SCATTER": True, "ALL_REDUCE": False, "reduce_scatter": True, "all_reduce": False}
-    split = draft.chosen("parallelism.tp_mode", modes, "ALL_REDUCE")
-    layout["sequence_parallel"] = split and layout["tensor"] > 1
-    _put_recipe(draft, recipe)
-    _put_model(draft)
-    return draft
-
-
-def _put_recipe(draft: Draft, recipe: dict[str, Any]) -> None:
-    recipe["stack"] = {"name": "nanotron"}
-    recipe["micro_batch"] = draft.get("tokens.micro_batch_size", 1)
-    steps = draft.get("tokens.batch_accumulation_per_replica", 1)
-    recipe["global_batch"] = recipe["micro_batch"] * steps * draft.layout["data"]
-    if "tokens.sequence_length" in draft.settings:
-        recipe["sequence_length"] = draft.get("tokens.sequence_length")
-        if "tokens.train_steps" in draft.settings:
-            tokens = draft.get("tokens.train_steps") * recipe["global_batch"] * recipe["sequence_length"]
-            recipe["training_tokens"] = float(tokens)
-    dtypes = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
-    dtype = draft.chosen("model.dtype", dtypes, "bfloat16")
-    mixed = dtype == "bf16" and draft.get("optimizer.accumulate_grad_in_fp32", False)
-    recipe["precision"] = "bf16-mixed" if mixed else dtype
-    recipe["optimizer"] = draft.chosen("optimizer.optimizer_factory.name", {"adamW": "adamw"}, "adamW")
-    recipe["recompute"] = "full" if draft.get("parallelism.recompute_layer") else "none"
-    kernels = {"flash_attention_2": "flash", "sdpa": "eager"}
-    recipe["attention"] = draft.chosen(f"{_MODEL}_attn_implementation", kernels, "flash_attention_2")
-    recipe["vocabulary_multiple"] = draft.get("model.make_vocab_size_divisible_by", 1)
-
-
-def _put_model(draft: Draft) -> None:
-    sizes = {name: draft.get(f"{_MODEL}{name}") for name in _SIZES if f"{_MODEL}{name}" in draft.settings}
-    missing = [name for name in _SIZES[:4] if name not in sizes]
-    if missing:
-        draft.assumptions.append(f"no model: the file does not say {', '.join(missing)}")
-        return
-    model: dict[str, Any] = dict(sizes)
-    model["tie_word_embeddings"] = draft.get(f"{_MODEL}tie_word_embeddings", False)
-    model["attention_bias"] = draft.get(f"{_MODEL}attention_bias", False)
-    model["attention_out_bias"] = False
-    if f"{_MODEL}sliding_window_size" in draft.settings:
-        model["sliding_window"] = draft.get(f"{_MODEL}sliding_window_size")
-    if draft.get(f"{_EXPERTS}num_experts"):
-        model["num_experts"] = draft.get(f"{_EXPERTS}num_experts")
-        model["num_experts_per_tok"] = draft.get(f"{_EXPERTS}top_k", 2)
-        model["moe_intermediate_size"] = draft.get(f"{_EXPERTS}moe_intermediate_size", 1408)
-        if draft.get(f"{_EXPERTS}enable_shared_expert"):
-            model["shared_expert_intermediate_size"] = draft.get(f"{_EXPERTS}shared_expert_intermediate_size", 5632)
-        sparse = draft.get(f"{_EXPERTS}layers", (-1,))
-        if sparse != (-1,) and sizes["num_hidden_layers"] <= 2048:
-            kinds = {True: "sparse", False: "dense"}
-            model["mlp_layer_types"] = [kinds[layer in sparse] for layer in range(sizes["num_hidden_layers"])]
-    draft.model = model
 
 
 _OWN = "choose a value that nanotron has, or change its code"
@@ -237,7 +134,7 @@ _SETUP = (
     ("checkpoints.checkpoints_path", "checkpoints"),
     ("checkpoints.checkpoint_interval", 1000),
     ("model.init_method.std", 0.02),
-    (f"{AT}.is_qwen2_config", True),
+    (f"{_MODEL}is_qwen2_config", True),
     ("tokenizer.tokenizer_name_or_path", None),
     ("optimizer.weight_decay", 0.1),
     ("optimizer.clip_grad", 1.0),
@@ -271,10 +168,6 @@ def _steps(value: Any, question: CompleteQuestion) -> Fragment:
     return Fragment((("tokens.train_steps", _SOME_STEPS),), assumptions=(note,))
 
 
-def _accumulation(value: Any, question: CompleteQuestion) -> int:
-    return int(value // (question.recipe.micro_batch * question.layout.data))
-
-
 def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
     if value.granularity == "selective":
         return not_expressible("a layer recomputes as a whole or not at all", "use full recompute, or none")
@@ -305,35 +198,10 @@ def _norms(value: Any, question: CompleteQuestion) -> Fragment:
     return Fragment((("parallelism.tp_mode", mode), asynchronous))
 
 
-def _stages(value: Any, question: CompleteQuestion) -> Fragment:
-    layout = question.layout
-    if value is None or (layout.pipeline > 1 and value == partition_layers_by_cost(layout.pipeline, question.model)):
-        return NOTHING
-    return not_expressible("layers are dealt to stages by their cost", "leave stage_layers out")
-
-
-def _whole_groups(value: Any, question: CompleteQuestion) -> Fragment:
-    layout = question.layout
-    if layout.zero_stage == 0 or value == layout.data * layout.context:
-        return NOTHING
-    return not_expressible("the optimizer is sharded over all replicas", "leave shard_group out")
-
-
-def _dispatcher(value: Any, question: CompleteQuestion) -> Fragment:
-    if not question.model.num_experts:
-        return NOTHING
-    if value == "flex":
+def _dispatcher(value: Any, question: CompleteQuestion) -> Any:
+    if value == "flex" and question.model.num_experts:
         return not_expressible("tokens reach experts by all-to-all or all-gather", _OWN)
-    return Fragment(((f"{AT}.moe_config.token_dispatcher_type", value or "alltoall"),))
-
-
-def _expert_tensor(value: Any, question: CompleteQuestion) -> Fragment:
-    usual = 1 if question.layout.expert > 1 else question.layout.tensor
-    if not question.model.num_experts or value == usual:
-        return NOTHING
-    return not_expressible(
-        "experts' matrices are split as those of other layers or not at all", "leave expert_tensor out"
-    )
+    return (value or "alltoall") if question.model.num_experts else None
 
 
 _NO_CHOICE = "nanotron has one way to do this, and it cannot be chosen"
@@ -341,29 +209,45 @@ _NO_CHOICE = "nanotron has one way to do this, and it cannot be chosen"
 RULES: Rules = {
     **MODEL_RULES,
     **COMMON_RULES,
-    "recipe.sequence_length": writes("tokens.sequence_length"),
-    "recipe.micro_batch": writes("tokens.micro_batch_size"),
-    "recipe.global_batch": writes("tokens.batch_accumulation_per_replica", _accumulation),
-    "recipe.training_tokens": _steps,
-    "recipe.precision": _precision,
+    "recipe.sequence_length": Option("tokens.sequence_length", integer),
+    "recipe.micro_batch": Option("tokens.micro_batch_size", integer, 1),
+    "recipe.global_batch": combined_option(
+        "tokens.batch_accumulation_per_replica",
+        integer,
+        lambda value, q: value // (q.recipe.micro_batch * q.layout.data),
+    ),
+    "recipe.training_tokens": combined_option("tokens.train_steps", integer, _steps),
+    "recipe.precision": combined_option("model.dtype", text, _precision),
     "recipe.gradient_dtype": _gradients,
-    "recipe.optimizer": chooses({"adamw": _ADAMW}, "nanotron has no optimizer {value} that keeps such states", _OWN),
-    "recipe.recompute": _recompute,
-    "recipe.attention": chooses(
-        {
-            "flash": {f"{AT}._attn_implementation": "flash_attention_2"},
-            "flash-2": {f"{AT}._attn_implementation": "flash_attention_2"},
-            "eager": {f"{AT}._attn_implementation": "sdpa"},
-        },
-        "nanotron has no kernel {value}",
-        _OWN,
+    "recipe.optimizer": Option(
+        "optimizer.optimizer_factory.name",
+        text,
+        "adamw",
+        {"adamW": "adamw"},
+        chooses({"adamw": _ADAMW}, "nanotron has no optimizer {value} that keeps such states", _OWN),
+    ),
+    "recipe.recompute": combined_option("parallelism.recompute_layer", boolean, _recompute),
+    "recipe.attention": Option(
+        f"{_MODEL}_attn_implementation",
+        text,
+        "flash",
+        {"flash_attention_2": "flash", "sdpa": "eager"},
+        chooses(
+            {
+                "flash": {f"{_MODEL}_attn_implementation": "flash_attention_2"},
+                "flash-2": {f"{_MODEL}_attn_implementation": "flash_attention_2"},
+                "eager": {f"{_MODEL}_attn_implementation": "sdpa"},
+            },
+            "nanotron has no kernel {value}",
+            _OWN,
+        ),
     ),
     "recipe.dropout_fraction": only((0.0,), "the model has no dropout", "set it to 0"),
     "recipe.moment_dtype": only((None,), "moments are in fp32", "leave it out"),
     "recipe.master_dtype": only((None,), "the master copy is in fp32", "leave it out"),
     "recipe.fp8_weights": only((False,), "nanotron has no fp8", "leave it out"),
     "recipe.expert_capacity_factor": only((None,), "no token is dropped by an expert", "leave it out"),
-    "recipe.vocabulary_multiple": writes("model.make_vocab_size_divisible_by"),
+    "recipe.vocabulary_multiple": Option("model.make_vocab_size_divisible_by", integer, 1),
     "recipe.stack.name": only_stack("nanotron", "nanotron"),
     **{
         f"recipe.stack.{name}": stack_default(name, _NO_CHOICE, "leave it out")
@@ -375,40 +259,133 @@ RULES: Rules = {
     "recipe.stack.deterministic": only((False,), _NO_CHOICE, "leave it out"),
     "recipe.stack.cuda_graphs": only((False,), _NO_CHOICE, "leave it out"),
     "recipe.stack.expert_overlap": only((False,), _NO_CHOICE, "leave it out"),
-    "recipe.stack.dispatcher": _dispatcher,
+    "recipe.stack.dispatcher": combined_option(f"{_EXPERTS}token_dispatcher_type", text, _dispatcher),
     "recipe.stack.attention_mask": only((False,), _NO_CHOICE, "leave it out"),
-    "layout.data": writes("parallelism.dp"),
-    "layout.tensor": writes("parallelism.tp"),
-    "layout.context": writes("parallelism.context_parallel_size"),
-    "layout.pipeline": writes("parallelism.pp"),
+    "layout.data": Option("parallelism.dp", integer, 1),
+    "layout.tensor": Option("parallelism.tp", integer, 1),
+    "layout.context": Option("parallelism.context_parallel_size", integer, 1),
+    "layout.pipeline": Option("parallelism.pp", integer, 1),
     "layout.virtual_pipeline": only((1,), "a stage is one chunk", "set virtual_pipeline to 1"),
-    "layout.expert": writes("parallelism.expert_parallel_size"),
-    "layout.expert_tensor": _expert_tensor,
-    "layout.zero_stage": chooses(
-        {0: {"optimizer.zero_stage": 0}, 1: {"optimizer.zero_stage": 1}},
-        "nanotron shards the optimizer alone, and not as ZeRO stage {value} does",
-        "use zero_stage 1 or 0",
+    "layout.expert": Option("parallelism.expert_parallel_size", integer, 1),
+    "layout.expert_tensor": needs(
+        has_usual_expert_tensor,
+        "experts' matrices are split as those of other layers or not at all",
+        "leave expert_tensor out",
     ),
-    "layout.shard_group": _whole_groups,
+    "layout.zero_stage": Option(
+        "optimizer.zero_stage",
+        integer,
+        0,
+        {0: 0, 1: 1},
+        gap=(
+            "nanotron shards the optimizer alone, and not as ZeRO stage {value} does",
+            "use zero_stage 1 or 0",
+        ),
+    ),
+    "layout.shard_group": needs(
+        shards_over_all,
+        "the optimizer is sharded over all replicas",
+        "leave shard_group out",
+    ),
     "layout.reshard_after_forward": only((False,), "weights are never sharded", "leave it out"),
-    "layout.sequence_parallel": _norms,
-    "layout.context_method": lambda value, q: (
-        NOTHING
-        if q.layout.context == 1 or value == "ring"
-        else not_expressible("context ranks pass keys and values around a ring", "set context_method to ring")
+    "layout.sequence_parallel": combined_option("parallelism.tp_mode", text, _norms),
+    "layout.context_method": needs(
+        lambda value, q: q.layout.context == 1 or value == "ring",
+        "context ranks pass keys and values around a ring",
+        "set context_method to ring",
     ),
     "layout.virtual_group": Omitted("it orders chunks, and a stage is one"),
-    "layout.schedule": chooses(
-        {"1f1b": {"parallelism.pp_engine": "1f1b"}, "gpipe": {"parallelism.pp_engine": "afab"}},
-        "nanotron has no schedule {value}",
-        "use 1f1b or gpipe",
+    "layout.schedule": Option(
+        "parallelism.pp_engine",
+        text,
+        "gpipe",
+        {"afab": "gpipe", "1f1b": "1f1b"},
+        gap=("nanotron has no schedule {value}", "use 1f1b or gpipe"),
     ),
-    "layout.stage_layers": _stages,
+    "layout.stage_layers": needs(
+        lambda value, q: (
+            value is None or (q.layout.pipeline > 1 and value == partition_layers_by_cost(q.layout.pipeline, q.model))
+        ),
+        "layers are dealt to stages by their cost",
+        "leave stage_layers out",
+    ),
     "layout.embedding_in_split": only((False,), "layers are dealt by their cost", "leave it out"),
     "layout.loss_in_split": only((False,), "layers are dealt by their cost", "leave it out"),
     "layout.offload": only(("none",), "nothing is offloaded", "leave offload out"),
 }
-"""How each field is written."""
+
+
+SETTINGS: Mapping[str, Converter] = {
+    **dict.fromkeys(
+        (f"{_EXPERTS}top_k", f"{_EXPERTS}moe_intermediate_size", f"{_EXPERTS}shared_expert_intermediate_size"), integer
+    ),
+    f"{_EXPERTS}enable_shared_expert": boolean,
+    f"{_EXPERTS}layers": items,
+    "optimizer.accumulate_grad_in_fp32": boolean,
+}
+"""Settings that are read beside those of the rules."""
+
+IGNORED = (
+    "checkpoints", "data_stages", "general", "lighteval", "logging", "metrics_logging", "model.ddp_bucket_cap_mb",
+    "model.init_method", "optimizer.clip_grad", "optimizer.learning_rate_scheduler", "optimizer.optimizer_factory.adam",
+    "optimizer.optimizer_factory.torch_adam", "optimizer.weight_decay", "parallelism.tp_linear_async_communication",
+    "parallelism.tp_recompute_allgather", "profiler", "s3_upload", "tokenizer", "tokens.limit", "tokens.val_check",
+    *(f"{_MODEL}{name}" for name in (
+        "_fused", "_use", "bos_token_id", "eos_token_id", "hidden_act", "initializer_range", "is_", "log_attn_probs",
+        "moe_config.router_aux", "pad_token_id", "pretraining_tp", "rms_norm_eps", "rope_", "use_cache", "z_loss",
+    )),
+)  # fmt: skip
+"""Prefixes of settings about neither recipe nor layout."""
+
+
+def read_nanotron(entries: Sequence[Entry]) -> Draft:
+    """Draft of a nanotron file."""
+    draft = draft_from(entries, RULES, SETTINGS, IGNORED)
+    draft.layout |= draft.fields_of(RULES, "layout")
+    modes = {"REDUCE_SCATTER": True, "ALL_REDUCE": False, "reduce_scatter": True, "all_reduce": False}
+    split = draft.chosen("parallelism.tp_mode", modes, "ALL_REDUCE")
+    draft.layout["sequence_parallel"] = split and draft.layout["tensor"] > 1
+    _put_recipe(draft)
+    _put_model(draft)
+    return draft
+
+
+def _put_recipe(draft: Draft) -> None:
+    recipe = draft.recipe
+    recipe |= {"stack": {"name": "nanotron"}, **draft.fields_of(RULES, "recipe")}
+    steps = draft.get("tokens.batch_accumulation_per_replica", 1)
+    recipe["global_batch"] = recipe["micro_batch"] * steps * draft.layout["data"]
+    if "sequence_length" in recipe and "tokens.train_steps" in draft.settings:
+        tokens = draft.get("tokens.train_steps") * recipe["global_batch"] * recipe["sequence_length"]
+        recipe["training_tokens"] = float(tokens)
+    dtypes = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
+    dtype = draft.chosen("model.dtype", dtypes, "bfloat16")
+    mixed = dtype == "bf16" and draft.get("optimizer.accumulate_grad_in_fp32", False)
+    recipe["precision"] = "bf16-mixed" if mixed else dtype
+    recipe["recompute"] = "full" if draft.get("parallelism.recompute_layer") else "none"
+
+
+def _put_model(draft: Draft) -> None:
+    model = draft.fields_of(RULES, "model")
+    required = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads")
+    missing = [name for name in required if name not in model]
+    if missing:
+        draft.assumptions.append(f"no model: the file does not say {', '.join(missing)}")
+        return
+    model["attention_out_bias"] = False
+    if f"{_MODEL}sliding_window_size" in draft.settings:
+        model["sliding_window"] = draft.get(f"{_MODEL}sliding_window_size")
+    if draft.get(f"{_EXPERTS}num_experts"):
+        model["num_experts"] = draft.get(f"{_EXPERTS}num_experts")
+        model["num_experts_per_tok"] = draft.get(f"{_EXPERTS}top_k", 2)
+        model["moe_intermediate_size"] = draft.get(f"{_EXPERTS}moe_intermediate_size", 1408)
+        if draft.get(f"{_EXPERTS}enable_shared_expert"):
+            model["shared_expert_intermediate_size"] = draft.get(f"{_EXPERTS}shared_expert_intermediate_size", 5632)
+        sparse = draft.get(f"{_EXPERTS}layers", (-1,))
+        if sparse != (-1,) and model["num_hidden_layers"] <= 2048:
+            kinds = {True: "sparse", False: "dense"}
+            model["mlp_layer_types"] = [kinds[layer in sparse] for layer in range(model["num_hidden_layers"])]
+    draft.model = model
 
 
 _NEEDED = {

@@ -4,39 +4,46 @@ Source: torchtitan 0.2.2 config/job_config.py, its defaults included, torchtitan
 config/configs.py; torchtitan 0.2.2 and 0.3.0, distributed/pipeline_parallel.py.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
-from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import Model
 from service.estimator.software.stacks import software_of
-from service.formats.draft import Converter, Draft, boolean, draft_from, integer, items, text
 from service.formats.rules import (
     COMMON_RULES,
     NOTHING,
+    Converter,
+    Draft,
     ExportedFile,
     ExportRequest,
     Fragment,
+    Option,
     Rule,
     Rules,
-    Settings,
     Target,
     Version,
     apply_rules,
+    boolean,
     chooses,
     combined,
+    combined_option,
+    draft_from,
+    has_custom_split,
+    integer,
+    items,
+    needs,
     not_expressible,
     only,
     only_stack,
     stack_default,
     steps_of,
+    text,
     values_of,
     writes,
 )
-from service.formats.text import Entry, command_text, nested, toml_text, words_of
+from service.formats.text import Entry, Settings, command_text, nested, toml_text, words_of
 
 SCHEDULES = {
     "1f1b": "1F1B",
@@ -65,12 +72,6 @@ def chunks(value: Any, question: CompleteQuestion) -> Fragment:
     ends = layout.embedding_in_split + layout.loss_in_split
     layers = (question.model.num_hidden_layers + ends) // (layout.pipeline * value)
     return Fragment((("parallelism.pipeline_parallel_layers_per_stage", layers),))
-
-
-def has_custom_split(question: CompleteQuestion) -> bool:
-    """Whether the partition is neither even nor that of ends that count as layers."""
-    layout = question.layout
-    return layout.stage_layers is not None and partition_layers(layout, question.model) != layout.stage_layers
 
 
 def end(name: str) -> Rule:
@@ -193,10 +194,8 @@ def _stage(value: Any, question: CompleteQuestion) -> Fragment:
     )
 
 
-def _reshard(value: Any, question: CompleteQuestion) -> Fragment:
-    if question.layout.zero_stage != 3:
-        return NOTHING
-    return Fragment((("parallelism.fsdp_reshard_after_forward", "always" if value else "never"),))
+def _reshard(value: Any, question: CompleteQuestion) -> Any:
+    return ("always" if value else "never") if question.layout.zero_stage == 3 else None
 
 
 def _precision(value: Any, question: CompleteQuestion) -> Fragment:
@@ -212,12 +211,6 @@ def _precision(value: Any, question: CompleteQuestion) -> Fragment:
     return combined(
         Fragment(plain["bf16-mixed"]), not_expressible(why, "convert the model in the configuration's function")
     )
-
-
-def _gradients(value: Any, question: CompleteQuestion) -> Fragment:
-    if value == "fp32" or question.recipe.precision == "bf16":
-        return NOTHING
-    return not_expressible(f"gradients are reduced in fp32, not in {value}", "leave gradient_dtype out")
 
 
 def _graphs(value: Any, question: CompleteQuestion) -> Fragment:
@@ -240,14 +233,8 @@ def _compiled(value: Any, question: CompleteQuestion) -> Fragment:
     return combined(Fragment(named), not_expressible(f"operations are torch's, not {value}", NO_SETTING))
 
 
-def _loss(value: Any, question: CompleteQuestion) -> Fragment:
-    if value in ("eager", "compiled", "loss-parallel"):
-        return NOTHING
-    return not_expressible(f"the loss of the kind {value} is chosen in code", NO_SETTING)
-
-
 def _tensor_overlap(name: str) -> Rule:
-    def rule(value: Any, question: CompleteQuestion) -> Fragment:
+    def write(value: Any, question: CompleteQuestion) -> Fragment:
         if not value or question.layout.tensor == 1:
             return NOTHING
         compiled = Fragment((("compile.enable", True), (name, True)))
@@ -257,55 +244,29 @@ def _tensor_overlap(name: str) -> Rule:
             compiled, not_expressible("exchanges in pieces come with compiled layers alone", "name that implementation")
         )
 
-    return rule
+    return Option(name, boolean, default=False, write=write)
 
 
-def _sequence(value: Any, question: CompleteQuestion) -> Fragment:
-    if question.layout.tensor == 1 or value:
-        return NOTHING
-    return not_expressible("tensor ranks always split norms along the sequence", "set sequence_parallel to true")
+_ROTATIONS = {"allgather": "all-gather", "alltoall": "ring"}
+"""Methods of context parallelism, by their names in torchtitan."""
 
 
-def _switch(value: Any, question: CompleteQuestion) -> Fragment:
-    if question.layout.tensor == 1 or value:
-        return NOTHING
-    return Fragment((("parallelism.enable_sequence_parallel", False),))
-
-
-def _rotation(value: Any, question: CompleteQuestion) -> Fragment:
-    names = {"all-gather": "allgather", "ring": "alltoall"}
-    if question.layout.context == 1:
-        return NOTHING
-    if value not in names:
-        return not_expressible(f"context ranks exchange keys and values, and not heads as {value} does", NO_SETTING)
-    return Fragment((("parallelism.context_parallel_rotate_method", names[value]),))
-
-
-def _no_rotation(value: Any, question: CompleteQuestion) -> Fragment:
-    if question.layout.context == 1 or value == "all-gather":
-        return NOTHING
-    return not_expressible(
-        f"context ranks gather keys and values, and not by {value}", "set context_method to all-gather"
-    )
-
-
-def _expert_tensor(value: Any, question: CompleteQuestion) -> Fragment:
-    if not question.model.num_experts:
-        return NOTHING
-    return Fragment((("parallelism.expert_tensor_parallel_degree", value),))
-
-
-def _no_expert_tensor(value: Any, question: CompleteQuestion) -> Fragment:
-    if not question.model.num_experts or value == 1 or question.layout.expert == 1:
-        return NOTHING
-    return not_expressible("experts' matrices are not split beside the experts", "set expert_tensor to 1")
+def _rotation(value: Any, question: CompleteQuestion) -> Any:
+    names = {method: name for name, method in _ROTATIONS.items()}
+    if question.layout.context == 1 or value in names:
+        return None if question.layout.context == 1 else names[value]
+    return not_expressible(f"context ranks exchange keys and values, and not heads as {value} does", NO_SETTING)
 
 
 SHARED_RULES: Rules = {
     **COMMON_RULES,
-    "recipe.training_tokens": writes("training.steps", lambda _, q: steps_of(q)),
+    "recipe.training_tokens": combined_option("training.steps", integer, lambda _, q: steps_of(q)),
     "recipe.precision": _precision,
-    "recipe.gradient_dtype": _gradients,
+    "recipe.gradient_dtype": needs(
+        lambda value, q: value == "fp32" or q.recipe.precision == "bf16",
+        "gradients are reduced in fp32, not in {value}",
+        "leave gradient_dtype out",
+    ),
     "recipe.attention": only(
         ("flash",), "torch chooses the attention kernel by itself; {value} cannot be asked for", NO_SETTING
     ),
@@ -317,11 +278,15 @@ SHARED_RULES: Rules = {
     "recipe.vocabulary_multiple": only((1,), "the vocabulary is not padded", "set it to 1"),
     "recipe.stack.name": only_stack("torchtitan", "torchtitan"),
     "recipe.stack.implementation": _compiled,
-    "recipe.stack.cross_entropy": _loss,
+    "recipe.stack.cross_entropy": only(
+        ("eager", "compiled", "loss-parallel"), "the loss of the kind {value} is chosen in code", NO_SETTING
+    ),
     "recipe.stack.gradient_fusion": stack_default(
         "gradient_fusion", "products do not add to gradients themselves", NO_SETTING
     ),
-    "recipe.stack.deterministic": writes("debug.deterministic", lambda value, _: value or None),
+    "recipe.stack.deterministic": Option(
+        "debug.deterministic", boolean, default=False, write=lambda value, _: value or None
+    ),
     "recipe.stack.grouped_experts": stack_default(
         "grouped_experts", "experts run as the model's code says", NO_SETTING
     ),
@@ -329,49 +294,70 @@ SHARED_RULES: Rules = {
     "recipe.stack.dispatcher": only((None, "alltoall"), "tokens reach experts by all-to-all, not {value}", NO_SETTING),
     "recipe.stack.attention_mask": only((False,), "the data loader makes no mask", "leave it out"),
     "layout.data": _replicas,
-    "layout.tensor": writes("parallelism.tensor_parallel_degree"),
-    "layout.context": writes("parallelism.context_parallel_degree"),
-    "layout.pipeline": writes("parallelism.pipeline_parallel_degree"),
+    "layout.tensor": Option("parallelism.tensor_parallel_degree", integer, 1),
+    "layout.context": Option("parallelism.context_parallel_degree", integer, 1),
+    "layout.pipeline": Option("parallelism.pipeline_parallel_degree", integer, 1),
     "layout.virtual_pipeline": chunks,
-    "layout.expert": writes("parallelism.expert_parallel_degree"),
+    "layout.expert": Option("parallelism.expert_parallel_degree", integer, 1),
     "layout.zero_stage": _stage,
     "layout.shard_group": _groups,
-    "layout.reshard_after_forward": _reshard,
-    "layout.virtual_group": lambda value, q: (
-        NOTHING
-        if value == q.layout.pipeline
-        else not_expressible("the schedule has groups of one pipeline", "leave virtual_group out")
+    "layout.reshard_after_forward": combined_option("parallelism.fsdp_reshard_after_forward", text, _reshard),
+    "layout.virtual_group": needs(
+        lambda value, q: value == q.layout.pipeline,
+        "the schedule has groups of one pipeline",
+        "leave virtual_group out",
     ),
     "layout.schedule": schedule,
     "layout.embedding_in_split": end("first"),
     "layout.loss_in_split": end("last"),
-    "layout.offload": chooses(
-        {"none": {}, "model": {"training.enable_cpu_offload": True}},
-        "torchtitan offloads weights, gradients and states together, and not {value} alone",
-        "use offload model, or none",
+    "layout.offload": Option(
+        "training.enable_cpu_offload",
+        boolean,
+        "none",
+        {True: "model", False: "none"},
+        chooses(
+            {"none": {}, "model": {"training.enable_cpu_offload": True}},
+            "torchtitan offloads weights, gradients and states together, and not {value} alone",
+            "use offload model, or none",
+        ),
     ),
 }
 """Rules of every version."""
 
-OLD_RULES: Mapping[str, Rule] = {
+OLD_RULES: Rules = {
     "recipe.stack.cuda_graphs": only((False,), "a step is not captured as a graph", "leave cuda_graphs out"),
     "recipe.stack.tensor_overlap": _tensor_overlap("parallelism.enable_async_tensor_parallel"),
-    "layout.sequence_parallel": _sequence,
-    "layout.context_method": _rotation,
-    "layout.expert_tensor": _expert_tensor,
+    "layout.sequence_parallel": needs(
+        lambda value, q: q.layout.tensor == 1 or value,
+        "tensor ranks always split norms along the sequence",
+        "set sequence_parallel to true",
+    ),
+    "layout.context_method": combined_option("parallelism.context_parallel_rotate_method", text, _rotation),
+    "layout.expert_tensor": combined_option(
+        "parallelism.expert_tensor_parallel_degree", integer, lambda value, q: value if q.model.num_experts else None
+    ),
     "layout.stage_layers": stage_modules("output"),
 }
 """Rules of 0.2 alone."""
 
-NEW_RULES: Mapping[str, Rule] = {
+NEW_RULES: Rules = {
     "recipe.stack.cuda_graphs": _graphs,
     "recipe.stack.tensor_overlap": _tensor_overlap("compile.enable_async_tensor_parallel"),
-    "layout.sequence_parallel": _switch,
-    "layout.context_method": _no_rotation,
-    "layout.expert_tensor": _no_expert_tensor,
+    "layout.sequence_parallel": writes(
+        "parallelism.enable_sequence_parallel", lambda value, q: None if q.layout.tensor == 1 or value else False
+    ),
+    "layout.context_method": needs(
+        lambda value, q: q.layout.context == 1 or value == "all-gather",
+        "context ranks gather keys and values, and not by {value}",
+        "set context_method to all-gather",
+    ),
+    "layout.expert_tensor": needs(
+        lambda value, q: not q.model.num_experts or value == 1 or q.layout.expert == 1,
+        "experts' matrices are not split beside the experts",
+        "set expert_tensor to 1",
+    ),
 }
 """Rules from 0.3 on."""
-
 
 _UNKNOWN_MODEL = "torchtitan takes its model from a registry, and none there has these sizes"
 _REGISTER = "register the model in torchtitan, and name it in the file"
@@ -444,18 +430,10 @@ def _recompute_class(value: Any, question: CompleteQuestion) -> Fragment:
     return combined(Fragment((("activation_checkpoint", classes[value.granularity]),)), _recompute_lacks(value))
 
 
-def _unlisted(value: Any, question: CompleteQuestion) -> Fragment:
-    if not has_custom_split(question):
-        return NOTHING
-    return not_expressible("modules of each stage are a list of lists, which is no flag", "use version main")
-
-
-_NAMES = {"adamw": {"optimizer.name": "AdamW"}}
-
 _BATCH: Rules = {
-    "recipe.sequence_length": writes("training.seq_len"),
-    "recipe.micro_batch": _local_batch,
-    "recipe.global_batch": writes("training.global_batch_size"),
+    "recipe.sequence_length": Option("training.seq_len", integer, 2048),
+    "recipe.micro_batch": combined_option("training.local_batch_size", integer, _local_batch),
+    "recipe.global_batch": combined_option("training.global_batch_size", integer),
 }
 _TOKENS: Rules = {
     "recipe.sequence_length": writes("training.max_context_length"),
@@ -463,10 +441,10 @@ _TOKENS: Rules = {
     "recipe.global_batch": writes("training.num_tokens_per_train_step", lambda v, q: v * q.recipe.sequence_length),
 }
 _OPTIMIZER_IN_CODE: Rules = {
-    "recipe.optimizer": chooses(
-        {"adamw": {}}, "the optimizer {value} is a class in the configuration's function", NO_SETTING
+    "recipe.optimizer": only(
+        ("adamw",), "the optimizer {value} is a class in the configuration's function", NO_SETTING
     ),
-    "recipe.stack.fused_update": chooses({True: {}}, "the optimizer's kernel is chosen in code", NO_SETTING),
+    "recipe.stack.fused_update": only((True,), "the optimizer's kernel is chosen in code", NO_SETTING),
 }
 
 RULES: dict[str, Rules] = {
@@ -475,10 +453,20 @@ RULES: dict[str, Rules] = {
         **SHARED_RULES,
         **OLD_RULES,
         **_BATCH,
-        "recipe.recompute": _recompute,
-        "recipe.optimizer": chooses(_NAMES, "torchtitan has no optimizer {value}", NO_SETTING),
-        "recipe.stack.fused_update": chooses(
-            {True: {"optimizer.implementation": "fused"}, False: {"optimizer.implementation": "for-loop"}}, "", ""
+        "recipe.recompute": combined_option("activation_checkpoint.mode", text, _recompute),
+        "recipe.optimizer": Option(
+            "optimizer.name",
+            text,
+            "adamw",
+            {"AdamW": "adamw"},
+            gap=("torchtitan has no optimizer {value}", NO_SETTING),
+        ),
+        "recipe.stack.fused_update": Option(
+            "optimizer.implementation",
+            text,
+            default=True,
+            choices={"fused": True, "foreach": False, "for-loop": False},
+            write=lambda value, _: "fused" if value else "for-loop",
         ),
     },
     "0.3": {
@@ -488,7 +476,11 @@ RULES: dict[str, Rules] = {
         **_BATCH,
         **_OPTIMIZER_IN_CODE,
         "recipe.recompute": _recompute_fixed,
-        "layout.stage_layers": _unlisted,
+        "layout.stage_layers": needs(
+            lambda _, q: not has_custom_split(q),
+            "modules of each stage are a list of lists, which is no flag",
+            "use version main",
+        ),
     },
     "main": {
         "model": _configured,
@@ -515,14 +507,8 @@ def flag_words(settings: Settings) -> list[str]:
     for name, value in settings:
         section, _, key = name.rpartition(".")
         fragment = ",".join(value) if isinstance(value, list) else value
-        flags.append((f"--{section}.no-{key.replace('_', '-')}", True) if value is False else (f"--{name}", fragment))
+        flags.append((f"{section}.no-{key.replace('_', '-')}", True) if value is False else (name, fragment))
     return words_of(tuple(flags))
-
-
-def _python(name: str, value: Any) -> str:
-    if name == "activation_checkpoint":
-        return str(value)
-    return repr(value) if isinstance(value, bool) else json.dumps(value)
 
 
 def _as_function(settings: Settings) -> str:
@@ -579,38 +565,27 @@ TORCHTITAN = Target(
 )
 
 
-_AT = "parallelism."
-_DEGREES = {
-    "tensor": "tensor_parallel_degree",
-    "context": "context_parallel_degree",
-    "pipeline": "pipeline_parallel_degree",
-    "expert": "expert_parallel_degree",
-}
-
-SETTINGS: dict[str, Converter] = {
-    **dict.fromkeys((f"{_AT}{name}" for name in _DEGREES.values()), integer),
-    **dict.fromkeys((f"{_AT}data_parallel_replicate_degree", f"{_AT}data_parallel_shard_degree"), integer),
-    f"{_AT}expert_tensor_parallel_degree": integer,
-    f"{_AT}pipeline_parallel_microbatch_size": integer,
-    f"{_AT}pipeline_parallel_layers_per_stage": integer,
-    f"{_AT}pipeline_parallel_first_stage_less_layers": integer,
-    f"{_AT}pipeline_parallel_last_stage_less_layers": integer,
-    f"{_AT}module_fqns_per_model_part": items,
-    **dict.fromkeys((f"{_AT}pipeline_parallel_schedule", f"{_AT}fsdp_reshard_after_forward"), text),
-    f"{_AT}context_parallel_rotate_method": text,
-    f"{_AT}enable_async_tensor_parallel": boolean,
-    **dict.fromkeys(("training.local_batch_size", "training.global_batch_size"), integer),
-    **dict.fromkeys(("training.seq_len", "training.steps"), integer),
-    **dict.fromkeys(("training.dtype", "training.mixed_precision_param"), text),
-    "training.enable_cpu_offload": boolean,
-    **dict.fromkeys(("activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"), text),
+SETTINGS: Mapping[str, Converter] = {
+    **dict.fromkeys(
+        (
+            "parallelism.data_parallel_replicate_degree", "parallelism.data_parallel_shard_degree",
+            "parallelism.pipeline_parallel_microbatch_size", "parallelism.pipeline_parallel_layers_per_stage",
+            "parallelism.pipeline_parallel_first_stage_less_layers",
+            "parallelism.pipeline_parallel_last_stage_less_layers",
+        ),
+        integer,
+    ),
+    **dict.fromkeys(
+        (
+            "parallelism.pipeline_parallel_schedule", "training.dtype", "training.mixed_precision_param",
+            "activation_checkpoint.selective_ac_option", "model.name", "model.flavor",
+        ),
+        text,
+    ),
+    **dict.fromkeys(("parallelism.module_fqns_per_model_part", "compile.components"), items),
     "compile.enable": boolean,
-    "compile.components": items,
-    "debug.deterministic": boolean,
-    **dict.fromkeys(("optimizer.name", "optimizer.implementation"), text),
-    **dict.fromkeys(("model.name", "model.flavor"), text),
-}
-"""Settings that are read."""
+}  # fmt: skip
+"""Settings that are read beside those of the rules."""
 
 IGNORED = (
     "checkpoint.", "comm.", "debug.", "fault_tolerance.", "job.", "lr_scheduler.", "memory_estimation.", "metrics.",
@@ -622,8 +597,8 @@ IGNORED = (
 
 def read_torchtitan(entries: Sequence[Entry]) -> Draft:
     """Draft of a torchtitan file."""
-    draft = draft_from(entries, SETTINGS, IGNORED)
-    draft.layout.update({field: draft.get(f"{_AT}{name}", 1) for field, name in _DEGREES.items()})
+    draft = draft_from(entries, RULES["0.2"], SETTINGS, IGNORED)
+    draft.layout |= draft.fields_of(RULES["0.2"], "layout")
     _put_replicas(draft)
     known = model_named(draft.get("model.name", "llama3"), draft.get("model.flavor", "debugmodel"))
     _put_stages(draft, known)
@@ -637,8 +612,8 @@ def read_torchtitan(entries: Sequence[Entry]) -> Draft:
 
 def _put_replicas(draft: Draft) -> None:
     layout = draft.layout
-    replicas = draft.get(f"{_AT}data_parallel_replicate_degree", 1)
-    shards = draft.get(f"{_AT}data_parallel_shard_degree", -1)
+    replicas = draft.get("parallelism.data_parallel_replicate_degree", 1)
+    shards = draft.get("parallelism.data_parallel_shard_degree", -1)
     layout["zero_stage"] = 0 if shards == 1 and layout["context"] == 1 else 3
     if shards > 0:
         layout["data"] = replicas * shards
@@ -649,14 +624,13 @@ def _put_replicas(draft: Draft) -> None:
         if replicas > 1:
             draft.assumptions.append("weights are held by several groups of replicas: set shard_group")
     kinds = {"always": True, "never": False, "default": layout["pipeline"] == 1}
-    reshard = draft.chosen(f"{_AT}fsdp_reshard_after_forward", kinds, "default")
+    reshard = draft.chosen("parallelism.fsdp_reshard_after_forward", kinds, "default")
     layout["reshard_after_forward"] = reshard and layout["zero_stage"] == 3
     if layout["context"] > 1:
-        methods = {"allgather": "all-gather", "alltoall": "ring"}
-        layout["context_method"] = draft.chosen(f"{_AT}context_parallel_rotate_method", methods, "allgather")
+        name = "parallelism.context_parallel_rotate_method"
+        layout["context_method"] = draft.chosen(name, _ROTATIONS, "allgather")
     if layout["expert"] > 1:
-        layout["expert_tensor"] = draft.get(f"{_AT}expert_tensor_parallel_degree", 1)
-    layout["offload"] = "model" if draft.get("training.enable_cpu_offload") else "none"
+        layout["expert_tensor"] = draft.get("parallelism.expert_tensor_parallel_degree", 1)
 
 
 def _put_stages(draft: Draft, known: RegisteredModel | None) -> None:
@@ -664,17 +638,17 @@ def _put_stages(draft: Draft, known: RegisteredModel | None) -> None:
     if layout["pipeline"] == 1:
         return
     names = {name: field for field, name in SCHEDULES.items()}
-    layout["schedule"] = draft.chosen(f"{_AT}pipeline_parallel_schedule", names, "1F1B")
-    layout["embedding_in_split"] = draft.get(f"{_AT}pipeline_parallel_first_stage_less_layers", 1) > 0
-    layout["loss_in_split"] = draft.get(f"{_AT}pipeline_parallel_last_stage_less_layers", 1) > 0
-    chunks = draft.get(f"{_AT}module_fqns_per_model_part")
+    layout["schedule"] = draft.chosen("parallelism.pipeline_parallel_schedule", names, "1F1B")
+    layout["embedding_in_split"] = draft.get("parallelism.pipeline_parallel_first_stage_less_layers", 1) > 0
+    layout["loss_in_split"] = draft.get("parallelism.pipeline_parallel_last_stage_less_layers", 1) > 0
+    chunks = draft.get("parallelism.module_fqns_per_model_part")
     if chunks:
         layout["stage_layers"] = [_layers(chunk) for chunk in chunks]
         layout["embedding_in_split"] = layout["loss_in_split"] = False
         layout["virtual_pipeline"] = max(1, len(chunks) // layout["pipeline"])
     elif layout["schedule"] == "interleaved-1f1b":
         layout["virtual_pipeline"] = 2
-        each = draft.get(f"{_AT}pipeline_parallel_layers_per_stage")
+        each = draft.get("parallelism.pipeline_parallel_layers_per_stage")
         if each and known:
             ends = layout["embedding_in_split"] + layout["loss_in_split"]
             layout["virtual_pipeline"] = max(1, (known.sizes[0] + ends) // (each * layout["pipeline"]))
@@ -688,15 +662,15 @@ def _layers(chunk: Any) -> int:
 
 def _put_batch(draft: Draft) -> None:
     recipe, layout = draft.recipe, draft.layout
+    recipe |= draft.fields_of(RULES["0.2"], "recipe")
     local = draft.get("training.local_batch_size", 8)
-    cut = draft.get(f"{_AT}pipeline_parallel_microbatch_size", 1)
+    cut = draft.get("parallelism.pipeline_parallel_microbatch_size", 1)
     recipe["micro_batch"] = cut if layout["pipeline"] > 1 else local
     whole_batch = draft.get("training.global_batch_size", -1)
     if whole_batch > 0:
         recipe["global_batch"] = whole_batch
     elif "data" in layout:
         recipe["global_batch"] = local * layout["data"]
-    recipe["sequence_length"] = draft.get("training.seq_len", 2048)
     if "global_batch" in recipe and "training.steps" in draft.settings:
         tokens = draft.get("training.steps") * recipe["global_batch"] * recipe["sequence_length"]
         recipe["training_tokens"] = float(tokens)
@@ -715,14 +689,10 @@ def _put_numbers(draft: Draft) -> None:
     dtypes = {"bfloat16": "bf16", "float32": "fp32"}
     mixed = "bf16-mixed" if draft.chosen("training.mixed_precision_param", dtypes, "bfloat16") == "bf16" else "fp32"
     recipe["precision"] = "bf16" if draft.chosen("training.dtype", dtypes, "float32") == "bf16" else mixed
-    recipe["optimizer"] = draft.chosen("optimizer.name", {"AdamW": "adamw"}, "AdamW")
     parts = draft.get("compile.components", ("model", "loss")) if draft.get("compile.enable") else ()
-    kernels = {"fused": True, "foreach": False, "for-loop": False}
     recipe["stack"] = {
         "name": "torchtitan",
         "implementation": "compiled" if "model" in parts else "eager",
         "cross_entropy": "compiled" if "loss" in parts else "eager",
-        "fused_update": draft.chosen("optimizer.implementation", kernels, "fused"),
-        "deterministic": draft.get("debug.deterministic", False),
-        "tensor_overlap": draft.get(f"{_AT}enable_async_tensor_parallel", False),
+        **draft.fields_of(RULES["0.2"], "recipe.stack"),
     }

@@ -3,8 +3,7 @@
 Source: dstack 0.22.5 _internal/core/models/configurations.py, and its documentation of distributed tasks.
 """
 
-from service.formats.launchers.common import NAME, family_of, memory_of, writer
-from service.formats.program import Nodes, Program, Rendezvous, script_of
+from service.formats.program import NAME, Nodes, Program, Rendezvous, family_of, memory_of, script_of, writer
 from service.formats.rules import ExportRequest, Target, Version
 from service.formats.text import yaml_text
 

@@ -13,8 +13,19 @@ from shlex import join
 from typing import Any
 
 from service.errors import Problem, Refused
-from service.formats.launchers.common import IMAGE, NAME, YOUR_IMAGE, Scheduled, pod, resource_of, writer
-from service.formats.program import Nodes, Program, Rendezvous, script_of
+from service.formats.program import (
+    IMAGE,
+    NAME,
+    YOUR_IMAGE,
+    Nodes,
+    Program,
+    Rendezvous,
+    Scheduled,
+    pod,
+    resource_of,
+    script_of,
+    writer,
+)
 from service.formats.rules import ExportRequest, Target, Version
 from service.formats.text import yaml_text
 from service.text_bounds import bound_json

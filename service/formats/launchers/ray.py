@@ -5,8 +5,7 @@ Source: ray-project/ray@b7f4259e (2.60.0) python/ray/air/config.py, train/v2/api
 
 import json
 
-from service.formats.launchers.common import writer
-from service.formats.program import Nodes, Program, Rendezvous, script_of
+from service.formats.program import Nodes, Program, Rendezvous, script_of, writer
 from service.formats.rules import ExportRequest, Target, Version
 
 RENDEZVOUS = Rendezvous(rank='"$NODE_RANK"', address='"$MASTER_ADDR"')

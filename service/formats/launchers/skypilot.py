@@ -3,8 +3,7 @@
 Source: SkyPilot 0.14.1 sky/utils/schemas.py, and its documentation of the variables of distributed tasks.
 """
 
-from service.formats.launchers.common import NAME, sized_name_of, writer
-from service.formats.program import Nodes, Program, Rendezvous, script_of
+from service.formats.program import NAME, Nodes, Program, Rendezvous, script_of, sized_name_of, writer
 from service.formats.rules import ExportRequest, Target, Version
 from service.formats.text import yaml_text
 

@@ -11,8 +11,7 @@ from annotated_types import Ge, Le, MaxLen
 
 from service.errors import Problem, Refused
 from service.estimator.question import STRICT
-from service.formats.launchers.common import NAME, Scheduled, gpus_in, writer
-from service.formats.program import Nodes, Program, Rendezvous, script_of
+from service.formats.program import NAME, Nodes, Program, Rendezvous, Scheduled, gpus_in, script_of, writer
 from service.formats.rules import ExportRequest, Target, Version
 from service.formats.text import LONGEST_FILE_BYTES
 

@@ -5,8 +5,7 @@ Source: torch 2.13.0 torch/distributed/run.py.
 
 from shlex import quote
 
-from service.formats.launchers.common import writer
-from service.formats.program import Nodes, Program, Rendezvous, launch_words
+from service.formats.program import Nodes, Program, Rendezvous, launch_words, writer
 from service.formats.rules import ExportRequest, Target, Version
 from service.formats.text import command_text
 
