@@ -45,8 +45,8 @@ class FeedForward(nn.Module):
             active = self.activation(self.up_proj(hidden))
         else:
             active = functional.silu(self.gate_proj(hidden)) * self.up_proj(hidden)
-        found: torch.Tensor = self.down_proj(active)
-        return found
+        down: torch.Tensor = self.down_proj(active)
+        return down
 
 
 EPSILON = 1e-5
@@ -63,11 +63,11 @@ class RmsNorm(nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """The normed numbers."""
-        given = hidden.dtype
+        number_format = hidden.dtype
         hidden = hidden.to(torch.float32)
         variance = hidden.pow(2).mean(-1, keepdim=True)
         hidden = hidden * torch.rsqrt(variance + EPSILON)
-        return self.weight * hidden.to(given)
+        return self.weight * hidden.to(number_format)
 
 
 class LengthNorm(nn.Module):
@@ -175,12 +175,12 @@ class Attention(nn.Module):
         queries, keys, values = self._heads(hidden)
         if positions is not None:
             queries, keys = _rotated(queries, positions), _rotated(keys, positions)
-        found = (
+        mixed = (
             self._eager(queries, keys, values, mask)
             if self.kernel == "eager"
             else self._fused(queries, keys, values, mask)
         )
-        projected: torch.Tensor = self.o_proj(found.reshape(*hidden.shape[:-1], -1).contiguous())
+        projected: torch.Tensor = self.o_proj(mixed.reshape(*hidden.shape[:-1], -1).contiguous())
         return projected
 
     def _heads(self, hidden: torch.Tensor) -> list[torch.Tensor]:
@@ -222,7 +222,7 @@ class Attention(nn.Module):
         if repeats:
             keys, values = _repeated(keys, times), _repeated(values, times)
         with _backends(self.kernel, queries):
-            found = functional.scaled_dot_product_attention(
+            mixed = functional.scaled_dot_product_attention(
                 queries,
                 keys,
                 values,
@@ -231,7 +231,7 @@ class Attention(nn.Module):
                 is_causal=mask is None,
                 enable_gqa=times > 1 and not repeats,
             )
-        return found.transpose(1, 2).contiguous()
+        return mixed.transpose(1, 2).contiguous()
 
 
 def _backends(kernel: str, queries: torch.Tensor) -> AbstractContextManager[None]:
@@ -253,20 +253,20 @@ class GroupedProduct(torch.autograd.Function):
     def forward(context: Any, rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
         """The products, in the order of the rows."""
         context.save_for_backward(rows, matrices, ends)
-        found = rows.new_empty(rows.shape[0], matrices.shape[1])
+        products = rows.new_empty(rows.shape[0], matrices.shape[1])
         for group, (start, end) in enumerate(_spans(ends)):
-            torch.mm(rows[start:end], matrices[group].t(), out=found[start:end])
-        return found
+            torch.mm(rows[start:end], matrices[group].t(), out=products[start:end])
+        return products
 
     @staticmethod
     def backward(context: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
         """Gradients of the rows and of the matrices."""
         rows, matrices, ends = context.saved_tensors
-        (given,) = gradients
+        (upstream,) = gradients
         to_rows, to_matrices = torch.empty_like(rows), torch.zeros_like(matrices)
         for group, (start, end) in enumerate(_spans(ends)):
-            torch.mm(given[start:end], matrices[group], out=to_rows[start:end])
-            torch.mm(given[start:end].t(), rows[start:end], out=to_matrices[group])
+            torch.mm(upstream[start:end], matrices[group], out=to_rows[start:end])
+            torch.mm(upstream[start:end].t(), rows[start:end], out=to_matrices[group])
         return to_rows, to_matrices, None
 
 
@@ -282,8 +282,8 @@ def grouped_product(rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tens
         rows, matrices = rows.to(target), matrices.to(target)
     kernel = getattr(functional, "grouped_mm", None)
     if kernel is not None and rows.is_cuda and rows.dtype is torch.bfloat16:
-        found: torch.Tensor = kernel(rows, matrices.transpose(1, 2), offs=ends)
-        return found
+        fast: torch.Tensor = kernel(rows, matrices.transpose(1, 2), offs=ends)
+        return fast
     product: torch.Tensor = GroupedProduct.apply(rows, matrices, ends)
     return product
 
@@ -327,12 +327,12 @@ class Experts(nn.Module):
         flat = hidden.reshape(-1, hidden.shape[-1])
         beside = None if self.shared is None else self.shared(flat)
         weights, chosen = self.router(flat)
-        found = self._routed(flat, weights, chosen)
+        out = self._routed(flat, weights, chosen)
         if beside is not None:
             if self.shared_gate is not None:
                 beside = functional.sigmoid(self.shared_gate(flat)) * beside
-            found = found + beside
-        return found.reshape(hidden.shape)
+            out = out + beside
+        return out.reshape(hidden.shape)
 
     def _routed(self, flat: torch.Tensor, weights: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
         """Outputs of the visited experts, scaled and summed: transformers' grouped_mm_experts_forward."""
@@ -417,10 +417,6 @@ class Decoder(nn.Module):
         self.narrowing = nn.Linear(hidden, width, bias=False) if model.word_embed_proj_dim else None
         self.head = _head(model, width, self.embedding.weight if model.tie_word_embeddings else None)
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """The loss of predicting each token from those before it; logits are freed afterwards."""
-        return causal_loss(self.logits(tokens), tokens, self.model.vocab_size)
-
     def logits(self, tokens: torch.Tensor) -> torch.Tensor:
         """Logits of every token."""
         hidden = self._embedded(tokens)
@@ -436,8 +432,8 @@ class Decoder(nn.Module):
                 hidden = layer(hidden, rotary, masks[layer.mixer])
         hidden = hidden if self.final_norm is None else self.final_norm(hidden)
         hidden = hidden if self.narrowing is None else self.narrowing(hidden)
-        found: torch.Tensor = self.head(hidden)
-        return found
+        logits: torch.Tensor = self.head(hidden)
+        return logits
 
     def _embedded(self, tokens: torch.Tensor) -> torch.Tensor:
         hidden = self.embedding(tokens)

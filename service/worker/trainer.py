@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,16 +18,6 @@ LEARNING_RATE = 1e-4
 """Step size; without effect on sizes. Source: a choice."""
 
 FORMATS = {"fp16": torch.float16, "bf16": torch.bfloat16}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorBytes:
-    """Bytes of tensors by category at one moment."""
-
-    parameters_bytes: int
-    gradients_bytes: int
-    optimizer_states_bytes: int
-    input_bytes: int
 
 
 Mark = Callable[[str, int | None], None]
@@ -55,7 +44,7 @@ class Trainer:
     def step(self, mark: Mark | None = None) -> None:
         """Train on the batch once."""
         hooks = list(self._hooks(mark)) if mark else []
-        mark_moment = mark or _no_mark
+        mark_moment = mark or (lambda _moment, _layer: None)
         mark_moment("start", None)
         loss = self._loss(mark_moment)
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
@@ -99,15 +88,16 @@ class Trainer:
             first = next(layer.parameters())
             yield first.register_post_accumulate_grad_hook(lambda _, at=index: mark("backward", at))
 
-    def tensor_bytes(self) -> TensorBytes:
+    def tensor_bytes(self) -> dict[str, int]:
         """Bytes of tensors by category now."""
         states = [value for state in self.optimizer.state.values() for value in state.values()]
-        return TensorBytes(
-            parameters_bytes=_bytes(self.parameters),
-            gradients_bytes=_bytes([one.grad for one in self.parameters if one.grad is not None]),
-            optimizer_states_bytes=_bytes([one for one in states if isinstance(one, torch.Tensor)]),
-            input_bytes=_bytes([self.tokens]),
-        )
+        tensors = {
+            "parameters_bytes": self.parameters,
+            "gradients_bytes": [one.grad for one in self.parameters if one.grad is not None],
+            "optimizer_states_bytes": [one for one in states if isinstance(one, torch.Tensor)],
+            "input_bytes": [self.tokens],
+        }
+        return {category: sum(tensor.nbytes for tensor in own) for category, own in tensors.items()}
 
 
 def trainer_of(model: Model, recipe: StepRecipe, device: str) -> Trainer:
@@ -118,11 +108,3 @@ def trainer_of(model: Model, recipe: StepRecipe, device: str) -> Trainer:
         recomputed_layers=recipe.recomputed_layers(model.num_hidden_layers),
     )
     return Trainer(build(model, running, recipe.precision, device), model.vocab_size, recipe, device)
-
-
-def _bytes(tensors: list[Any]) -> int:
-    return sum(tensor.nbytes for tensor in tensors)
-
-
-def _no_mark(moment: str, layer: int | None) -> None:
-    """Ignore a mark."""

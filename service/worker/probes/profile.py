@@ -25,13 +25,13 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     >>> merged([(4, 6), (0, 2), (1, 3)])
     [(0, 3), (4, 6)]
     """
-    found: list[Span] = []
+    union: list[Span] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], end))
+        if union and start <= union[-1][1]:
+            union[-1] = (union[-1][0], max(union[-1][1], end))
         elif end > start:
-            found.append((start, end))
-    return found
+            union.append((start, end))
+    return union
 
 
 def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
@@ -40,17 +40,17 @@ def common(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
     >>> common([(0, 3), (4, 6)], [(2, 5)])
     [(2, 3), (4, 5)]
     """
-    found: list[Span] = []
+    shared: list[Span] = []
     first = second = 0
     while first < len(one) and second < len(other):
         start, end = max(one[first][0], other[second][0]), min(one[first][1], other[second][1])
         if start < end:
-            found.append((start, end))
+            shared.append((start, end))
         if one[first][1] < other[second][1]:
             first += 1
         else:
             second += 1
-    return found
+    return shared
 
 
 def without(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
@@ -59,7 +59,7 @@ def without(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
     >>> without([(0, 3), (4, 6)], [(2, 5)])
     [(0, 2), (5, 6)]
     """
-    found: list[Span] = []
+    left: list[Span] = []
     place = 0
     for start, end in one:
         begin = start
@@ -68,12 +68,12 @@ def without(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
         at = place
         while at < len(other) and other[at][0] < end:
             if other[at][0] > begin:
-                found.append((begin, other[at][0]))
+                left.append((begin, other[at][0]))
             begin = max(begin, other[at][1])
             at += 1
         if begin < end:
-            found.append((begin, end))
-    return found
+            left.append((begin, end))
+    return left
 
 
 def length_seconds(spans: Iterable[Span]) -> float:
@@ -154,15 +154,15 @@ def read_trace(path: Path) -> list[Event]:
 def trace_events(raw: Iterable[Mapping[str, Any]]) -> list[Event]:
     """Events with a duration and a role."""
     raw = [one for one in raw if one.get("ph") == "X"]
-    collective = _collective_ids(raw)
+    collective = {_outer_id(one) for one in raw if one["name"] in COLLECTIVES} - {None}  # their kernels have them too
     origin = min((float(one["ts"]) for one in raw), default=0.0)
-    found = []
+    events = []
     for one in raw:
         role = _role(one, collective)
         if role is not None:
-            given = one.get("args", {})
+            args = one.get("args", {})
             start = (float(one["ts"]) - origin) / MICROSECONDS_PER_S
-            found.append(
+            events.append(
                 Event(
                     role=role,
                     name=str(one["name"]),
@@ -170,11 +170,11 @@ def trace_events(raw: Iterable[Mapping[str, Any]]) -> list[Event]:
                     end_seconds=start + float(one.get("dur", 0)) / MICROSECONDS_PER_S,
                     lane=f"{one.get('pid')}/{one.get('tid')}",
                     on_device=_category(one) in _DEVICE_CATEGORIES,
-                    correlation=given.get("correlation"),
-                    bytes=int(given.get("bytes", 0)),
+                    correlation=args.get("correlation"),
+                    bytes=int(args.get("bytes", 0)),
                 )
             )
-    return sorted(found, key=lambda event: event.start_seconds)
+    return sorted(events, key=lambda event: event.start_seconds)
 
 
 def _category(one: Mapping[str, Any]) -> str:
@@ -182,13 +182,8 @@ def _category(one: Mapping[str, Any]) -> str:
 
 
 def _outer_id(one: Mapping[str, Any]) -> Any:
-    given = one.get("args", {})
-    return given.get("External id", given.get("external id"))
-
-
-def _collective_ids(raw: Iterable[Mapping[str, Any]]) -> set[Any]:
-    """Numbers of collective operations on the host, which their kernels carry too."""
-    return {_outer_id(one) for one in raw if one["name"] in COLLECTIVES} - {None}
+    args = one.get("args", {})
+    return args.get("External id", args.get("external id"))
 
 
 def _role(one: Mapping[str, Any], collective: set[Any]) -> Role | None:
@@ -240,16 +235,16 @@ def kind_of(name: str) -> str:
 
 def device_seconds_by_kind(events: Iterable[Event]) -> dict[str, float]:
     """Seconds of kernels and copies on a device by kind; parallel streams each count."""
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for event in events:
         kind = "copies" if event.role in ("memcpy", "memset") else kind_of(event.name)
-        found[kind] = found.get(kind, 0.0) + (event.end_seconds - event.start_seconds)
-    return _ordered(found)
+        seconds[kind] = seconds.get(kind, 0.0) + (event.end_seconds - event.start_seconds)
+    return _ordered(seconds)
 
 
 def host_seconds_by_kind(events: Iterable[Event]) -> dict[str, float]:
     """Seconds of operations on a processor by kind, without nested ones; an optimizer's step counts as a whole."""
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     open_events: dict[str, list[tuple[Event, str]]] = {}
     for event in sorted(events, key=lambda one: (one.start_seconds, -one.end_seconds)):
         stack = open_events.setdefault(event.lane, [])
@@ -258,15 +253,15 @@ def host_seconds_by_kind(events: Iterable[Event]) -> dict[str, float]:
         is_update = event.name.startswith(OPTIMIZER) or (bool(stack) and stack[-1][1] == "optimizer")
         kind = "optimizer" if is_update else kind_of(event.name)
         spent = event.end_seconds - event.start_seconds
-        found[kind] = found.get(kind, 0.0) + spent
+        seconds[kind] = seconds.get(kind, 0.0) + spent
         if stack:
-            found[stack[-1][1]] -= spent
+            seconds[stack[-1][1]] -= spent
         stack.append((event, kind))
-    return _ordered(found)
+    return _ordered(seconds)
 
 
-def _ordered(found: dict[str, float]) -> dict[str, float]:
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+def _ordered(seconds: dict[str, float]) -> dict[str, float]:
+    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
 ROLES: tuple[Role, ...] = tuple(role for role in get_args(Role) if role not in ("step", "annotation"))
@@ -286,6 +281,7 @@ class Step:
 
 
 _LAUNCHES = ("LaunchKernel", "GraphLaunch")
+_DIRECTIONS = {"HtoD": "host_to_device", "DtoH": "device_to_host"}
 _SYNCHRONISATIONS = ("Synchronize", "cudaMemcpy", "hipMemcpy", "WaitEvent")
 
 
@@ -314,22 +310,23 @@ def steps_of(events: Sequence[Event]) -> list[Step]:
         return [Step(name="0", span=whole, host=whole)]
     done = {one.correlation: one.end_seconds for one in events if one.on_device and one.correlation is not None}
     calls = [one for one in events if one.role == "runtime"]
-    found: list[Step] = []
+    steps: list[Step] = []
     for host in hosts:
-        own = [one.correlation for one in calls if _contains(host, one)]
+        own = [
+            one.correlation
+            for one in calls
+            if host.start_seconds <= one.start_seconds and one.end_seconds <= host.end_seconds
+        ]
         ends = [done[one] for one in own if one in done]
-        start = max(host.start_seconds, found[-1].span[1]) if done and found else host.start_seconds
+        start = max(host.start_seconds, steps[-1].span[1]) if done and steps else host.start_seconds
         name, span = host.name.removeprefix(STEP), (start, max(host.end_seconds, start, *ends))
-        found.append(Step(name=name, span=span, host=(host.start_seconds, host.end_seconds)))
-    return found
-
-
-def _contains(outer: Event, inner: Event) -> bool:
-    return outer.start_seconds <= inner.start_seconds and inner.end_seconds <= outer.end_seconds
+        steps.append(Step(name=name, span=span, host=(host.start_seconds, host.end_seconds)))
+    return steps
 
 
 def _spans(events: Iterable[Event], *roles: str) -> list[Span]:
-    return merged((event.start_seconds, event.end_seconds) for event in events if event.role in roles)
+    """Merged spans of events, of some roles where given."""
+    return merged((event.start_seconds, event.end_seconds) for event in events if not roles or event.role in roles)
 
 
 def _step_summary(step: Step, events: Sequence[Event]) -> dict[str, Any]:
@@ -351,16 +348,13 @@ def _step_summary(step: Step, events: Sequence[Event]) -> dict[str, Any]:
         **parts,
         "other_seconds": length_seconds(left),
         **_overlap(span, device if has_device else near),
-        "waiting_for_data_seconds": length_seconds(common([span], _waiting(near))),
+        "waiting_for_data_seconds": length_seconds(
+            common([span], _spans(one for one in near if one.name.startswith(DATA)))
+        ),
         "device_idle_seconds": length_seconds(without([span], _spans(device, *ROLES))) if has_device else None,
         "launches": len(launching),
-        "launch_seconds": length_seconds(merged((one.start_seconds, one.end_seconds) for one in launching)),
+        "launch_seconds": length_seconds(_spans(launching)),
     }
-
-
-def _waiting(events: Iterable[Event]) -> list[Span]:
-    """Spans of waiting for the next batch."""
-    return merged((event.start_seconds, event.end_seconds) for event in events if event.name.startswith(DATA))
 
 
 def _overlap(span: Span, events: Sequence[Event]) -> dict[str, float]:
@@ -390,28 +384,27 @@ def _kinds(events: Sequence[Event], spans: Sequence[Span]) -> Mapping[str, float
 
 def _copies(events: Sequence[Event], spans: Sequence[Span]) -> dict[str, dict[str, float]]:
     """Copies between host and device, by direction."""
-    found: dict[str, dict[str, float]] = {}
+    totals: dict[str, dict[str, float]] = {}
     for event in _inside(events, spans):
-        direction = next((way for way in ("HtoD", "DtoH") if event.role == "memcpy" and way in event.name), None)
-        if direction is not None:
-            way = {"HtoD": "host_to_device", "DtoH": "device_to_host"}[direction]
-            total = found.setdefault(way, {"count": 0, "bytes": 0, "seconds": 0.0})
+        direction = next((name for mark, name in _DIRECTIONS.items() if mark in event.name), None)
+        if event.role == "memcpy" and direction is not None:
+            total = totals.setdefault(direction, {"count": 0, "bytes": 0, "seconds": 0.0})
             total["count"] += 1
             total["bytes"] += event.bytes
             total["seconds"] += event.end_seconds - event.start_seconds
-    return found
+    return totals
 
 
 def _synchronisations(events: Sequence[Event], spans: Sequence[Span]) -> dict[str, dict[str, float]]:
     """Calls in which the host waits for the device, by name."""
-    found: dict[str, dict[str, float]] = {}
+    totals: dict[str, dict[str, float]] = {}
     for event in _inside(events, spans):
         waits = any(word in event.name for word in _SYNCHRONISATIONS) and "Async" not in event.name
         if event.role == "runtime" and waits:
-            total = found.setdefault(event.name, {"count": 0, "seconds": 0.0})
+            total = totals.setdefault(event.name, {"count": 0, "seconds": 0.0})
             total["count"] += 1
             total["seconds"] += event.end_seconds - event.start_seconds
-    return found
+    return totals
 
 
 TRACE = "trace.json.gz"

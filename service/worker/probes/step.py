@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from service.calibration.records import Measurement
 from service.worker.probing import ProbeContext, ProbeResult, measurement
 from service.worker.supported import step_model, step_recipe
-from service.worker.trainer import TensorBytes, Trainer, trainer_of
+from service.worker.trainer import Trainer, trainer_of
 
 MARK = "traincost mark "
 """Prefix of the names of marks in a profile."""
@@ -40,21 +40,16 @@ class Reading:
 
 
 Work = Callable[[Callable[[], None]], None]
-"""Something to measure, which calls its argument at each mark."""
-
-
-def readings(work: Work, device: str) -> list[Reading]:
-    """Memory at the marks of some work."""
-    return _device_readings(work, device) if torch.device(device).type == "cuda" else _host_readings(work)
+"""Work to measure, which calls its argument at each mark."""
 
 
 def _device_readings(work: Work, device: str) -> list[Reading]:
     """Readings of torch's caching allocator on one GPU."""
-    found: list[Reading] = []
+    readings: list[Reading] = []
 
     def mark() -> None:
         free, total = torch.cuda.mem_get_info(device)
-        found.append(
+        readings.append(
             Reading(
                 live_bytes=torch.cuda.memory_allocated(device),
                 peak_bytes=torch.cuda.max_memory_allocated(device),
@@ -67,7 +62,7 @@ def _device_readings(work: Work, device: str) -> list[Reading]:
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
     work(mark)
-    return found
+    return readings
 
 
 def _host_readings(work: Work) -> list[Reading]:
@@ -96,21 +91,21 @@ def marked_readings(events: Iterable[Mapping[str, Any]]) -> list[Reading]:
 
     >>> memory = {"name": "[memory]", "ph": "i"}
     >>> events = [memory | {"ts": ts, "args": {"Bytes": given}} for ts, given in ((1, 8), (2, 4), (3, -4), (5, -8))]
-    >>> found = marked_readings([*events, {"name": MARK + "0", "ts": 4}, {"name": MARK + "1", "ts": 6}])
-    >>> [(one.live_bytes, one.peak_bytes) for one in found]
+    >>> readings = marked_readings([*events, {"name": MARK + "0", "ts": 4}, {"name": MARK + "1", "ts": 6}])
+    >>> [(one.live_bytes, one.peak_bytes) for one in readings]
     [(8, 12), (0, 8)]
     """
     relevant = [event for event in events if event.get("name") == "[memory]" or str(event.get("name")).startswith(MARK)]
-    found: list[Reading] = []
+    readings: list[Reading] = []
     live = peak = 0
     for event in sorted(relevant, key=lambda event: float(event["ts"])):
         if event["name"] == "[memory]":
             live += int(event["args"]["Bytes"])
             peak = max(peak, live)
         else:
-            found.append(Reading(live_bytes=live, peak_bytes=peak))
+            readings.append(Reading(live_bytes=live, peak_bytes=peak))
             peak = live
-    return found
+    return readings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +118,8 @@ class Moment:
     """start, forward, loss, backward, clip, optimizer or end."""
     layer: int | None
     """The layer that has just run, if any."""
-    held: TensorBytes
-    """Tensors by category."""
+    tensors: Mapping[str, int]
+    """Bytes of tensors by category."""
     reading: Reading
     """All of memory."""
 
@@ -133,7 +128,7 @@ def moment_row(moment: Moment, before: Reading | None) -> dict[str, Any]:
     """One moment by category.
 
     Formula:
-        activations = live - all that is held by name; temporaries = peak since the mark before - the more of both marks
+        activations = live - all categories; temporaries = peak since the mark before - the more of both marks
 
     Args:
         moment: the moment
@@ -142,21 +137,20 @@ def moment_row(moment: Moment, before: Reading | None) -> dict[str, Any]:
     Returns:
         its row of the timeline, in bytes
 
-    >>> held = TensorBytes(parameters_bytes=40, gradients_bytes=0, optimizer_states_bytes=0, input_bytes=8)
-    >>> now = Moment(step=1, name="loss", layer=None, held=held, reading=Reading(live_bytes=100, peak_bytes=130))
+    >>> tensors, reading = {"parameters_bytes": 40, "input_bytes": 8}, Reading(live_bytes=100, peak_bytes=130)
+    >>> now = Moment(step=1, name="loss", layer=None, tensors=tensors, reading=reading)
     >>> row = moment_row(now, Reading(live_bytes=90, peak_bytes=90))
     >>> row["activations_bytes"], row["temporaries_bytes"]
     (52, 30)
     """
-    named: Mapping[str, int] = asdict(moment.held)
     now = moment.reading
     baseline_bytes = now.live_bytes if before is None else max(now.live_bytes, before.live_bytes)
     return {
         "step": moment.step,
         "moment": moment.name,
         "layer": moment.layer,
-        **named,
-        "activations_bytes": now.live_bytes - sum(named.values()),
+        **moment.tensors,
+        "activations_bytes": now.live_bytes - sum(moment.tensors.values()),
         "temporaries_bytes": now.peak_bytes - baseline_bytes,
         "live_bytes": now.live_bytes,
         "peak_bytes": now.peak_bytes,
@@ -171,14 +165,12 @@ def timeline(moments: Sequence[Moment]) -> list[dict[str, Any]]:
 
 def step_peaks(moments: Sequence[Moment], step: int) -> Reading:
     """The peaks of one step, without its first mark."""
-    found = [moment.reading for moment in moments if moment.step == step and moment.name != "start"]
-    reserved = [one.reserved_bytes for one in found if one.reserved_bytes is not None]
-    device = [one.device_bytes for one in found if one.device_bytes is not None]
+    own = [moment.reading for moment in moments if moment.step == step and moment.name != "start"]
     return Reading(
-        live_bytes=found[-1].live_bytes,
-        peak_bytes=max(one.peak_bytes for one in found),
-        reserved_bytes=max(reserved, default=None),
-        device_bytes=max(device, default=None),
+        live_bytes=own[-1].live_bytes,
+        peak_bytes=max(one.peak_bytes for one in own),
+        reserved_bytes=max((one.reserved_bytes for one in own if one.reserved_bytes is not None), default=None),
+        device_bytes=max((one.device_bytes for one in own if one.device_bytes is not None), default=None),
     )
 
 
@@ -188,35 +180,35 @@ Make = Callable[[], Trainer]
 
 def counted_steps(make: Make, steps: int, device: str) -> tuple[Trainer, list[Moment]]:
     """Train for some steps; the trainer and the memory at every moment."""
-    places: list[tuple[int, str, int | None, TensorBytes]] = []
-    made: list[Trainer] = []
+    marks: list[tuple[int, str, int | None, Mapping[str, int]]] = []
+    trainers: list[Trainer] = []
 
     def work(mark: Callable[[], None]) -> None:
         trainer = make()
-        made.append(trainer)
+        trainers.append(trainer)
         for step in range(1, steps + 1):
 
-            def tell(name: str, layer: int | None, step: int = step) -> None:
-                places.append((step, name, layer, trainer.tensor_bytes()))
+            def mark_moment(name: str, layer: int | None, step: int = step) -> None:
+                marks.append((step, name, layer, trainer.tensor_bytes()))
                 mark()
 
-            trainer.step(tell)
+            trainer.step(mark_moment)
 
-    found = readings(work, device)
+    readings = _device_readings(work, device) if torch.device(device).type == "cuda" else _host_readings(work)
     moments = [
-        Moment(step=step, name=name, layer=layer, held=held, reading=reading)
-        for (step, name, layer, held), reading in zip(places, found, strict=True)
+        Moment(step=step, name=name, layer=layer, tensors=tensors, reading=reading)
+        for (step, name, layer, tensors), reading in zip(marks, readings, strict=True)
     ]
-    return made[0], moments
+    return trainers[0], moments
 
 
 def step_seconds(trainer: Trainer, end_seconds: float, most: int) -> list[float]:
     """Seconds of later steps: by the GPU's own clock, or by the processor's."""
     measure = _device_seconds if trainer.device.type == "cuda" else _host_seconds
-    found: list[float] = []
-    while len(found) < most and (not found or time.monotonic() < end_seconds):
-        found.append(measure(trainer))
-    return found
+    seconds: list[float] = []
+    while len(seconds) < most and (not seconds or time.monotonic() < end_seconds):
+        seconds.append(measure(trainer))
+    return seconds
 
 
 def _device_seconds(trainer: Trainer) -> float:
@@ -259,9 +251,9 @@ def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
             late = list(models)[index:]
             break
         context.report(index / len(models), f"{depth} layers")
-        share = time.monotonic() + left_seconds / (len(models) - index)
-        found, moments = _measured(partial(trainer_of, model, recipe, context.device), counts, context.device, share)
-        measurements += found
+        ends = time.monotonic() + left_seconds / (len(models) - index)
+        own, moments = _measured(partial(trainer_of, model, recipe, context.device), counts, context.device, ends)
+        measurements += own
         rows += [{"depth": depth, **row} for row in timeline(moments)]
     reason = LATE.format(depths=", ".join(map(str, late))) if late else None
     return ProbeResult(measurements=tuple(measurements), summary={"timeline": rows}, reason=reason)
@@ -274,20 +266,22 @@ def _measured(
     steps, timed = counts
     trainer, moments = counted_steps(make, steps, device)
     depth = len(trainer.model.layers)
-    found = [one for step in sorted({1, steps}) for one in _peaks(step_peaks(moments, step), depth, step)]
+    measurements = [one for step in sorted({1, steps}) for one in _peaks(step_peaks(moments, step), depth, step)]
     if timed:
         seconds = step_seconds(trainer, end_seconds, timed)
-        found.append(measurement("step", {"depth": depth}, "seconds", seconds))
+        measurements.append(measurement("step", {"depth": depth}, "seconds", seconds))
     del trainer
     if torch.device(device).type == "cuda":
         torch.cuda.empty_cache()
-    return found, moments
+    return measurements, moments
 
 
 def _peaks(peak: Reading, depth: int, step: int) -> list[Measurement]:
     """Peaks of one step: by the GPU's allocator and driver, or live tensors on a processor."""
+    operations = {"live_bytes_peak": peak.peak_bytes}
+    if peak.reserved_bytes is not None and peak.device_bytes is not None:
+        operations = {
+            "allocated_peak": peak.peak_bytes, "reserved_peak": peak.reserved_bytes, "device_peak": peak.device_bytes,
+        }  # fmt: skip
     shape = {"depth": depth, "step": step}
-    if peak.reserved_bytes is None or peak.device_bytes is None:
-        return [measurement("live_bytes_peak", shape, "bytes", [peak.peak_bytes])]
-    named = {"allocated_peak": peak.peak_bytes, "reserved_peak": peak.reserved_bytes, "device_peak": peak.device_bytes}
-    return [measurement(operation, shape, "bytes", [value]) for operation, value in named.items()]
+    return [measurement(operation, shape, "bytes", [value]) for operation, value in operations.items()]
