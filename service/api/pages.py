@@ -14,7 +14,8 @@ from service.api.routing import StrictRoute
 from service.errors import NotFound
 
 WEB = Path(__file__).parents[1] / "web"
-ASSETS = {path.relative_to(WEB).as_posix() for path in WEB.rglob("*") if path.suffix in {".css", ".js", ".svg"}}
+FILES = (*WEB.rglob("*.css"), *WEB.rglob("*.js"), *WEB.rglob("*.svg"), *WEB.glob("examples/*.json"))
+ASSETS = {path.relative_to(WEB).as_posix() for path in FILES}
 """Static files of the pages."""
 
 GUIDE = WEB / "guide"

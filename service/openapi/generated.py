@@ -1,7 +1,6 @@
 """FastAPI's document in the form of the contract: named components, no titles, answers with every field."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -161,15 +160,3 @@ def _default_in_words(field: Schema) -> Schema:
         return schema
     words = default if isinstance(default, str) else json.dumps(default)
     return schema | {"description": f"{field.get('description', '')} Default: {words}.".lstrip()}
-
-
-def share_parameters(paths: Mapping[str, Any]) -> dict[str, Schema]:
-    """Move parameters that several operations have into components, in place; two that differ keep both places."""
-    operations = [operation for methods in paths.values() for operation in methods.values()]
-    used = Counter(json.dumps(one) for operation in operations for one in operation.get("parameters", ()))
-    shared: dict[str, Schema] = {}
-    for operation in operations:
-        for number, one in enumerate(operation.get("parameters", ())):
-            if "$ref" not in one and used[json.dumps(one)] > 1 and shared.setdefault(one["name"], one) == one:
-                operation["parameters"][number] = {"$ref": f"#/components/parameters/{one['name']}"}
-    return shared

@@ -9,7 +9,7 @@ from service.api.caching import NEEDED, REUSED
 from service.api.computing.compute import caller_excess, process_lost, queue_full
 from service.api.computing.write_queue import NO_SLOT
 from service.api.cross_site import CROSS_SITE, UNKNOWN_NAME
-from service.api.errors import KINDS, LEAVING, MEDIA_TYPE, RETRY_AFTER, problem_response
+from service.api.errors import KINDS, LEAVING, MEDIA_TYPE, problem_response
 from service.api.limits.http_limits import TOO_MUCH
 from service.api.limits.rate_limits import too_many_requests
 from service.api.limits.request_counts import Allowance
@@ -24,18 +24,11 @@ DEFAULT = "Problem"
 """The response for every status that an operation does not name."""
 
 RESPONSES: Mapping[str, str] = {
-    "400": "BadRequest",
-    "401": "Unauthorized",
-    "403": "Forbidden",
     "404": "NotFound",
-    "408": "RequestTimeout",
     "409": "Conflict",
     "412": "PreconditionFailed",
-    "413": "ContentTooLarge",
-    "415": "UnsupportedMediaType",
     "422": "UnprocessableContent",
     "428": "PreconditionRequired",
-    "429": "TooManyRequests",
     "503": "ServiceUnavailable",
     "default": DEFAULT,
 }
@@ -57,6 +50,8 @@ LIMIT_HEADERS: Mapping[str, Schema] = {
 """Headers of every answer to a request that is counted: draft-ietf-httpapi-ratelimit-headers-10."""
 
 LIMIT_REFERENCES: Schema = {name: {"$ref": f"#/components/headers/{name}"} for name in LIMIT_HEADERS}
+
+_TEXT: Schema = {"type": "string"}
 
 REQUEST_ID = "5d2f0c0a6c0f4b5e9a3f1f6f0c8e7a21"
 
@@ -120,8 +115,6 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
 }
 """The same of kinds that name a field."""
 
-_TEXT: Schema = {"type": "string"}
-
 
 def problem_schemas() -> dict[str, Schema]:
     """The schema of a problem document, and of each thing to mend in it."""
@@ -152,8 +145,8 @@ def _response(status: str) -> Schema:
     codes = own or [code for code, kind in KINDS.items() if str(kind.status) not in RESPONSES]
     titles = [KINDS[code].title for code in codes]
     return {
-        "description": f"{'; or '.join(titles)}." if own else "Whatever else goes wrong, under its own status.",
-        **({"headers": headers} if (headers := _headers(status)) else {}),
+        "description": f"{'; or '.join(titles)}." if own else EVERY_OTHER,
+        **({"headers": HEADERS} if status in {"503", "default"} else {}),
         "content": {
             MEDIA_TYPE: {
                 "schema": ref("Problem"),
@@ -163,15 +156,20 @@ def _response(status: str) -> Schema:
     }
 
 
-def _headers(status: str) -> Schema:
-    waited = {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}}
-    if status == "503":
-        return dict.fromkeys(RETRY_AFTER, waited)
-    if status == "429":
-        return {"Retry-After": waited, **LIMIT_REFERENCES}
-    if status in {"401", "403"}:
-        return {"WWW-Authenticate": {"description": "What is wrong with the key, as RFC 6750 has it.", "schema": _TEXT}}
-    return {}
+EVERY_OTHER = (
+    "Whatever else goes wrong, under its own status: 400 not JSON, 401 no valid key, 403 a key without this scope, 408 "
+    "a body that arrives too late, 413 too large, 415 another media type, 429 too many requests."
+)
+
+HEADERS: Schema = {
+    "Retry-After": {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}},
+    "WWW-Authenticate": {
+        "description": "What is wrong with the key, as RFC 6750 has it.",
+        "schema": {"type": "string"},
+    },
+    **LIMIT_REFERENCES,
+}
+"""Headers of problems: of 429 and 503, of 401 and 403, and of counted requests."""
 
 
 _FIELD_PROBLEM: Schema = {

@@ -16,6 +16,8 @@ function typeOf(schema) {
     return link;
   }
   const options = schema.anyOf || schema.oneOf;
+  if (Array.isArray(schema.type))
+    return element("span", ...schema.type.flatMap((type, i) => (i ? [" or ", typeOf({ ...schema, type })] : [typeOf({ ...schema, type })])));
   if (options) return element("span", ...options.flatMap((option, i) => (i ? [" or ", typeOf(option)] : [typeOf(option)])));
   if (schema.enum) return element("span", schema.enum.join(", "));
   if (schema.const !== undefined) return element("span", String(schema.const));
@@ -35,29 +37,38 @@ function fieldTable(rows) {
   return table;
 }
 
-function examplesOf(content, components) {
-  if (content.example !== undefined) return [shown(content.example)];
-  const examples = Object.values(content.examples || {}).map((e) => (e.$ref ? components.examples[nameOf(e.$ref)] : e));
-  return examples.flatMap((example) => [element("p", example.summary), shown(example.value)]);
+function exampleAt(address) {
+  const link = element("a", "Example");
+  link.href = address;
+  return element("p", link);
 }
+
+function examplesOf(content) {
+  if (content.example !== undefined) return [shown(content.example)];
+  return Object.values(content.examples || {}).flatMap((example) =>
+    example.externalValue ? [exampleAt(example.externalValue)] : [element("p", example.summary), shown(example.value)]);
+}
+
+// The component that a reference names, or the part itself.
+const resolved = (part, kind) => (part.$ref ? kind[nameOf(part.$ref)] : part);
 
 function operationDetails(path, method, operation, components) {
   const verb = element("span", method.toUpperCase());
   verb.className = "method";
   const details = element("details", element("summary", verb, element("code", path), "  ", operation.summary || ""));
   if (operation["x-scope"]) details.append(element("p", "Scope of the key: ", element("code", operation["x-scope"])));
-  const parameters = (operation.parameters || []).map((p) => (p.$ref ? components.parameters[nameOf(p.$ref)] : p));
+  const parameters = (operation.parameters || []).map((p) => resolved(p, components.parameters));
   if (parameters.length) {
     details.append(element("p", "Parameters (* is required)"));
     details.append(fieldTable(parameters.map((p) => [p.name, { description: p.description, ...p.schema }, p.required])));
   }
   for (const content of Object.values(operation.requestBody?.content || {})) {
-    details.append(element("p", "Body: ", typeOf(content.schema)), ...examplesOf(content, components));
+    details.append(element("p", "Body: ", typeOf(content.schema)), ...examplesOf(content));
   }
-  for (const [status, response] of Object.entries(operation.responses)) {
-    if (response.$ref) continue;
+  for (const [status, response] of Object.entries(operation.responses).map(([s, r]) => [s, resolved(r, components.responses)])) {
+    if (!status.startsWith("2")) continue;
     for (const [media, content] of Object.entries(response.content || {}))
-      details.append(element("p", `${status} ${media}: `, typeOf(content.schema || {})), ...examplesOf(content, components));
+      details.append(element("p", `${status} ${media}: `, typeOf(content.schema || {})), ...examplesOf(content));
   }
   return details;
 }

@@ -130,7 +130,7 @@ def columns(document: Mapping[str, Any]) -> list[Column]:
         content = methods["post"]["requestBody"]["content"][JSON_BODY]
         example = next(iter(content["examples"].values()))["value"]
         for name, schema in _resolved(document, content["schema"])["properties"].items():
-            kinds = [_resolved(document, option) for option in schema.get("anyOf", [schema])]
+            kinds = [one for option in schema.get("anyOf", [schema]) for one in _types(_resolved(document, option))]
             texts = [kind for kind in kinds if _is_text(kind) or _is_text(kind.get("items", {}))]
             if texts and name not in {"slug", "question", *SLUG.values()}:
                 found.append(Column(path, name, texts[0]["type"] == "array", example))
@@ -139,6 +139,12 @@ def columns(document: Mapping[str, Any]) -> list[Column]:
 
 def _resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return document["components"]["schemas"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+
+
+def _types(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """A schema for each of its types."""
+    kinds = schema.get("type")
+    return [{**schema, "type": kind} for kind in kinds] if isinstance(kinds, list) else [schema]
 
 
 def _is_text(schema: Mapping[str, Any]) -> bool:

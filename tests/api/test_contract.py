@@ -129,7 +129,7 @@ def test_every_field_is_described(document: dict[str, Any]) -> None:
 def test_flop_counts_are_doubles_and_6n_is_spelled_so(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     assert schemas["Flop"]["properties"]["per_step_flop"]["type"] == "number"
-    assert {option["type"] for option in schemas["Flop"]["properties"]["total_flop"]["anyOf"]} == {"number", "null"}
+    assert schemas["Flop"]["properties"]["total_flop"]["type"] == ["number", "null"]
     assert "6n" in schemas["FlopConventions"]["properties"]
 
 
@@ -229,7 +229,7 @@ def test_what_a_route_may_answer_is_what_it_can(ask: Ask, document: dict[str, An
         said = operation["responses"].keys()
         assert ("304" in said) == (method == "get"), path
         assert "409" not in said or operation["tags"][0] in CONTRADICTED, path
-        if path != NEVER_REFUSED and {"$ref": "#/components/parameters/rev"} in operation.get("parameters", []):
+        if path != NEVER_REFUSED and "rev" in {one["name"] for one in operation["parameters"]}:
             assert {"404", "503"} <= said, path
     assert {"404", "503"} <= paths["/v1/check"]["post"]["responses"].keys()
     for path in ("/v1/gpus/h100", "/v1/gpus", "/v1/gpus.csv", "/v1/choices", "/healthz"):

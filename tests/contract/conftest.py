@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 from fastapi import FastAPI
 
-from service.openapi.document import contract
 from tests.api.asking import Ask
 from tests.contract.record import Document
+from tests.contracts import whole_contract
 from tests.fixtures import asking, one_by_one, running
 
 
@@ -25,4 +25,4 @@ def ask(app: FastAPI) -> Iterator[Ask]:
 
 @pytest.fixture(scope="session")
 def document(app: FastAPI) -> Document:
-    return contract(app)
+    return whole_contract(app)

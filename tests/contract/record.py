@@ -17,8 +17,9 @@ from service.features.measurements.openapi import CALIBRATION
 from service.features.scenarios.openapi import ID
 from service.features.workers.leases import EXAMPLE_LEASE, JOB_ID
 from service.jobs.jobs import NewJob, create_jobs
-from service.openapi.document import GIVEN, contract, given_answers, successes, types_of
+from service.openapi.document import RECORDED, successes, types_of
 from tests.api.asking import ADMISSION_TOKEN, Ask
+from tests.contracts import resolved, whole_contract
 from tests.fixtures import asking, one_by_one, running
 from tests.live import DOCUMENTED
 
@@ -54,7 +55,7 @@ def recorded(folder: Path) -> dict[str, dict[str, Any]]:
     answers: dict[str, Any] = {}
     texts: dict[str, Any] = {}
     with running(f"sqlite:///{folder / 'traincost.db'}") as app, asking(app) as together:
-        document, ask = contract(app), one_by_one(together)
+        document, ask = whole_contract(app), one_by_one(together)
         create_jobs(app.state.engine, [JOB])
         for path, method, operation in _writing_first(document):
             for media_type, content in successes(operation):
@@ -72,7 +73,7 @@ def recorded(folder: Path) -> dict[str, dict[str, Any]]:
                         answers[name] = _shown(answer.json())
                 elif content["schema"].get("format") != "binary":
                     text = sent(ask, document, (path, method), accept=media_type).text
-                    texts.setdefault(operation["operationId"], {})[media_type] = _beginning(text)
+                    texts[operation["operationId"]] = _beginning(text)
     answers["JobClaim"]["job"]["lease"] = EXAMPLE_LEASE
     return {"answers": dict(sorted(answers.items())), "texts": dict(sorted(texts.items()))}
 
@@ -121,14 +122,6 @@ def request_of(document: Document, place: tuple[str, str]) -> dict[str, Any]:
     return request
 
 
-def resolved(document: Document, part: Document) -> Document:
-    """A part of the document, or the component that it refers to."""
-    found = document
-    for step in part.get("$ref", "").split("/")[1:]:
-        found = found[step]
-    return found if "$ref" in part else part
-
-
 def _writing_first(document: Document) -> Iterator[tuple[str, str, Document]]:
     """Lists and rows are shown as they are once something was written."""
     every = [(path, method, one) for path, methods in document["paths"].items() for method, one in methods.items()]
@@ -160,14 +153,27 @@ def form_of(value: Any) -> Any:
     return [form_of(inner) for inner in value[:1]] if isinstance(value, list) else None
 
 
+def given_examples() -> dict[str, dict[str, Any]]:
+    """The examples that the service shows."""
+    answers = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(RECORDED.glob("*.json"))}
+    return {
+        "answers": answers,
+        "texts": {path.stem: path.read_text(encoding="utf-8") for path in sorted(RECORDED.glob("*.txt"))},
+    }
+
+
 def main() -> None:
     """Keep each answer of a form that is not shown yet."""
     with tempfile.TemporaryDirectory() as folder:
         found = recorded(Path(folder))
-    for kind, held in given_answers().items():
-        known = [name for name in held if name in found[kind] and form_of(held[name]) == form_of(found[kind][name])]
-        found[kind] |= {name: held[name] for name in known}
-    GIVEN.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    given = given_examples()["answers"]
+    for name, answer in found["answers"].items():
+        if name not in given or form_of(given[name]) != form_of(answer):
+            text = json.dumps(answer, indent=1, ensure_ascii=False) + "\n"
+            (RECORDED / f"{name}.json").write_text(text, encoding="utf-8")
+    for name, text in found["texts"].items():
+        if not (RECORDED / f"{name}.txt").exists():
+            (RECORDED / f"{name}.txt").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

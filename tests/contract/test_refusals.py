@@ -10,7 +10,8 @@ from service.settings import Settings
 from service.store.engine import open_engine
 from service.store.keys import KeyRing
 from tests.api.asking import ADMISSION_TOKEN, Ask
-from tests.contract.record import Document, request_of, resolved
+from tests.contract.record import Document, request_of
+from tests.contracts import resolved
 from tests.fixtures import asking, one_by_one
 
 EARLIER = {"rev": "000000000000", "revision": "1"}
