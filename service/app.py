@@ -113,7 +113,7 @@ PRELOADED = (
     "service.features.compare.tables",
     "service.features.sensitivity.tables",
     "service.features.batch.batch",
-    "service.features.checks.bodies",
+    "service.features.checks.schedulers",
     "service.features.calibrations.fitting",
     "service.features.catalogue.price_import",
     "service.evaluation.accuracy",

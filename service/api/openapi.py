@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.answers.checks import MOST_FREE
 from service.answers.diagnoses import LONGEST_MESSAGE
 from service.api.queries import EXPLAIN, REV
 from service.validation.flat import FlatField, flat_fields
@@ -223,10 +222,7 @@ def request_schemas(schemas: dict[str, Schema]) -> dict[str, Schema]:
     """The request bodies, and the forms in which they take a model, a cluster and a price."""
     return {
         "QuestionRequest": _question("One configuration to estimate: four nouns, and a price if the cost is wanted."),
-        "CheckRequest": _check(schemas["Waiting"]["properties"]),
         "DiagnoseRequest": _diagnose(),
-        "SlurmCheckRequest": _slurm(schemas["SlurmJob"]),
-        "SiteQuestion": _site(),
         "ChangedModel": _changed("A model preset with some of its fields given anew.", schemas["Model-Input"]),
         "ChangedCluster": _changed("A cluster preset, resized or changed.", schemas["Nodes"], schemas["Cluster-Input"]),
         "NodesOfGpu": _merged_object(
@@ -259,26 +255,6 @@ def _question(description: str, **more: Schema) -> Schema:
     }
 
 
-def _check(waiting: Schema) -> Schema:
-    """A question, or a launcher's text in place of some parts: parts missing from both are rejected."""
-    question = _question(
-        "A job that wants to start: a question, in its own words or its launcher's, and what it may take.",
-        recipe=described("How it is trained, as far as its launcher does not say it.", ref("RecipeFields")),
-        limits=_one_of("What the run may take at most; null for no limit.", ref("Limits"), NULL),
-        launch=_one_of(
-            "The launcher's own words, which say of model, recipe and layout what the question leaves out.",
-            ref("Launch"),
-            NULL,
-        ),
-        free_pool={
-            "description": "Clusters of GPUs that are free; the job is judged on the first where cluster is absent.",
-            "anyOf": [{"type": "array", "maxItems": MOST_FREE, "items": _cluster("So many free GPUs.")}, NULL],
-        },
-        deadline_seconds=waiting["deadline_seconds"],
-    )
-    return {name: value for name, value in question.items() if name != "required"}
-
-
 def _diagnose() -> Schema:
     stats: Schema = {"type": "object", "additionalProperties": {"type": "number"}}
     said = {"type": "string", "maxLength": LONGEST_MESSAGE}
@@ -287,22 +263,6 @@ def _diagnose() -> Schema:
         message=_one_of("The message, with its traceback, or torch.cuda.memory_summary().", said, NULL),
         memory_stats=_one_of("What torch.cuda.memory_stats() gave.", stats, NULL),
     )
-
-
-def _slurm(job: Schema) -> Schema:
-    said = described("Parts of the question that a site says of every job.", ref("SiteQuestion"))
-    return {**job, "properties": {**job["properties"], "question": said}}
-
-
-def _site() -> Schema:
-    """Fields of any part: a site sets its GPU and its price, and the job the rest."""
-    whole = _question(
-        "What holds for every job of a site.",
-        recipe=described("How they train, as far as all agree.", ref("RecipeFields")),
-        cluster=_one_of("What the jobs run on; the job says how many GPUs.", NAME, ref("ClusterFields")),
-        limits=described("What a run may take at most.", ref("Limits")),
-    )
-    return {name: value for name, value in whole.items() if name != "required"}
 
 
 def _cluster(description: str) -> Schema:

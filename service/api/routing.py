@@ -279,9 +279,9 @@ Parameters = list[tuple[str, str]]
 """Names and texts of query parameters, in their order."""
 
 
-def whole_query(kind: Any) -> Callable[..., Coroutine[Any, Any, Parameters]]:
+def whole_query(kind: Any, *, is_described: bool = True) -> Callable[..., Coroutine[Any, Any, Parameters]]:
     """A dependency that gives all parameters that a route does not declare; a type describes them as an object."""
-    described = Annotated[Any, DescribedAs(kind), AnyQuery(), Query()]
+    described = Annotated[Any, DescribedAs(kind), AnyQuery(), Query(include_in_schema=is_described)]
 
     async def parameters(request: Request, query: described = None) -> Parameters:  # noqa: ARG001 - describes the query
         declared = request.scope["state"][DECLARED]

@@ -7,7 +7,6 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from service.answers.checks import Check
 from service.answers.diagnoses import Diagnosis
 from service.answers.estimates import (
     Answer,
@@ -18,7 +17,6 @@ from service.answers.estimates import (
     MethodAnswer,
     TimelineAnswer,
 )
-from service.answers.exports import Imported
 from service.answers.names import WIRE_NAMES
 from service.answers.plans import PlanAnswer
 from service.answers.rows import ChosenCluster, ComparedRow, VariedRow
@@ -43,15 +41,12 @@ from service.features.calibrations import lists as calibrations
 from service.features.calibrations.drift import Drift
 from service.features.calibrations.schemas import CalibrationRequest, PromotionRequest
 from service.features.catalogue.price_import import ImportReport
-from service.features.checks.schedulers import FORBIDDEN, KIND, VERSION, JobCheck
-from service.features.checks.schemas import Waiting
 from service.features.compare.openapi import comparison_schemas
 from service.features.measurements import lists as measurements
 from service.features.measurements.importing import ImportedMeasurements, RecordsBody
 from service.features.measurements.lists import QuarantineRequest, ReleaseRequest
 from service.features.sensitivity.openapi import sensitivity_schemas
 from service.features.solve.openapi import solve_schemas
-from service.formats.launchers.slurm import SlurmJob
 from service.openapi.generated import with_references
 from service.openapi.places import PLACES
 from service.validation.question_parts import (
@@ -77,7 +72,7 @@ COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
 OTHERS = (
-    Check, ComparedRow, Diagnosis, Imported, ImportReport, JobCheck, ParameterCounts,
+    ComparedRow, Diagnosis, ImportReport, ParameterCounts,
     PlanAnswer, Solution, VariedRow,
 )  # fmt: skip
 """What other answers hold."""
@@ -110,7 +105,7 @@ class WireSchema(GenerateJsonSchema):
 
 def component_schemas() -> dict[str, Schema]:
     """Every schema that estimating requests and answers refer to."""
-    request_types = _all_of(*(kind for _, kind in PLACES), Waiting, SlurmJob, *SHARED)
+    request_types = _all_of(*(kind for _, kind in PLACES), *SHARED)
     answered = _all_of(*ANSWERED, *COMPARED, *OTHERS)
     whole, document = TypeAdapter.json_schemas(
         [("asked", "validation", request_types), ("answered", "serialization", answered)],
@@ -128,12 +123,12 @@ def component_schemas() -> dict[str, Schema]:
     for heir, ancestor in INHERITING:
         spelled[heir.__name__]["properties"] |= spelled[ancestor.__name__]["properties"]
     requests = request_schemas(spelled)
-    versions = spelled["Check"]["properties"]["versions"]
+    versions = spelled["PlanAnswer"]["properties"]["versions"]
     requests |= comparison_schemas(spelled["ComparedRow"], versions)
     requests |= sensitivity_schemas(spelled | requests, versions)
     requests |= solve_schemas(requests["ComparisonRequest"]["properties"])
     requests |= batch_schemas()
-    del spelled["Nodes"], spelled["Waiting"], spelled["SlurmJob"]
+    del spelled["Nodes"]
     return {name: _defaults_in_words(untitled(schema)) for name, schema in (spelled | requests).items()}
 
 
@@ -178,7 +173,6 @@ def plain_schemas() -> dict[str, Schema]:
     return {
         "Choice": _CHOICE,
         "Choices": _choices(),
-        **_kubernetes(),
     }
 
 
@@ -199,42 +193,6 @@ def _choices() -> Schema:
         for name in choices()
     }
     return object_schema("Choices by field.", list(fields), fields)
-
-
-def _kubernetes() -> dict[str, Schema]:
-    kind = {
-        "apiVersion": _TEXT | {"description": "Group and version."},
-        "kind": _TEXT | {"description": "Kind of object."},
-    }
-    version = {
-        "apiVersion": {"const": VERSION, "description": "Group and version."},
-        "kind": {"const": KIND, "description": "Kind of object."},
-    }
-    uid = _TEXT | {"description": "The request's own name."}
-    properties = {"uid": uid, "object": described("What is created.", ref("KubernetesObject"))}
-    request = object_schema("What is to be admitted.", ["uid"], properties) | {"additionalProperties": True}
-    status = {
-        "code": {"const": FORBIDDEN, "description": "HTTP status."},
-        "message": _TEXT | {"description": "Why."},
-    }
-    noted = {"estimate": _TEXT | {"description": "Id of the estimate."}}
-    response = {
-        "uid": uid,
-        "allowed": {"type": "boolean", "description": "False only for what runs out of memory."},
-        "status": object_schema("Why not.", list(status), status),
-        "warnings": {"type": "array", "description": "For the caller who created it.", "items": _TEXT},
-        "auditAnnotations": object_schema("For the audit log.", [], noted),
-    }
-    inner = object_schema("Whether it is admitted.", ["uid", "allowed"], response)
-    return {
-        "KubernetesObject": object_schema("An object of Kubernetes.", [], kind) | {"additionalProperties": True},
-        "AdmissionReview": _review("A review that asks.", {**version, "request": request}),
-        "AdmissionAnswer": _review("The same review, answered.", {**version, "response": inner}),
-    }
-
-
-def _review(description: str, fields: Schema) -> Schema:
-    return object_schema(description, list(fields), fields)
 
 
 RENAMED = {

@@ -10,13 +10,24 @@ from service.answers.names import COMPONENT, OWN_DESCRIPTION, WIRE_NAMES
 from service.answers.rows import ChosenCluster
 from service.api.openapi import Schema
 from service.estimator.other_tools.tool import Comparison
+from service.formats.launchers.slurm import SlurmJob
 from service.validation.question_parts import QuestionRequest
 from service.validation.specs import schema_of
 
 FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
 """FastAPI's own error form, which this service never sends."""
 
-INHERITED = (QuestionRequest, Grounds, Comparison, RelativeErrors, Figures, Sized, VerdictCounts, ChosenCluster)
+INHERITED = (
+    QuestionRequest,
+    SlurmJob,
+    Grounds,
+    Comparison,
+    RelativeErrors,
+    Figures,
+    Sized,
+    VerdictCounts,
+    ChosenCluster,
+)
 """Dataclasses that others extend: pydantic finds no docstrings of inherited fields."""
 
 NAMED_PLACES = ("properties", "schemas")

@@ -14,11 +14,12 @@ from service.estimator.advice import advised
 from service.estimator.answer import Change, Interval
 from service.estimator.question import Question
 from service.estimator.software.stacks import software_of
-from service.features.checks.schemas import FIELDS_BESIDE, CheckRequest, Limits, Problems, read_check
+from service.features.checks.schemas import FIELDS_BESIDE, Limits, ParsedCheck, Problems, read_check
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import fits
 from service.store.scenarios import CheckedQuestion
 from service.units import BYTES, SECONDS_PER_DAY, in_units, readable
+from service.validation.json_text import parse_object
 from service.validation.merge_patch import apply_merge_patch
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import warnings_of
@@ -165,6 +166,9 @@ NO_TURN = "not every alternative was tried: the service had no process free for 
 StoreQuestion = Callable[[CheckedQuestion], None]
 """Stores the question of a check, so that its estimate can be read again."""
 
+Evaluator = Callable[[Mapping[str, Any], Catalogue, StoreQuestion], Any]
+"""Check of the job that a body describes."""
+
 
 def check(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion = lambda _: None) -> Check:
     """Whether a job may start."""
@@ -181,6 +185,14 @@ def quick_check(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuesti
 def check_until(body: Mapping[str, Any], catalogue: Catalogue, end: float) -> Check:
     """Check a job with all alternatives found until a moment."""
     return _checked(body, catalogue, lambda _: None, lambda _: end - time.monotonic())[0]
+
+
+def check_with_questions(
+    evaluate: Evaluator, content: bytes, catalogue: Catalogue
+) -> tuple[Any, list[CheckedQuestion]]:
+    """Evaluate the job of a body, in any process; its questions are stored by the API process."""
+    questions: list[CheckedQuestion] = []
+    return evaluate(parse_object(content), catalogue, questions.append), questions
 
 
 def without_alternatives(found: Check) -> Check:
@@ -227,7 +239,7 @@ def _checked(
     return found, deadline
 
 
-def _check(request: CheckRequest, parsed: ParsedQuestion, catalogue: Catalogue, deadline: _Deadline) -> Check:
+def _check(request: ParsedCheck, parsed: ParsedQuestion, catalogue: Catalogue, deadline: _Deadline) -> Check:
     found = answer(parsed, catalogue, advise=False)
     exceeded = _exceeded(found, request.limits)
     found = replace(found, memory=advised(found.memory, parsed.question, lambda: deadline.has_time(SHARE_OF_CHANGES)))

@@ -11,15 +11,21 @@ from fastapi.responses import Response
 from service.answers.checks import Check
 from service.api.access.authorization import AccessDenied, caller_of
 from service.api.answers import json_answer
-from service.api.catalogues import catalogue_of
 from service.api.computing.compute import compute
-from service.api.openapi import JSON_BODY, json_response, parameter_ref, ref, request_body
-from service.api.queries import REV, takes_only
-from service.api.requests import is_long_launcher_text, read_in_process, refuse_media_type
+from service.api.openapi import examples
+from service.api.requests import is_long_launcher_text, read_in_process
+from service.api.routing import CatalogueDep, RawJsonBody, StrictRoute, answer
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.features.checks.bodies import check_of
-from service.features.checks.check import check_until, quick_check, without_alternatives
+from service.features.checks.check import (
+    Evaluator,
+    check,
+    check_until,
+    check_with_questions,
+    quick_check,
+    without_alternatives,
+)
+from service.features.checks.schemas import CheckRequest
 from service.features.estimates.examples import EXAMPLES
 from service.validation.json_text import parse_object
 
@@ -27,7 +33,7 @@ GRACE_SECONDS = 1.0
 """Time beyond its deadline after which a process that tries alternatives is ended. Source: a choice; one alternative
 takes at most some 0.2 s, and a new process loads the catalogue first."""
 
-router = APIRouter(tags=["checks"], dependencies=[takes_only(REV)])
+router = APIRouter(tags=["checks"], route_class=StrictRoute)
 
 LIMITED = {
     "summary": "The same with a deadline and a budget",
@@ -51,26 +57,35 @@ LAUNCHED = {
     },
 }
 
-OPERATION: dict[str, Any] = {
-    "parameters": [parameter_ref(REV)],
-    "requestBody": request_body(ref("CheckRequest"), {**EXAMPLES, "limits": LIMITED, "launch": LAUNCHED}),
-    "responses": json_response(ref("Check")),
-}
+CHECKS: dict[str, Any] = {**EXAMPLES, "limits": LIMITED, "launch": LAUNCHED}
+"""Request bodies that POST /v1/check answers."""
 
 
-@router.post("/v1/check", operation_id="createCheck", summary="May this job start?", openapi_extra=OPERATION)
-async def create_check(request: Request) -> Response:
+@router.post(
+    "/v1/check",
+    operation_id="createCheck",
+    summary="May this job start?",
+    response_model=answer(Check),
+    openapi_extra=examples(CHECKS),
+)
+async def create_check(request: Request, body: RawJsonBody[CheckRequest], catalogue: CatalogueDep) -> Response:
     """Check a job; one that does not fit is answered with deny and the reason."""
-    state, catalogue = request.app.state, await catalogue_of(request)
-    refuse_media_type(request, (JSON_BODY,))
-    content = await request.body()
-    if is_long_launcher_text(content):
-        found, questions = await read_in_process(request, check_of, content, catalogue)
-        state.checked_questions.keep_all(questions, caller_of(request).owner)
+    if is_long_launcher_text(body):
+        found = await evaluated(request, check, body, catalogue)
     else:
-        found = await _checked(request, parse_object(content), catalogue)
-    state.metrics.verdicts.labels(found.verdict).inc()
+        found = await _checked(request, parse_object(body), catalogue)
+    request.app.state.metrics.verdicts.labels(found.verdict).inc()
     return json_answer(found)
+
+
+async def evaluated(request: Request, evaluate: Evaluator, content: bytes, catalogue: Catalogue) -> Any:
+    """Evaluate the job of a body, in another process where it takes long to parse, and store its questions."""
+    if is_long_launcher_text(content):
+        found, questions = await read_in_process(request, check_with_questions, evaluate, content, catalogue)
+    else:
+        found, questions = check_with_questions(evaluate, content, catalogue)
+    request.app.state.checked_questions.keep_all(questions, caller_of(request).owner)
+    return found
 
 
 async def _checked(request: Request, body: Mapping[str, Any], catalogue: Catalogue) -> Check:

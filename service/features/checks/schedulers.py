@@ -1,6 +1,6 @@
 """Checks of Slurm jobs and Kubernetes objects: the script becomes a question, the resources a cluster."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -9,9 +9,9 @@ from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.question import DESCRIBED
 from service.features.checks.check import StoreQuestion, check
-from service.features.checks.schemas import read_launch, with_launch
+from service.features.checks.schemas import FORBIDDEN, KIND, VERSION, SlurmCheckRequest, read_launch, with_launch
 from service.formats.launchers.kubernetes import scheduled_by_kubernetes
-from service.formats.launchers.slurm import SECONDS_PER_MINUTE, SlurmJob, scheduled_by_slurm
+from service.formats.launchers.slurm import SECONDS_PER_MINUTE, scheduled_by_slurm
 from service.formats.program import SCRIPT_FORMAT, Scheduled
 from service.units import SECONDS_PER_DAY
 from service.validation.merge_patch import apply_merge_patch
@@ -63,12 +63,11 @@ def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion = 
 
 def check_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion = lambda _: None) -> JobCheck:
     """Check a job of Slurm."""
-    job = read_spec(SlurmJob, {name: value for name, value in body.items() if name != "question"}, "")
-    question_fields = body.get("question", {})
-    if not isinstance(question_fields, dict):
+    job = read_spec(SlurmCheckRequest, body, "")
+    if not isinstance(job.question, dict):
         raise Refused(not_an_object("question", PARTS))
     try:
-        return check_scheduled(scheduled_by_slurm(job, question_fields), catalogue, keep)
+        return check_scheduled(scheduled_by_slurm(job, job.question), catalogue, keep)
     except Refused as refused:
         return _let_through("unknown", _not_checked(refused))
 
@@ -126,21 +125,13 @@ def _limits(job: Scheduled, question: Mapping[str, Any]) -> dict[str, Any]:
     return {"limits": limits} if limits else {}
 
 
-VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
-
 LONGEST_UID = 128
-
-FORBIDDEN = 403
-"""Status code that kubectl shows for a denied object."""
 
 
 def answer_review(
-    review: Mapping[str, Any],
-    catalogue: Catalogue,
-    keep: StoreQuestion = lambda _: None,
-    report_verdict: Callable[[str], None] = lambda _: None,
-) -> dict[str, Any]:
-    """Answer an admission review."""
+    review: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion = lambda _: None
+) -> tuple[dict[str, Any], str | None]:
+    """Answer an admission review; with the verdict, if an object was checked."""
     request = review.get("request")
     is_review = review.get("apiVersion") == VERSION and review.get("kind") == KIND
     uid = request.get("uid") if isinstance(request, Mapping) else None
@@ -150,9 +141,9 @@ def answer_review(
         raise Refused(Problem(field="", code="not_a_review", message=message, fix=fix))
     manifest = request.get("object")
     job_check = check_manifest(manifest, catalogue, keep) if isinstance(manifest, Mapping) else None
-    if job_check is not None:
-        report_verdict(job_check.verdict)
-    return {"apiVersion": VERSION, "kind": KIND, "response": {"uid": uid, **_response(job_check)}}
+    response = {"uid": uid, **_response(job_check)}
+    verdict = None if job_check is None else job_check.verdict
+    return {"apiVersion": VERSION, "kind": KIND, "response": response}, verdict
 
 
 def _response(job_check: JobCheck | None) -> dict[str, Any]:

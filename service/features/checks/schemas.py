@@ -1,21 +1,33 @@
-"""Requests for a check: a question or a launcher's command, with limits, free GPUs and a deadline."""
+"""Requests for a check: a question or a launcher's command, with limits, free GPUs and a deadline; scheduler jobs."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen
+from pydantic import Field
 
 from service.answers.checks import MOST_FREE
 from service.answers.exports import Imported
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.question import STRICT
+from service.estimator.question import DESCRIBED, STRICT
 from service.features.exports.exports import import_file
+from service.formats.launchers.slurm import SlurmJob
 from service.formats.program import SCRIPT_FORMAT, training_in
 from service.formats.text import LONGEST_FILE_BYTES
 from service.validation.clusters import read_cluster
+from service.validation.forms import Component, DescribedAs
 from service.validation.merge_patch import apply_merge_patch
+from service.validation.question_parts import (
+    ClusterFields,
+    ClusterForm,
+    LayoutForm,
+    ModelForm,
+    PriceForm,
+    RecipeFields,
+    RowName,
+)
 from service.validation.specs import field_names, read_spec
 from service.validation.text import single_line
 
@@ -52,18 +64,146 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """How long the caller waits."""
+class CheckRequest:
+    """A job that wants to start: a question, in its own words or its launcher's, and what it may take."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
+    model: ModelForm = None
+    """What is trained."""
+    recipe: RecipeFields = None
+    """How it is trained, as far as its launcher does not say it."""
+    layout: LayoutForm = None
+    """How it is divided; null for the defaults."""
+    cluster: ClusterForm = None
+    """What it runs on."""
+    price: PriceForm = None
+    """What it costs."""
+    limits: Annotated[Any, DescribedAs(Limits | None)] = None
+    """What the run may take at most; null for no limit."""
+    launch: Annotated[Any, DescribedAs(Launch | None)] = None
+    """The launcher's own words, which say of model, recipe and layout what the question leaves out."""
+    free_pool: Annotated[Any, DescribedAs(Annotated[tuple[ClusterForm, ...], MaxLen(MOST_FREE)] | None)] = None
+    """Clusters of GPUs that are free; the job is judged on the first where cluster is absent."""
     deadline_seconds: Annotated[float, Ge(0), Le(60)] = 0.005
     """Seconds until the verdict has to come; alternatives are tried while they last."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteQuestion:
+    """What holds for every job of a site."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    model: ModelForm = None
+    """What is trained."""
+    recipe: RecipeFields = None
+    """How they train, as far as all agree."""
+    layout: LayoutForm = None
+    """How it is divided; null for the defaults."""
+    cluster: Annotated[Any, DescribedAs(RowName | ClusterFields)] = None
+    """What the jobs run on; the job says how many GPUs."""
+    price: PriceForm = None
+    """What it costs."""
+    limits: Annotated[Any, DescribedAs(Limits)] = None
+    """What a run may take at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmCheckRequest(SlurmJob):
+    """A job as Slurm's hooks see it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    question: Annotated[Any, DescribedAs(SiteQuestion)] = field(default_factory=dict)
+    """Parts of the question that a site says of every job."""
+
+
+VERSION, KIND = "admission.k8s.io/v1", "AdmissionReview"
+
+FORBIDDEN = 403
+"""Status code that kubectl shows for a denied object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesObject:
+    """An object of Kubernetes."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED | {"extra": "allow"}
+
+    api_version: Annotated[str, Field(alias="apiVersion")] = ""
+    """Group and version."""
+    kind: str = ""
+    """Kind of object."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionRequest:
+    """What is to be admitted."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED | {"extra": "allow"}
+
+    uid: str
+    """The request's own name."""
+    object: Annotated[Any, DescribedAs(KubernetesObject)] = None
+    """What is created."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionReview:
+    """A review that asks."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    api_version: Annotated[Literal["admission.k8s.io/v1"], Field(alias="apiVersion")]
+    """Group and version."""
+    kind: Literal["AdmissionReview"]
+    """Kind of object."""
+    request: AdmissionRequest
+    """What is to be admitted."""
+
+
+def _object(description: str, required: Sequence[str], **properties: Any) -> dict[str, Any]:
+    closed = {"type": "object", "description": description, "additionalProperties": False, "properties": properties}
+    return closed | ({"required": list(required)} if required else {})
+
+
+def _text(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
+
+
+AdmissionAnswer = Annotated[
+    Any,
+    Component(
+        "AdmissionAnswer",
+        _object(
+            "The same review, answered.",
+            ("apiVersion", "kind", "response"),
+            apiVersion={"const": VERSION, "description": "Group and version."},
+            kind={"const": KIND, "description": "Kind of object."},
+            response=_object(
+                "Whether it is admitted.",
+                ("uid", "allowed"),
+                uid=_text("The request's own name."),
+                allowed={"type": "boolean", "description": "False only for what runs out of memory."},
+                status=_object(
+                    "Why not.",
+                    ("code", "message"),
+                    code={"const": FORBIDDEN, "description": "HTTP status."},
+                    message=_text("Why."),
+                ),
+                warnings={"type": "array", "description": "For the caller who created it.", "items": _text("One.")},
+                auditAnnotations=_object("For the audit log.", (), estimate=_text("Id of the estimate.")),
+            ),
+        ),
+    ),
+]
+"""The JSON of an answered review, in which what does not apply is absent."""
+
+
 @dataclass(frozen=True, slots=True)
-class CheckRequest:
-    """A job that wants to start, as it was asked for."""
+class ParsedCheck:
+    """A parsed request for a check."""
 
     question: Mapping[str, Any]
     """What POST /v1/estimates takes."""
@@ -74,7 +214,7 @@ class CheckRequest:
     deadline_seconds: float
     """Seconds until the verdict has to come."""
     warnings: tuple[str, ...]
-    """What was not understood of the launcher's words."""
+    """Settings of the launcher that were not understood."""
 
 
 BESIDE = ("limits", "launch", "free_pool", "deadline_seconds")
@@ -101,7 +241,7 @@ class Problems:
             return None
 
 
-def read_check(body: Mapping[str, Any], catalogue: Catalogue, problems: Problems) -> CheckRequest:
+def read_check(body: Mapping[str, Any], catalogue: Catalogue, problems: Problems) -> ParsedCheck:
     """Parse a request body; problems are collected."""
     question = {name: value for name, value in body.items() if name not in BESIDE}
     warnings: tuple[str, ...] = ()
@@ -113,10 +253,10 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue, problems: Problems
     if free_pool and question.get("cluster") is None:
         question["cluster"], *others = free_pool
         free_pool = tuple(others)
-    limits = problems.read(lambda: _limits(body.get("limits")))
-    given = {} if body.get("deadline_seconds") is None else {"deadline_seconds": body["deadline_seconds"]}
-    waiting = problems.read(lambda: read_spec(Waiting, given, "")) or Waiting()
-    return CheckRequest(question, limits or Limits(), free_pool, waiting.deadline_seconds, warnings)
+    given = {name: body[name] for name in ("limits", "deadline_seconds") if body.get(name) is not None}
+    limits = problems.read(lambda: read_spec(Limits, given.pop("limits", {}), "limits")) or Limits()
+    waiting = problems.read(lambda: read_spec(CheckRequest, given, "")) or CheckRequest()
+    return ParsedCheck(question, limits, free_pool, waiting.deadline_seconds, warnings)
 
 
 def read_launch(value: object) -> Imported:
@@ -126,7 +266,7 @@ def read_launch(value: object) -> Imported:
     try:
         return import_file(name, text)
     except Refused as refused:
-        raise Refused(*(_placed(problem, f"launch.{problem.field}") for problem in refused.problems)) from None
+        raise Refused(*(replace(one, field=f"launch.{one.field}") for one in refused.problems)) from None
 
 
 def with_launch(question: Mapping[str, Any], imported: Imported) -> dict[str, Any]:
@@ -143,10 +283,6 @@ def _unknown_settings(imported: Imported) -> tuple[str, ...]:
     return (single_line(f"settings that were not understood count for nothing: {named}"),) if named else ()
 
 
-def _limits(value: object) -> Limits:
-    return Limits() if value is None else read_spec(Limits, value, "limits")
-
-
 def _free_pool(value: object, catalogue: Catalogue) -> tuple[Any, ...]:
     if value is None:
         return ()
@@ -159,11 +295,7 @@ def _free_pool(value: object, catalogue: Catalogue) -> tuple[Any, ...]:
         try:
             read_cluster(cluster, catalogue)
         except Refused as refused:
-            problems += [_placed(problem, f"free_pool[{place}]{problem.field[7:]}") for problem in refused.problems]
+            problems += [replace(one, field=f"free_pool[{place}]{one.field[7:]}") for one in refused.problems]
     if problems:
         raise Refused(*problems[:MOST_PROBLEMS])
     return tuple(value)
-
-
-def _placed(problem: Problem, field: str) -> Problem:
-    return Problem(field=field, code=problem.code, message=problem.message, fix=problem.fix)
