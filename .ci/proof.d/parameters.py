@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from service.catalogue.huggingface import import_config
-from service.catalogue.huggingface.architectures import ARCHITECTURES
+from service.catalogue.huggingface.architectures import architectures
 from service.catalogue.huggingface.config import defaults_of
 from service.catalogue.huggingface.importing import TEXT_PARTS, kind_of
 from service.errors import Refused
@@ -122,7 +122,7 @@ def varied(rng: random.Random, configs: list[dict[str, Any]]) -> dict[str, Any]:
     """One config of a type with some keys of another one, some small sizes and some flags turned."""
     config, other = dict(rng.choice(configs)), rng.choice(configs)
     model_type = config["model_type"]
-    row, defaults = ARCHITECTURES[model_type], defaults_of(model_type)
+    row, defaults = architectures()[model_type], defaults_of(model_type)
     config |= {key: value for key, value in other.items() if rng.random() < 0.3}
     for field, values in SIZES.items():
         keys = [key for key in row.keys.get(field, (field,)) if key in defaults]
@@ -172,7 +172,7 @@ def saved_defaults(model_type: str) -> str:
 def unknown_types() -> list[str]:
     """Types with a causal language model in transformers that the importer neither reads nor refuses by name."""
     module = importlib.import_module("transformers.models.auto.modeling_auto")
-    known = {*ARCHITECTURES, *TEXT_PARTS}
+    known = {*architectures(), *TEXT_PARTS}
     return [name for name in module.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES if name not in known and not kind_of(name)]
 
 

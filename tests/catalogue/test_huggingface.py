@@ -9,7 +9,7 @@ import pytest
 
 from service.catalogue import shipped_catalogue
 from service.catalogue.huggingface import import_config
-from service.catalogue.huggingface.architectures import ARCHITECTURES
+from service.catalogue.huggingface.architectures import architectures
 from service.catalogue.huggingface.config import defaults_of, read_from
 from service.catalogue.huggingface.importing import keys_without_effect, kind_of
 from service.estimator import Model, count_parameters
@@ -93,12 +93,12 @@ def test_every_type_is_counted_at_least_three_times_and_each_time_differs() -> N
     totals: dict[str, set[int]] = {}
     for case in cases:
         totals.setdefault(case["config"]["model_type"], set()).add(case["total"])
-    assert totals.keys() | WITHOUT_A_CLASS.keys() == set(ARCHITECTURES)
-    assert all(ARCHITECTURES[name] is ARCHITECTURES[twin] for name, twin in WITHOUT_A_CLASS.items())
+    assert totals.keys() | WITHOUT_A_CLASS.keys() == set(architectures())
+    assert all(architectures()[name] is architectures()[twin] for name, twin in WITHOUT_A_CLASS.items())
     assert {model_type for model_type, counted in totals.items() if len(counted) < 3} == set()
 
 
-@each_case("model_type", ARCHITECTURES)
+@each_case("model_type", architectures())
 def test_absent_keys_take_the_defaults_of_the_type(model_type: str) -> None:
     config = {"model_type": model_type} | WITHOUT_DEFAULT.get(model_type, {})
     imported = import_config(config)
@@ -113,9 +113,9 @@ def test_defaults_say_where_they_were_read() -> None:
     assert read_from("internlm2").startswith("configuration_internlm2.py")
 
 
-@each_case("model_type", ARCHITECTURES)
+@each_case("model_type", architectures())
 def test_row_of_a_type_names_fields_of_the_model_and_keys_that_count(model_type: str) -> None:
-    row, fields = ARCHITECTURES[model_type], set(Model.__dataclass_fields__)
+    row, fields = architectures()[model_type], set(Model.__dataclass_fields__)
     assert set(row.reads) | set(row.keys) | set(row.fixed) <= fields
     assert not set(row.reads) & set(row.fixed)
     assert not set(defaults_of(model_type)) & keys_without_effect()

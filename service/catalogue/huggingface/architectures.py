@@ -10,6 +10,7 @@ of transformers, see `defaults.json`.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -186,7 +187,9 @@ class Architecture:
     """Keys of the architecture without effect in this type."""
 
 
-def _read() -> Mapping[str, Architecture]:
+@cache
+def architectures() -> Mapping[str, Architecture]:
+    """Every type, by its `model_type`."""
     file = files("service.catalogue.huggingface").joinpath("architectures.json")
     data: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     found: dict[str, Architecture] = {}
@@ -208,6 +211,3 @@ def _architecture(name: str, row: Mapping[str, Any], groups: Mapping[str, list[s
         demands=frozen("demands"),
         without_effect=tuple(row.get("without_effect", ())),
     )
-
-
-ARCHITECTURES = _read()

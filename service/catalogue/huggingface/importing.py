@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from service.catalogue.bounds import Fault, faults_of
-from service.catalogue.huggingface.architectures import ARCHITECTURES, Architecture
+from service.catalogue.huggingface.architectures import Architecture, architectures
 from service.catalogue.huggingface.config import Config, Dialect, read_from
 from service.catalogue.huggingface.layers import CHUNKED, FULL, SLIDING, shortest_period
 from service.errors import Problem, Refused, nearest
@@ -87,7 +87,7 @@ TEXT_PARTS: Mapping[str, str] = {
 
 
 def refusal_of_type(model_type: str, config: Mapping[str, Any], path: str) -> Problem:
-    """The refusal of a config whose type has no row in ARCHITECTURES."""
+    """The refusal of a config whose type has no row in architectures.json."""
     kind = kind_of(model_type)
     message = f"{model_type} is {kind}, which cannot be estimated" if kind else "this type of config is not known here"
     return Problem(
@@ -106,9 +106,9 @@ def kind_of(model_type: str) -> str | None:
 def _fix(model_type: str, config: Mapping[str, Any]) -> str:
     inner = config.get("text_config")
     inner_type = inner.get("model_type") if isinstance(inner, Mapping) else None
-    if isinstance(inner_type, str) and inner_type in ARCHITECTURES:
+    if isinstance(inner_type, str) and inner_type in architectures():
         return f"give its text_config alone ({inner_type}) to estimate its language model"
-    known = [*ARCHITECTURES, *TEXT_PARTS]
+    known = [*architectures(), *TEXT_PARTS]
     near = nearest(model_type.replace("-", "_"), known)
     if near:
         return f"the nearest types that can be estimated are {', '.join(near)}; or give the model inline"
@@ -163,9 +163,9 @@ def import_config(config: Mapping[str, Any]) -> Imported:
     if model_type in TEXT_PARTS or isinstance(config.get("text_config"), Mapping):
         config, model_type, path = _text_part(config, model_type)
         assumptions.append("text_config is used; the model's other parts are left out")
-    if model_type not in ARCHITECTURES:
+    if model_type not in architectures():
         raise Refused(refusal_of_type(model_type, config, path))
-    architecture = ARCHITECTURES[model_type]
+    architecture = architectures()[model_type]
     read = Config(config, Dialect(model_type, architecture.keys), path)
     fields = canonical(_fields(architecture, read))
     model = Model(**fields)
@@ -196,7 +196,7 @@ def _model_type(config: Mapping[str, Any], path: str) -> str:
 
 def _text_part(config: Mapping[str, Any], model_type: str) -> tuple[Mapping[str, Any], str, str]:
     """The config of the language model inside the config of a larger one."""
-    if model_type not in TEXT_PARTS and model_type not in ARCHITECTURES:
+    if model_type not in TEXT_PARTS and model_type not in architectures():
         raise Refused(refusal_of_type(model_type, config, PATH))
     inner, path = config.get("text_config"), f"{PATH}.text_config"
     if not isinstance(inner, Mapping):
