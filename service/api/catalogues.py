@@ -35,7 +35,7 @@ async def catalogue_of(request: Request) -> Catalogue:
     if revision is None:
         made = history.holdings.view_if_made(caller.owner)
         return made.asked_by(caller.owner) if made else await run_in_threadpool(history.view, caller.owner)
-    cached = history.held(revision, caller.owner)
+    cached = history.cached(revision, caller.owner)
     return cached if cached is not None else await run_in_threadpool(catalogue_at(request), revision)
 
 

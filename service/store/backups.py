@@ -116,12 +116,12 @@ def _write_folder(folder: Path) -> None:
 
 
 def _digest(path: Path, length: int) -> str:
-    found, left = sha256(), length
+    digest, left_bytes = sha256(), length
     with path.open("rb") as file:
-        while left > 0 and (block := file.read(min(left, BLOCK_BYTES))):
-            found.update(block)
-            left -= len(block)
-    return found.hexdigest()
+        while left_bytes > 0 and (block := file.read(min(left_bytes, BLOCK_BYTES))):
+            digest.update(block)
+            left_bytes -= len(block)
+    return digest.hexdigest()
 
 
 def _reason(error: OSError) -> str:
@@ -156,20 +156,20 @@ def our_tables(connection: Connection) -> list[str]:
 
 def described_tables(connection: Connection) -> list[Table]:
     """The tables as the database describes them."""
-    found = MetaData()
-    found.reflect(connection, only=our_tables(connection))
-    for table in found.sorted_tables:
+    metadata = MetaData()
+    metadata.reflect(connection, only=our_tables(connection))
+    for table in metadata.sorted_tables:
         for column in table.columns:
             if isinstance(column.type, JSON):
                 column.type.none_as_null = bool(column.nullable)
-    return found.sorted_tables
+    return metadata.sorted_tables
 
 
 def drop_tables(connection: Connection) -> None:
     """Drop all of this program's tables."""
-    found = MetaData()
-    found.reflect(connection, only=[*our_tables(connection), *_revision_table(connection)])
-    found.drop_all(connection)
+    metadata = MetaData()
+    metadata.reflect(connection, only=[*our_tables(connection), *_revision_table(connection)])
+    metadata.drop_all(connection)
 
 
 def copy_rows(source: Connection, target: Connection, tables: Sequence[Table] | None = None) -> dict[str, Tally]:
@@ -187,8 +187,8 @@ def copy_rows(source: Connection, target: Connection, tables: Sequence[Table] | 
 
 def tally_rows(connection: Connection, tables: Sequence[Table] | None = None) -> dict[str, Tally]:
     """Count and digest every row of a database."""
-    found = described_tables(connection) if tables is None else tables
-    return {table.name: _tally(connection, table, lambda _: None) for table in found}
+    described = described_tables(connection) if tables is None else tables
+    return {table.name: _tally(connection, table, lambda _: None) for table in described}
 
 
 def _count_on(connection: Connection, table: Table) -> None:
@@ -214,8 +214,8 @@ def _tally(connection: Connection, table: Table, write: Callable[[Sequence[Recor
 def _read(connection: Connection, table: Table) -> Iterator[list[Record]]:
     is_large = any(isinstance(column.type, LargeBinary) for column in table.columns)
     at_once = LARGE_ROWS_AT_ONCE if is_large else ROWS_AT_ONCE
-    found = connection.execute(select(table), execution_options={"yield_per": at_once}).mappings()
-    for part in found.partitions():
+    rows_read = connection.execute(select(table), execution_options={"yield_per": at_once}).mappings()
+    for part in rows_read.partitions():
         yield [{name: _in_utc(value) for name, value in row.items()} for row in part]
 
 
@@ -278,10 +278,10 @@ def make_backup(url: str, file: Path) -> Backup:
     with _opened(url) as engine, new_file(file) as part:
         revision = _revision_of(engine)
         read = _copy_pages(engine, part) if engine.dialect.name == "sqlite" else _copied_rows(engine, part)
-        held = _tallied(part)
-        if read not in (None, held):
+        stored = _tallied(part)
+        if read not in (None, stored):
             raise BackupRefused(f"{file} would not hold what the database does; the backup is given up")
-        backup = Backup(revision=revision, version=__version__, made_at=_now(), tables=held)
+        backup = Backup(revision=revision, version=__version__, made_at=_now(), tables=stored)
         _describe(part, backup)
     return backup
 
@@ -294,17 +294,17 @@ def restore_backup(url: str, file: Path, *, replace: bool = False) -> Backup:
         backup = _description(source, file)
         refuse_unknown(backup.revision, "the backup", BackupRefused)
         engine = open_engine(url)
-        with _one_line_errors(engine), source.connect() as held, writing(engine) as target:
+        with _one_line_errors(engine), source.connect() as backed_up, writing(engine) as target:
             alone(target, patient=True)
-            if (there := our_tables(target)) and not replace:
+            if (existing := our_tables(target)) and not replace:
                 raise BackupRefused(
-                    f"the database holds {len(there)} tables of traincost already; "
+                    f"the database holds {len(existing)} tables of traincost already; "
                     "name an empty one in TRAINCOST_DATABASE_URL, or say --replace to give up what it holds"
                 )
             drop_tables(target)
             migrate(target, backup.revision)
             tables = described_tables(target)
-            copy_rows(held, target, tables)
+            copy_rows(backed_up, target, tables)
             if tally_rows(target, tables) != backup.tables:
                 raise BackupRefused("the database does not hold what the backup does; nothing of it was kept")
     finally:
@@ -385,8 +385,8 @@ def _describe(part: Path, backup: Backup) -> None:
 
 def _description(source: Engine, file: Path) -> Backup:
     with source.connect() as connection:
-        found = connection.exec_driver_sql("SELECT name, value FROM traincost_backup").all()
-    header = {name: json.loads(value) for name, value in found}
+        rows = connection.exec_driver_sql("SELECT name, value FROM traincost_backup").all()
+    header = {name: json.loads(value) for name, value in rows}
     if header.pop("format") != FORMAT:
         raise BackupRefused(f"{file} was made by a newer traincost; install that to restore it")
     tables = {name: Tally(**tally) for name, tally in header.pop("tables").items()}

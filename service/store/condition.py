@@ -111,8 +111,8 @@ def inspect_database(url: str, alive_seconds: float) -> DatabaseState:
 def _room(connection: Connection) -> ConnectionLimits | None:
     if connection.dialect.name != "postgresql":
         return None
-    found = connection.execute(_TAKEN).one()
-    return ConnectionLimits(connections=found.most - found.reserved, replicas=replicas_in(connection))
+    limits = connection.execute(_TAKEN).one()
+    return ConnectionLimits(connections=limits.most - limits.reserved, replicas=replicas_in(connection))
 
 
 def _contents(engine: Engine, alive_seconds: float) -> DatabaseContents:
@@ -189,8 +189,8 @@ def _lease_age_seconds(connection: Connection, lease_seconds: float, moment: dat
 def _calibration_ages(connection: Connection, moment: datetime) -> dict[str, float]:
     gpu, fitted = CALIBRATIONS.c.gpu, func.max(CALIBRATIONS.c.created_at)
     query = select(gpu, fitted).where(CALIBRATIONS.c.status == "promoted", gpu.is_not(None)).group_by(gpu)
-    found = connection.execute(query.order_by(fitted.desc()).limit(MOST_CALIBRATIONS))
-    fitted_at = {row[0]: in_utc(row[1]) for row in found}
+    rows = connection.execute(query.order_by(fitted.desc()).limit(MOST_CALIBRATIONS))
+    fitted_at = {row[0]: in_utc(row[1]) for row in rows}
     return {
         slug: (moment - moment_fitted).total_seconds()
         for slug, moment_fitted in fitted_at.items()
@@ -204,24 +204,24 @@ def hold_alone(url: str) -> IO[str] | None:
     if file is None or file.name == ":memory:":
         return None
     make_folder(make_url(url))
-    place = file.resolve()
+    path = file.resolve()
     try:
-        held = place.with_name(f"{place.name}.serving").open("a+")
+        lock = path.with_name(f"{path.name}.serving").open("a+")
     except OSError:
         return None
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        held.seek(0)
-        other = held.read(20).strip() or "unknown"
-        held.close()
+        lock.seek(0)
+        process = lock.read(20).strip() or "unknown"
+        lock.close()
         message = (
-            f"another traincost serve (process {other}) answers from {place}; stop it first, or use PostgreSQL, which "
+            f"another traincost serve (process {process}) answers from {path}; stop it first, or use PostgreSQL, which "
             "takes several"
         )
         raise StartupError(message) from None
     with suppress(OSError):  # the process id is for people only
-        held.truncate(0)
-        held.write(str(os.getpid()))
-        held.flush()
-    return held
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+    return lock

@@ -108,16 +108,16 @@ def refusal_of(error: DBAPIError) -> Unreachable | None:
     return Unreachable(NOT_WRITTEN if result in _UNWRITTEN_SQLITE or state in _UNWRITTEN_POSTGRESQL else NO_ANSWER)
 
 
-def watch_errors(engine: Engine, tell: Callable[[str], None]) -> None:
+def watch_errors(engine: Engine, report: Callable[[str], None]) -> None:
     """Call a function on every error of the database, however it is handled."""
 
-    def heard(context: ExceptionContext) -> None:
+    def handle(context: ExceptionContext) -> None:
         error = context.sqlalchemy_exception
         refusal = refusal_of(error) if isinstance(error, DBAPIError) else None
         if refusal is not None:
-            tell("busy" if isinstance(refusal, Busy) else "unreachable")
+            report("busy" if isinstance(refusal, Busy) else "unreachable")
 
-    event.listen(engine, "handle_error", heard)
+    event.listen(engine, "handle_error", handle)
 
 
 def _is_about_the_database(error: DBAPIError) -> bool:
@@ -129,6 +129,8 @@ IDLE_SECONDS = 60
 """Time after which PostgreSQL ends an idle transaction, which frees its locks."""
 BUSY_SECONDS = 10
 """Longest wait for another process's write lock, and for a free connection."""
+ANSWER_SECONDS = 20.0
+"""Longest wait for the result of a statement; longer than the server lets a statement wait for a lock."""
 CONNECT_SECONDS = 5
 """Longest wait for a PostgreSQL server to accept a connection."""
 KEPT_CONNECTIONS = 5
@@ -165,10 +167,8 @@ def open_engine(url: str | URL, *, makes_folder: bool = True, connections: int =
     }
     if parsed.drivername in _POSTGRESQL:
         parsed = parsed.set(drivername="postgresql+psycopg")
-        from service.store.postgresql import bound_waits  # its driver takes 9 MB that SQLite has no use for
-
         engine = create_engine(parsed, connect_args={"connect_timeout": CONNECT_SECONDS}, **pool)
-        bound_waits(engine)
+        _bound_waits(engine)
         return engine
     if makes_folder:
         make_folder(parsed)
@@ -177,6 +177,39 @@ def open_engine(url: str | URL, *, makes_folder: bool = True, connections: int =
     event.listen(engine, "begin", _begin_sqlite)
     event.listen(engine, "handle_error", _close_read_only)
     return engine
+
+
+def _bound_waits(engine: Engine) -> None:
+    """Have an engine close connections to a PostgreSQL server that does not respond within ANSWER_SECONDS.
+
+    A client that is cut off from a server without a reset waits for as long as TCP retries, a quarter of an hour and
+    more; behind a proxy that keeps the connection open, for ever.
+    """
+    import psycopg  # takes 9 MB that SQLite has no use for
+    from psycopg.errors import _WaitTimeout
+
+    class Bounded(psycopg.Connection[Any]):
+        """A connection with a longest wait; None for no limit."""
+
+        answer_seconds: float | None = None
+
+        def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+            """Wait for the server's response."""
+            try:
+                return super().wait(gen, interval, self.answer_seconds if timeout is None else timeout)
+            except _WaitTimeout:
+                if timeout is not None:
+                    raise
+                self.pgconn.finish()
+                raise psycopg.OperationalError(f"no answer from the server in {self.answer_seconds:g} s") from None
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: object, _record: object, given: Any, named: Any) -> Bounded:
+        return Bounded.connect(*given, **named)
+
+    @event.listens_for(engine, "checkout")
+    def _check_out(connection: Any, _record: object, _proxy: object) -> None:
+        connection.answer_seconds = ANSWER_SECONDS
 
 
 def place_of(engine: Engine) -> str:
@@ -245,8 +278,8 @@ def _bound_locks(connection: Connection, wait_seconds: float, idle_seconds: floa
 
 def insert_new(connection: Connection, table: Table) -> Insert:
     """An insert that skips rows whose key exists."""
-    found: Insert = insert_or(connection, table).on_conflict_do_nothing()
-    return found
+    statement: Insert = insert_or(connection, table).on_conflict_do_nothing()
+    return statement
 
 
 def insert_or(connection: Connection, table: Table) -> Any:
@@ -344,11 +377,11 @@ def takes_changes(engine: Engine) -> bool:
     """Whether the database answers and can be written."""
     try:
         with writing(engine) as connection:
-            found = connection.exec_driver_sql(_CHANGE_NOTHING[engine.dialect.name])
-            is_so = bool(found.scalar()) if found.returns_rows else True
+            result = connection.exec_driver_sql(_CHANGE_NOTHING[engine.dialect.name])
+            is_written = bool(result.scalar()) if result.returns_rows else True
     except SQLAlchemyError:
         return False
-    return is_so
+    return is_written
 
 
 Moment = TypeVar("Moment", datetime, datetime | None)
@@ -386,8 +419,8 @@ def later(seconds: float | ColumnElement[Any], start: ColumnElement[Any] | None 
 
 def moment_in(connection: Connection) -> datetime:
     """The present by the database's clock."""
-    found: datetime = connection.execute(select(now())).scalar_one()
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    moment: datetime = connection.execute(select(now())).scalar_one()
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @compiles(_Now, "sqlite")

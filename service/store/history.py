@@ -101,9 +101,9 @@ class RowTable:
     def read(self, connection: Connection, which: ColumnElement[bool]) -> list[Any]:
         """Versions of rows, sorted by key here, because databases sort text differently."""
         key = attrgetter(*self.key, "revision")
-        found = connection.execute(select(self.table).where(which).execution_options(yield_per=AT_ONCE))
+        records = connection.execute(select(self.table).where(which).execution_options(yield_per=AT_ONCE))
         rows: list[Any] = []
-        for part in found.mappings().partitions():  # a million rows at once would take three times the memory
+        for part in records.mappings().partitions():  # a million rows at once would take three times the memory
             rows += self.rows.validate_python([self._gathered(dict(record)) for record in part])
         return sorted(rows, key=key)
 
@@ -120,9 +120,9 @@ class RowTable:
 
     def add(self, connection: Connection, rows: Iterable[Row], number: int) -> list[Any]:
         """Add a version of each row, with the next revision of the row."""
-        held = tuple(rows)
-        last = self._last_revisions(connection, held)
-        added = [replace(row, revision=last.get(self.identity(row), 0) + 1) for row in held]
+        stored = tuple(rows)
+        last = self._last_revisions(connection, stored)
+        added = [replace(row, revision=last.get(self.identity(row), 0) + 1) for row in stored]
         records = [self._spread(record) for record in self.rows.dump_python(added, mode="json")]
         if records:
             connection.execute(insert(self.table), [{**record, "since_change": number} for record in records])
@@ -141,13 +141,13 @@ class RowTable:
         """Identity of a row among those of its kind and owner."""
         return tuple(getattr(row, name) for name in self.key)
 
-    def named(self, connection: Connection, key: str, held: Row | None) -> ColumnElement[bool] | None:
+    def named(self, connection: Connection, key: str, current: Row | None) -> ColumnElement[bool] | None:
         """Condition for every version of a row, of any owner."""
         if "slug" in self.table.c:
             return self.table.c.slug == key
         columns = [self.table.c[name] for name in TELLS_PRICES_APART]
-        if held is not None:
-            identity: Sequence[str] | None = [getattr(held, name) for name in TELLS_PRICES_APART]
+        if current is not None:
+            identity: Sequence[str] | None = [getattr(current, name) for name in TELLS_PRICES_APART]
         else:
             ended = connection.execute(select(*columns).where(self.table.c.until_change.is_not(None)))
             identity = next((row for row in ended if price_id(row) == key), None)
@@ -254,7 +254,7 @@ def newest_change(connection: Connection) -> Change | None:
 
 def read_changes(connection: Connection, most: int | None = None) -> list[Change]:
     """Changes of the catalogue, newest first, each with the digest of all rows after it."""
-    found = connection.execute(select(CHANGES).order_by(desc(CHANGES.c.number)).limit(most))
+    rows = connection.execute(select(CHANGES).order_by(desc(CHANGES.c.number)).limit(most))
     return [
         Change(
             number=row.number,
@@ -263,7 +263,7 @@ def read_changes(connection: Connection, most: int | None = None) -> list[Change
             owner=row.owner,
             summary=row.summary,
         )
-        for row in found
+        for row in rows
     ]
 
 
@@ -272,9 +272,9 @@ def changes_seen(connection: Connection, owner: str, *, of_all: bool) -> list[Ch
 
     Changes of other owners' private rows are left out.
     """
-    found = connection.execute(select(CHANGED_PARTS).order_by(CHANGED_PARTS.c.number))
+    rows_read = connection.execute(select(CHANGED_PARTS).order_by(CHANGED_PARTS.c.number))
     touched = {
-        number: {row.part: row.digest for row in rows} for number, rows in groupby(found, lambda row: row.number)
+        number: {row.part: row.digest for row in rows} for number, rows in groupby(rows_read, lambda row: row.number)
     }
     digests: dict[str, str] = {EVERYONE: ""}
     seen: list[Change] = []
@@ -284,8 +284,8 @@ def changes_seen(connection: Connection, owner: str, *, of_all: bool) -> list[Ch
         if parts is None:  # of the time when all rows were shared
             seen.append(change)
         elif of_all or parts.keys() & {EVERYONE, owner}:
-            whose = owner if parts.keys() & {EVERYONE, owner} else min(parts)
-            seen.append(replace(change, catalogue=view_revision(digests[EVERYONE], digests.get(whose, ""))))
+            viewer = owner if parts.keys() & {EVERYONE, owner} else min(parts)
+            seen.append(replace(change, catalogue=view_revision(digests[EVERYONE], digests.get(viewer, ""))))
     return seen[::-1]
 
 
@@ -302,12 +302,12 @@ def last_number_with(connection: Connection, revision: str, owner: str) -> int |
     parts = CHANGED_PARTS.c
     query = select(parts.number, parts.part, parts.digest).where(parts.part.in_((EVERYONE, owner)))
     digests = {EVERYONE: "", owner: ""}
-    found: int | None = None
+    last: int | None = None
     for number, changes in groupby(connection.execute(query.order_by(parts.number)), key=lambda row: row.number):
         digests |= {row.part: row.digest for row in changes}
         if view_revision(digests[EVERYONE], digests[owner]) == revision:
-            found = number
-    return found
+            last = number
+    return last
 
 
 def owners_with_parts(connection: Connection) -> list[str]:
@@ -344,8 +344,8 @@ def holdings_at(connection: Connection, number: int) -> Holdings:
 
 def rows_at(connection: Connection, number: int, part: str | None = None) -> Iterator[Row]:
     """The valid rows right after a change."""
-    for kept in ROW_TABLES.values():
-        yield from kept.read(connection, and_(holding_at(kept.table, number), *in_part(kept.table, part)))
+    for kind in ROW_TABLES.values():
+        yield from kind.read(connection, and_(holding_at(kind.table, number), *in_part(kind.table, part)))
 
 
 def view_at(connection: Connection, number: int, owner: str) -> Catalogue:
@@ -363,10 +363,10 @@ def holdings_since(connection: Connection, before: Holdings, since: int, number:
     """All rows after later changes, applied to rows in memory; nothing else is read."""
     put: list[Row] = []
     ended: list[Row] = []
-    for kept in ROW_TABLES.values():
-        begin, end = kept.table.c.since_change, kept.table.c.until_change
-        put += kept.read(connection, and_(begin > since, holding_at(kept.table, number)))
-        ended += kept.read(connection, and_(begin <= since, end > since, end <= number))
+    for kind in ROW_TABLES.values():
+        begin, end = kind.table.c.since_change, kind.table.c.until_change
+        put += kind.read(connection, and_(begin > since, holding_at(kind.table, number)))
+        ended += kind.read(connection, and_(begin <= since, end > since, end <= number))
     return before.changed(put, ended)
 
 
@@ -374,9 +374,9 @@ def write_change(connection: Connection, before: Holdings, rows: Rows, owner: st
     """Write a change of the catalogue, all of it or nothing."""
     last = newest_change(connection)
     number = 1 if last is None else last.number + 1
-    for kind, held in _by_kind(before.ended_by(rows.put, rows.drop)):
-        ROW_TABLES[kind].close(connection, held, number)
-    put = tuple(row for kind, held in _by_kind(rows.put) for row in ROW_TABLES[kind].add(connection, held, number))
+    for kind, ended in _by_kind(before.ended_by(rows.put, rows.drop)):
+        ROW_TABLES[kind].close(connection, ended, number)
+    put = tuple(row for kind, new in _by_kind(rows.put) for row in ROW_TABLES[kind].add(connection, new, number))
     after = before.changed(put, rows.drop, is_strict=True)
     touched = _touched(connection, before, after)
     change = Change(
@@ -426,7 +426,7 @@ def _object_of(rows: Rows, number: int) -> str:
 
 def _by_kind(rows: Iterable[Row]) -> list[tuple[type, list[Row]]]:
     ordered = sorted(rows, key=lambda row: type(row).__name__)
-    return [(kind, list(held)) for kind, held in groupby(ordered, key=type)]
+    return [(kind, list(same)) for kind, same in groupby(ordered, key=type)]
 
 
 MOST_CACHED = 8
@@ -458,7 +458,7 @@ class History:
         self._engine = engine
         self._publish = publish
         self._number = number
-        self._held: OrderedDict[tuple[str, str], Catalogue] = OrderedDict()
+        self._cached: OrderedDict[tuple[str, str], Catalogue] = OrderedDict()
         self._lock = Lock()
         self.holdings = holdings if isinstance(holdings, Holdings) else Holdings(holdings)
 
@@ -479,10 +479,10 @@ class History:
             newest = newest_change(connection)
             if newest is None or (newest.number, newest.catalogue) == (number, current.revision):
                 return
-            found = _brought_up(connection, current, number, newest)
-        self._take(newest.number, found, instead_of=number)
+            holdings = _brought_up(connection, current, number, newest)
+        self._take(newest.number, holdings, instead_of=number)
 
-    def held(self, revision: str, owner: str) -> Catalogue | None:
+    def cached(self, revision: str, owner: str) -> Catalogue | None:
         """The catalogue of a revision, as far as an owner may see it, if it is in memory."""
         now = self.holdings
         for made in (now.everyone, now.view_if_made(owner)):
@@ -490,16 +490,16 @@ class History:
                 return made.asked_by(owner)
         with self._lock:
             for key in ((revision, EVERYONE), (revision, owner)):
-                if key in self._held:
-                    self._held.move_to_end(key)
-                    return self._held[key].asked_by(owner)
+                if key in self._cached:
+                    self._cached.move_to_end(key)
+                    return self._cached[key].asked_by(owner)
         return None
 
     def at(self, revision: str, owner: str, *, of_all: bool = False) -> Catalogue:
         """The catalogue of a revision, as far as an owner may see it, from memory or from the database."""
-        found = self.held(revision, owner)
-        if found is not None:
-            return found
+        view = self.cached(revision, owner)
+        if view is not None:
+            return view
         if self._engine is None or not REVISION.fullmatch(revision):
             raise UnknownRevision(NO_SUCH_REVISION)
         with self._reading() as connection:
@@ -507,10 +507,10 @@ class History:
             read = _read_view(connection, revision, owners)
         if read is None:
             raise UnknownRevision(NO_SUCH_REVISION)
-        whose, found = read
+        viewer, view = read
         with self._lock:
-            self._hold(found, whose)
-        return found.asked_by(owner)
+            self._cache(view, viewer)
+        return view.asked_by(owner)
 
     def changes(self, owner: str, *, of_all: bool = False) -> list[Change]:
         """Changes of an owner's view, newest first, each with the digest of the view after it."""
@@ -519,15 +519,15 @@ class History:
 
     def version(self, kind: type, key: str, revision: int, may_see: Callable[[Row], bool]) -> Row | None:
         """One version of a row, current or not."""
-        kept = ROW_TABLES[kind]
-        now = [row for row in (self.holdings.everyone.held(kind, key),) if row is not None]
-        now += [row for row in self.holdings.rows_of_kind(kind) if key_of(row) == key and may_see(row)]
-        held = now[-1] if now else None
+        row_table = ROW_TABLES[kind]
+        current_rows = [row for row in (self.holdings.everyone.held(kind, key),) if row is not None]
+        current_rows += [row for row in self.holdings.rows_of_kind(kind) if key_of(row) == key and may_see(row)]
+        current = current_rows[-1] if current_rows else None
         with self._reading() as connection:
-            named = kept.named(connection, key, held)
-            versions = [] if named is None else kept.read(connection, and_(named, kept.table.c.revision == revision))
+            named, numbered = row_table.named(connection, key, current), row_table.table.c.revision == revision
+            versions = [] if named is None else row_table.read(connection, and_(named, numbered))
         seen = [row for row in versions if may_see(row)]
-        mine = [row for row in seen if held is not None and row.owner == held.owner]
+        mine = [row for row in seen if current is not None and row.owner == current.owner]
         return next(reversed(mine or seen), None)
 
     def change(self, owner: str, decide: Callable[[Holdings], Rows], also: Also | None = None) -> Written:
@@ -551,10 +551,10 @@ class History:
             number, current = self._number, self.holdings
         if (newest.number, newest.catalogue) == (number, current.revision):
             return current
-        found = _brought_up(connection, current, number, newest)
+        holdings = _brought_up(connection, current, number, newest)
         if newest.number < number or number == 0:  # restored from a backup, or read for the first time
-            self._take(newest.number, found, instead_of=number)
-        return found
+            self._take(newest.number, holdings, instead_of=number)
+        return holdings
 
     def _take(self, number: int, holdings: Holdings, *, instead_of: int = 0) -> None:
         """Set the current rows, unless a later change has set them since a given number."""
@@ -562,27 +562,27 @@ class History:
             if number < self._number != instead_of:
                 return
             if holdings is not self.holdings:
-                self._hold_former(self.holdings, holdings)
+                self._cache_former(self.holdings, holdings)
             self._number, self.holdings = number, holdings
             self._publish(holdings.everyone)
 
-    def _hold_former(self, former: Holdings, now: Holdings) -> None:
+    def _cache_former(self, former: Holdings, now: Holdings) -> None:
         """Cache the former views: the rows for everyone, and the views that change."""
         if former.everyone is not now.everyone:
-            self._hold(former.everyone, EVERYONE)
+            self._cache(former.everyone, EVERYONE)
         for owner in former.private:
             view = former.view_if_made(owner)
             if view is not None and view is not now.view_if_made(owner):
-                self._hold(view, owner)
+                self._cache(view, owner)
 
-    def _hold(self, catalogue: Catalogue, owner: str) -> None:
-        self._held[catalogue.revision, owner] = catalogue
-        self._held.move_to_end((catalogue.revision, owner))
-        while len(self._held) > 1 and (len(self._held) > MOST_CACHED or self._held_rows() > MOST_CACHED_ROWS):
-            self._held.popitem(last=False)
+    def _cache(self, catalogue: Catalogue, owner: str) -> None:
+        self._cached[catalogue.revision, owner] = catalogue
+        self._cached.move_to_end((catalogue.revision, owner))
+        while len(self._cached) > 1 and (len(self._cached) > MOST_CACHED or self._cached_rows() > MOST_CACHED_ROWS):
+            self._cached.popitem(last=False)
 
-    def _held_rows(self) -> int:
-        return sum(len(catalogue.digests) for catalogue in self._held.values())
+    def _cached_rows(self) -> int:
+        return sum(len(catalogue.digests) for catalogue in self._cached.values())
 
     def _connected(self) -> Engine:
         if self._engine is None:
@@ -626,9 +626,9 @@ def _brought_up(connection: Connection, current: Holdings, number: int, newest: 
     """The rows after the newest change, from those in memory where the change lists its rows."""
     if 0 < number < newest.number and revision_after(connection, number) == current.revision:
         with suppress(UnsoundFact):
-            found = holdings_since(connection, current, number, newest.number)
-            if found.revision == newest.catalogue:
-                return found
+            holdings = holdings_since(connection, current, number, newest.number)
+            if holdings.revision == newest.catalogue:
+                return holdings
     return holdings_at(connection, newest.number)
 
 

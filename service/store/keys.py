@@ -13,11 +13,10 @@ from secrets import token_bytes
 from threading import Event
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, Select, bindparam, delete, func, insert, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Engine, Select, Table, bindparam, delete, func, insert, or_, select, update
 
 from service.errors import Unreachable
-from service.store.engine import NO_ANSWER, answering, in_utc, reading, writing
+from service.store.engine import NO_ANSWER, answering, in_utc, insert_new, reading, writing
 from service.store.requests import log_change_in
 from service.store.tables import API_KEYS, SERVER_SECRETS, SHARE_LINKS
 
@@ -25,7 +24,6 @@ LINKS = "listed share links"
 UNLISTED_LINKS = "share links"
 """Name of the signing secret of earlier versions, whose links have no row; without it they are not valid."""
 SECRET_BYTES = 32
-_INSERT: Mapping[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
 def make_signing_secret(engine: Engine) -> bytes:
@@ -33,14 +31,8 @@ def make_signing_secret(engine: Engine) -> bytes:
     fresh = token_bytes(SECRET_BYTES)
     made = {"name": LINKS, "secret": fresh, "made_at": datetime.now(UTC)}
     with answering(), writing(engine) as connection:
-        connection.execute(_INSERT[connection.dialect.name](SERVER_SECRETS).values(made).on_conflict_do_nothing())
-        secret = signing_secret_in(connection)
-    return fresh if secret is None else secret
-
-
-def signing_secret_in(connection: Connection) -> bytes | None:
-    """The signing secret of links; None where no link was ever created."""
-    return signing_secrets_in(connection).get(LINKS)
+        connection.execute(insert_new(connection, SERVER_SECRETS), made)
+        return signing_secrets_in(connection).get(LINKS, fresh)
 
 
 def signing_secrets_in(connection: Connection) -> Mapping[str, bytes]:
@@ -104,12 +96,12 @@ def revoke_share_link(engine: Engine, link_id: str, moment: datetime, scenario_i
     if scenario_id is not None:
         is_meant.append(SHARE_LINKS.c.scenario_id == scenario_id)
     with answering(), writing(engine) as connection:
-        found = connection.execute(select(SHARE_LINKS.c.scenario_id).where(*is_meant)).scalar_one_or_none()
-        if found is None:
+        scenario = connection.execute(select(SHARE_LINKS.c.scenario_id).where(*is_meant)).scalar_one_or_none()
+        if scenario is None:
             return False
         still = update(SHARE_LINKS).where(*is_meant, SHARE_LINKS.c.revoked_at.is_(None))
         if connection.execute(still.values(revoked_at=moment)).rowcount:
-            log_change_in(connection, f"{found}/{link_id}")
+            log_change_in(connection, f"{scenario}/{link_id}")
     return True
 
 
@@ -120,16 +112,6 @@ def revoke_unlisted_links(engine: Engine) -> bool:
         if gone:
             log_change_in(connection, "unlisted")
     return bool(gone)
-
-
-def write_link_uses_in(connection: Connection, used: Mapping[str, datetime]) -> None:
-    """Write when links were last used, unless a later moment is stored."""
-    last = SHARE_LINKS.c.last_used_at
-    marking = update(SHARE_LINKS).where(
-        SHARE_LINKS.c.id == bindparam("link"), or_(last.is_(None), last < bindparam("moment"))
-    )
-    given = [{"link": link_id, "moment": moment} for link_id, moment in sorted(used.items())]
-    connection.execute(marking.values(last_used_at=bindparam("moment")), given)
 
 
 def _selected() -> Select[Any]:
@@ -210,8 +192,8 @@ def read_keys(engine: Engine) -> list[ApiKey]:
 
 def keys_in(connection: Connection) -> list[ApiKey]:
     """Every key, oldest first."""
-    found = connection.execute(select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)).mappings()
-    return [_key(row) for row in found]
+    rows = connection.execute(select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)).mappings()
+    return [_key(row) for row in rows]
 
 
 def state_in(connection: Connection) -> tuple[Any, ...]:
@@ -220,15 +202,6 @@ def state_in(connection: Connection) -> tuple[Any, ...]:
     limited = func.sum(API_KEYS.c.limit_changes)
     query = select(func.count(), func.max(made), func.count(revoked), func.max(revoked), limited).select_from(API_KEYS)
     return tuple(connection.execute(query).one())
-
-
-def write_uses(engine: Engine, used: Mapping[str, datetime]) -> None:
-    """Write when keys were last used, unless a later moment is stored."""
-    last = API_KEYS.c.last_used_at
-    marking = update(API_KEYS).where(API_KEYS.c.id == bindparam("key"), or_(last.is_(None), last < bindparam("moment")))
-    given = [{"key": key_id, "moment": moment} for key_id, moment in sorted(used.items())]
-    with answering(), writing(engine) as connection:
-        connection.execute(marking.values(last_used_at=bindparam("moment")), given)
 
 
 def _key(row: Mapping[Any, Any]) -> ApiKey:
@@ -294,6 +267,37 @@ _UNKNOWN_DIGEST = ApiKey(
 """Digest that stands in for an unknown key, so that the comparison takes as long as for a known one."""
 
 
+class _Uses:
+    """Moments at which rows were last used; each row is written once a minute at most."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._used: dict[str, datetime] = {}
+        self._written: dict[str, datetime] = {}
+
+    def record(self, row_id: str, moment: datetime) -> None:
+        """Record a use in memory."""
+        self._used[row_id] = moment
+
+    def write(self, engine: Engine, *, all_of_them: bool) -> None:
+        """Write the uses that are due, unless a later moment is stored."""
+        due = {
+            row_id: moment
+            for row_id, moment in self._used.copy().items()
+            if (written := self._written.get(row_id)) is None
+            or (moment > written and (all_of_them or moment - written >= USES_APART))
+        }
+        if not due:
+            return
+        last = self._table.c.last_used_at
+        is_later = or_(last.is_(None), last < bindparam("moment"))
+        marking = update(self._table).where(self._table.c.id == bindparam("row"), is_later)
+        moments = [{"row": row_id, "moment": moment} for row_id, moment in sorted(due.items())]
+        with answering(), writing(engine) as connection:
+            connection.execute(marking.values(last_used_at=bindparam("moment")), moments)
+        self._written |= due
+
+
 class KeyRing:
     """The keys of the service and its signing secrets, in memory."""
 
@@ -301,13 +305,10 @@ class KeyRing:
         self._engine = engine
         self._keys: Mapping[str, ApiKey] = {}
         self._state: tuple[Any, ...] = ()
-        self._lent: dict[str, ApiKey] = {}
+        self._temporary: dict[str, ApiKey] = {}
         self._known: Mapping[str, ApiKey] = {}
         self._is_locked = False
-        self._used: dict[str, datetime] = {}
-        self._noted: dict[str, datetime] = {}
-        self._opened: dict[str, datetime] = {}
-        self._links_noted: dict[str, datetime] = {}
+        self._key_uses, self._link_uses = _Uses(API_KEYS), _Uses(SHARE_LINKS)
         self.noted = Event()
         """Set where a use waits to be written."""
         self.signing_secret: bytes | None = None
@@ -333,13 +334,13 @@ class KeyRing:
 
     def lend(self, key: ApiKey) -> None:
         """Add a temporary key for the life of this process; it is in memory alone, and locks nothing."""
-        self._lent[key.id] = key
-        self._known = {**self._keys, **self._lent}
+        self._temporary[key.id] = key
+        self._known = {**self._keys, **self._temporary}
 
     def note_use(self, key: ApiKey, moment: datetime) -> None:
         """Record the use of a key; it is written later."""
-        if key.id not in self._lent:
-            self._used[key.id] = moment
+        if key.id not in self._temporary:
+            self._key_uses.record(key.id, moment)
             self.noted.set()
 
     def refresh(self) -> None:
@@ -350,7 +351,7 @@ class KeyRing:
             state = state_in(connection)
             if state != self._state:
                 self._keys, self._state = {key.id: key for key in keys_in(connection)}, state
-                self._known = {**self._keys, **self._lent}
+                self._known = {**self._keys, **self._temporary}
                 self._is_locked = self._is_locked or bool(self._keys)  # no later change opens a locked service
             secrets = signing_secrets_in(connection)
             self.signing_secret, self.unlisted_secret = secrets.get(LINKS), secrets.get(UNLISTED_LINKS)
@@ -365,28 +366,11 @@ class KeyRing:
 
     def record_link_use(self, link_id: str, moment: datetime) -> None:
         """Record the use of a share link; it is written later."""
-        self._opened[link_id] = moment
+        self._link_uses.record(link_id, moment)
         self.noted.set()
 
     def write_uses(self, *, all_of_them: bool = False) -> None:
         """Write the last uses of keys and share links: of each at most once a minute."""
-        due = _due(self._used, self._noted, all_of_them=all_of_them)
-        opened = _due(self._opened, self._links_noted, all_of_them=all_of_them)
-        if self._engine is None:
-            return
-        if due:
-            write_uses(self._engine, due)
-            self._noted = {**self._noted, **due}
-        if opened:
-            with answering(), writing(self._engine) as connection:
-                write_link_uses_in(connection, opened)
-            self._links_noted = {**self._links_noted, **opened}
-
-
-def _due(used: dict[str, datetime], noted: Mapping[str, datetime], *, all_of_them: bool) -> dict[str, datetime]:
-    """Moments that are due to be written."""
-    return {
-        name: moment
-        for name, moment in used.copy().items()
-        if name not in noted or (moment > noted[name] and (all_of_them or moment - noted[name] >= USES_APART))
-    }
+        if self._engine is not None:
+            self._key_uses.write(self._engine, all_of_them=all_of_them)
+            self._link_uses.write(self._engine, all_of_them=all_of_them)

@@ -109,8 +109,8 @@ def read_measurements(
     values: Mapping[str, Collection[str]] | None = None,
 ) -> list[Measured]:
     """Measurements."""
-    asked = (MEASUREMENTS.c[name].in_(sorted(of_it)) for name, of_it in (values or {}).items())
-    conditions = [*asked, *_whose(owner)]
+    matches = (MEASUREMENTS.c[name].in_(sorted(of_it)) for name, of_it in (values or {}).items())
+    conditions = [*matches, *_whose(owner)]
     with answering(), reading(engine) as connection:
         if ids is None:
             return measurements_in(connection, *conditions)
@@ -120,8 +120,8 @@ def read_measurements(
 
 def read_measurements_of(engine: Engine, owner: str | None, part: RowPart | None) -> list[Measured]:
     """Measurements of an owner, in parts where they are many."""
-    held = MEASUREMENTS.c
-    query = part_of(_ALL.where(*_whose(owner)), engine, part, held.id, held.measured_at)
+    columns = MEASUREMENTS.c
+    query = part_of(_ALL.where(*_whose(owner)), engine, part, columns.id, columns.measured_at)
     with answering(), reading(engine) as connection:
         return list(_measured_by(connection, query))
 
@@ -134,28 +134,28 @@ def each_measurement(engine: Engine, owner: str | None) -> Iterator[Measured]:
 
 def counting_measurements(engine: Engine, owner: str | None, device: str, since: datetime) -> list[Measured]:
     """Measurements of a device that are not in quarantine."""
-    held = MEASUREMENTS.c
-    newer = (held.device == device, held.measured_at >= since, held.quarantined_at.is_(None))
+    columns = MEASUREMENTS.c
+    newer = (columns.device == device, columns.measured_at >= since, columns.quarantined_at.is_(None))
     with answering(), reading(engine) as connection:
         return measurements_in(connection, *newer, *_whose(owner))
 
 
 def measurements_like(connection: Connection, rows: Collection[Measured], most: int) -> list[Measured]:
     """Measurements of the same owner, device, software and shapes, not in quarantine."""
-    held = MEASUREMENTS.c
+    columns = MEASUREMENTS.c
     named = ("owner", "device", "fingerprint", "probe", "operation")
-    alike = [held[name].in_(sorted({getattr(row, name) for row in rows})) for name in named]
-    counting = _ALL.where(held.quarantined_at.is_(None), *alike)
-    wanted = {shape_key(row.shape) for row in rows}
+    alike = [columns[name].in_(sorted({getattr(row, name) for row in rows})) for name in named]
+    counting = _ALL.where(columns.quarantined_at.is_(None), *alike)
+    keys = {shape_key(row.shape) for row in rows}
     stored_shapes = connection.scalars(counting.with_only_columns(_SHAPE).distinct())
-    shapes = [text for text in stored_shapes if shape_key(loads(text)) in wanted]
-    one_thing = (*(held[name] for name in named), held.quantity, _SHAPE)
-    age = func.row_number().over(partition_by=one_thing, order_by=(held.measured_at.desc(), held.id)).label("age")
-    found: list[Measured] = []
+    shapes = [text for text in stored_shapes if shape_key(loads(text)) in keys]
+    one_thing = (*(columns[name] for name in named), columns.quantity, _SHAPE)
+    age = func.row_number().over(partition_by=one_thing, order_by=(columns.measured_at.desc(), columns.id)).label("age")
+    alike_rows: list[Measured] = []
     for place in range(0, len(shapes), MOST_NAMED):
         aged = counting.where(_SHAPE.in_(shapes[place : place + MOST_NAMED])).add_columns(age).subquery()
-        found += _measured_by(connection, select(aged).where(aged.c.age <= most))
-    return found
+        alike_rows += _measured_by(connection, select(aged).where(aged.c.age <= most))
+    return alike_rows
 
 
 def shape_key(shape: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -253,17 +253,17 @@ class Calibration:
 def create_calibration(engine: Engine, calibration: Calibration) -> Calibration:
     """Store a calibration; of an inactive one with the same id, only the comparison changes."""
     with answering(), writing(engine) as connection:
-        held = calibration_in(connection, calibration.id)
-        if held is None:
+        stored = calibration_in(connection, calibration.id)
+        if stored is None:
             connection.execute(insert(CALIBRATIONS), _calibration_record(calibration))
             log_change_in(connection, calibration.id)
             return calibration
-        if held.status != "promoted":
+        if stored.status != "promoted":
             record = _calibration_record(calibration)
-            changed = update(CALIBRATIONS).where(CALIBRATIONS.c.id == held.id)
+            changed = update(CALIBRATIONS).where(CALIBRATIONS.c.id == stored.id)
             connection.execute(changed.values({name: record[name] for name in _COMPARED}))
-            held = replace(held, **{name: getattr(calibration, name) for name in _COMPARED})
-        return held
+            stored = replace(stored, **{name: getattr(calibration, name) for name in _COMPARED})
+        return stored
 
 
 def read_calibrations(engine: Engine, owner: str | None = None) -> list[Calibration]:
@@ -321,8 +321,8 @@ def _calibration_record(calibration: Calibration) -> dict[str, Any]:
 
 def _calibration(row: Mapping[Any, Any]) -> Calibration:
     values = {name: row[name] for name in _CALIBRATION_NAMES}
-    found = Calibration(**{**values, **{name: values[name] and utc_text(values[name]) for name in _CALIBRATION_DATES}})
-    return replace(found, parts=tuple(found.parts), fitted_on=tuple(found.fitted_on))
+    values |= {name: values[name] and utc_text(values[name]) for name in _CALIBRATION_DATES}
+    return Calibration(**{**values, "parts": tuple(values["parts"]), "fitted_on": tuple(values["fitted_on"])})
 
 
 _CALIBRATION_NAMES = tuple(one.name for one in fields(Calibration))

@@ -37,29 +37,29 @@ def seed(connection: Connection, shipped: Catalogue) -> None:
     """Replace the shipped rows of another version; custom rows stay."""
     last = newest_change(connection)
     before = Holdings.of(()) if last is None else holdings_at(connection, last.number)
-    wanted = _wanted(before, shipped)
-    rows = _difference(before, wanted, shipped)
+    target = _wanted(before, shipped)
+    rows = _difference(before, target, shipped)
     if last is None or rows.put or rows.drop or before.revision != last.catalogue or not has_parts(connection):
         write_change(connection, before, rows, SHIPPED)
-    seeded = revision_of({key: digest_of(row) for key, row in wanted.items()})
+    seeded = revision_of({key: digest_of(row) for key, row in target.items()})
     if connection.execute(select(SEEDINGS.c.catalogue_revision)).scalars().all() != [seeded]:
         connection.execute(delete(SEEDINGS))
         connection.execute(insert(SEEDINGS), {"catalogue_revision": seeded, "seeded_at": datetime.now(UTC)})
 
 
-def _difference(before: Holdings, wanted: Mapping[Key, Row], shipped: Catalogue) -> Rows:
-    held = {_key(row): row for row in before.everyone.rows() if row.owner == SHIPPED}
-    put = tuple(row for key, row in wanted.items() if held.get(key) != row)
-    drop = tuple(row for key, row in held.items() if key not in wanted)
+def _difference(before: Holdings, target: Mapping[Key, Row], shipped: Catalogue) -> Rows:
+    current = {_key(row): row for row in before.everyone.rows() if row.owner == SHIPPED}
+    put = tuple(row for key, row in target.items() if current.get(key) != row)
+    drop = tuple(row for key, row in current.items() if key not in target)
     return Rows(put=(*put, *_orphaned_gpus(before, drop, shipped)), drop=drop)
 
 
 def _orphaned_gpus(before: Holdings, gone: Iterable[Row], shipped: Catalogue) -> Iterator[Row]:
     """GPUs that are no longer shipped, as private rows of the owners whose private rows refer to them."""
     gpus = {row.slug: row for row in gone if isinstance(row, GpuRow) and row.slug not in shipped.gpus}
-    for owner, held in before.private.items():
-        for slug in sorted(gpus.keys() & {gpu for row in held.rows.values() for gpu in gpus_of(row)}):
-            if (GpuRow, slug) not in held.rows:
+    for owner, rows in before.private.items():
+        for slug in sorted(gpus.keys() & {gpu for row in rows.rows.values() for gpu in gpus_of(row)}):
+            if (GpuRow, slug) not in rows.rows:
                 log.warning("gpu %s is no longer shipped and stays for %s, whose rows speak of it", slug, owner)
                 yield replace(_nameless(gpus[slug]), owner=owner)
 
@@ -68,10 +68,10 @@ def _wanted(before: Holdings, shipped: Catalogue) -> dict[Key, Row]:
     """The shipped rows, adjusted to custom rows for everyone, by key."""
     own = [row for row in before.everyone.rows() if row.owner != SHIPPED]
     needed = {gpu for row in own for gpu in gpus_of(row)} - shipped.gpus.keys()
-    kept = [_nameless(gpu) for gpu in before.everyone.gpus.values() if gpu.owner == SHIPPED and gpu.slug in needed]
-    for gpu in kept:
+    kept_gpus = [_nameless(gpu) for gpu in before.everyone.gpus.values() if gpu.owner == SHIPPED and gpu.slug in needed]
+    for gpu in kept_gpus:
         log.warning("gpu %s is no longer shipped and stays, because custom rows for everyone speak of it", gpu.slug)
-    return {_key(row): row for row in (*_beside([*own, *kept], shipped), *kept)}
+    return {_key(row): row for row in (*_beside([*own, *kept_gpus], shipped), *kept_gpus)}
 
 
 def _nameless(gpu: GpuRow) -> GpuRow:
@@ -80,16 +80,16 @@ def _nameless(gpu: GpuRow) -> GpuRow:
 
 def _beside(fixed: list[Row], shipped: Catalogue) -> Iterator[Row]:
     """The shipped rows beside other rows, without the names that those have."""
-    for row, kept, missing in beside(fixed, shipped.rows()):
+    for row, adjusted, missing in beside(fixed, shipped.rows()):
         kind, key = KINDS[ROW_TABLES[type(row)].table.name], key_of(row)
         if missing is not None:
             log.warning("shipped %s %s is left out: gpu %s, of which it speaks, is", kind, key, missing)
-        elif kept is None:
+        elif adjusted is None:
             log.warning("shipped %s %s is left out: a row that stays has its name", kind, key)
-        elif kept is not row:
+        elif adjusted is not row:
             log.warning("shipped %s %s goes without some of its names: rows that stay have them", kind, key)
-        if kept is not None:
-            yield kept
+        if adjusted is not None:
+            yield adjusted
 
 
 def _key(row: Row) -> Key:
@@ -142,11 +142,11 @@ def revision_in(connection: Connection) -> str | None:
 
 def migrate(connection: Connection, revision: str = HEAD) -> None:
     """Migrate a database up to a revision; a database at that revision stays as it is."""
-    found = revision_in(connection)
-    if found == revision:
+    current = revision_in(connection)
+    if current == revision:
         return
-    if found is not None:
-        refuse_unknown(found, "the database", StartupError)
+    if current is not None:
+        refuse_unknown(current, "the database", StartupError)
     from alembic import command
 
     command.upgrade(_config(connection), revision)

@@ -116,9 +116,9 @@ def _forget(engine: Engine, old: _Old, pause: Pause) -> int:
     columns = [old.table.c[name] for name in old.key]
     query, key = select(*columns).where(*old.conditions), tuple_(*columns)
     with answering(), reading(engine) as connection:
-        found = _going(connection, query, old)
+        keys = _going(connection, query, old)
     removed = 0
-    for batch in _batches(found):
+    for batch in _batches(keys):
         with answering(), writing(engine) as connection:
             going = _going(connection, query.where(key.in_(batch)).with_for_update(skip_locked=True), old)
             if going:
@@ -134,8 +134,8 @@ def _going(connection: Connection, query: Select[Any], old: _Old) -> list[Key]:
     return [key for row in connection.execute(query) if (key := tuple(row)) not in referenced]
 
 
-def _batches(found: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    return (found[place : place + AT_ONCE] for place in range(0, len(found), AT_ONCE))
+def _batches(keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (keys[place : place + AT_ONCE] for place in range(0, len(keys), AT_ONCE))
 
 
 def _remove_files(engine: Engine, then: datetime, pause: Pause) -> int:
@@ -145,9 +145,9 @@ def _remove_files(engine: Engine, then: datetime, pause: Pause) -> int:
     some = or_(exists().where(files), exists().where(on_the_way))
     query = select(JOBS.c.id).where(*_ended(then), JOBS.c.parent.is_(None), some)
     with answering(), reading(engine) as connection:
-        found = connection.execute(query).scalars().all()
+        job_ids = connection.execute(query).scalars().all()
     removed = 0
-    for batch in _batches(found):
+    for batch in _batches(job_ids):
         with answering(), writing(engine) as connection:
             removed += connection.execute(delete(JOB_FILES).where(JOB_FILES.c.job_id.in_(batch))).rowcount
             last = select(JOBS.c.events).where(JOBS.c.id == JOB_EVENTS.c.job_id).scalar_subquery()

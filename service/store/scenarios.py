@@ -32,18 +32,18 @@ def store_owners_in(connection: Connection, owned: Iterable[tuple[str, str]]) ->
     connection.execute(insert_new(connection, ESTIMATE_OWNERS), rows)
 
 
-def is_owned(estimate_id: ColumnElement[str], whose: str | None) -> ColumnElement[bool]:
+def is_owned(estimate_id: ColumnElement[str], owner: str | None) -> ColumnElement[bool]:
     """Whether an answer belongs to an owner; None for any owner."""
-    if whose is None:
+    if owner is None:
         return true()
-    return exists().where(ESTIMATE_OWNERS.c.estimate_id == estimate_id, ESTIMATE_OWNERS.c.owner == whose)
+    return exists().where(ESTIMATE_OWNERS.c.estimate_id == estimate_id, ESTIMATE_OWNERS.c.owner == owner)
 
 
 def remove_owners_in(connection: Connection) -> None:
     """Remove owners of answers and questions that are gone."""
-    held = (ESTIMATES.c.id, CHECKED_QUESTIONS.c.estimate_id)
-    gone = [~exists().where(estimate_id == ESTIMATE_OWNERS.c.estimate_id) for estimate_id in held]
-    connection.execute(delete(ESTIMATE_OWNERS).where(*gone))
+    stored_ids = (ESTIMATES.c.id, CHECKED_QUESTIONS.c.estimate_id)
+    is_gone = [~exists().where(estimate_id == ESTIMATE_OWNERS.c.estimate_id) for estimate_id in stored_ids]
+    connection.execute(delete(ESTIMATE_OWNERS).where(*is_gone))
 
 
 Question = Mapping[str, Any]
@@ -115,9 +115,9 @@ def read_scenarios(engine: Engine, owner: str | None = None, part: RowPart | Non
 
 def read_scenario(engine: Engine, scenario_id: str, revision: int | None = None) -> SavedQuestion | None:
     """One scenario with its question."""
-    wanted = SCENARIOS.c.revision if revision is None else revision
+    number = SCENARIOS.c.revision if revision is None else revision
     query = _selected(SCENARIO_REVISIONS.c.question)
-    query = query.where(SCENARIOS.c.id == scenario_id, SCENARIO_REVISIONS.c.revision == wanted)
+    query = query.where(SCENARIOS.c.id == scenario_id, SCENARIO_REVISIONS.c.revision == number)
     with answering(), reading(engine) as connection:
         row = connection.execute(query).mappings().one_or_none()
     return None if row is None else SavedQuestion(_scenario(row), row["question"])
@@ -153,11 +153,11 @@ def delete_scenario(engine: Engine, scenario_id: str, revision: int) -> None:
         log_change_in(connection, scenario_id)
 
 
-def read_answer(engine: Engine, estimate_id: str, whose: str | None = None) -> bytes | None:
+def read_answer(engine: Engine, estimate_id: str, owner: str | None = None) -> bytes | None:
     """A stored answer."""
     with answering(), reading(engine) as connection:
         answer: bytes | None = connection.execute(
-            select(ESTIMATES.c.answer).where(ESTIMATES.c.id == estimate_id, is_owned(ESTIMATES.c.id, whose))
+            select(ESTIMATES.c.answer).where(ESTIMATES.c.id == estimate_id, is_owned(ESTIMATES.c.id, owner))
         ).scalar_one_or_none()
     return answer
 
@@ -211,13 +211,14 @@ class CheckedQuestion:
     """Digest of the catalogue."""
 
 
-def store_checked_questions(engine: Engine, asked: Iterable[tuple[CheckedQuestion, str]]) -> None:
+def store_checked_questions(engine: Engine, questions: Iterable[tuple[CheckedQuestion, str]]) -> None:
     """Store questions, each for an owner; an existing one gains the owner."""
-    now, pairs = datetime.now(UTC), list(asked)
-    rows = [{**asdict(one), "asked_at": now} for one in {one.estimate_id: one for one, _ in pairs}.values()]
+    now, pairs = datetime.now(UTC), list(questions)
+    unique = {question.estimate_id: question for question, _ in pairs}
+    rows = [{**asdict(question), "asked_at": now} for question in unique.values()]
     with answering(), writing(engine) as connection:
         connection.execute(insert_new(connection, CHECKED_QUESTIONS), rows)
-        store_owners_in(connection, [(one.estimate_id, owner) for one, owner in pairs])
+        store_owners_in(connection, [(question.estimate_id, owner) for question, owner in pairs])
 
 
 def remove_checked_questions(engine: Engine, before: datetime) -> None:
@@ -233,11 +234,11 @@ def no_pending_writes() -> bool:
 
 
 def read_checked_question(
-    engine: Engine, estimate_id: str, whose: str | None = None, look_again: Callable[[], bool] = no_pending_writes
+    engine: Engine, estimate_id: str, owner: str | None = None, look_again: Callable[[], bool] = no_pending_writes
 ) -> CheckedQuestion | None:
     """The question of a check."""
     columns = [CHECKED_QUESTIONS.c[name] for name in CheckedQuestion.__dataclass_fields__]
-    owned = is_owned(CHECKED_QUESTIONS.c.estimate_id, whose)
+    owned = is_owned(CHECKED_QUESTIONS.c.estimate_id, owner)
     query = select(*columns).where(CHECKED_QUESTIONS.c.estimate_id == estimate_id, owned)
     while True:
         with answering(), reading(engine) as connection:

@@ -7,6 +7,8 @@ revision is last in every key, so that the versions of one row are found without
 results, questions and findings are plain JSON text, which preserves the order of keys and the digits of numbers.
 """
 
+from typing import Any
+
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -38,7 +40,18 @@ METADATA = MetaData(
     }
 )
 
+MOMENT = DateTime(timezone=True)
 JSON_VALUE = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+
+def _required(kind: Any, *names: str) -> list[Column[Any]]:
+    """Columns of a type that always have a value."""
+    return [Column(name, kind, nullable=False) for name in names]
+
+
+def _optional(kind: Any, *names: str) -> list[Column[Any]]:
+    """Columns of a type that may be NULL."""
+    return [Column(name, kind) for name in names]
 
 
 def _version_columns() -> list[SchemaItem]:
@@ -62,25 +75,21 @@ def _versions_of(table: str, *key: str) -> list[SchemaItem]:
     ]
 
 
-def _provenance() -> list[Column[str]]:
+def _provenance() -> list[Column[Any]]:
     """Source, date and verification of the numbers."""
-    return [Column(name, String, nullable=False) for name in ("source", "as_of", "verified", "note")]
+    return _required(String, "source", "as_of", "verified", "note")
 
 
 MODELS = Table(
     "models",
     METADATA,
     *_version_columns(),
-    Column("slug", String, nullable=False),
-    Column("name", String, nullable=False),
-    Column("family", String, nullable=False),
+    *_required(String, "slug", "name", "family"),
     Column("aliases", JSON_VALUE, nullable=False),
-    Column("hugging_face_id", String),
-    Column("release", String),
+    *_optional(String, "hugging_face_id", "release"),
     Column("model", JSON_VALUE),
     Column("not_estimated", String),
-    Column("published", JSON_VALUE),
-    Column("exact", JSON_VALUE),
+    *_optional(JSON_VALUE, "published", "exact"),
     *_provenance(),
     *_versions_of("models", "slug"),
 )
@@ -89,29 +98,25 @@ GPUS = Table(
     "gpus",
     METADATA,
     *_version_columns(),
-    Column("slug", String, nullable=False),
-    Column("name", String, nullable=False),
-    Column("vendor", String, nullable=False),
-    Column("architecture", String, nullable=False),
+    *_required(String, "slug", "name", "vendor", "architecture"),
     Column("release_year", Integer, nullable=False),
-    Column("aliases", JSON_VALUE, nullable=False),
-    Column("default_for", JSON_VALUE, nullable=False),
-    Column("memory_bytes", Double, nullable=False),
-    Column("usable_bytes", Double, nullable=False),
+    *_required(JSON_VALUE, "aliases", "default_for"),
+    *_required(Double, "memory_bytes", "usable_bytes"),
     Column("usable_basis", String, nullable=False),
     Column("memory_bytes_per_s", Double, nullable=False),
-    Column("fp32_flop_per_s", Double),
-    Column("bf16_flop_per_s", Double),
-    Column("fp16_flop_per_s", Double),
-    Column("fp8_flop_per_s", Double),
-    Column("fp4_flop_per_s", Double),
-    Column("int8_flop_per_s", Double),
+    *_optional(
+        Double,
+        "fp32_flop_per_s",
+        "bf16_flop_per_s",
+        "fp16_flop_per_s",
+        "fp8_flop_per_s",
+        "fp4_flop_per_s",
+        "int8_flop_per_s",
+    ),
     Column("link_name", String, nullable=False),
     Column("link_bytes_per_s", Double, nullable=False),
     Column("scale_up_gpus", Integer, nullable=False),
-    Column("inter_node_bytes_per_s", Double, nullable=False),
-    Column("host_bytes_per_s", Double, nullable=False),
-    Column("board_watts", Double, nullable=False),
+    *_required(Double, "inter_node_bytes_per_s", "host_bytes_per_s", "board_watts"),
     Column("purchase", JSON_VALUE),
     *_provenance(),
     *_versions_of("gpus", "slug"),
@@ -121,27 +126,21 @@ CLUSTERS = Table(
     "clusters",
     METADATA,
     *_version_columns(),
-    Column("slug", String, nullable=False),
-    Column("name", String, nullable=False),
+    *_required(String, "slug", "name"),
     Column("aliases", JSON_VALUE, nullable=False),
     Column("gpu", String, nullable=False),
-    Column("gpus", Integer, nullable=False),
-    Column("gpus_per_node", Integer, nullable=False),
+    *_required(Integer, "gpus", "gpus_per_node"),
     Column("scale_up_gpus", Integer),
     Column("inter_node_bytes_per_s", Double),
     Column("measured_steps", JSON_VALUE, nullable=False),
     Column("power_limit_watts", Double),
     Column("network_oversubscription", Double, nullable=False),
     Column("network_reduction", Boolean, nullable=False),
-    Column("failures_per_gpu_hour", Double),
-    Column("restart_seconds", Double),
-    Column("spare_fraction", Double),
+    *_optional(Double, "failures_per_gpu_hour", "restart_seconds", "spare_fraction"),
     Column("grid_region", String),
-    Column("grid_kg_co2e_per_kwh", Double),
-    Column("pue", Double),
-    Column("busy_power_fraction", Double),
-    Column("idle_power_fraction", Double),
-    Column("host_power_fraction", Double),
+    *_optional(
+        Double, "grid_kg_co2e_per_kwh", "pue", "busy_power_fraction", "idle_power_fraction", "host_power_fraction"
+    ),
     *_provenance(),
     *_versions_of("clusters", "slug"),
 )
@@ -150,15 +149,10 @@ PRICES = Table(
     "prices",
     METADATA,
     *_version_columns(),
-    Column("provider", String, nullable=False),
-    Column("instance_type", String, nullable=False),
-    Column("gpu", String, nullable=False),
+    *_required(String, "provider", "instance_type", "gpu"),
     Column("gpu_count", Integer, nullable=False),
-    Column("region", String, nullable=False),
-    Column("price_model", String, nullable=False),
-    Column("stat", String, nullable=False),
-    Column("usd_per_gpu_hour", Double, nullable=False),
-    Column("usd_per_instance_hour", Double, nullable=False),
+    *_required(String, "region", "price_model", "stat"),
+    *_required(Double, "usd_per_gpu_hour", "usd_per_instance_hour"),
     *_provenance(),
     *_versions_of("prices", "provider", "instance_type", "gpu", "region", "price_model", "stat", "as_of"),
 )
@@ -167,8 +161,7 @@ RATE_CARDS = Table(
     "rate_cards",
     METADATA,
     *_version_columns(),
-    Column("slug", String, nullable=False),
-    Column("name", String, nullable=False),
+    *_required(String, "slug", "name"),
     Column("rates", JSON_VALUE, nullable=False),
     *_provenance(),
     *_versions_of("rate_cards", "slug"),
@@ -178,14 +171,11 @@ REGIONS = Table(
     "regions",
     METADATA,
     *_version_columns(),
-    Column("slug", String, nullable=False),
-    Column("name", String, nullable=False),
-    Column("kind", String, nullable=False),
+    *_required(String, "slug", "name", "kind"),
     Column("country", String),
     Column("aliases", JSON_VALUE, nullable=False),
     Column("grid_kg_co2e_per_kwh", Double, nullable=False),
-    Column("carbon_free_fraction", Double),
-    Column("pue", Double),
+    *_optional(Double, "carbon_free_fraction", "pue"),
     Column("pue_source", String),
     *_provenance(),
     *_versions_of("regions", "slug"),
@@ -206,10 +196,9 @@ CHANGES = Table(
     "changes",
     METADATA,
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("made_at", DateTime(timezone=True), nullable=False),
+    Column("made_at", MOMENT, nullable=False),
     Column("catalogue_revision", String, nullable=False, index=True),
-    Column("owner", String, nullable=False),
-    Column("summary", String, nullable=False),
+    *_required(String, "owner", "summary"),
 )
 """Every change of the catalogue, numbered without a gap, with the digest of the catalogue after it."""
 
@@ -229,7 +218,7 @@ SEEDINGS = Table(
     "seedings",
     METADATA,
     Column("catalogue_revision", String, primary_key=True),
-    Column("seeded_at", DateTime(timezone=True), nullable=False),
+    Column("seeded_at", MOMENT, nullable=False),
 )
 """The shipped catalogue of the rows of `SHIPPED`: one row."""
 
@@ -238,10 +227,9 @@ AUDIT_LOG = Table(
     "audit_log",
     METADATA,
     Column("number", Integer, primary_key=True),
-    Column("at", DateTime(timezone=True), nullable=False, index=True),
+    Column("at", MOMENT, nullable=False, index=True),
     Column("caller", String),
-    Column("owner", String, nullable=False),
-    Column("operation", String, nullable=False),
+    *_required(String, "owner", "operation"),
     Column("object", String),
     Column("outcome", String, nullable=False),
     Column("request_id", String),
@@ -257,27 +245,20 @@ JOBS = Table(
     "jobs",
     METADATA,
     Column("id", String, primary_key=True),
-    Column("kind", String, nullable=False),
-    Column("owner", String, nullable=False),
+    *_required(String, "kind", "owner"),
     Column("parent", String, index=True),
     Column("requires", String, nullable=False),
     Column("payload", JSON, nullable=False),
     Column("status", String, nullable=False),
-    Column("priority", Integer, nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("given_back", Integer, nullable=False),
-    Column("max_attempts", Integer, nullable=False),
+    *_required(Integer, "priority", "attempt", "given_back", "max_attempts"),
     Column("timeout_seconds", Double, nullable=False),
-    Column("available_at", DateTime(timezone=True), nullable=False),
+    Column("available_at", MOMENT, nullable=False),
     Column("worker", String),
-    Column("lease_until", DateTime(timezone=True)),
-    Column("created_at", DateTime(timezone=True), nullable=False),
-    Column("started_at", DateTime(timezone=True)),
-    Column("finished_at", DateTime(timezone=True)),
+    Column("lease_until", MOMENT),
+    Column("created_at", MOMENT, nullable=False),
+    *_optional(MOMENT, "started_at", "finished_at"),
     Column("cancel_requested", Boolean, nullable=False),
-    Column("progress", JSON(none_as_null=True)),
-    Column("result", JSON(none_as_null=True)),
-    Column("error", JSON(none_as_null=True)),
+    *_optional(JSON(none_as_null=True), "progress", "result", "error"),
     Column("events", Integer, nullable=False),
     Column("lease_digest", LargeBinary),
     Column("lease_key", String, nullable=False, server_default=text("''")),
@@ -308,7 +289,7 @@ JOB_EVENTS = Table(
     METADATA,
     Column("job_id", String, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("at", DateTime(timezone=True), nullable=False),
+    Column("at", MOMENT, nullable=False),
     Column("name", String, nullable=False),
     Column("data", JSON, nullable=False),
 )
@@ -329,11 +310,10 @@ WORKERS = Table(
     METADATA,
     Column("id", String, primary_key=True),
     Column("capabilities", JSON, nullable=False),
-    Column("first_seen_at", DateTime(timezone=True), nullable=False),
-    Column("last_seen_at", DateTime(timezone=True), nullable=False, index=True),
+    Column("first_seen_at", MOMENT, nullable=False),
+    Column("last_seen_at", MOMENT, nullable=False, index=True),
     Column("key", String, nullable=False, server_default=text("''")),
-    Column("name", String),
-    Column("owner", String),
+    *_optional(String, "name", "owner"),
     Index("ix_workers_key", "key", "last_seen_at"),
 )
 """Workers that claimed jobs lately, each under its key (empty without keys). The id of a worker with a key is a digest
@@ -346,15 +326,11 @@ API_KEYS = Table(
     METADATA,
     Column("id", String, primary_key=True),
     Column("digest", LargeBinary, nullable=False),
-    Column("name", String, nullable=False),
-    Column("owner", String, nullable=False),
+    *_required(String, "name", "owner"),
     Column("scopes", JSON_VALUE, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False),
-    Column("expires_at", DateTime(timezone=True)),
-    Column("revoked_at", DateTime(timezone=True)),
-    Column("last_used_at", DateTime(timezone=True)),
-    Column("requests_per_minute", Integer),
-    Column("request_burst", Integer),
+    Column("created_at", MOMENT, nullable=False),
+    *_optional(MOMENT, "expires_at", "revoked_at", "last_used_at"),
+    *_optional(Integer, "requests_per_minute", "request_burst"),
     Column("limit_changes", Integer, nullable=False, server_default="0"),
 )
 """Every key that was ever created; revoked ones stay, so that revoking the last one does not open the service."""
@@ -364,7 +340,7 @@ SERVER_SECRETS = Table(
     METADATA,
     Column("name", String, primary_key=True),
     Column("secret", LargeBinary, nullable=False),
-    Column("made_at", DateTime(timezone=True), nullable=False),
+    Column("made_at", MOMENT, nullable=False),
 )
 """Signing secrets, created on first use and shared by all processes."""
 
@@ -395,27 +371,21 @@ MEASUREMENTS = Table(
     Column("id", String, primary_key=True),
     Column("owner", String, nullable=False),
     Column("launch_check_id", String),
-    Column("run", String, nullable=False),
-    Column("source", String, nullable=False),
-    Column("probe", String, nullable=False),
-    Column("operation", String, nullable=False),
+    *_required(String, "run", "source", "probe", "operation"),
     Column("shape", JSON, nullable=False),
     Column("quantity", String, nullable=False),
-    Column("value", Double, nullable=False),
-    Column("low", Double, nullable=False),
-    Column("high", Double, nullable=False),
+    *_required(Double, "value", "low", "high"),
     Column("repeats", Integer, nullable=False),
     Column("relative_error_fraction", Double),
-    Column("kind", String, nullable=False),
-    Column("device", String, nullable=False),
+    *_required(String, "kind", "device"),
     Column("gpu", String),
     Column("environment", JSON, nullable=False),
     Column("fingerprint", String, nullable=False),
     Column("predicted_value", Double),
     Column("formulas", String, nullable=False),
     Column("calibration", String),
-    Column("measured_at", DateTime(timezone=True), nullable=False),
-    Column("quarantined_at", DateTime(timezone=True)),
+    Column("measured_at", MOMENT, nullable=False),
+    Column("quarantined_at", MOMENT),
     Column("reason", String),
     Index("ix_measurements_device_probe", "device", "probe"),
     Index("ix_measurements_launch_check_id", "launch_check_id"),
@@ -427,22 +397,15 @@ CALIBRATIONS = Table(
     METADATA,
     Column("scope", String, nullable=False, server_default="owner"),
     Column("id", String, primary_key=True),
-    Column("owner", String, nullable=False),
-    Column("status", String, nullable=False),
+    *_required(String, "owner", "status"),
     Column("gpu", String),
-    Column("device", String, nullable=False),
-    Column("note", String, nullable=False),
-    Column("constants", JSON, nullable=False),
-    Column("fitted_on", JSON, nullable=False),
-    Column("parts", JSON, nullable=False),
-    Column("held_out_fraction", Double),
-    Column("in_sample_fraction", Double),
-    Column("before_fraction", Double),
+    *_required(String, "device", "note"),
+    *_required(JSON, "constants", "fitted_on", "parts"),
+    *_optional(Double, "held_out_fraction", "in_sample_fraction", "before_fraction"),
     Column("formulas", String, nullable=False),
     Column("replaces", String),
-    Column("created_at", DateTime(timezone=True), nullable=False),
-    Column("promoted_at", DateTime(timezone=True)),
-    Column("retired_at", DateTime(timezone=True)),
+    Column("created_at", MOMENT, nullable=False),
+    *_optional(MOMENT, "promoted_at", "retired_at"),
     Index("ix_calibrations_device", "device"),
 )
 """Every fitted calibration with its errors; the promoted one of a GPU is a row of the catalogue."""
@@ -458,7 +421,7 @@ REMEMBERED_ANSWERS = Table(
     Column("status", Integer, nullable=False),
     Column("headers", JSON, nullable=False),
     Column("content", LargeBinary, nullable=False),
-    Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
+    Column("expires_at", MOMENT, nullable=False, index=True),
 )
 """Responses to requests with an Idempotency-Key, by caller and operation; removed after a day."""
 
@@ -468,7 +431,7 @@ ESTIMATES = Table(
     METADATA,
     Column("id", String, primary_key=True),
     Column("answer", LargeBinary, nullable=False),
-    Column("stored_at", DateTime(timezone=True), nullable=False),
+    Column("stored_at", MOMENT, nullable=False),
 )
 """Stored answers, byte for byte; none is ever changed, and none removed that a scenario or a launch check refers to."""
 
@@ -477,9 +440,8 @@ CHECKED_QUESTIONS = Table(
     METADATA,
     Column("estimate_id", String, primary_key=True),
     Column("question", JSON, nullable=False),
-    Column("formulas", String, nullable=False),
-    Column("catalogue", String, nullable=False),
-    Column("asked_at", DateTime(timezone=True), nullable=False, index=True),
+    *_required(String, "formulas", "catalogue"),
+    Column("asked_at", MOMENT, nullable=False, index=True),
 )
 """Questions of checks with the versions of their answers, which are computed again on reading."""
 
@@ -497,7 +459,7 @@ SCENARIOS = Table(
     Column("id", String, primary_key=True),
     Column("owner", String, nullable=False),
     Column("revision", Integer, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("created_at", MOMENT, nullable=False),
 )
 """Existing scenarios, each with the number of its newest revision, which a change has to name."""
 
@@ -506,21 +468,16 @@ SCENARIO_REVISIONS = Table(
     METADATA,
     Column("id", String, primary_key=True),
     Column("revision", Integer, primary_key=True, autoincrement=False),
-    Column("changed_at", DateTime(timezone=True), nullable=False),
-    Column("name", String, nullable=False),
-    Column("note", String, nullable=False),
+    Column("changed_at", MOMENT, nullable=False),
+    *_required(String, "name", "note"),
     Column("question", JSON, nullable=False),
     Column("estimate_id", String, ForeignKey("estimates.id"), nullable=False, index=True),
     Column("gpu", String, nullable=False),
     Column("gpus", Integer, nullable=False),
     Column("verdict", String, nullable=False),
-    Column("device_peak_bytes", Double, nullable=False),
-    Column("usable_bytes", Double, nullable=False),
-    Column("step_seconds", Double, nullable=False),
-    Column("gpu_hours", Double),
-    Column("cost_usd", Double),
-    Column("formulas", String, nullable=False),
-    Column("catalogue", String, nullable=False),
+    *_required(Double, "device_peak_bytes", "usable_bytes", "step_seconds"),
+    *_optional(Double, "gpu_hours", "cost_usd"),
+    *_required(String, "formulas", "catalogue"),
     Column("calibration", String),
     ForeignKeyConstraint(["id"], ["scenarios.id"], ondelete="CASCADE"),
 )
@@ -532,10 +489,9 @@ SHARE_LINKS = Table(
     Column("id", String, primary_key=True),
     Column("scenario_id", String, ForeignKey("scenarios.id", ondelete="CASCADE"), nullable=False, index=True),
     Column("made_by", String),
-    Column("created_at", DateTime(timezone=True), nullable=False),
-    Column("expires_at", DateTime(timezone=True), nullable=False, index=True),
-    Column("revoked_at", DateTime(timezone=True)),
-    Column("last_used_at", DateTime(timezone=True)),
+    Column("created_at", MOMENT, nullable=False),
+    Column("expires_at", MOMENT, nullable=False, index=True),
+    *_optional(MOMENT, "revoked_at", "last_used_at"),
 )
 """Links that show a scenario to their bearer; removed with it, and some time after they ended."""
 
@@ -545,14 +501,12 @@ SWEEPS = Table(
     METADATA,
     Column("id", String, primary_key=True),
     Column("name", String),
-    Column("kind", String, nullable=False),
-    Column("owner", String, nullable=False),
+    *_required(String, "kind", "owner"),
     Column("rows", Integer, nullable=False),
     Column("columns", JSON, nullable=False),
-    Column("formulas", String, nullable=False),
-    Column("catalogue", String, nullable=False),
+    *_required(String, "formulas", "catalogue"),
     Column("calibration", String),
     Column("content", LargeBinary, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False, index=True),
+    Column("created_at", MOMENT, nullable=False, index=True),
 )
 """Every sweep. Its content is all that its rows depend on; none is ever changed."""

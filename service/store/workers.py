@@ -122,15 +122,15 @@ def _make_room(connection: Connection, key: str, bounds: WorkerBounds) -> None:
 def _seen(rows: list[dict[str, Any]], owner: str | None) -> SeenWorker:
     """A worker from its rows, one for each of its jobs; jobs of other owners are not named."""
     row = rows[0]
-    held = [one for one in rows if one["job_id"] is not None]
-    jobs = tuple(one["job_id"] for one in held if owner is None or one["job_owner"] == owner)
+    running = [job for job in rows if job["job_id"] is not None]
+    jobs = tuple(job["job_id"] for job in running if owner is None or job["job_owner"] == owner)
     moments: dict[str, datetime] = {name: row[name] for name in ("first_seen_at", "last_seen_at")}
     moments_text = {name: utc_text(moment) for name, moment in moments.items()}
     can = _CAPABILITIES.validate_python(row["capabilities"])
     return SeenWorker(
         id=row["shown_name"],
         is_alive=bool(row["is_alive"]),
-        is_busy=bool(held),
+        is_busy=bool(running),
         jobs=jobs,
         capabilities=can,
         **moments_text,

@@ -167,7 +167,7 @@ def test_a_server_that_may_only_be_read_takes_no_changes(postgresql_url: str) ->
 
 
 def test_a_server_that_says_nothing_is_given_up(postgresql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.postgresql.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("service.store.engine.ANSWER_SECONDS", 0.5)
     engine = open_engine(postgresql_url)
     with pytest.raises(Unreachable, match="does not answer"), answering(), reading(engine) as connection:
         connection.execute(text("SELECT pg_sleep(30)"))

@@ -264,4 +264,4 @@ def test_of_many_rows_only_the_last_catalogue_stays_in_memory(
     monkeypatch.setattr(room, "MOST_CACHED_ROWS", 2 * len(SMALL.digests))
     history = opened(prepare())
     revisions = [history.view("team").revision, *(put(history, replace(OWN_GPU, note=note)).revision for note in "abc")]
-    assert [history.held(revision, "team") is not None for revision in revisions] == [True, False, True, True]
+    assert [history.cached(revision, "team") is not None for revision in revisions] == [True, False, True, True]
