@@ -59,10 +59,10 @@ def test_who_is_not_heard_of_for_long_is_forgotten(queue: Engine) -> None:
 
 
 LEASES = (
-    *(ROOT / "service" / "store").glob("job*.py"),
+    *(ROOT / "service" / "jobs" / name for name in ("jobs.py", "leases.py")),
     *(ROOT / "service" / "worker").rglob("*.py"),
     ROOT / "service" / "api" / "background.py",
-    *(ROOT / "service" / "features" / "workers" / name for name in ("notifications.py", "expiry.py", "routes.py")),
+    *(ROOT / "service" / "features" / "workers").glob("*.py"),
     ROOT / "service" / "store" / "workers.py",
 )
 CLOCKS = {"time", "now", "utcnow", "today", "gmtime", "localtime"}
