@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from service.answers.names import Published
 from service.calibration.records import Environment, ProbeName, ProbeStatus
 from service.estimator.answer import Interval, Verdict
 from service.estimator.question import DESCRIBED
@@ -19,7 +20,7 @@ Where = Literal["matching", "any"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredValue:
     """A measured quantity over its repeats."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
@@ -46,7 +47,7 @@ class Compared:
     """What tells it from other measurements of the probe: sizes, number format, kernel."""
     quantity: str
     """What was measured: seconds, bytes or bytes_per_s."""
-    measured: Measured
+    measured: MeasuredValue
     """What was found."""
     predicted: Interval | None
     """What was predicted; null where no formula holds for the device that it was measured on."""
@@ -168,7 +169,7 @@ class LaunchCheck:
     """Where it is."""
     error: str | None
     """Why it failed, with the command that mends it where there is one; null otherwise."""
-    question: Mapping[str, Any]
+    question: Annotated[Mapping[str, Any], Published("QuestionRequest")]
     """The question of the check, as sent."""
     estimate_id: str
     """What the estimate of that question is read by."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
-from fastapi import Body, Depends, HTTPException, Query, Request, Response
+from fastapi import Body, Depends, Header, HTTPException, Query, Request, Response
 from fastapi._compat import ModelField
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import Query as QueryInfo
@@ -243,6 +243,11 @@ def query_text(name: str, schema: Mapping[str, Any], description: str) -> Any:
         return one_of(request, name)
 
     return Depends(read)
+
+
+def header(name: str, schema: Mapping[str, Any], description: str) -> Any:
+    """A header that its reader validates: `last: Annotated[Any, *header(...)] = None`."""
+    return WithJsonSchema(dict(schema)), Header(alias=name, description=description)
 
 
 RevisionQuery = Annotated[

@@ -243,7 +243,7 @@ def measurement_schemas() -> dict[str, Schema]:
         **generated,
         **components,
         "MeasurementItems": object_schema("Some measurements.", ["items"], {"items": rows}),
-        "Measured": _measured(),
+        "MeasuredQuantity": _measured(),
         "Calibration": _calibration(),
     }
 

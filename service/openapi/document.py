@@ -14,7 +14,6 @@ from service.api.openapi import ETAG, JSON, Schema, component_parameters
 from service.api.queries import REV
 from service.api.request_context import deprecation_of
 from service.features.catalogue.openapi import custom_row_schemas
-from service.features.launch_checks.openapi import launch_check_schemas
 from service.features.scenarios.openapi import scenario_schemas, share_schemas
 from service.features.sweeps.openapi import sweep_schemas
 from service.openapi.compact import compacted, share_parameters, share_responses
@@ -211,8 +210,7 @@ def _parameter(parameter: Schema) -> Schema:
 
 def _schemas() -> dict[str, Schema]:
     lists = custom_row_schemas() | scenario_schemas() | share_schemas() | sweep_schemas()
-    jobs = launch_check_schemas() | measurement_schemas()
-    return component_schemas() | lists | plain_schemas() | jobs | problem_schemas()
+    return component_schemas() | lists | plain_schemas() | measurement_schemas() | problem_schemas()
 
 
 def _place_in_tags(path: tuple[str, Schema]) -> int:

@@ -35,7 +35,6 @@ RENAMED: Mapping[str, str] = {
     "JobCheck": "JudgedJob",
     "Launch": "LaunchFile",
     "Limits": "CheckLimits",
-    "Measured": "MeasuredQuantity",
     "Method": "TrainingMethod",
     "MethodAnswer": "ToolAnswer",
     "MethodLine": "ToolLine",

@@ -66,7 +66,7 @@ UNIT_STANDS_BESIDE = {
     "Conventions": "FLOP of one trained token, keyed by the name of the convention",
     "Deepened": "its quantity says it: bytes, or seconds of a step",
     "Dimension": "scales between units",
-    "Measured": "the quantity of the measurement that holds it says it",
+    "MeasuredValue": "the quantity of the measurement that holds it says it",
     "Measurement": "its quantity says it",
     "MeasurementRow": "its quantity says it",
     "Expected": "its quantity says it",

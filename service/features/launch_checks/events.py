@@ -10,18 +10,19 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
+from typing import Annotated, Any
 
-from fastapi import Request
+from fastapi import Depends, Request
 from fastapi.responses import StreamingResponse
 
 from service.api.credential_ends import while_authorized
 from service.api.envelope import problem_of
 from service.api.errors import WrongParameter
 from service.api.openapi import EVENTS
+from service.api.routing import header
 from service.api.streams import AGAIN, ChangeFeed
 from service.errors import NotFound, Problem
 from service.features.launch_checks.launch_checks import NONE_SUCH, find_launch_check
-from service.features.launch_checks.openapi import EVENT_NUMBER, LAST_EVENT_ID
 from service.jobs.jobs import JobEvent, read_later_events
 from service.store import Engine
 from service.store.engine import utc_text
@@ -35,7 +36,9 @@ POLL_SECONDS = 0.3
 WHOLE = "launch_check"
 """The last event: the whole answer."""
 
-NUMBER = re.compile(EVENT_NUMBER)
+LAST_EVENT_ID = "Last-Event-ID"
+EVENT_NUMBER = "[0-9]{1,9}"
+"""Pattern of event numbers: every match fits a database integer, and no job has more events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +63,33 @@ def launch_check_feed(engine: Engine, longest: float, leaving: Event) -> ChangeF
     return ChangeFeed(partial(_read_events, engine), POLL_SECONDS, longest, leaving)
 
 
-def last_event_of(request: Request) -> int:
+LastEventHeader = Annotated[
+    Any,
+    *header(
+        LAST_EVENT_ID,
+        {"type": "string", "pattern": f"^{EVENT_NUMBER}$"},
+        "Id of the last event that came; from the first one on where absent.",
+    ),
+]
+
+
+async def last_event_of(request: Request, sent: LastEventHeader = None) -> int:  # noqa: ARG001 - describes the header
     """Last-Event-ID of a request; 0 without it."""
-    sent = request.headers.get(LAST_EVENT_ID, "")
-    if sent and NUMBER.fullmatch(sent) is None:
+    last = request.headers.get(LAST_EVENT_ID, "")
+    if last and re.fullmatch(EVENT_NUMBER, last) is None:
         message = "the id is not that of an event of this stream, which are whole numbers"
         fix = "send the id of the last event that came, or leave it out"
         raise WrongParameter(Problem(field=LAST_EVENT_ID, code="not_an_event", message=message, fix=fix))
-    return int(sent or 0)
+    return int(last or 0)
 
 
-def stream_of(request: Request, check_id: str) -> StreamingResponse:
-    """Stream the events of a launch check until it ends or the client hangs up."""
-    events = while_authorized(request, _events(request, check_id, last_event_of(request)))
+LastEvent = Annotated[int, Depends(last_event_of)]
+"""Last-Event-ID, or 0."""
+
+
+def stream_of(request: Request, check_id: str, after: int) -> StreamingResponse:
+    """Stream the later events of a launch check until it ends or the client hangs up."""
+    events = while_authorized(request, _events(request, check_id, after))
     return StreamingResponse(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
 

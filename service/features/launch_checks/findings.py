@@ -7,7 +7,7 @@ cost. caution: everything between, and everything that could not be compared.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -15,7 +15,7 @@ from service.answers.launch_checks import (
     Compared,
     Deepened,
     LaunchVerdict,
-    Measured,
+    MeasuredValue,
     Outlook,
     ProbeAnswer,
     Reason,
@@ -23,7 +23,15 @@ from service.answers.launch_checks import (
 )
 from service.calibration.device_fit import StepsOn
 from service.calibration.observations import Observed, without_impossible
-from service.calibration.records import HELD_BACK, Environment, LeftOutCode, Measurement, ProbeName, ProbeRecord
+from service.calibration.records import (
+    HELD_BACK,
+    Environment,
+    LeftOutCode,
+    Measurement,
+    ProbeName,
+    ProbeRecord,
+    ProbeStatus,
+)
 from service.errors import Problem, Refused
 from service.estimator.constants import DeviceCalibration, calibrated, calibration_id, calibration_of
 from service.estimator.estimate import estimate
@@ -119,7 +127,7 @@ def _compared(measurement: Measurement, expected: Sequence[Expected]) -> Compare
         operation=measurement.operation,
         shape=measurement.shape,
         quantity=measurement.quantity,
-        measured=Measured(
+        measured=MeasuredValue(
             low=measurement.low, value=measurement.value, high=measurement.high, repeats=measurement.repeats
         ),
         predicted=predicted,
@@ -150,7 +158,7 @@ def slowness(compared: Sequence[Compared], *, at_high: bool = False) -> float | 
 
     >>> from service.estimator.answer import Interval
     >>> one = Compared(operation="copy", shape={}, quantity="bytes_per_s", ratio=0.5, count=None,
-    ...                measured=Measured(low=1.0, value=1.0, high=1.0, repeats=3),
+    ...                measured=MeasuredValue(low=1.0, value=1.0, high=1.0, repeats=3),
     ...                predicted=Interval(1.5, 2.0, 2.5, "analytic"), relative_error_fraction=None)
     >>> slowness([one]), slowness([one], at_high=True)
     (2.0, 1.5)
@@ -483,7 +491,6 @@ def _extrapolated(depths: tuple[int, int], values: tuple[float, float], layers: 
 
 
 _CALIBRATION = DeviceCalibration | None
-_EXPECTED = tuple[Expected, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -523,37 +530,18 @@ class LaunchPlan:
 
 def plan_as_json(plan: LaunchPlan) -> dict[str, Any]:
     """A launch plan as plain JSON values."""
-    return {
-        "question": adapter_of(Question).dump_python(
-            replace(plan.question, gpu=calibrated(plan.question.gpu, None)), mode="json"
-        ),
-        "calibration": adapter_of(_CALIBRATION).dump_python(calibration_of(plan.question.gpu), mode="json"),
-        "before": adapter_of(Outlook).dump_python(plan.before, mode="json"),
-        "expected": adapter_of(_EXPECTED).dump_python(plan.expected, mode="json"),
-        "whole": adapter_of(_EXPECTED).dump_python(plan.whole, mode="json"),
-        "assumptions": list(plan.assumptions),
-        "planned": list(plan.planned),
-        "is_matching": plan.is_matching,
-        "device_names": list(plan.device_names),
-        "judges_memory": plan.judges_memory,
-    }
+    question, gpu = plan.question, plan.question.gpu
+    uncalibrated = replace(plan, question=replace(question, gpu=calibrated(gpu, None)))
+    fields: dict[str, Any] = adapter_of(LaunchPlan).dump_python(uncalibrated, mode="json")
+    return fields | {"calibration": adapter_of(_CALIBRATION).dump_python(calibration_of(gpu), mode="json")}
 
 
 def plan_from_json(plan: Mapping[str, Any]) -> LaunchPlan:
-    """Read a launch plan back."""
-    question = adapter_of(Question).validate_python(plan["question"])
+    """Read a launch plan back; plans of before have no device names, and count as measured elsewhere."""
+    fields = {name: value for name, value in plan.items() if name != "calibration"}
+    read: LaunchPlan = adapter_of(LaunchPlan).validate_python(fields)
     calibration = adapter_of(_CALIBRATION).validate_python(plan["calibration"])
-    return LaunchPlan(
-        question=replace(question, gpu=calibrated(question.gpu, calibration)),
-        before=adapter_of(Outlook).validate_python(plan["before"]),
-        expected=adapter_of(_EXPECTED).validate_python(plan["expected"]),
-        whole=adapter_of(_EXPECTED).validate_python(plan["whole"]),
-        assumptions=tuple(plan["assumptions"]),
-        planned=tuple(plan["planned"]),
-        is_matching=plan["is_matching"],
-        device_names=tuple(plan.get("device_names", ())),  # plans of before have none, and count as measured elsewhere
-        judges_memory=plan.get("judges_memory", False),
-    )
+    return replace(read, question=replace(read.question, gpu=calibrated(read.question.gpu, calibration)))
 
 
 CARRIED_OVER = ("rates measured alone on this device stand for every GPU of the cluster, inside steps too",)
@@ -674,7 +662,11 @@ def findings_of(
     """Findings of a launch check."""
     probes = (
         *(compared_probe(record, plan.expected_on(record.environment)) for record in records),
-        *(_without_record(name, plan) for name in requested if name not in {record.probe for record in records}),
+        *(
+            probe_without_result(name, plan, NOT_REACHED)
+            for name in requested
+            if name not in {record.probe for record in records}
+        ),
     )
     environments = _environments(records)
     steps = [one for probe in probes if probe.probe == "step" for one in probe.measurements]
@@ -710,17 +702,18 @@ def findings_of(
 
 
 NOT_PLANNED = "nothing of it can be measured here; the assumptions say why"
-NO_RECORD = "the check ended before it reported anything"
+NOT_REACHED = {"status": "cancelled", "reason": "the check ended before it reported anything"}
 
 
-def _without_record(name: Any, plan: LaunchPlan) -> ProbeAnswer:
-    """Answer for a probe without a record: it had nothing to measure, or it was not reached."""
+def probe_without_result(name: Any, plan: LaunchPlan, reported: Mapping[str, Any]) -> ProbeAnswer:
+    """Answer for a probe without a result: it has nothing to measure, or it reported at most how far it is."""
     is_planned = name in plan.planned
+    status: Any = reported.get("status") if reported.get("status") in get_args(ProbeStatus) else "queued"
     return ProbeAnswer(
         probe=name,
-        status="cancelled" if is_planned else "skipped",
-        reason=NO_RECORD if is_planned else NOT_PLANNED,
-        done_fraction=0.0,
+        status=status if is_planned else "skipped",
+        reason=reported.get("reason") if is_planned else NOT_PLANNED,
+        done_fraction=float(reported.get("done_fraction") or 0.0),
         seconds=None,
         measurements=(),
         summary=None,

@@ -80,15 +80,7 @@ def _product_item(key: _Key, products: list[RankProduct], target: Target) -> Ite
         once_seconds=flop / reached_flop_per_s(target, key.dtype),
         weight_flop=flop * count,
         memory_bytes=(width + wide) * operands + 2 * wide * key.rows * key.columns * key.copies,
-        expected=(
-            Expected(
-                probe="gemm",
-                operation=key.operation,
-                shape=shape,
-                quantity="seconds",
-                count=count,
-            ),
-        ),
+        expected=(Expected(probe="gemm", operation=key.operation, shape=shape, quantity="seconds", count=count),),
     )
 
 
@@ -142,13 +134,7 @@ def _attention_item(entry: Mapping[str, Any], count: float | None, target: Targe
     forward = forward_flop(entry)
     scores = 4.0 * entry["batch"] * entry["heads"] * entry["length"] ** 2
     expected = tuple(
-        Expected(
-            probe="attention",
-            operation=operation,
-            shape=entry,
-            quantity="seconds",
-            count=count,
-        )
+        Expected(probe="attention", operation=operation, shape=entry, quantity="seconds", count=count)
         for operation in ("forward", "backward")
     )
     return Item(
@@ -253,10 +239,8 @@ def _elementwise_item(entry: Mapping[str, Any], times: float, target: Target) ->
     moved = moved_bytes(entry)
     operation = str(entry["operation"])
     shape = {name: value for name, value in entry.items() if name != "operation"}
-    expected = Expected(
-        probe="elementwise", operation=operation, shape=shape, quantity="seconds",
-        count=times or None,
-    )  # fmt: skip
+    count = times or None
+    expected = Expected(probe="elementwise", operation=operation, shape=shape, quantity="seconds", count=count)
     return Item(
         entry=entry,
         name=f"{operation} {entry['direction']} {entry['rows']} x {entry['width']}",
@@ -353,21 +337,8 @@ def _collective_item(operation: str, size: int, count: float | None, target: Tar
         once_seconds=4 * target.ranks * size / moved_bytes_per_s(target),
         weight_flop=size * (count or 0.0),
         memory_bytes=4.0 * size,
-        expected=(
-            Expected(
-                probe="collective", operation=operation, shape=shape, quantity="seconds",
-                count=count,
-            ),
-        ),
-    )  # fmt: skip
-
-
-def merged(items: Sequence[Item]) -> dict[str, object]:
-    """Task parameters of several items: operations and sizes."""
-    return {
-        "operations": list(dict.fromkeys(item.entry["operation"] for item in items)),
-        "sizes_bytes": sorted({item.entry["size_bytes"] for item in items}),
-    }
+        expected=(Expected(probe="collective", operation=operation, shape=shape, quantity="seconds", count=count),),
+    )
 
 
 SIZES_BYTES = (1 << 26, 1 << 30)
@@ -384,10 +355,10 @@ CONTEXT = Expected(probe="context", operation="context", shape={}, quantity="byt
 """Memory of a bare context and its first kernel."""
 
 
-def bandwidth_items(target: Target) -> tuple[Item, ...]:
+def bandwidth_items(_: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
     """Copies to measure."""
     sizes = SIZES_BYTES if target.is_gpu else CPU_SIZES_BYTES
-    return tuple(
+    items = tuple(
         Item(
             entry=size,
             name=f"copies of {size} bytes",
@@ -401,6 +372,7 @@ def bandwidth_items(target: Target) -> tuple[Item, ...]:
         )
         for size in sizes
     )
+    return items, ()
 
 
 LAPLACE_SCALE = 1.6
@@ -565,13 +537,13 @@ MEMORY_SHARE = 0.4
 class ProbePlan:
     """Tasks of a launch check and their planned measurements."""
 
-    tasks: tuple[ProbeTask, ...]
+    tasks: tuple[ProbeTask, ...] = ()
     """Tasks for the worker."""
-    expected: tuple[Expected, ...]
+    expected: tuple[Expected, ...] = ()
     """Planned measurements with their predictions."""
     whole: tuple[Expected, ...] = ()
     """Predictions for a step of the whole model, which is not run."""
-    assumptions: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
     """Differences from the job, and what was left out."""
 
 
@@ -579,7 +551,7 @@ def plan_probes(sized: SizedQuestion, target: Target, probes: Sequence[ProbeName
     """Plan the tasks of a launch check."""
     free = max(budget_seconds - START_SECONDS * len(probes), 0.5 * budget_seconds)
     whole = sum(SHARES[probe] for probe in probes)
-    plans = [_PROBES[probe](sized, target, free * SHARES[probe] / whole) for probe in probes]
+    plans = [_plan_probe(probe, sized, target, free * SHARES[probe] / whole) for probe in probes]
     return ProbePlan(
         tasks=tuple(task for one in plans for task in one.tasks),
         expected=with_predictions((expected for one in plans for expected in one.expected), target.gpu),
@@ -624,71 +596,55 @@ def _select(probe: ProbeName, items: Sequence[Item], target: Target, seconds: fl
     return _Selection(tuple(selected), FEWEST_REPEATS, tuple(notes))
 
 
-Source = Callable[[SizedQuestion, Target], tuple[tuple[Item, ...], tuple[str, ...]]]
+Source = Callable[[ResolvedQuestion, Target], tuple[tuple[Item, ...], tuple[str, ...]]]
+
+ITEM_PROBES: Mapping[ProbeName, tuple[str, Source]] = {
+    "gemm": ("products", product_items),
+    "attention": ("kernels", attention_items),
+    "bandwidth": ("sizes_bytes", bandwidth_items),
+    "elementwise": ("kernels", elementwise_items),
+    "collective": ("", collective_items),
+}
+"""Probes that measure a list of items: name of the list in the task, and the items with notes on what is left out."""
 
 
-def _item_probe(probe: ProbeName, key: str, source: Source) -> "Probe":
-    """Planner of a probe whose parameters are a list of entries."""
+def _plan_probe(probe: ProbeName, sized: SizedQuestion, target: Target, seconds: float) -> ProbePlan:
+    """Plan the task of one probe."""
+    if probe in ITEM_PROBES:
+        return _plan_items(probe, sized.resolved, target, seconds)
+    if probe == "context":
+        ranks = target.ranks if target.is_gpu else 1
+        return ProbePlan(tasks=(_task(probe, {}, seconds, target, ranks),), expected=(CONTEXT,))
+    if not sized.steps:
+        return ProbePlan()
+    if probe == "profile":
+        return ProbePlan(tasks=(_task(probe, profile_parameters(sized.steps[0]), seconds, target),))
+    timed = TIMED_STEPS if target.is_gpu else CPU_TIMED_STEPS
+    task = _task(probe, step_parameters(sized.steps, timed_steps=timed), seconds, target)
+    return ProbePlan(tasks=(task,), expected=step_expected(sized.steps, target))
 
-    def make(sized: SizedQuestion, target: Target, seconds: float) -> ProbePlan:
-        items, unmeasured = source(sized, target)
-        selection = _select(probe, items, target, seconds)
-        notes = (*(f"{probe}: {one}" for one in unmeasured), *selection.left_out)
-        if not selection.items:
-            return ProbePlan(tasks=(), expected=(), assumptions=notes)
-        parameters = {key: [item.entry for item in selection.items], "repeats": selection.repeats}
-        expected = tuple(expected for item in selection.items for expected in item.expected)
-        return ProbePlan(tasks=(_task(probe, parameters, seconds, target),), expected=expected, assumptions=notes)
 
-    return make
-
-
-def _collective(sized: SizedQuestion, target: Target, seconds: float) -> ProbePlan:
-    items, unmeasured = collective_items(sized.resolved, target)
-    selection = _select("collective", items, target, seconds)
+def _plan_items(probe: ProbeName, resolved: ResolvedQuestion, target: Target, seconds: float) -> ProbePlan:
+    """Plan a probe that measures the items that fit."""
+    key, source = ITEM_PROBES[probe]
+    items, unmeasured = source(resolved, target)
+    selection = _select(probe, items, target, seconds)
+    notes = (*(f"{probe}: {one}" if key else one for one in unmeasured), *selection.left_out)
     if not selection.items:
-        return ProbePlan(tasks=(), expected=(), assumptions=(*unmeasured, *selection.left_out))
-    parameters = {**merged(selection.items), "repeats": selection.repeats}
+        return ProbePlan(assumptions=notes)
+    entries = [item.entry for item in selection.items]
+    parameters = {key: entries} if key else _messages(entries)
+    ranks = 1 if key else target.ranks
     return ProbePlan(
-        tasks=(_task("collective", parameters, seconds, target, target.ranks),),
+        tasks=(_task(probe, {**parameters, "repeats": selection.repeats}, seconds, target, ranks),),
         expected=tuple(expected for item in selection.items for expected in item.expected),
-        assumptions=(*unmeasured, *selection.left_out),
+        assumptions=notes,
     )
 
 
-def _context(_: SizedQuestion, target: Target, seconds: float) -> ProbePlan:
-    ranks = target.ranks if target.is_gpu else 1
-    task = _task("context", {}, seconds, target, ranks)
-    return ProbePlan(tasks=(task,), expected=(CONTEXT,), assumptions=())
-
-
-def _step(sized: SizedQuestion, target: Target, seconds: float) -> ProbePlan:
-    if not sized.steps:
-        return ProbePlan(tasks=(), expected=(), assumptions=())
-    timed = TIMED_STEPS if target.is_gpu else CPU_TIMED_STEPS
-    task = _task("step", step_parameters(sized.steps, timed_steps=timed), seconds, target)
-    return ProbePlan(tasks=(task,), expected=step_expected(sized.steps, target), assumptions=())
-
-
-def _profile(sized: SizedQuestion, target: Target, seconds: float) -> ProbePlan:
-    if not sized.steps:
-        return ProbePlan(tasks=(), expected=(), assumptions=())
-    task = _task("profile", profile_parameters(sized.steps[0]), seconds, target)
-    return ProbePlan(tasks=(task,), expected=(), assumptions=())
-
-
-Probe = Callable[[SizedQuestion, Target, float], ProbePlan]
-
-_PROBES: Mapping[ProbeName, Probe] = {
-    "context": _context,
-    "gemm": _item_probe("gemm", "products", lambda sized, target: product_items(sized.resolved, target)),
-    "attention": _item_probe("attention", "kernels", lambda sized, target: attention_items(sized.resolved, target)),
-    "bandwidth": _item_probe("bandwidth", "sizes_bytes", lambda _, target: (bandwidth_items(target), ())),
-    "elementwise": _item_probe(
-        "elementwise", "kernels", lambda sized, target: elementwise_items(sized.resolved, target)
-    ),
-    "collective": _collective,
-    "step": _step,
-    "profile": _profile,
-}
-"""Planner of each probe."""
+def _messages(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Operations and sizes of collectives."""
+    return {
+        "operations": list(dict.fromkeys(entry["operation"] for entry in entries)),
+        "sizes_bytes": sorted({entry["size_bytes"] for entry in entries}),
+    }

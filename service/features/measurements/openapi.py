@@ -128,7 +128,7 @@ def measurement_operation() -> Schema:
     return {
         "description": "One measurement, with its shape and what it was measured on.",
         "parameters": [MEASUREMENT],
-        "responses": json_response(ref("Measured"), "The measurement."),
+        "responses": json_response(ref("MeasuredQuantity"), "The measurement."),
     }
 
 

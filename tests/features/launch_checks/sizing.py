@@ -6,7 +6,7 @@ from service.calibration.records import ProbeName
 from service.catalogue import shipped_catalogue
 from service.estimator.question import Question
 from service.estimator.resolve import ResolvedQuestion, configuration_of, resolve
-from service.features.launch_checks.launch_checks import ALL_PROBES
+from service.features.launch_checks.schemas import ALL_PROBES
 from service.features.launch_checks.targets import Target, size_question
 from service.features.launch_checks.tasks import ProbePlan, plan_probes
 from service.validation.questions import read_question

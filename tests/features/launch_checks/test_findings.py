@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from service.answers.launch_checks import Compared, Deepened, Measured, Outlook, ProbeAnswer
+from service.answers.launch_checks import Compared, Deepened, MeasuredValue, Outlook, ProbeAnswer
 from service.calibration.records import Environment, ProbeName, ProbeRecord, ProbeStatus
 from service.estimator.answer import Interval
 from service.features.launch_checks.findings import RULES, Findings, at_full_depth, compared_probe, launch_verdict
@@ -33,7 +33,7 @@ def took(ratio: float, *, error: float = 1e-3, quantity: str = "seconds", dtype:
     """A measurement that is some times as large as predicted."""
     return Compared(
         operation="forward", shape={"name": "mlp.up", "dtype": dtype}, quantity=quantity,
-        measured=Measured(low=ratio, value=ratio, high=ratio, repeats=20),
+        measured=MeasuredValue(low=ratio, value=ratio, high=ratio, repeats=20),
         predicted=Interval(0.9, 1.0, 1.1, "analytic"), ratio=ratio, count=2.0, relative_error_fraction=error,
     )  # fmt: skip
 
@@ -191,7 +191,7 @@ def test_the_worst_reason_comes_first() -> None:
 
 def test_a_small_product_far_off_does_not_outweigh_a_large_one() -> None:
     small = replace(took(5.0), predicted=Interval(0.0009, 0.001, 0.0011, "analytic"), ratio=5.0)
-    small = replace(small, measured=Measured(low=0.005, value=0.005, high=0.005, repeats=20))
+    small = replace(small, measured=MeasuredValue(low=0.005, value=0.005, high=0.005, repeats=20))
     assert launch_verdict(beside(probe("attention", took(1.0), small))(SOUND))[0] == "go"
 
 
@@ -199,8 +199,8 @@ def compared_at(depth: int, value: float, predicted: float | None, step: int = 3
     interval = None if predicted is None else Interval(predicted, predicted, predicted, "analytic")
     return Compared(
         operation="allocated_peak", shape={"depth": depth, "step": step}, quantity="bytes",
-        measured=Measured(low=value, value=value, high=value, repeats=1), predicted=interval, ratio=None, count=None,
-        relative_error_fraction=None,
+        measured=MeasuredValue(low=value, value=value, high=value, repeats=1), predicted=interval, ratio=None,
+        count=None, relative_error_fraction=None,
     )  # fmt: skip
 
 

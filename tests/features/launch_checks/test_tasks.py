@@ -8,7 +8,7 @@ import pytest
 from service.calibration.records import ProbeName, ProbeTask
 from service.catalogue import shipped_catalogue
 from service.estimator.resolve import ResolvedQuestion
-from service.features.launch_checks.launch_checks import ALL_PROBES, read_launch_check
+from service.features.launch_checks.schemas import ALL_PROBES, read_launch_check
 from service.features.launch_checks.targets import (
     CPU_RANKS,
     CPU_TOKENS,

@@ -1,0 +1,108 @@
+"""Requests for a launch check: a question, or the id of a stored estimate, and how to measure it."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, get_args
+
+from annotated_types import Interval, Len
+
+from service.answers.estimates import Answer
+from service.answers.launch_checks import Where
+from service.calibration.records import ProbeName
+from service.catalogue import Catalogue
+from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused
+from service.estimator.question import STRICT, Name
+from service.features.checks.schemas import Problems
+from service.features.estimates.answers import answer
+from service.validation.forms import DescribedAs
+from service.validation.problems import not_an_object
+from service.validation.question_parts import PARTS, QuestionRequest
+from service.validation.questions import ParsedQuestion, read_question
+from service.validation.specs import read_spec
+
+ALL_PROBES: tuple[ProbeName, ...] = get_args(ProbeName)
+PROBES_OF_ONE: tuple[ProbeName, ...] = tuple(probe for probe in ALL_PROBES if probe != "collective")
+"""Default probes of a job with one GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchCheckRequest:
+    """What to measure of which job: a question, or the id of a stored estimate of it."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    question: Annotated[Any, DescribedAs(QuestionRequest)] = None
+    """What POST /v1/estimates takes, as it was sent."""
+    estimate_id: Name | None = None
+    """Id of an estimate that a scenario, a check or a launch check stored, in the place of the question."""
+    probes: Annotated[tuple[ProbeName, ...], Len(0, 8)] = ()
+    """What to measure; where empty everything, but collective where the job has one GPU, which sends nothing."""
+    time_budget_seconds: Annotated[float, Interval(ge=5, le=3600)] = 120.0
+    """Time that all probes should keep within together."""
+    on: Where | None = None
+    """matching: on a worker with the cluster's GPU alone; any: on what there is, and then the verdict is at most
+    caution; matching where a live worker has that GPU, else any, where absent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedLaunchCheck:
+    """A request whose question is looked up in the catalogue and answered."""
+
+    question: Mapping[str, Any]
+    """Question as sent, or from the stored estimate."""
+    parsed: ParsedQuestion
+    """The parsed question."""
+    estimate: Answer
+    """Its estimate."""
+    request: LaunchCheckRequest
+    """How to measure it."""
+
+    @property
+    def probes(self) -> tuple[ProbeName, ...]:
+        """Probes in execution order."""
+        named = self.request.probes or (ALL_PROBES if self.parsed.question.cluster.gpus > 1 else PROBES_OF_ONE)
+        return tuple(probe for probe in ALL_PROBES if probe in named)
+
+
+def read_launch_check(
+    body: Mapping[str, Any], catalogue: Catalogue, stored: Callable[[str], bytes]
+) -> ParsedLaunchCheck:
+    """Parse a request body."""
+    problems = Problems()
+    request = problems.read(lambda: read_spec(LaunchCheckRequest, body, ""))
+    question = problems.read(lambda: _question(body.get("question"), body.get("estimate_id"), stored))
+    answered = None if question is None else problems.read(lambda: _answered(question, catalogue))
+    if request is None or question is None or answered is None or problems.found:
+        raise Refused(*problems.found[:MOST_PROBLEMS])
+    parsed, estimate = answered
+    return ParsedLaunchCheck(question=question, parsed=parsed, estimate=estimate, request=request)
+
+
+def _question(question: object, estimate_id: object, stored: Callable[[str], bytes]) -> Mapping[str, Any]:
+    """Question as sent, or of the stored estimate with every default filled."""
+    if (question is None) == (estimate_id is None):
+        message = "a launch check is about one question: the question itself, or the estimate_id of a stored one"
+        raise Refused(
+            Problem(field="question", code="one_of", message=message, fix="give either question or estimate_id")
+        )
+    if question is not None:
+        if not isinstance(question, Mapping):
+            raise Refused(not_an_object("question", PARTS))
+        return question
+    try:
+        resolved = json.loads(stored(str(estimate_id)))["resolved"]
+    except NotFound as missing:
+        raise Refused(
+            Problem(field="estimate_id", code="not_found", message=str(missing), fix="send the question itself")
+        ) from None
+    return {name: value for name, value in resolved.items() if name in PARTS and value is not None}
+
+
+def _answered(question: Mapping[str, Any], catalogue: Catalogue) -> tuple[ParsedQuestion, Answer]:
+    try:
+        parsed = read_question(question, catalogue)
+        return parsed, answer(parsed, catalogue)
+    except Refused as refused:
+        inside = (replace(one, field=f"question.{one.field}".rstrip(".")) for one in refused.problems)
+        raise Refused(*inside) from None
