@@ -4,6 +4,7 @@
 """
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, TypeVar
 
 from service.estimator.question import (
@@ -31,9 +32,15 @@ from service.estimator.question import (
 Part = TypeVar("Part")
 
 
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))
+
+
 def completed(kind: type[Part], part: object, **values: Any) -> Part:
     """A part of a question as its complete kind: its own fields, but for the given values."""
-    return kind(**({one.name: getattr(part, one.name) for one in fields(kind)} | values))  # type: ignore[arg-type]  # kinds are dataclasses
+    hashable: type = kind  # mypy treats type[Part] as unhashable
+    return kind(**({name: getattr(part, name) for name in _field_names(hashable)} | values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from service.estimator.question import (
     Software,
     Versions,
 )
-from service.estimator.software.implementations import CrossEntropy, Implementation, Overlap, kernel_of
+from service.estimator.software.implementations import CrossEntropy, Implementation, kernel_of
 from service.estimator.software.optimizers import OPTIMIZERS, Optimizer
 from service.estimator.software.precision import PRECISIONS, Precision, StateBytes, state_bytes
 from service.estimator.software.stacks import (
@@ -56,8 +56,6 @@ class Workload:
     state: StateBytes
     ledger: Ledger
     vocabulary_multiple: int
-    overlap: Overlap
-    """What runs beside compute."""
     constants: StepConstants = STEP_CONSTANTS
     """What published steps add to data sheets and benchmarks."""
 
@@ -82,7 +80,7 @@ def workload_of(question: CompleteQuestion) -> Workload:
     """The rows and the ledger that a question names, each looked up once."""
     recipe, gpu, method = question.recipe, question.gpu, method_of(question.recipe)
     software, precision, recompute = software_of(recipe), PRECISIONS[recipe.precision], recompute_of(recipe)
-    stack, (run, overlap) = STACKS[software.name], implementation_of(software)
+    stack, run = STACKS[software.name], implementation_of(software)
     kernel = kernel_of(recipe.attention, run, gpu, deterministic=software.deterministic)
     load, capacity = recipe.expert_imbalance, recipe.expert_capacity_factor
     setting = Setting(
@@ -123,5 +121,4 @@ def workload_of(question: CompleteQuestion) -> Workload:
         state=state_bytes(precision, recipe, stack, gpu, keeps_copies=run.uses_transformer_engine),
         ledger=ledger_of(question.model, setting, method),
         vocabulary_multiple=recipe.vocabulary_multiple,
-        overlap=overlap,
     )

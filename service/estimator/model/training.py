@@ -5,7 +5,7 @@ trained, its input's where anything before it is. What no gradient needs is not 
 """
 
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from service.estimator.model.build import LEDGERS_KEPT, build_ledger
 from service.estimator.model.layers.shared_transformer import SHARED
@@ -53,33 +53,27 @@ def adapter_ops(op: Op, weight: Weight, targets: tuple[MatrixName, ...], rank: i
 def _halves(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: Setting) -> Ops:
     columns, copies = weight.columns // len(weight.matrices), weight.copies
     uses = op.flop // sum(2 * each.rows * each.columns for each in op.weights if each.matrices)
-    saved = setting.element_bytes * uses
+    used_bytes = setting.element_bytes * uses
     narrow_side = Split.EXPERT_TOKENS if weight.split is Split.EXPERT else Split.WHOLE
     (first_held, first_done), (second_held, second_done) = _splits(op, weight, matrix)
-    first = Op(
-        name=f"{op.name}.{matrix}.lora_a",
-        kind="gemm",
-        split=first_done,
-        weights=(Weight(weight.rows, rank, first_held, copies, "adapter"),),
-        flop=2 * uses * weight.rows * rank,
-        moved_bytes=saved * weight.rows,
-        whole_bytes=saved * rank,
-        modules=op.modules,
-        keeps_precision=True,
+    half = partial(Op, kind="gemm", whole_bytes=used_bytes * rank, modules=op.modules, keeps_precision=True)
+    return (
+        half(
+            name=f"{op.name}.{matrix}.lora_a",
+            split=first_done,
+            weights=(Weight(weight.rows, rank, first_held, copies, "adapter"),),
+            flop=2 * uses * weight.rows * rank,
+            moved_bytes=used_bytes * weight.rows,
+        ),
+        half(
+            name=f"{op.name}.{matrix}.lora_b",
+            split=second_done,
+            weights=(Weight(rank, columns, second_held, copies, "adapter"),),
+            flop=2 * uses * rank * columns,
+            saved=(Saved(used_bytes * rank, narrow_side, op.modules, "own_weights"),),
+            moved_bytes=2 * used_bytes * columns,
+        ),
     )
-    second = Op(
-        name=f"{op.name}.{matrix}.lora_b",
-        kind="gemm",
-        split=second_done,
-        weights=(Weight(rank, columns, second_held, copies, "adapter"),),
-        flop=2 * uses * rank * columns,
-        saved=(Saved(saved * rank, narrow_side, op.modules, "own_weights"),),
-        moved_bytes=2 * saved * columns,
-        whole_bytes=saved * rank,
-        modules=op.modules,
-        keeps_precision=True,
-    )
-    return (first, second)
 
 
 def _splits(op: Op, weight: Weight, matrix: MatrixName) -> tuple[tuple[Split, Split], tuple[Split, Split]]:
@@ -211,7 +205,9 @@ class _Walk:
         names = {GROUP: GROUP, LAST_NORM: GROUP, EVERYTHING: EVERYTHING, _BEFORE: GROUP}
         steps = []
         for plain in ops:
-            op = self._trained_op(plain, is_frozen=is_frozen)
+            trained = [not is_frozen and _is_trained(part_of(plain, weight), self.method) for weight in plain.weights]
+            weights = (replace(weight, trained=each) for weight, each in zip(plain.weights, trained, strict=True))
+            op = replace(plain, weights=tuple(weights))
             reads = op.reads or (_BEFORE,)
             step = self._step(op, tuple(names.get(name, name) for name in reads), any(needed[name] for name in reads))
             for weight in op.weights:
@@ -225,15 +221,6 @@ class _Walk:
                 needed[LAST_NORM], names[LAST_NORM] = step.result_needed, op.name
             steps.append(step)
         return _with_backward(steps, needed), needed[EVERYTHING]
-
-    def _trained_op(self, op: Op, *, is_frozen: bool) -> Op:
-        return replace(
-            op,
-            weights=tuple(
-                replace(weight, trained=not is_frozen and _is_trained(part_of(op, weight), self.method))
-                for weight in op.weights
-            ),
-        )
 
     def _step(self, op: Op, reads: tuple[str, ...], input_needed: bool) -> _Step:  # noqa: FBT001 - a fact, no switch
         is_shared_head = op.kind == "gemm" and not op.weights
@@ -258,7 +245,7 @@ def _with_backward(steps: list[_Step], needed: dict[str, bool]) -> Ops:
     done: list[Op] = []
     for step in steps:
         gradients = _gradients(step, needed)
-        backward = replace(_backward(step, needed, gradients), in_trained_layer=in_trained_layer)
+        backward = _backward(step, needed, gradients, in_trained_layer)
         again = step.op.kernel_rerun_flop if gradients else 0
         tensor_bytes = tuple(saved for saved in step.op.saved if _is_kept(saved, step, steps, gradients))
         done.append(replace(step.op, backward=backward, kernel_rerun_flop=again, saved=tensor_bytes))
@@ -280,12 +267,13 @@ def _products(step: _Step, needed: dict[str, bool]) -> tuple[int, int] | None:
     return (sum(one.flop for one in live), sum(one.full_flop for one in live)) if live else None
 
 
-def _backward(step: _Step, needed: dict[str, bool], gradients: int) -> Backward:
+def _backward(step: _Step, needed: dict[str, bool], gradients: int, in_trained_layer: bool) -> Backward:  # noqa: FBT001 - a fact, no switch
     op = step.op
     if op.kind == "gemm":
-        return Backward(gradients * op.flop, gradients * (op.full_flop or op.flop), gradients, in_trained_layer=True)
-    flop, full = (_products(step, needed) or (0, 0)) if gradients else (0, 0)
-    return Backward(flop, full, gradients, in_trained_layer=True)
+        flop, full = gradients * op.flop, gradients * (op.full_flop or op.flop)
+    else:
+        flop, full = (_products(step, needed) or (0, 0)) if gradients else (0, 0)
+    return Backward(flop, full, gradients, in_trained_layer)
 
 
 def _is_kept(saved: Saved, step: _Step, steps: list[_Step], gradients: int) -> bool:

@@ -2,16 +2,10 @@
 
 from service.estimator.degrees import Degrees, Transfer, context_spacing
 from service.estimator.model.build import MIXERS
-from service.estimator.numeric import Amount, Condition, divides, implies, minimum, where
+from service.estimator.numeric import Amount, divides, implies, minimum, where
 from service.estimator.question import ContextMethod
 from service.estimator.rule import LayoutRule, Rule, divisors_of
 from service.estimator.workload import Workload
-
-
-def _blocks_fit(workload: Workload, degrees: Degrees) -> Condition:
-    blocks = where(degrees.context > 1, 2 * degrees.context, 1)
-    return divides(blocks, workload.recipe.sequence_length)
-
 
 RULES: tuple[LayoutRule, ...] = (
     Rule(
@@ -31,7 +25,7 @@ BLOCK_RULES: tuple[LayoutRule, ...] = (
     Rule(
         "context_divides_sequence",
         "layout.context",
-        _blocks_fit,
+        lambda w, d: divides(where(d.context > 1, 2 * d.context, 1), w.recipe.sequence_length),
         lambda w, d: (
             f"context degree {d.context} needs {2 * d.context} equal blocks (two a rank, to balance the causal mask), "
             f"which do not divide {w.recipe.sequence_length} tokens"

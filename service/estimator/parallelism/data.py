@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from service.estimator.degrees import Degrees, Spacing, Transfer, every, expert_replica_spacing, replica_spacing
 from service.estimator.numeric import (
     Amount,
-    Condition,
     both,
     divides,
     either,
@@ -23,17 +22,6 @@ from service.estimator.workload import Workload
 
 OPTIMIZER_STATES, GRADIENTS, WEIGHTS = 1, 2, 3
 """ZeRO stage from which each kind of tensor is sharded."""
-
-
-def _resharding_fits(workload: Workload, degrees: Degrees) -> Condition:
-    gathered_often = both(degrees.zero_stage == WEIGHTS, degrees.pipeline > 1)
-    return implies(gathered_often, degrees.reshard_after_forward == 0)
-
-
-def _expert_group_fits(workload: Workload, degrees: Degrees) -> Condition:
-    is_smaller = degrees.shard_group < degrees.data * degrees.context
-    fits = divides(degrees.shard_group, degrees.expert_data)
-    return implies(is_smaller, either(fits, workload.model.num_experts == 0))
 
 
 RULES: tuple[LayoutRule, ...] = (
@@ -57,7 +45,10 @@ RULES: tuple[LayoutRule, ...] = (
     Rule(
         "shard_group_divides_experts",
         "layout.shard_group",
-        _expert_group_fits,
+        lambda w, d: implies(
+            d.shard_group < d.data * d.context,
+            either(divides(d.shard_group, d.expert_data), w.model.num_experts == 0),
+        ),
         lambda _, d: (
             f"each expert is held by {d.expert_data:g} ranks, which a shard group of {d.shard_group} does not divide"
         ),
@@ -73,7 +64,7 @@ RULES: tuple[LayoutRule, ...] = (
     Rule(
         "sharded_weights_stay_gathered_in_a_pipeline",
         "layout.reshard_after_forward",
-        _resharding_fits,
+        lambda _, d: implies(both(d.zero_stage == WEIGHTS, d.pipeline > 1), d.reshard_after_forward == 0),
         "with a pipeline, weights freed after each forward pass would be gathered again for every micro-batch",
         "leave reshard_after_forward out or set it to false, or use zero_stage 1",
     ),
@@ -217,6 +208,6 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
 
 def _reduced_bytes(workload: Workload) -> float:
     """Bytes of one gradient on the wire: the accumulated format, or the compute format where the stack sends that."""
-    if workload.overlap.reduces_half:
+    if workload.implementation.overlap.reduces_half:
         return float(workload.precision.element_bytes)
     return min(workload.state.gradient_bytes, DTYPE_BYTES["fp32"])

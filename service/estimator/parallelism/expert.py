@@ -7,25 +7,9 @@ from service.estimator.rule import LayoutRule, Rule, divisors_of
 from service.estimator.workload import Workload
 
 
-def _grid_fits(workload: Workload, degrees: Degrees) -> Condition:
-    grid = degrees.data * degrees.context * degrees.tensor
-    return divides(degrees.expert * degrees.expert_tensor, grid)
-
-
-def _order_fits(workload: Workload, degrees: Degrees) -> Condition:
-    is_apart = both(stages_are_first(degrees), degrees.pipeline > 1)
-    fills_replica = degrees.expert * degrees.expert_tensor == degrees.tensor * degrees.context
-    return implies(is_apart, either(fills_replica, workload.model.num_experts == 0))
-
-
 def is_grouped(degrees: Degrees) -> Condition:
     """Whether experts have groups of their own, so that tokens travel to them."""
     return either(degrees.expert > 1, degrees.expert_tensor != degrees.tensor)
-
-
-def _sequence_parallel_on(workload: Workload, degrees: Degrees) -> Condition:
-    sent_often = both(is_grouped(degrees), degrees.tensor > 1)
-    return implies(sent_often, degrees.sequence_parallel == 1)
 
 
 RULES: tuple[LayoutRule, ...] = (
@@ -67,7 +51,7 @@ RULES: tuple[LayoutRule, ...] = (
     Rule(
         "expert_grid_fits",
         "layout.expert",
-        _grid_fits,
+        lambda _, d: divides(d.expert * d.expert_tensor, d.data * d.context * d.tensor),
         lambda _, d: (
             f"expert {d.expert} x expert_tensor {d.expert_tensor} does not divide data {d.data} x context {d.context} "
             f"x tensor {d.tensor}, the ranks that experts are dealt to"
@@ -77,7 +61,10 @@ RULES: tuple[LayoutRule, ...] = (
     Rule(
         "expert_fits_rank_order",
         "layout.rank_order",
-        _order_fits,
+        lambda w, d: implies(
+            both(stages_are_first(d), d.pipeline > 1),
+            either(d.expert * d.expert_tensor == d.tensor * d.context, w.model.num_experts == 0),
+        ),
         lambda _, d: (
             "where stages are numbered before replicas, experts are dealt inside one stage of one replica, and expert "
             f"{d.expert} x expert_tensor {d.expert_tensor} is not tensor {d.tensor} x context {d.context}"
@@ -87,7 +74,7 @@ RULES: tuple[LayoutRule, ...] = (
     Rule(
         "expert_with_tensor_needs_sequence_parallel",
         "layout.sequence_parallel",
-        _sequence_parallel_on,
+        lambda _, d: implies(both(is_grouped(d), d.tensor > 1), d.sequence_parallel == 1),
         lambda _, d: f"tensor ranks would send the same tokens to the experts {d.tensor} times",
         lambda w, _: (
             "leave sequence_parallel out or set it to true"

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from service.estimator.degrees import Degrees, Transfer, stage_spacing
 from service.estimator.numeric import (
     Amount,
-    Condition,
     both,
     ceil_div,
     divides,
@@ -162,19 +161,11 @@ def _done(passes: Amount, place: Amount, group: Amount, period: Amount) -> Amoun
     return whole * group + minimum(maximum(passes - whole * period - place * group, 0), group)
 
 
-def _virtual_fits(workload: Workload, degrees: Degrees) -> Condition:
-    return implies(degrees.virtual_pipeline > 1, degrees.pipeline > 1)
-
-
-def _accumulation_fits(workload: Workload, degrees: Degrees) -> Condition:
-    return implies(degrees.virtual_pipeline > 1, divides(degrees.virtual_group, degrees.accumulation))
-
-
 RULES: tuple[LayoutRule, ...] = (
     Rule(
         "virtual_pipeline_needs_pipeline",
         "layout.virtual_pipeline",
-        _virtual_fits,
+        lambda _, d: implies(d.virtual_pipeline > 1, d.pipeline > 1),
         lambda _, d: f"{d.virtual_pipeline} virtual stages need a pipeline, and pipeline is 1",
         "set pipeline above 1, or virtual_pipeline to 1",
     ),
@@ -191,7 +182,7 @@ RULES: tuple[LayoutRule, ...] = (
     Rule(
         "interleaving_divides_micro_batches",
         "layout.virtual_pipeline",
-        _accumulation_fits,
+        lambda _, d: implies(d.virtual_pipeline > 1, divides(d.virtual_group, d.accumulation)),
         lambda _, d: f"interleaving runs micro-batches in groups of {d.virtual_group}, and a step has {d.accumulation}",
         lambda _, d: f"choose global_batch so that a step has a multiple of {d.virtual_group} micro-batches",
     ),
@@ -386,8 +377,7 @@ def micro_batch_transfers(workload: Workload, degrees: Degrees) -> tuple[Transfe
     Source:
         Narayanan et al. 2021, arXiv:2104.04473, section 4.1
     """
-    shared = (
-        degrees.tensor if workload.overlap.splits_sends else where(degrees.sequence_parallel == 1, degrees.tensor, 1)
-    )
+    splits_sends = workload.implementation.overlap.splits_sends
+    shared = degrees.tensor if splits_sends else where(degrees.sequence_parallel == 1, degrees.tensor, 1)
     stream = stream_bytes(workload, degrees) / shared
     return (Transfer("send", stream, 2 * degrees.virtual_pipeline, degrees.pipeline, stage_spacing(degrees)),)

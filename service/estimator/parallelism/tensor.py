@@ -12,11 +12,6 @@ from service.estimator.rule import LayoutRule, Rule, divisors_of
 from service.estimator.workload import Workload
 
 
-def _kv_heads_fit(workload: Workload, degrees: Degrees) -> Condition:
-    heads = workload.model.key_value_heads
-    return either(divides(heads, degrees.tensor), divides(degrees.tensor, heads))
-
-
 def _widths(workload: Workload) -> tuple[int, ...]:
     """Widths of the dense and the shared MLPs that the model has."""
     model = workload.model
@@ -29,15 +24,6 @@ def _mixer_heads(workload: Workload) -> tuple[int, ...]:
     """Numbers of heads, groups or channels of recurrences and convolutions, which ranks share out."""
     names = {name for shape in workload.ledger.shapes for name in MIXERS[shape.mixer].heads}
     return tuple(getattr(workload.model, name) or 0 for name in sorted(names))
-
-
-def _widths_fit(workload: Workload, degrees: Degrees) -> Condition:
-    return divides(degrees.tensor, gcd(*_widths(workload)))
-
-
-def _sequence_fits(workload: Workload, degrees: Degrees) -> Condition:
-    ranks = degrees.tensor * degrees.context
-    return implies(degrees.sequence_parallel == 1, divides(ranks, workload.recipe.sequence_length))
 
 
 RULES: tuple[LayoutRule, ...] = (
@@ -54,7 +40,7 @@ RULES: tuple[LayoutRule, ...] = (
     Rule(
         "tensor_divides_key_value_heads",
         "layout.tensor",
-        _kv_heads_fit,
+        lambda w, d: either(divides(w.model.key_value_heads, d.tensor), divides(d.tensor, w.model.key_value_heads)),
         lambda w, d: (
             f"tensor degree {d.tensor} and {w.model.key_value_heads} key-value heads do not divide each other, so the "
             "heads cannot be shared out evenly"
@@ -64,7 +50,7 @@ RULES: tuple[LayoutRule, ...] = (
     Rule(
         "tensor_divides_mlp",
         "layout.tensor",
-        _widths_fit,
+        lambda w, d: divides(d.tensor, gcd(*_widths(w))),
         lambda w, d: f"tensor degree {d.tensor} does not divide the MLP width {' or '.join(map(str, _widths(w)))}",
         lambda w, _: f"use {divisors_of(gcd(*_widths(w)))}",
     ),
@@ -88,7 +74,7 @@ RULES: tuple[LayoutRule, ...] = (
     Rule(
         "sequence_parallel_divides_sequence",
         "recipe.sequence_length",
-        _sequence_fits,
+        lambda w, d: implies(d.sequence_parallel == 1, divides(d.tensor * d.context, w.recipe.sequence_length)),
         lambda w, d: (
             f"{w.recipe.sequence_length} tokens do not split over {d.tensor} tensor x {d.context} context ranks"
         ),
@@ -121,9 +107,8 @@ def layer_transfers(
     stream, stream_width = stream_bytes(workload, degrees), workload.precision.element_bytes
     gathered = where(degrees.sequence_parallel == 1, stream, 0.0)
     reduced = stream - gathered
-    narrowed = (
-        (workload.precision.product_bytes or stream_width) / stream_width if workload.overlap.gathers_narrow else 1.0
-    )
+    gathers_narrow = workload.implementation.overlap.gathers_narrow
+    narrowed = (workload.precision.product_bytes or stream_width) / stream_width if gathers_narrow else 1.0
     return (
         Transfer("all_reduce", reduced, (forwards + backwards) * branches, degrees.tensor, NEXT_TO_EACH_OTHER),
         Transfer(

@@ -7,12 +7,9 @@ from service.estimator.question import AttentionName, Gpu
 from service.estimator.rule import Rule, WorkloadRule
 from service.estimator.software.implementations import IMPLEMENTATIONS
 from service.estimator.software.precision import PRECISIONS, Precision, peak_flop_per_s
-from service.estimator.software.stacks import STACKS
+from service.estimator.software.stacks import EVERY_AXIS, STACKS
 from service.estimator.software.versions import generation
 from service.estimator.workload import Workload
-
-AXES = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
-"""Axes that a stack may lack; `Stack.axes` names those it has."""
 
 _SELECTIVE_NEEDS = {"moe": "experts", "moe_act": "experts", "shared_experts": "shared experts", "mla_up_proj": "MLA"}
 
@@ -35,7 +32,7 @@ def _unusable_modules(workload: Workload) -> list[str]:
 
 
 def _unknown_axes(workload: Workload, layout: CompleteLayout) -> list[str]:
-    question = {axis: getattr(layout, axis) or 1 for axis in AXES}
+    question = {axis: getattr(layout, axis) or 1 for axis in EVERY_AXIS}
     split_as_every_mlp = layout.expert == 1 and layout.expert_tensor == layout.tensor
     if split_as_every_mlp or not workload.model.num_experts:
         del question["expert_tensor"]

@@ -1,9 +1,31 @@
-"""Operations that each stack and implementation runs, ways to compute the loss, and overlap. One row each."""
+"""Operations that each stack and implementation runs with their overlap, and ways to compute the loss. One row each."""
 
 from dataclasses import dataclass
 
 from service.estimator.question import AttentionName, CrossEntropyName, Gpu, ImplementationName, StackName
 from service.estimator.software.versions import generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """Which transfers run beside compute, and how."""
+
+    hides_gradients: bool = True
+    """The gradients' exchange begins while the last micro-batch runs backward; else after it."""
+    hides_sends: bool = True
+    """Interleaved stages send while they compute the next chunk; stages without chunks always wait."""
+    splits_sends: bool = False
+    """Tensor ranks each send their share of the stream to the next stage, even where each holds all of it."""
+    overlaps_tensor: bool = False
+    """Tensor ranks exchange in pieces beside their products, unless the recipe says otherwise."""
+    sharded_copy_bytes: float = 0.0
+    """Traffic of each gathered parameter for one micro-batch: copies from and to the buffers of collectives."""
+    reduces_half: bool = False
+    """Gradients travel in the compute format, whatever they accumulate in."""
+    gathers_narrow: bool = False
+    """Tensor ranks gather activations in the format of the products, where that is fp8."""
+    source: str
+    """Who says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +65,18 @@ class Implementation:
     """Recompute by operation does not keep the product of the last matrix, which no gradient needs."""
     cross_entropies: tuple[CrossEntropyName, ...]
     """Ways to compute the loss; the first is the default."""
+    overlap: Overlap
+    """What runs beside its compute."""
     source: str
     """Who says so."""
 
+
+_TITAN_OVERLAP = Overlap(
+    gathers_narrow=True,
+    sharded_copy_bytes=14.0,
+    source="pytorch/torchtitan@b5bcd76 (FSDP2 prefetch; float8 tensor parallelism); "
+    "torch fsdp/_fully_shard/_fsdp_collectives.py: two copies out of gathers (4 each), one into fp32 (6)",
+)
 
 IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
     "megatron-core": {
@@ -61,6 +92,10 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             fuses_mixer_output=False,
             keeps_fp8_inputs=True,
             cross_entropies=("vocab-parallel", "fused", "transformer-engine"),
+            overlap=Overlap(
+                overlaps_tensor=True,
+                source="NVIDIA/Megatron-LM@d98e8a64 overlap-grad-reduce, overlap-p2p-communication, tp-comm-overlap",
+            ),
             source="NVIDIA/TransformerEngine@v2.11 pytorch/module; NVIDIA/Megatron-LM@d98e8a64 "
             "core/extensions/transformer_engine.py",
         ),
@@ -74,6 +109,12 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             weighs_results=False,
             fuses_mixer_output=False,
             cross_entropies=("vocab-parallel", "fused"),
+            overlap=Overlap(
+                hides_gradients=False,
+                hides_sends=False,
+                splits_sends=True,
+                source="Narayanan et al. 2021, arXiv:2104.04473, section 4.1 (scatter and gather between stages)",
+            ),
             source="NVIDIA/Megatron-LM@d98e8a64 core/transformer/dot_product_attention.py (global memory buffer), "
             "core/tensor_parallel/layers.py",
         ),
@@ -86,6 +127,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             fused_activation=False,
             repeats_key_values=True,
             cross_entropies=("eager", "compiled", "loss-parallel", "chunked"),
+            overlap=_TITAN_OVERLAP,
             source="pytorch/torchtitan@b5bcd76 models/common",
         ),
         "compiled": Implementation(
@@ -96,6 +138,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             repeats_key_values=True,
             drops_last_product=True,
             cross_entropies=("compiled", "eager", "loss-parallel", "chunked"),
+            overlap=_TITAN_OVERLAP,
             source="pytorch/torchtitan@b5bcd76 models/common; torch.compile",
         ),
     },
@@ -106,6 +149,11 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             fused_activation=False,
             repeats_key_values=False,
             cross_entropies=("eager", "fused", "flash-attention"),
+            overlap=Overlap(
+                sharded_copy_bytes=4.0,
+                source="Zhao et al. 2023, arXiv:2304.11277, section 3.3; torch FlatParameter: weights are views of "
+                "what is gathered, gradients are copied into one flat tensor (read and written in two bytes)",
+            ),
             source="mosaicml/llm-foundry@8c8dd48f models/mpt, models/layers/norm.py (LPLayerNorm: one kernel)",
         ),
     },
@@ -117,6 +165,12 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             repeats_key_values=True,
             runs_transformers=True,
             cross_entropies=("eager", "eager-half", "vocab-parallel", "chunked"),
+            overlap=Overlap(
+                reduces_half=True,
+                hides_sends=False,
+                splits_sends=True,
+                source="deepspeedai/DeepSpeed@edaa722 overlap_comm, reduce dtype; runtime/config.py pipe_partitioned",
+            ),
             source="deepspeedai/DeepSpeed@edaa722; huggingface/transformers 5.23.0 modeling_llama",
         ),
         "local": Implementation(
@@ -127,6 +181,14 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             sequence_first=True,
             keeps_embedding=True,
             cross_entropies=("vocab-parallel",),
+            overlap=Overlap(
+                hides_gradients=False,
+                hides_sends=False,
+                splits_sends=True,
+                source="bigscience-workshop/Megatron-DeepSpeed@58d92042; deepspeedai/DeepSpeed@v0.5.10 "
+                "runtime/pipe/engine.py (gradients are reduced after the last backward pass; "
+                "is_pipe_partitioned, is_grad_partitioned)",
+            ),
             source="bigscience-workshop/Megatron-DeepSpeed@58d92042 megatron/model",
         ),
     },
@@ -137,6 +199,11 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             fused_activation=False,
             repeats_key_values=False,
             cross_entropies=("vocab-parallel-fp32",),
+            overlap=Overlap(
+                hides_gradients=False,
+                hides_sends=False,
+                source="huggingface/nanotron@2411b02 parallel/pipeline_parallel/engine.py, optim/zero.py",
+            ),
             source="huggingface/nanotron@2411b02 models/llama.py",
         ),
     },
@@ -149,6 +216,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
             casts_each_input=True,
             runs_transformers=True,
             cross_entropies=("eager", "eager-half", "chunked"),
+            overlap=Overlap(source="torch.nn.parallel.DistributedDataParallel; Zhao et al. 2023"),
             source="huggingface/transformers 5.23.0 modeling_llama, modeling_gpt2, activations.NewGELUActivation, "
             "masking_utils.eager_mask; live bytes counted by torch 2.13's profiler",
         ),
@@ -276,68 +344,3 @@ CROSS_ENTROPIES: dict[CrossEntropyName, CrossEntropy] = {
         source="pytorch/torchtitan components/loss.py; Liger-Kernel fused_linear_cross_entropy",
     ),
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overlap:
-    """Which transfers run beside compute, and how."""
-
-    hides_gradients: bool = True
-    """The gradients' exchange begins while the last micro-batch runs backward; else after it."""
-    hides_sends: bool = True
-    """Interleaved stages send while they compute the next chunk; stages without chunks always wait."""
-    splits_sends: bool = False
-    """Tensor ranks each send their share of the stream to the next stage, even where each holds all of it."""
-    overlaps_tensor: bool = False
-    """Tensor ranks exchange in pieces beside their products, unless the recipe says otherwise."""
-    sharded_copy_bytes: float = 0.0
-    """Traffic of each gathered parameter for one micro-batch: copies from and to the buffers of collectives."""
-    reduces_half: bool = False
-    """Gradients travel in the compute format, whatever they accumulate in."""
-    gathers_narrow: bool = False
-    """Tensor ranks gather activations in the format of the products, where that is fp8."""
-    source: str
-    """Who says so."""
-
-
-OVERLAPS: dict[tuple[StackName, ImplementationName], Overlap] = {
-    ("megatron-core", "transformer-engine"): Overlap(
-        overlaps_tensor=True,
-        source="NVIDIA/Megatron-LM@d98e8a64 overlap-grad-reduce, overlap-p2p-communication, tp-comm-overlap",
-    ),
-    ("megatron-core", "local"): Overlap(
-        hides_gradients=False, hides_sends=False, splits_sends=True,
-        source="Narayanan et al. 2021, arXiv:2104.04473, section 4.1 (scatter and gather between stages)",
-    ),
-    ("deepspeed", "local"): Overlap(
-        hides_gradients=False, hides_sends=False, splits_sends=True,
-        source="bigscience-workshop/Megatron-DeepSpeed@58d92042; deepspeedai/DeepSpeed@v0.5.10 runtime/pipe/engine.py "
-        "(gradients are reduced after the last backward pass; is_pipe_partitioned, is_grad_partitioned)",
-    ),
-    ("deepspeed", "eager"): Overlap(
-        reduces_half=True,
-        hides_sends=False, splits_sends=True,
-        source="deepspeedai/DeepSpeed@edaa722 overlap_comm, reduce dtype; runtime/config.py pipe_partitioned",
-    ),
-    ("nanotron", "eager"): Overlap(
-        hides_gradients=False, hides_sends=False,
-        source="huggingface/nanotron@2411b02 parallel/pipeline_parallel/engine.py, optim/zero.py",
-    ),
-    ("torchtitan", "eager"): Overlap(
-        gathers_narrow=True,
-        sharded_copy_bytes=14.0, source="pytorch/torchtitan@b5bcd76 (FSDP2 prefetch; float8 tensor parallelism); "
-        "torch fsdp/_fully_shard/_fsdp_collectives.py: two copies out of gathers (4 each), one into fp32 (6)",
-    ),
-    ("torchtitan", "compiled"): Overlap(
-        gathers_narrow=True,
-        sharded_copy_bytes=14.0, source="pytorch/torchtitan@b5bcd76 (FSDP2 prefetch; float8 tensor parallelism); "
-        "torch fsdp/_fully_shard/_fsdp_collectives.py: two copies out of gathers (4 each), one into fp32 (6)",
-    ),
-    ("fsdp1", "eager"): Overlap(
-        sharded_copy_bytes=4.0,
-        source="Zhao et al. 2023, arXiv:2304.11277, section 3.3; torch FlatParameter: weights are views of what is "
-        "gathered, gradients are copied into one flat tensor (read and written in two bytes)",
-    ),
-    ("transformers", "eager"): Overlap(source="torch.nn.parallel.DistributedDataParallel; Zhao et al. 2023"),
-}  # fmt: skip
-"""By stack and implementation; every one has its row."""

@@ -27,10 +27,8 @@ from service.estimator.question import (
 from service.estimator.software.implementations import (
     CROSS_ENTROPIES,
     IMPLEMENTATIONS,
-    OVERLAPS,
     CrossEntropy,
     Implementation,
-    Overlap,
 )
 from service.estimator.software.versions import Range, at_least
 
@@ -125,7 +123,7 @@ _PLAIN: tuple[PrecisionName, ...] = ("fp32", "fp16", "bf16", "int8")
 _MIXED: tuple[PrecisionName, ...] = ("fp16-mixed", "bf16-mixed")
 _FP8: tuple[PrecisionName, ...] = ("fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4", "fp8-deepseek")
 _EVERY_RECURRENCE = tuple(name for name, mixer in MIXERS.items() if mixer.carries_state)
-_EVERY_AXIS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
+EVERY_AXIS = ("tensor", "context", "pipeline", "virtual_pipeline", "expert", "expert_tensor")
 
 STACKS: dict[StackName, Stack] = {
     "megatron-core": Stack(
@@ -141,7 +139,7 @@ STACKS: dict[StackName, Stack] = {
         vocabulary_multiple=128,
         zero_stages=(1, 0, 2, 3),
         recurrences=("mamba2", "gated_delta_net"),
-        axes=_EVERY_AXIS,
+        axes=EVERY_AXIS,
         schedules=("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
         forked_schedules=("gpipe", "zero-bubble", "dualpipe"),
         precisions=_PLAIN + _MIXED + _FP8,
@@ -172,7 +170,7 @@ STACKS: dict[StackName, Stack] = {
         vocabulary_multiple=1,
         zero_stages=(3, 0),
         recurrences=(),
-        axes=_EVERY_AXIS,
+        axes=EVERY_AXIS,
         schedules=("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
         precisions=("fp32", "bf16", "bf16-mixed", "fp8-tensorwise", "fp8-blockwise", "mxfp8"),
         context_methods=("ring", "all-gather"),
@@ -336,7 +334,7 @@ def _complete(request: Software) -> CompleteSoftware:
         "fused_update": stack.fuses_update,
         "gradient_fusion": row.uses_transformer_engine,
         "grouped_experts": row.uses_transformer_engine,
-        "tensor_overlap": OVERLAPS[request.name, name].overlaps_tensor and not request.deterministic,
+        "tensor_overlap": row.overlap.overlaps_tensor and not request.deterministic,
     }
     chosen = {field: value for field, value in usual.items() if getattr(request, field) is None}
     loss = request.cross_entropy or default_cross_entropy(row, request)
@@ -364,14 +362,10 @@ def default_cross_entropy(row: Implementation, software: Software) -> CrossEntro
     return "transformer-engine" if is_on else row.cross_entropies[0]
 
 
-def implementation_of(software: CompleteSoftware) -> tuple[Implementation, Overlap]:
-    """Operations that a software runs, and what it sends beside its compute.
-
-    They are those of the stack's first implementation where the stack has none of that name, which a rule refuses.
-    """
+def implementation_of(software: CompleteSoftware) -> Implementation:
+    """Operations that a software runs: the stack's first where it has none of that name, which a rule refuses."""
     rows = IMPLEMENTATIONS[software.name]
-    name = software.implementation if software.implementation in rows else next(iter(rows))
-    return rows[name], OVERLAPS[software.name, name]
+    return rows.get(software.implementation) or next(iter(rows.values()))
 
 
 def cross_entropy_of(software: Software) -> CrossEntropy:

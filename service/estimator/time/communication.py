@@ -215,7 +215,7 @@ def exposed_seconds(
     free = free - hidden_tensors
     hidden_experts = _hidden_experts(workload, degrees, layout, minimum(experts, free))
     free = free - hidden_experts
-    hides_sends = where(degrees.virtual_pipeline > 1, 1.0, 0.0) if workload.overlap.hides_sends else 0.0
+    hides_sends = where(degrees.virtual_pipeline > 1, 1.0, 0.0) if workload.implementation.overlap.hides_sends else 0.0
     hidden_sends = hides_sends * minimum(sends, free)
     free = free - hidden_sends
     result = ExposedSeconds(
@@ -258,5 +258,5 @@ def once_a_step_seconds(
     0.0
     """
     once = _seconds(data.step_transfers(workload, degrees, parameters), _interconnect(workload))
-    seen = workload.constants.exposed_gradient_fraction if workload.overlap.hides_gradients else 1.0
+    seen = workload.constants.exposed_gradient_fraction if workload.implementation.overlap.hides_gradients else 1.0
     return seen * once + maximum(0.0, (1 - seen) * once - backward_seconds)

@@ -705,7 +705,7 @@ def accumulation_seconds(workload: Workload, degrees: Degrees, held: RankParamet
     whole = 2 * (workload.precision.element_bytes + min(4.0, workload.state.gradient_bytes))
     each = where(
         degrees.zero_stage == WEIGHTS,
-        workload.overlap.sharded_copy_bytes,
+        workload.implementation.overlap.sharded_copy_bytes,
         0.0 if workload.software.gradient_fusion else whole,
     )
     trained = held.dense_trained + held.expert_trained
