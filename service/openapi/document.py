@@ -15,7 +15,6 @@ from service.api.queries import REV
 from service.api.request_context import deprecation_of
 from service.features.catalogue.openapi import custom_row_schemas
 from service.features.scenarios.openapi import scenario_schemas, share_schemas
-from service.features.sweeps.openapi import sweep_schemas
 from service.openapi.compact import compacted, share_parameters, share_responses
 from service.openapi.components import component_schemas, measurement_schemas, plain_schemas
 from service.openapi.generated import tidied
@@ -209,7 +208,7 @@ def _parameter(parameter: Schema) -> Schema:
 
 
 def _schemas() -> dict[str, Schema]:
-    lists = custom_row_schemas() | scenario_schemas() | share_schemas() | sweep_schemas()
+    lists = custom_row_schemas() | scenario_schemas() | share_schemas()
     return component_schemas() | lists | plain_schemas() | measurement_schemas() | problem_schemas()
 
 

@@ -11,7 +11,8 @@ from service.features.plans.schemas import PlanLimits, PlanRequest
 from service.features.scenarios.scenarios import FIELDS
 from service.features.sensitivity.schemas import SENSITIVITY_FIELDS
 from service.features.solve.schemas import SERVING, SOLVE_FIELDS, Serving
-from service.features.sweeps.axes import LISTS, ROWS, SweepOptions, SweepPlan
+from service.features.sweeps.axes import SweepPlan
+from service.features.sweeps.schemas import SweepRequest
 from service.formats.launchers.slurm import SlurmJob
 from service.planner.feasibility import SolveLimits
 from service.tabular.columns import columns_of
@@ -52,7 +53,8 @@ FIELD_NAMES.update(
         *COMPARED,
         *SOLVE_FIELDS,
         *SENSITIVITY_FIELDS,
-        *(*LISTS, ROWS, *field_names(SweepOptions), *field_names(SweepPlan)),
+        *field_names(SweepRequest),
+        *field_names(SweepPlan),
         *(name for part, kind in PLACES for name in (part, *_names_in(kind))),
         *(column.name for row in get_args(Row) for column in columns_of(row)),
     )

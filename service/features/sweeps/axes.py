@@ -5,15 +5,13 @@ A sweep is self-contained: its rows are computed without a catalogue, and always
 
 from dataclasses import dataclass, field
 from math import prod
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
-
-from annotated_types import Len
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from service.answers.estimates import Versions
 from service.answers.plans import Objective
 from service.errors import Problem
 from service.estimator.constants import CalibratedGpu
-from service.estimator.question import STRICT, Cluster, Gpu, Layout, Model, Name, OwnedPrice, Price, Recipe
+from service.estimator.question import STRICT, Cluster, Gpu, Layout, Model, OwnedPrice, Price, Recipe
 from service.features.plans.schemas import PlanLimits
 from service.validation.serialization import adapter_of
 
@@ -32,20 +30,6 @@ or the price are computed once."""
 
 ROWS, PLAN = "rows", "plan"
 """Questions one by one, in place of the lists; and the ranking of plans."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepOptions:
-    """What each row of a sweep is."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
-    kind: SweepKind = "estimate"
-    """estimate: each row is an answer of POST /v1/estimates. plan: the best plan of POST /v1/plans."""
-    name: Annotated[str, Len(1, 200)] | None = None
-    """What the team calls it."""
-    columns: Annotated[tuple[Name, ...], Len(1, 64)] | None = None
-    """Numbers of each row, by the names that cells give them; those that most callers want where absent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,12 @@
 """/v1/sweeps: a table of many questions, computed by workers shard by shard."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response, StreamingResponse
 
+from service.answers.sweeps import SweepAnswer
 from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import idempotent, is_head, matches_etag
@@ -14,31 +15,64 @@ from service.api.computing.compute import compute
 from service.api.computing.write_queue import queued
 from service.api.credential_ends import while_authorized
 from service.api.limits.rate_limits import question_counter
-from service.api.openapi import CSV_BODY, EVENTS
-from service.api.queries import takes_only
-from service.api.requests import JsonObject
+from service.api.openapi import CSV_BODY, EVENTS, PARQUET, Schema, examples
+from service.api.routing import JsonBody, StrictRoute, answer
 from service.errors import LeaseLost
 from service.features.sweeps import sweeps, tables
-from service.features.sweeps.axes import Sweep
+from service.features.sweeps.axes import PLAN, ROWS, Sweep
 from service.features.sweeps.events import events_of
-from service.features.sweeps.openapi import (
-    PARQUET,
-    content_operation,
-    create_operation,
-    events_operation,
-    one_operation,
-    table_operation,
-)
-from service.features.sweeps.schemas import read_sweep
-from service.features.workers.leases import NOT_HELD, token_in_header
+from service.features.sweeps.schemas import SweepRequest, read_sweep
+from service.features.workers.leases import NOT_HELD, LeaseToken
 from service.jobs.leases import holds_part
 from service.tabular.contract import ListTypes
 from service.validation.serialization import to_bytes
 
-router = APIRouter(tags=["sweeps"])
+router = APIRouter(tags=["sweeps"], route_class=StrictRoute)
 
 ONE = "/v1/sweeps/{sweep_id}"
-NONE_OTHER = [takes_only()]
+SWEEP_ID = "swp_5d2c1a7e9b3f40688e0d6a4c2b1f7e9a"
+SweepId = Annotated[str, Path(description="Id of the sweep.", examples=[SWEEP_ID])]
+BINARY: Schema = {"type": "string", "format": "binary"}
+
+RECIPE: dict[str, Any] = {"sequence_length": 8192, "global_batch": 512, "training_tokens": 2e11}
+
+SWEEP_EXAMPLES: dict[str, Schema] = {
+    "clusters-at-prices": {
+        "summary": "Two models on two clusters under two layouts at three prices: 24 estimates",
+        "value": {
+            "name": "where to train",
+            "models": ["llama-3.1-8b", "qwen3-8b"],
+            "clusters": [{"gpu": "h100-sxm5-80gb", "gpus": 64}, {"gpu": "h200-sxm5-141gb", "gpus": 64}],
+            "layouts": [{"tensor": 1, "zero_stage": 1}, {"tensor": 2}],
+            "recipes": [RECIPE],
+            "prices": [{"usd_per_gpu_hour": rate} for rate in (2.0, 2.5, 3.0)],
+            "columns": ["fits", "device_peak_bytes", "days", "cost_usd"],
+        },
+    },
+    "best-plans": {
+        "summary": "The best layout of each model on each number of GPUs: four searches",
+        "value": {
+            "kind": "plan",
+            "models": ["llama-3.1-8b", "qwen3-0.6b"],
+            "clusters": [{"gpu": "h100-sxm5-80gb", "gpus": gpus} for gpus in (8, 16)],
+            "recipes": [RECIPE],
+            PLAN: {"objective": "time"},
+        },
+    },
+    "one-by-one": {
+        "summary": "Questions that are no combinations",
+        "value": {
+            ROWS: [
+                {"model": "llama-3.1-8b", "recipe": RECIPE, "cluster": "dgx-h100"},
+                {"model": "qwen3-0.6b", "recipe": {"sequence_length": 4096}, "cluster": {"gpu": "h100", "gpus": 8}},
+            ]
+        },
+    },
+}
+"""Request bodies that POST /v1/sweeps answers."""
+
+PROGRESS = 'id: 20000\nevent: progress\ndata: {"status":"running","rows":{"total":1000000,"done":20000}}\n\n'
+CSV_EXAMPLE = "row,model,gpu,gpus,status,verdict,days\n0,llama-3.1-8b,h100-sxm5-80gb,64,200,fits,5.4\n"
 
 
 SWEEPS = ListTypes(singular="Sweep", row_meaning="One of the sweeps", columns=sweeps.COLUMNS)
@@ -51,7 +85,7 @@ add_list(
 )
 
 
-async def _sweep(request: Request, body: JsonObject) -> Sweep:
+async def _sweep(request: Request, body: JsonBody[SweepRequest]) -> Sweep:
     """Parse a sweep before it enters the write queue: some ten thousand items take a second."""
     found: Sweep = await compute(request, read_sweep, body, await catalogue_of(request))
     return found
@@ -66,12 +100,17 @@ ReadSweep = Annotated[Sweep, Depends(_sweep)]
     status_code=202,
     operation_id="createSweep",
     summary="Answer many questions",
-    dependencies=NONE_OTHER,
-    openapi_extra=create_operation(),
+    description="What is wrong with an item is refused as a whole; a combination that cannot be answered is a "
+    "row with status 422 and its reason. Rows go through the lists in the order models, clusters, layouts, "
+    "recipes, prices, the last one fastest; workers answer them under the versions of the moment of asking.",
+    response_model=answer(SweepAnswer),
+    response_description="It waits for workers.",
+    responses={202: {"headers": {"Location": {"description": "Where it is read.", "schema": {"type": "string"}}}}},
+    openapi_extra=examples(SWEEP_EXAMPLES),
 )
 @queued
 @idempotent
-def create(request: Request, database: Database, body: JsonObject, read: ReadSweep) -> Response:  # noqa: ARG001 - part of the idempotency key
+def create(request: Request, database: Database, body: JsonBody[SweepRequest], read: ReadSweep) -> Response:  # noqa: ARG001 - part of the idempotency key
     """Store a sweep and queue its shards."""
     sweep = sweeps.create_sweep(database, caller_of(request), read, question_counter(request))
     headers = {"Location": sweep.links["self"]}
@@ -82,10 +121,10 @@ def create(request: Request, database: Database, body: JsonObject, read: ReadSwe
     ONE,
     operation_id="getSweep",
     summary="How far a sweep is",
-    dependencies=NONE_OTHER,
-    openapi_extra=one_operation("Rows and pieces so far, and how long the rest takes."),
+    description="Rows and pieces so far, and how long the rest takes.",
+    response_model=answer(SweepAnswer),
 )
-def read(database: Database, caller: CallerDep, sweep_id: str) -> Response:
+def read(database: Database, caller: CallerDep, sweep_id: SweepId) -> Response:
     """Return its current state."""
     return json_answer(sweeps.find_sweep(database, caller, sweep_id))
 
@@ -94,10 +133,24 @@ def read(database: Database, caller: CallerDep, sweep_id: str) -> Response:
     f"{ONE}/events",
     operation_id="getSweepEvents",
     summary="How far a sweep is, as it changes",
-    dependencies=NONE_OTHER,
-    openapi_extra=events_operation(),
+    description="A client that reconnects gets the current state first, so nothing is missed.",
+    response_class=StreamingResponse,
+    response_description="How far it is, as it changes.",
+    responses={
+        200: {
+            "content": {
+                EVENTS: {
+                    "schema": {
+                        "description": "Events: progress, each with the whole state of the sweep, then ended with the "
+                        "last one, or problem. A stream may end before that, with the event again: ask anew."
+                    },
+                    "example": PROGRESS,
+                }
+            }
+        }
+    },
 )
-def events(request: Request, database: Database, caller: CallerDep, sweep_id: str) -> Response:
+def events(request: Request, database: Database, caller: CallerDep, sweep_id: SweepId) -> Response:
     """Stream its states until it ends, the client hangs up or the service stops."""
     sweeps.require_visible(database, caller, sweep_id)
     state_events = while_authorized(request, events_of(request, sweep_id))
@@ -108,11 +161,11 @@ def events(request: Request, database: Database, caller: CallerDep, sweep_id: st
     f"{ONE}/cancel",
     operation_id="cancelSweep",
     summary="Stop a sweep",
-    dependencies=NONE_OTHER,
-    openapi_extra=one_operation("What is done stays; workers stop within a heartbeat."),
+    description="What is done stays; workers stop within a heartbeat.",
+    response_model=answer(SweepAnswer),
 )
 @queued
-def cancel(request: Request, sweep_id: str) -> Response:
+def cancel(request: Request, sweep_id: SweepId) -> Response:
     """Cancel queued shards at once and running ones soon."""
     return json_answer(sweeps.cancel_sweep(database_of(request), caller_of(request), sweep_id))
 
@@ -121,23 +174,31 @@ def cancel(request: Request, sweep_id: str) -> Response:
     f"{ONE}/resume",
     operation_id="resumeSweep",
     summary="Go on with a sweep",
-    dependencies=NONE_OTHER,
-    openapi_extra=one_operation("Pieces that were cancelled or failed are worked out; those that are done are not."),
+    description="Pieces that were cancelled or failed are worked out; those that are done are not.",
+    response_model=answer(SweepAnswer),
 )
 @queued
-def resume(request: Request, sweep_id: str) -> Response:
+def resume(request: Request, sweep_id: SweepId) -> Response:
     """Resume a sweep; one that has succeeded stays unchanged."""
     return json_answer(sweeps.resume_sweep(database_of(request), caller_of(request), sweep_id))
+
+
+TABLE = (
+    "The rows of all pieces that are done, in the order of their numbers; all rows once the sweep has succeeded. An "
+    "interval is three columns."
+)
 
 
 @router.get(
     f"{ONE}/rows.parquet",
     operation_id="getSweepAsParquet",
     summary="The table of a sweep as Parquet",
-    dependencies=NONE_OTHER,
-    openapi_extra=table_operation(PARQUET),
+    description=TABLE,
+    response_class=Response,
+    response_description="The table.",
+    responses={200: {"content": {PARQUET: {"schema": BINARY}}}},
 )
-def parquet(request: Request, database: Database, sweep_id: str) -> Response:
+def parquet(request: Request, database: Database, sweep_id: SweepId) -> Response:
     """Stream the table by shard."""
     return _table(request, tables.parquet_of(database, caller_of(request), sweep_id), f"{sweep_id}.parquet", PARQUET)
 
@@ -146,10 +207,21 @@ def parquet(request: Request, database: Database, sweep_id: str) -> Response:
     f"{ONE}/rows.csv",
     operation_id="getSweepAsCsv",
     summary="The table of a sweep as CSV",
-    dependencies=NONE_OTHER,
-    openapi_extra=table_operation(CSV_BODY),
+    description=TABLE,
+    response_class=Response,
+    response_description="The table.",
+    responses={
+        200: {
+            "content": {
+                CSV_BODY: {
+                    "schema": {"type": "string", "description": "A header, then a line a row."},
+                    "example": CSV_EXAMPLE,
+                }
+            }
+        }
+    },
 )
-def csv(request: Request, database: Database, sweep_id: str) -> Response:
+def csv(request: Request, database: Database, sweep_id: SweepId) -> Response:
     """Stream the table by shard."""
     media_type = f"{CSV_BODY}; charset=utf-8; header=present"
     return _table(request, tables.csv_of(database, caller_of(request), sweep_id), f"{sweep_id}.csv", media_type)
@@ -159,12 +231,24 @@ def csv(request: Request, database: Database, sweep_id: str) -> Response:
     "/v1/worker/sweeps/{sweep_id}",
     operation_id="getSweepContent",
     summary="What the rows of a sweep are made of",
-    dependencies=NONE_OTHER,
-    openapi_extra=content_operation(),
+    description="Pieces of a sweep name it and their rows; what the rows are made of is read once, by a worker "
+    "that holds one of them.",
+    response_class=Response,
+    response_description="The sweep.",
+    responses={
+        200: {
+            "content": {
+                "application/octet-stream": {
+                    "schema": BINARY
+                    | {"description": "Every part of the sweep, names looked up: all that its rows depend on."}
+                }
+            }
+        }
+    },
 )
-def content(request: Request, database: Database, sweep_id: str) -> Response:
+def content(request: Request, database: Database, sweep_id: SweepId, token: LeaseToken) -> Response:
     """Return its stored bytes to a worker with one of its shards."""
-    if not holds_part(database, sweep_id, token_in_header(request), caller_of(request).id):
+    if not holds_part(database, sweep_id, token, caller_of(request).id):
         raise LeaseLost(NOT_HELD)
     return Response(sweeps.content_of(database, sweep_id), media_type="application/octet-stream")
 

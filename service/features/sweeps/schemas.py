@@ -4,16 +4,18 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from annotated_types import Len
 
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.constants import calibration_id
-from service.estimator.question import Layout, Recipe
+from service.estimator.question import STRICT, Layout, Name, Recipe
 from service.features.compare.schemas import ANY, SPREAD
 from service.features.estimates.answers import versions_of
 from service.features.estimates.metrics import named_metrics
-from service.features.plans.schemas import constraints_of, ranking_problems, refuse_empty_range
+from service.features.plans.schemas import OpenLayout, OpenRecipe, constraints_of, ranking_problems, refuse_empty_range
 from service.features.sweeps.axes import (
     LISTS,
     MOST_ITEMS,
@@ -24,7 +26,6 @@ from service.features.sweeps.axes import (
     PriceOfGpu,
     Sweep,
     SweepKind,
-    SweepOptions,
     SweepPlan,
     SweptCluster,
     SweptLayout,
@@ -34,9 +35,11 @@ from service.features.sweeps.axes import (
 )
 from service.features.sweeps.columns import DEFAULT_COLUMNS, reserved_names
 from service.validation.clusters import read_cluster, region_of_price, with_region
+from service.validation.forms import DescribedAs
 from service.validation.models import read_model
 from service.validation.prices import read_price
 from service.validation.problems import not_an_object, unknown_field
+from service.validation.question_parts import ClusterForm, ModelForm, PriceForm, QuestionRequest
 from service.validation.questions import EXAMPLES
 from service.validation.specs import field_names, read_spec
 from service.validation.text import checked_texts
@@ -108,7 +111,44 @@ class ItemReader:
             return PriceOfGpu(price=None, problems=tuple(refused.problems))
 
 
-FIELDS = (*field_names(SweepOptions), *LISTS, ROWS, PLAN)
+def _list_of(item: Any) -> Any:
+    return DescribedAs(Annotated[tuple[item, ...], Len(1, MOST_ITEMS)] | None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRequest:
+    """Lists to cross, or questions one by one."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT | {
+        "json_schema_extra": {
+            "description": f"Lists to cross, {MOST_ROWS['estimate']:,} estimates or {MOST_ROWS['plan']:,} plans at "
+            f"most; or {ROWS}, questions one by one."
+        }
+    }
+
+    kind: SweepKind = "estimate"
+    """estimate: each row is an answer of POST /v1/estimates. plan: the best plan of POST /v1/plans."""
+    name: Annotated[str, Len(1, 200)] | None = None
+    """What the team calls it."""
+    columns: Annotated[tuple[Name, ...], Len(1, 64)] | None = None
+    """Numbers of each row, by the names that cells give them; those that most callers want where absent."""
+    models: Annotated[Any, _list_of(ModelForm)] = None
+    """What is trained."""
+    clusters: Annotated[Any, _list_of(ClusterForm)] = None
+    """What it runs on."""
+    layouts: Annotated[Any, _list_of(Layout | OpenLayout)] = None
+    """How it is divided; of plans what is pinned or restricted; defaults alone where absent."""
+    recipes: Annotated[Any, _list_of(Recipe | OpenRecipe)] = None
+    """How it is trained; of plans micro_batch and recompute may be lists."""
+    prices: Annotated[Any, _list_of(PriceForm)] = None
+    """What it costs; null in the list, or no list, for no price."""
+    rows: Annotated[Any, _list_of(QuestionRequest)] = None
+    """Questions one by one, in place of the lists."""
+    plan: Annotated[Any, DescribedAs(SweepPlan | None)] = None
+    """How plans are ranked."""
+
+
+FIELDS = field_names(SweepRequest)
 """Fields of a sweep."""
 
 PARTS = tuple(name.removesuffix("s") for name in LISTS)
@@ -135,12 +175,8 @@ def read_sweep(body: Mapping[str, Any], catalogue: Catalogue) -> Sweep:
     """Parse a request body."""
     if not isinstance(body, Mapping):
         raise Refused(not_an_object("", FIELDS))
-    unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
-    if unknown:
-        raise Refused(*(unknown_field("", name, {*FIELDS}, "the sweep") for name in unknown))
-    options = read_spec(
-        SweepOptions, checked_texts({name: body[name] for name in field_names(SweepOptions) if name in body}), ""
-    )
+    given = {name: value for name, value in body.items() if name not in {*LISTS, ROWS, PLAN}}
+    options = read_spec(SweepRequest, checked_texts(given), "", whole="the sweep")
     metrics = named_metrics("columns", options.columns or DEFAULT_COLUMNS[options.kind], reserved_names(options.kind))
     plan = _plan(body, options)
     lists = _rows(body) if body.get(ROWS) is not None else _crossed(body)
@@ -156,7 +192,7 @@ def read_sweep(body: Mapping[str, Any], catalogue: Catalogue) -> Sweep:
     )
 
 
-def _plan(body: Mapping[str, Any], options: SweepOptions) -> SweepPlan:
+def _plan(body: Mapping[str, Any], options: SweepRequest) -> SweepPlan:
     plan_fields = body.get(PLAN)
     if plan_fields is None:
         return SweepPlan()
@@ -237,7 +273,7 @@ def _row_problems(place: int, row: Any) -> list[Problem]:
     return problems
 
 
-def _axes(lists: _Lists, options: SweepOptions, plan: SweepPlan, catalogue: Catalogue) -> Axes:
+def _axes(lists: _Lists, options: SweepRequest, plan: SweepPlan, catalogue: Catalogue) -> Axes:
     problems: list[Problem] = []
 
     def read(name: str, part: Callable[[Any], Part]) -> tuple[Part, ...]:
