@@ -2,9 +2,8 @@
 
 The logarithm of a share is a sum: one term for the kernel, generation and pass, one for the width of its heads, and
 the two ramps over keys and tiles, whose constants all kernels share. So the shares are a linear least-squares fit. Rows
-with a causal mask count in full, as training has one; without it long sequences alone are read, and count less, for
-without masked corners short ones run faster. Rows that time both passes together, windows and eager attention have no
-part in it.
+with a causal mask count in full, as training has one. Without it only long sequences are read, and count less: without
+masked corners short ones run faster. Rows that time both passes together, windows and eager attention are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +41,7 @@ SOURCES = {
     "simumax": "MooreThreads/SimuMax@4dcaae5 configs/system/{a100_pcie,b200_bf16_ceperm}.json, halved for the mask; "
     "read 2026-11",
 }
-"""Who measured, by the key of a row."""
+"""Sources by the key of a row."""
 
 LONG_TOKENS = 4096
 """Shortest sequence that is read without a causal mask."""
@@ -54,32 +53,32 @@ SMALL_WEIGHT = 0.3
 """Weight of the others."""
 
 UNEQUAL_WIDTH = 160
-"""What heads with queries of 192 and values of 128 stand under."""
+"""Width in the fit of heads with queries of 192 and values of 128."""
 
 PassName = Literal["forward", "backward", "both"]
 Gpus = Mapping[str, Gpu]
 """GPUs by slug."""
 
 Term = tuple[str, ...]
-"""What a number of the fit is of: kernel, generation and pass, or kernel, pass and width."""
+"""Subject of a number of the fit: kernel, generation and pass, or kernel, pass and width."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredAttention:
-    """One measured attention kernel; its FLOP are those that the mask lets through."""
+    """One measured attention kernel; its FLOP are those inside the mask."""
 
     source_key: str
-    """Who measured it; a key of SOURCES."""
+    """Key of its source in SOURCES."""
     gpu: str
     """Slug of the GPU."""
     kernel: AttentionName
     """The kernel."""
     direction: PassName
-    """Which pass was timed."""
+    """Timed pass."""
     causal: bool
-    """Whether a query sees earlier keys only."""
+    """Whether a query attends to earlier keys only."""
     window: int | None
-    """Keys that a query sees at most."""
+    """Most keys of a query."""
     widths: tuple[int, int]
     """Widths of a query and of a value head."""
     sequence_tokens: int
@@ -87,11 +86,11 @@ class MeasuredAttention:
     heads: int
     """Query heads of all its sequences."""
     flop_per_s: float
-    """What was reached."""
+    """Reached rate."""
 
     @property
     def seen_tokens(self) -> float:
-        """Keys that a query sees on average [token]."""
+        """Keys of a query on average [token]."""
         tokens, window = self.sequence_tokens, self.window
         if not self.causal:
             return tokens
@@ -135,13 +134,13 @@ def fused_name(kernel: AttentionName) -> FusedName | None:
 
 
 def is_fitted(row: MeasuredAttention) -> bool:
-    """Whether a row has a part in the fit."""
+    """Whether a row is part of the fit."""
     long_enough = row.causal or row.sequence_tokens >= LONG_TOKENS
     return fused_name(row.kernel) is not None and row.window is None and row.direction != "both" and long_enough
 
 
 def residual_fraction(row: MeasuredAttention, gpus: Gpus) -> float:
-    """How far the estimator is off, ln(predicted / measured)."""
+    """Residual of the estimator, ln(predicted / measured)."""
     gpu, kernel = gpus[row.gpu], fused_name(row.kernel)
     if kernel is None or gpu.bf16_flop_per_s is None:
         return float("nan")
@@ -153,7 +152,7 @@ def residual_fraction(row: MeasuredAttention, gpus: Gpus) -> float:
 
 
 def fitted_shares(rows: Sequence[MeasuredAttention], gpus: Gpus) -> dict[Term, float]:
-    """Shares of peak over endless keys and tiles that fit some rows best."""
+    """The best shares of peak over endless keys and tiles for some rows."""
     terms = [_terms(row, gpus[row.gpu]) for row in rows]
     names = sorted({name for own in terms for name in own})
     counted = np.array([[float(name in own) for name in names] for own in terms])
@@ -164,7 +163,7 @@ def fitted_shares(rows: Sequence[MeasuredAttention], gpus: Gpus) -> dict[Term, f
 
 
 def unexplained_fraction(rows: Sequence[MeasuredAttention], gpus: Gpus) -> float:
-    """What the best shares leave over: the weighted mean square of the residuals."""
+    """The weighted mean square of the residuals of the best shares."""
     shares = fitted_shares(rows, gpus)
     results = [sum(np.log(shares[name]) for name in _terms(row, gpus[row.gpu])) for row in rows]
     left = np.array(results) - [_log_fraction(row, gpus[row.gpu]) for row in rows]
@@ -172,7 +171,7 @@ def unexplained_fraction(rows: Sequence[MeasuredAttention], gpus: Gpus) -> float
 
 
 def _terms(row: MeasuredAttention, gpu: Gpu) -> tuple[Term, ...]:
-    """What a row's share is the product of."""
+    """Factors of a row's share."""
     query, value = row.widths
     width = query if query == value else UNEQUAL_WIDTH
     base: Term = (row.kernel, gpu.architecture.removesuffix(" (Grace)"), row.direction)
@@ -188,5 +187,5 @@ def _log_fraction(row: MeasuredAttention, gpu: Gpu) -> float:
 
 
 def _weight_fraction(row: MeasuredAttention) -> float:
-    """How much a row counts."""
+    """Weight of a row."""
     return (1.0 if row.causal else SMALL_WEIGHT) * (1.0 if row.sequence_tokens >= TRAINING_TOKENS else SMALL_WEIGHT)

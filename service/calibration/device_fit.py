@@ -44,24 +44,24 @@ Values = Mapping[str, float]
 """Constants by name."""
 
 Bounds = Mapping[str, tuple[float, float]]
-"""The least and the largest value of each constant that may change."""
+"""Bounds of each constant that may change."""
 
 LARGEST_SHARE = 0.25
-"""The search begins with steps of this share of what a constant may be."""
+"""First step of the search, as a fraction of a constant's bounds."""
 
 SMALLEST_SHARE = 2e-4
-"""It ends with steps of this share."""
+"""Its last step."""
 
 SMALLEST_GAIN = 1e-9
-"""A step that gains less is none."""
+"""Least gain of a step."""
 
 
 def least(loss: Callable[[Values], float], start: Values, bounds: Bounds) -> dict[str, float]:
-    """The constants at which a loss is least, as far as steps of at most three of them find it.
+    """The constants with the least loss, found by steps of at most three of them.
 
-    >>> found = least(lambda at: abs(at["x"] + at["y"] - 1) + abs(at["x"] - 0.3), {"x": 0.9, "y": 0.9},
+    >>> best = least(lambda at: abs(at["x"] + at["y"] - 1) + abs(at["x"] - 0.3), {"x": 0.9, "y": 0.9},
     ...               {"x": (0.0, 1.0), "y": (0.0, 1.0)})
-    >>> round(found["x"], 2), round(found["y"], 2)
+    >>> round(best["x"], 2), round(best["y"], 2)
     (0.3, 0.7)
     """
     values, share = dict(start), LARGEST_SHARE
@@ -101,20 +101,20 @@ NOISE = 0.02
 """Residuals below this count as noise of the measurement."""
 
 LEAST_SHARE = 1e-4
-"""Share of the peak that products are taken to reach at least: processors emulate formats that they do not have."""
+"""Lowest share of the peak that products reach: processors emulate formats that they lack."""
 
 MOST_TRAFFIC = 4.0
-"""Times the memory's rate that the traffic of products may seem to have: caches answer a part of it."""
+"""Highest apparent traffic of products over the memory's rate: caches serve a part of it."""
 
 LEAST_PRODUCTS = 3
-"""Shapes of which a second constant may be read."""
+"""Fewest shapes for a second constant."""
 
 LEAST_LAUNCH_SECONDS = 1e-7
-"""A product costs no less than this to start."""
+"""Lower bound of the start of a product."""
 
 
 REMEMBERED = 256
-"""Fits kept in memory: scoring a calibration repeats the fit of all its products and of those without each source."""
+"""Fits in the cache: scoring a calibration repeats the fit of all its products and of those without each source."""
 
 
 class Product(NamedTuple):
@@ -139,12 +139,12 @@ class Products:
 
 
 def fitted_products(observed: Sequence[Observed], gpu: Gpu) -> tuple[MatrixCalibration, ...]:
-    """Rates of matrix products that fit what was measured of one device."""
+    """Rates of matrix products that fit the measurements of one device."""
     return tuple(_fitted_format(number_format, own, gpu) for number_format, own in _products_in(observed, gpu))
 
 
 def _products_in(observed: Sequence[Observed], gpu: Gpu) -> list[tuple[Format, tuple[Product, ...]]]:
-    """Measured products by format, those that the device has a peak for."""
+    """Measured products by format, where the device has a peak."""
     kinds: dict[Format, list[Product]] = {}
     for one in observed:
         number_format = format_named(one.measurement.shape.get("dtype")) if one.probe == "gemm" else None
@@ -161,7 +161,7 @@ def _product(one: Observed) -> Product:
 
 @lru_cache(maxsize=REMEMBERED)
 def _fitted_format(number_format: Format, measured: tuple[Product, ...], gpu: Gpu) -> MatrixCalibration:
-    """The best constants of one format: one, then two, then three where products tell that many."""
+    """The best constants of one format: one, then two, then three where the products determine that many."""
     products = Products(**dict(zip(Product._fields, np.array(measured).T.copy(), strict=True)))
     known, peak = generation_rates(gpu), peak_flop_per_s(gpu, number_format) or 1.0
     start = {"rate": log(peak / 2), "launch": log(LAUNCH_SECONDS)}
@@ -172,7 +172,7 @@ def _fitted_format(number_format: Format, measured: tuple[Product, ...], gpu: Gp
         start["launch"] = min(start["launch"], log(shortest))
     base = rates_under(known, gpu, number_format)
     result = least(lambda values: _product_loss(products, _rates(base, values)), start, bounds)
-    if _waiting(products, _rates(base, result)) >= LEAST_PRODUCTS:
+    if _memory_bound(products, _rates(base, result)) >= LEAST_PRODUCTS:
         traffic = log(gpu.memory_bytes_per_s)
         bounds["traffic"] = (traffic + log(LEAST_SHARE), traffic + log(MOST_TRAFFIC))
         result = least(
@@ -191,12 +191,12 @@ def _matrix_calibration(number_format: Format, values: Values) -> MatrixCalibrat
 
 
 def _rounded(value: float) -> float:
-    """Four digits: no measurement tells more."""
+    """A value with four digits: no measurement has more."""
     return float(f"{value:.4g}")
 
 
 def _rates(base: ProductRates, values: Values) -> ProductRates:
-    """Rates of the device with tried constants in the place of its own."""
+    """Rates of the device with other constants."""
     traffic = exp(values["traffic"]) if "traffic" in values else base.bytes_per_s
     return replace(base, flop_per_s=exp(values["rate"]), launch_seconds=exp(values["launch"]), bytes_per_s=traffic)
 
@@ -208,28 +208,26 @@ def _product_loss(products: Products, rates: ProductRates) -> float:
     return float(np.mean(np.hypot(np.log(seconds / products.seconds), NOISE)))
 
 
-def _waiting(products: Products, rates: ProductRates) -> int:
-    """Products whose operands take longer to bring than to compute with."""
+def _memory_bound(products: Products, rates: ProductRates) -> int:
+    """Products that wait for memory: their operands take longer to load than to compute with."""
     flop = 2 * products.rows * products.columns * products.inner
     brought = rates.operand_bytes * products.inner * (products.rows + products.columns)
     moved = brought + rates.result_bytes * products.rows * products.columns
     return int(np.sum(moved / rates.bytes_per_s > flop / rates.flop_per_s))
 
 
-"""Residuals below this count as noise of the measurement."""
-
 FIXED_BOUNDS = (0.05, 50.0)
-"""Fixed costs over those of the curve: from a twentieth to libraries of the host."""
+"""Bounds of fixed costs over those of the curve: from a twentieth to those of libraries on the host."""
 
 LEAST_LINK_FRACTION = 0.005
-"""A link is taken to reach at least so much of its curve."""
+"""Lowest fraction of its curve that a link reaches."""
 
 BANDWIDTH_BOUND_BYTES = 1 << 20
-"""Messages from this size on tell what a link carries. Source: service.calibration.links.SCORED_BYTES."""
+"""Least message that is bound by the bandwidth of a link. Source: service.calibration.links.SCORED_BYTES."""
 
 
 def fitted_links(observed: Sequence[Observed], gpu: Gpu) -> tuple[LinkCalibration, ...]:
-    """How far a device's collectives inside one domain are from the curves of its link."""
+    """Scales of a device's collectives inside one domain over the curves of its link."""
     inside = [
         one
         for one in observed
@@ -249,7 +247,7 @@ def _ranks(one: Observed) -> int:
 
 
 def _fitted_link(name: CurveName, own: Sequence[Observed], gpu: Gpu) -> LinkCalibration:
-    """The scales of one collective: both where small and large messages were measured, else that of what was."""
+    """The scales of one collective: both where small and large messages were measured, else the measured one."""
     sizes = {float(one.measurement.shape["size_bytes"]) for one in own}
     reaches_all = gpu.scale_up_gpus >= min(max(map(_ranks, own)), SWITCHED_GPUS)
     curve: Curve = getattr(link_of(gpu, reaches_all=reaches_all), name)
@@ -278,19 +276,19 @@ def _link_loss(name: CurveName, own: Sequence[Observed], gpu: Gpu, values: Value
 
 
 StepsOn = Callable[[Sequence[Observed], Gpu], Sequence[StepCalibration]]
-"""Whole steps among some measurements, each beside what is predicted of it on a GPU."""
+"""Whole steps among the measurements, each with its prediction on a GPU."""
 
 MEMORY_BOUND_BYTES = 64 * 2**20
-"""Tensors from this size on show the memory and not the caches before it. Source: L2 of 50 MB on H100."""
+"""Least tensor that is bound by the memory and not by its caches. Source: L2 of 50 MB on H100."""
 
 WIDTH = 128
-"""Width of heads that shares of peak are told for. Source: attention_rate.KernelShares."""
+"""Width of heads of the shares of peak. Source: attention_rate.KernelShares."""
 
 
 def fitted_device(
     observed: Sequence[Observed], gpu: Gpu, calibration_id: str, steps_on: StepsOn | None = None
 ) -> DeviceCalibration:
-    """The calibration that fits what was measured of one device."""
+    """The calibration that fits the measurements of one device."""
     memory_bytes_per_s = _memory_bytes_per_s(observed)
     known = calibrated(gpu, DeviceCalibration(id=calibration_id, memory_bytes_per_s=memory_bytes_per_s))
     result = DeviceCalibration(
@@ -316,7 +314,7 @@ def _memory_bytes_per_s(observed: Sequence[Observed]) -> float | None:
 
 
 def _streamed_bytes_per_s(one: Observed) -> float:
-    """Memory traffic of one kernel without its fixed cost, of which at most half its time is taken to be [byte/s]."""
+    """Memory traffic of one kernel without its fixed cost, at most half of its time [byte/s]."""
     moved = MOVED[one.measurement.operation] * float(one.measurement.shape["size_bytes"])
     seconds = moved / one.measurement.value
     return moved / max(seconds - LAUNCH_SECONDS, seconds / 2)
@@ -338,7 +336,7 @@ def _attention(observed: Sequence[Observed], gpu: Gpu) -> tuple[AttentionCalibra
 
 
 def _share_fraction(own: Sequence[Observed], kernel: FusedName, gpu: Gpu, operation: str) -> float | None:
-    """Share of peak of one pass: what formulas take it for, times the median of predicted over measured."""
+    """Share of peak of one pass: that of the formulas, times the median of predicted over measured."""
     rate = attention_rate(kernel, gpu, WIDTH, WIDTH)
     taken = rate.forward_fraction if operation == "forward" else rate.backward_fraction
     ratios = [
@@ -350,7 +348,7 @@ def _share_fraction(own: Sequence[Observed], kernel: FusedName, gpu: Gpu, operat
 
 
 def _bytes(observed: Sequence[Observed], operation: str) -> MeasuredBytes | None:
-    """Bytes of the context or the communicators, from the least that was measured to the most [byte]."""
+    """Bytes of the context or the communicators, from the least measured value to the largest [byte]."""
     own = [one.measurement for one in observed if one.probe == "context" and one.measurement.operation == operation]
     if not own:
         return None
@@ -360,60 +358,60 @@ def _bytes(observed: Sequence[Observed], operation: str) -> MeasuredBytes | None
 
 
 LeftOut = Literal["run", "shape"]
-"""What is held out together."""
+"""Unit of a held-out part."""
 
 MOST_FOLDS = 5
-"""Parts that shapes are dealt into where there is one run."""
+"""Parts of the shapes of one run."""
 
 STEP: Literal["step"] = "step"
-"""The probe whose predictions rest on all others, and its operation that is timed."""
+"""The probe whose predictions use all others, and its timed operation."""
 
 SHARED = "bandwidth"
-"""The probe whose constant others are predicted with too: memory traffic."""
+"""The probe whose constant other predictions use too: memory traffic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartError:
-    """How far predictions of one probe are off, as the mean of |predicted / measured - 1|."""
+    """Errors of predictions of one probe: the mean of |predicted / measured - 1|."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     probe: str
-    """The probe."""
+    """Name of the probe."""
     left_out: LeftOut
-    """What was held out together."""
+    """Unit of a held-out part: a run, or a shape."""
     measurements: int
-    """Measurements that were predicted."""
+    """Predicted measurements."""
     held_out_fraction: float
-    """By constants that never saw their run, or their shape."""
+    """Error by constants that never saw their run, or their shape."""
     in_sample_fraction: float
-    """By constants fitted on all of them."""
+    """Error by constants fitted on all of them."""
     before_fraction: float
-    """By constants that held before."""
+    """Error by the constants before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationScore:
-    """How far predictions of a calibration are off, beside those of before."""
+    """Errors of predictions of a calibration, beside those before it."""
 
     parts: tuple[PartError, ...]
-    """By probe, those of which something could be held out."""
+    """Probes with a held-out part."""
     held_out_fraction: float | None
-    """Mean over the probes; null where nothing could be held out."""
+    """Mean over the probes; null without a held-out part."""
     in_sample_fraction: float | None
-    """The same, fitted on all."""
+    """The same, with constants fitted on all measurements."""
     before_fraction: float | None
-    """The same, by constants that held before."""
+    """The same, by the constants before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringOptions:
-    """What predicts measurements, and whole steps among them."""
+    """Predictions of measurements, and of whole steps among them."""
 
     predict: Callable[[Observed, Gpu], float | None] = predicted_value
-    """What is predicted of a measurement on a GPU, in the unit of the measurement."""
+    """The prediction of a measurement on a GPU, in its unit."""
     steps_on: StepsOn | None = None
-    """Whole steps, each beside what is predicted of it on a GPU; None where steps are not predicted."""
+    """Whole steps, each with its prediction on a GPU; None where steps are not predicted."""
 
 
 def score_calibration(
@@ -422,7 +420,7 @@ def score_calibration(
     before: Callable[[Observed], float | None],
     options: ScoringOptions | None = None,
 ) -> CalibrationScore:
-    """How a calibration on some measurements does on those that had no part in it."""
+    """Errors of a calibration at measurements that had no part in it."""
     known = options or ScoringOptions()
     whole = calibrated(gpu, fitted_device(observed, gpu, "whole", known.steps_on))
     result = (_part(probe, observed, gpu, (whole, before, known)) for probe in sorted({one.probe for one in observed}))
@@ -441,7 +439,7 @@ def _part(
     gpu: Gpu,
     known: tuple[Gpu, Callable[[Observed], float | None], ScoringOptions],
 ) -> PartError | None:
-    """The errors of one probe, given the calibration on all measurements and what was predicted before."""
+    """The errors of one probe, from the calibration on all measurements and the predictions before it."""
     own = [one for one in observed if one.probe == probe]
     left_out: LeftOut = "run" if len({one.run for one in own}) > 1 else "shape"
     whole, before, options = known
@@ -472,7 +470,7 @@ def _part(
 def held_out_in(
     own: Sequence[Observed], shared: Sequence[Observed], left_out: LeftOut
 ) -> Iterator[tuple[list[Observed], list[Observed]]]:
-    """What is kept and what is held out, one time after another."""
+    """Pairs of training and held-out measurements."""
     if left_out == "run":
         places: dict[object, object] = {one.run: one.run for one in own}
     else:

@@ -4,7 +4,7 @@ Columns, in any order; those in brackets may be left out:
 device, dtype, rows, columns, inner, one of seconds | milliseconds | microseconds | flop_per_s | tflop_per_s,
 [operation], [copies], [repeats], [low_seconds], [high_seconds], [memory_bytes], [threads], [instructions].
 The result has rows x columns numbers, each of which sums inner products. Instructions are those of a processor, as
-/proc/cpuinfo names them: they tell its peak.
+/proc/cpuinfo names them: its peak follows from them.
 """
 
 import csv
@@ -18,14 +18,14 @@ from service.calibration.tables import refuse_empty, refused
 from service.text_bounds import MOST_COLUMNS, MOST_DIGITS
 
 SECONDS: Mapping[str, float] = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6}
-"""Columns that tell a time, with their unit in seconds."""
+"""Columns of a time, with their unit in seconds."""
 RATES: Mapping[str, float] = {"flop_per_s": 1.0, "tflop_per_s": 1e12}
-"""Columns that tell a rate, with their unit in FLOP/s."""
+"""Columns of a rate, with their unit in FLOP/s."""
 REQUIRED = ("device", "dtype", "rows", "columns", "inner")
 OPTIONAL = ("operation", "copies", "repeats", "low_seconds", "high_seconds", "memory_bytes", "threads", "instructions")
 COLUMNS = (*REQUIRED, *SECONDS, *RATES, *OPTIONAL)
 MOST_LINES = 4_096
-"""Products of one table. Source: a choice; each is predicted and kept in a fraction of a millisecond."""
+"""Products of one table. Source: a choice; each is predicted and stored in a fraction of a millisecond."""
 MOST_DEVICES = 64
 """Devices of one table. Source: a choice, as many as records of one request."""
 SECONDS_BOUNDS = 1e-9, 1e7
@@ -35,7 +35,7 @@ LEAST_NUMBER, LARGEST_NUMBER = 1e-12, 1e24
 """Least and largest number of a cell, in any unit. Source: a choice; a picosecond, and a million exascale machines."""
 
 PROCESSOR_MARKS = ("epyc", "xeon", "ryzen", "core(tm)", "graviton", "neoverse", "cpu")
-"""Words in the names of processors; a table tells threads for any other."""
+"""Words in the names of processors; any other one needs the column threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class _Product:
 
 
 def read_gemm_table(text: str) -> tuple[ProbeRecord, ...]:
-    """The matrix products that a table holds."""
+    """The matrix products of a table."""
     refuse_empty(text, "matrix products")
     lines = _lines(text)
     names = [name.strip().lower() for name in next(lines, (1, []))[1]]
@@ -78,7 +78,7 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _timed(names: list[str]) -> str:
-    """The column that tells how long a product took."""
+    """The column with the time or rate of a product."""
     if len(names) > MOST_COLUMNS:
         message = f"the header has {len(names)} columns, and a table has at most {MOST_COLUMNS}"
         raise refused("", "too_many_columns", message, f"columns are {', '.join(COLUMNS)}", 1)

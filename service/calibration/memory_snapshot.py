@@ -1,8 +1,8 @@
 """Memory snapshots of torch in their JSON form: the bytes that a process reserved on a GPU.
 
-torch writes a pickle, which runs whatever it says when it is read, so it is refused by name and by its first bytes. Its
-JSON form is what `json.dump(torch.cuda.memory._snapshot(), file)` writes. The peak is found by going back through the
-trace from what is held at its end; where the trace was cut short, it is a lower bound.
+torch writes a pickle, which runs its code when it is read, so it is refused by its name and by its first bytes. Its
+JSON form is the output of `json.dump(torch.cuda.memory._snapshot(), file)`. The peak is found by going back through
+the trace from the bytes at its end; where the trace was cut short, it is a lower bound.
 """
 
 import json
@@ -13,9 +13,9 @@ from service.calibration.records import Environment, Measurement, ProbeRecord
 from service.calibration.tables import refuse_empty, refused
 
 PICKLES = (".pickle", ".pkl", ".pt", ".pth", ".bin")
-"""Ends of the names of pickles."""
+"""Suffixes of pickles."""
 
-OPENINGS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
+FIRST_BYTES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
 """First bytes of pickles, and of archives of them. Source: Python, pickle protocol opcodes (PROTO); zip."""
 
 TO_JSON = (
@@ -32,20 +32,20 @@ MOST_BYTES = 1 << 60
 """Largest size of a block or a segment [byte]."""
 
 MOST_EVENTS = 2_000_000
-"""Events of one trace. Source: a choice; twenty times what torch keeps unless told otherwise."""
+"""Events of one trace. Source: a choice; twenty times the default of torch."""
 
 SEGMENTS = {"segment_alloc": 1, "segment_free": -1, "segment_map": 1, "segment_unmap": -1}
 
 
 def refuse_pickle(content: bytes, name: str = "") -> None:
     """Refuse a pickle before anything reads it."""
-    if name.lower().endswith(PICKLES) or content.startswith(OPENINGS):
+    if name.lower().endswith(PICKLES) or content.startswith(FIRST_BYTES):
         message = "this is a pickle: reading it would run whatever it says, so it is not read"
         raise refused("", "pickle", message, f"turn it into JSON: {TO_JSON}")
 
 
 def read_memory_snapshot(text: str, device: str, memory_bytes: float = 0.0) -> tuple[ProbeRecord, ...]:
-    """What a snapshot says that a process held at most."""
+    """The peaks of a process in a snapshot."""
     refuse_pickle(text[:8].encode("utf-8", "replace"))
     refuse_empty(text, "snapshot")
     snapshot = _parsed(text)
@@ -101,10 +101,10 @@ def _by_device(segments: Sequence[Any]) -> dict[int, list[Mapping[str, Any]]]:
 def _peaks(place: int, own: Sequence[Mapping[str, Any]], traces: Sequence[Any]) -> Iterator[Measurement]:
     trace = traces[0] if traces and isinstance(traces[0], list) else []
     for operation, field in (("allocated_peak", "allocated_size"), ("reserved_peak", "total_size")):
-        held = sum(_size(one, field) for one in own)
-        peak = max(_back_through(trace, held, operation), default=held)
-        if max(peak, held) > 0:
-            value = float(max(peak, held))
+        used = sum(_size(one, field) for one in own)
+        peak = max(_back_through(trace, used, operation), default=used)
+        if max(peak, used) > 0:
+            value = float(max(peak, used))
             yield Measurement(
                 operation=operation,
                 shape={"device": place, "events": len(trace)},
@@ -116,17 +116,17 @@ def _peaks(place: int, own: Sequence[Mapping[str, Any]], traces: Sequence[Any]) 
             )
 
 
-def _back_through(trace: Sequence[Any], held: int, operation: str) -> Iterator[int]:
-    """What was held after each event, from the last one to the first."""
+def _back_through(trace: Sequence[Any], used: int, operation: str) -> Iterator[int]:
+    """The bytes in use after each event, from the last one to the first."""
     for event in reversed(trace):
-        yield held
+        yield used
         if isinstance(event, Mapping):
-            held -= _sign(str(event.get("action", "")), operation) * _size(event, "size")
-    yield held
+            used -= _sign(str(event.get("action", "")), operation) * _size(event, "size")
+    yield used
 
 
 def _sign(action: str, operation: str) -> int:
-    """Whether an event adds to what is held, or takes from it."""
+    """Sign of an event: 1 where it adds to the bytes in use, -1 where it frees some."""
     if operation == "reserved_peak":
         return SEGMENTS.get(action, 0)
     return {"alloc": 1, "free_completed": -1}.get(action, 0)

@@ -1,7 +1,7 @@
 """Output of nccl-tests: collectives that all_reduce_perf and its like measured, of NVIDIA and of AMD.
 
-Launchers put their mark before each line, and logs of NCCL stand between them: what is no row of the table and no line
-of its head is passed over. Columns are known by their names, so both tables are read, the older ones too.
+Launchers put their mark before each line, and logs of NCCL are mixed in: lines that belong to no table are skipped.
+Columns are known by their names, so both tables are read, the older ones too.
 """
 
 import re
@@ -16,13 +16,13 @@ from service.estimator.degrees import CollectiveName
 from service.text_bounds import MOST_DIGITS
 
 MARK = re.compile(r"^\s*(?:\[[\d,]+\](?:<std(?:out|err)>:?)?\s?)+|^\s*\d+:\s(?=\s*[#\d])")
-"""What mpirun --tag-output, and srun --label, put before a line."""
+"""Marks of mpirun --tag-output, and of srun --label, before a line."""
 
 DEVICE = re.compile(
     r"Rank\s++([0-9]{1,6})\s++(?:Group\s++[0-9]{1,6}\s++)?Pid\s++[0-9]{1,12}\s++on\s++(\S{1,255})\s++device\s++"
     r"[0-9]{1,6}\s++\[[^\]]{0,64}\]\s++(.+)"
 )
-"""Which rank ran where, on which device."""
+"""Rank, host and device of a process."""
 
 NCCL = re.compile(r"(?:NCCL|RCCL) version\s*:?\s*([\d.]+)")
 STARTED = re.compile(r"Collective test starting:\s*(\w+?)_perf")
@@ -36,19 +36,19 @@ PROGRAMS: dict[str, CollectiveName] = {
     "alltoall": "all_to_all",
     "sendrecv": "send",
 }
-"""Collectives that formulas speak of, by the names of the programs. Source: NVIDIA/nccl-tests@v2.13 src."""
+"""Collectives with formulas, by the names of the programs. Source: NVIDIA/nccl-tests@v2.13 src."""
 
 LEAST_WORDS = 4
-"""Words that a row begins with: size, count, type, operation or time."""
+"""Fewest words of a row: size, count, type, operation or time."""
 
 TIMED = ("time", "algbw", "busbw")
-"""Columns of one table, in their order; what follows them counts wrong numbers."""
+"""Columns of one table, in their order; the next one counts wrong numbers."""
 
 RATIO_TOLERANCE = 0.05
-"""How far busbw / algbw may lie from its definition: both are printed with two decimals."""
+"""Tolerance of busbw / algbw: both are printed with two decimals."""
 
 LONGEST_LINE = 4_096
-"""Characters of a line that is read; what is longer is no row and no head."""
+"""Characters of the longest line of a table."""
 
 LONGEST_NAME = 200
 """Characters of a device's name."""
@@ -68,11 +68,11 @@ LEAST_PRINTED = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """What a table's head says."""
+    """Head of a table."""
 
     unit_seconds: float
     places: tuple[int, ...]
-    """Where the time of each table stands in a row."""
+    """Place of each table's time in a row."""
     has_redop: bool
 
 
@@ -142,7 +142,7 @@ def _rows(lines: Sequence[str]) -> Iterator[_Row]:
 
 
 def _head(names: Sequence[str], units: str, line: int) -> _Head:
-    """What the two lines of a head say."""
+    """The head from its two lines."""
     unit = UNITS.search(units)
     if unit is None:
         raise refused(
@@ -158,7 +158,7 @@ def _head(names: Sequence[str], units: str, line: int) -> _Head:
 
 
 def _tables(words: Sequence[str], head: _Head, line: int) -> Iterator[_Row]:
-    """The rows of the tables that stand side by side: out of place, and in place."""
+    """The rows of the tables side by side: out of place, and in place."""
     for table, place in enumerate(head.places):
         cells = words[place : place + len(TIMED)]
         if len(cells) < len(TIMED) or len(words) < LEAST_WORDS:
@@ -201,7 +201,7 @@ def _named(lines: Sequence[str]) -> CollectiveName | None:
 
 
 def _deduced(rows: Sequence[_Row], ranks: int) -> CollectiveName:
-    """The collective, by what busbw is over algbw, and by whether numbers are reduced."""
+    """The collective, from busbw over algbw and from whether numbers are reduced."""
     known = [row.busbw / row.algbw for row in rows if row.algbw >= LEAST_PRINTED]
     reduces = any(row.redop == "sum" for row in rows)
     names: tuple[CollectiveName, ...] = ("all_reduce", "reduce_scatter") if reduces else ()
@@ -215,11 +215,11 @@ def _deduced(rows: Sequence[_Row], ranks: int) -> CollectiveName:
 
 def _refuse_other_ratio(rows: Sequence[_Row], named: CollectiveName, ranks: int) -> None:
     """Refuse rows whose bandwidths contradict the collective or the number of ranks."""
-    wanted = bus_fraction(named, ranks)
+    expected = bus_fraction(named, ranks)
     for row in rows:
-        if row.algbw >= 10 * LEAST_PRINTED and abs(row.busbw / row.algbw / wanted - 1) > RATIO_TOLERANCE:
+        if row.algbw >= 10 * LEAST_PRINTED and abs(row.busbw / row.algbw / expected - 1) > RATIO_TOLERANCE:
             message = (
-                f"busbw is {row.busbw / row.algbw:.3g} times algbw, and {named} of {ranks} ranks has {wanted:.3g}: "
+                f"busbw is {row.busbw / row.algbw:.3g} times algbw, and {named} of {ranks} ranks has {expected:.3g}: "
                 "another collective was measured, or lines of ranks are missing"
             )
             raise refused(

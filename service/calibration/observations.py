@@ -39,22 +39,20 @@ from service.estimator.time.matrix_products import OPERAND_BYTES, generation_rat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """One measurement of one device."""
+    """One measurement of one device, with its run and environment."""
 
     id: str
-    """What tells it from others."""
+    """Its name among the observations."""
     run: str
-    """Who measured it: what one run measured shares its clock, its neighbours and its mistakes."""
+    """Its run: measurements of one run share their clock, their neighbours and their mistakes."""
     probe: ProbeName
-    """Which probe."""
+    """Name of the probe."""
     measurement: Measurement
-    """What was measured."""
     environment: Environment
-    """On what."""
 
     @property
     def family(self) -> tuple[str, ...]:
-        """What it shares with measurements that say the same of the device: they are held out together."""
+        """Key that it shares with equivalent measurements of the device: they are held out together."""
         shape = self.measurement.shape
         if self.probe == "gemm":
             sides = sorted(int(shape[side]) for side in ("rows", "columns", "inner"))
@@ -64,11 +62,11 @@ class Observed:
 
 
 PASSES = ("name", "direction")
-"""Entries of a shape that tell which pass ran and where, not how large it was."""
+"""Entries of a shape for its pass and place, not for its size."""
 
 
 def observed_in(records: Sequence[ProbeRecord], run: str) -> list[Observed]:
-    """The measurements of some records."""
+    """The measurements of records."""
     return [
         Observed(
             id=f"{run}/{record.probe}/{number}",
@@ -84,7 +82,7 @@ def observed_in(records: Sequence[ProbeRecord], run: str) -> list[Observed]:
 
 
 LEAST_OTHERS = 4
-"""Measurements of one thing by which another one may be judged. Source: a choice; a median of fewer says little."""
+"""Fewest other measurements to compare one with. Source: a choice; a median of fewer is uncertain."""
 
 MOST_DEVIATIONS = 5.0
 """Robust standard deviations from the others beyond which a measurement is an outlier. Source: a choice; one of 30,000
@@ -94,21 +92,21 @@ MAD_SCALE = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation. Source: definition."""
 
 LEAST_DEVIATION = 0.02
-"""Runs of one machine differ by this much without anything being wrong, as a logarithm. Source: a choice."""
+"""Usual difference between runs of one machine, as a logarithm. Source: a choice."""
 
 
 def outlier_reason(value: float, others: Sequence[float]) -> str | None:
-    """Why a measurement does not belong to others of the same device and shape.
+    """The reason why a measurement does not belong to others of the same device and shape.
 
     Formula:
         |ln v - m| > 5 max(1.4826 d, 0.02), m the median of the others' logarithms, d the median distance from it
 
     Args:
-        value: what was measured, above zero
-        others: what else was measured of the same, above zero
+        value: the measured value, above zero
+        others: other measured values of the same, above zero
 
     Returns:
-        the reason; None where it belongs to them, or they are too few to tell
+        the reason; None where it belongs to them, or they are too few
 
     Source:
         median absolute deviation: Rousseeuw and Croux 1993, doi:10.1080/01621459.1993.10476408
@@ -129,10 +127,10 @@ def outlier_reason(value: float, others: Sequence[float]) -> str | None:
 
 
 PROCESSOR = "cpu"
-"""Name that stands for any processor, in the place of a GPU's."""
+"""Name of any processor, in the place of a GPU's."""
 
 CYCLE_FLOP = 32
-"""FLOP of one core and cycle where nothing tells more: two units that multiply and add eight numbers each.
+"""FLOP of one core and cycle without known instructions: two units that multiply and add eight numbers each.
 Source: Agner Fog, Instruction tables, FMA of 256 bits on Intel Haswell and later, and on AMD Zen 2 and later."""
 
 INSTRUCTION_FLOP: Mapping[str, tuple[int, tuple[Format, ...]]] = {
@@ -144,34 +142,34 @@ INSTRUCTION_FLOP: Mapping[str, tuple[int, tuple[Format, ...]]] = {
     "amx_bf16": (1024, ("bf16",)),
     "amx_fp16": (1024, ("fp16",)),
 }
-"""FLOP of one core and cycle at most, by its instructions, and the formats that they do it in: two units of 256 or 512
+"""Most FLOP of one core and cycle, by its instructions, with the formats of that rate: two units of 256 or 512
 bits (four of 128 on ARM), or one of tiles. Source: Agner Fog, Instruction tables, FMA on Intel Skylake-X and AMD Zen 5,
 twice the numbers in half the bits; Arm, Neoverse V2 Software Optimization Guide; Intel, Accelerate AI Workloads with
 Intel AMX, page 4: 1,024 in bf16 beside 64 in fp32."""
 
 CLOCK_HZ = 3e9
-"""Clock of a core where nothing tells it. Source: an assumption; server processors boost to 2.5 to 3.7 GHz."""
+"""Clock of a core where it is unknown. Source: an assumption; server processors boost to 2.5 to 3.7 GHz."""
 
 MEMORY_BYTES_PER_S = 20e9
 """Memory traffic of a machine of few cores: one channel of DDR4-2666 or so. Source: JEDEC JESD79-4, 21.3 GB/s."""
 
 LOOPBACK_BYTES_PER_S = 10e9
-"""What its processes send each other through memory: half of its traffic, each byte read and written.
+"""Traffic between its processes through memory: half of its own, each byte read and written.
 Source: an assumption."""
 
 BOARD_WATTS = 200.0
-"""Power of such a machine. Source: an assumption; no estimate of a run rests on it."""
+"""Power of such a machine. Source: an assumption; no estimate of a run depends on it."""
 
 
 def processor_of(environment: Environment) -> Gpu:
-    """A processor as the GPU that formulas ask.
+    """A processor as a GPU of the formulas.
 
     >>> from dataclasses import replace
     >>> from service.calibration.records import Environment
-    >>> told = Environment(kind="cpu", device="EPYC", devices=1, memory_bytes=8e9, threads=2)
-    >>> processor_of(told).fp32_flop_per_s
+    >>> environment = Environment(kind="cpu", device="EPYC", devices=1, memory_bytes=8e9, threads=2)
+    >>> processor_of(environment).fp32_flop_per_s
     192000000000.0
-    >>> processor_of(replace(told, instructions=("avx2", "avx512f"))).fp32_flop_per_s
+    >>> processor_of(replace(environment, instructions=("avx2", "avx512f"))).fp32_flop_per_s
     384000000000.0
     """
     cycles_per_s = (environment.threads or 1) * (environment.most_clock_hz or CLOCK_HZ)
@@ -200,16 +198,16 @@ def _cycle_flop(environment: Environment, number_format: Format) -> int:
 
 
 TORCH_KERNELS: Mapping[str, FusedName] = {"flash": "flash-2", "cudnn": "cudnn"}
-"""The kernel that torch runs where a probe names one of its backends.
+"""Kernels of torch by the backend that a probe names.
 Source: pytorch aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (FlashAttention-2 since torch 2.2)."""
 
 MOVED: Mapping[str, float] = {"copy": 2.0, "read": 1.0}
-"""Bytes that a probe of memory moves for each byte of its tensor.
+"""Bytes that a memory probe moves for each byte of its tensor.
 Source: definition: a copy reads and writes."""
 
 
 def predicted_value(observed: Observed, gpu: Gpu) -> float | None:
-    """What formulas say of a measurement, in the unit of the measurement."""
+    """The prediction of a measurement, in its unit; None without a formula."""
     predict = None if shape_fault(observed.probe, observed.measurement.shape) else _PREDICTED.get(observed.probe)
     result = None if predict is None else predict(observed, gpu)
     return None if result is None or result <= 0 else result
@@ -251,19 +249,29 @@ def _attention(observed: Observed, gpu: Gpu) -> float | None:
     peak = None if number_format is None else peak_flop_per_s(gpu, number_format)
     if kernel is None or number_format is None or peak is None:
         return None
-    length, width, queries = int(shape["length"]), int(shape["width"]), _queries(shape)
-    seen = length / 2 if shape.get("causal", True) else length
+    length, width = int(shape["length"]), int(shape["width"])
+    queries = int(shape["batch"]) * int(shape["heads"]) * length
     is_backward = observed.measurement.operation == "backward"
-    share = attention_fraction(attention_rate(kernel, gpu, width, width), seen, queries, backward=is_backward)
-    flop = 4 * queries * seen * width * (BACKWARD_WORK if is_backward else 1.0)
+    rate = attention_rate(kernel, gpu, width, width)
+    share = attention_fraction(rate, _visible_keys(shape), queries, backward=is_backward)
     sides = queries + int(shape["batch"]) * int(shape["kv_heads"]) * length
     moved = 2 * sides * width * OPERAND_BYTES[number_format] * (2.0 if is_backward else 1.0)
     passing = streaming_bytes_per_s(gpu, MEMORY_FRACTION)
-    return float(kernel_seconds(flop, moved, peak * share, passing))
+    return float(kernel_seconds(_attention_flop(observed.measurement), moved, peak * share, passing))
 
 
-def _queries(shape: Mapping[str, Any]) -> int:
-    return int(shape["batch"]) * int(shape["heads"]) * int(shape["length"])
+def _visible_keys(shape: Mapping[str, Any]) -> float:
+    """Keys that a query attends to on average: half of them under a causal mask [1]."""
+    length = int(shape["length"])
+    return length / 2 if shape.get("causal", True) else length
+
+
+def _attention_flop(measured: Measurement) -> float:
+    """FLOP of one pass of attention: 4 q s w forward."""
+    shape = measured.shape
+    queries = int(shape["batch"]) * int(shape["heads"]) * int(shape["length"])
+    work = BACKWARD_WORK if measured.operation == "backward" else 1.0
+    return 4 * queries * _visible_keys(shape) * int(shape["width"]) * work
 
 
 def _bandwidth(observed: Observed, gpu: Gpu) -> float | None:
@@ -310,7 +318,7 @@ def bus_fraction(collective: CollectiveName, ranks: int) -> float:
         all-reduce: 2 (n - 1) / n; all-gather, reduce-scatter, all-to-all: (n - 1) / n; send: 1
 
     Args:
-        collective: which one
+        collective: the collective
         ranks: ranks of the group, n [1]
 
     Returns:
@@ -328,7 +336,7 @@ def bus_fraction(collective: CollectiveName, ranks: int) -> float:
 
 
 def _context(observed: Observed, gpu: Gpu) -> float | None:
-    """Bytes of the context, or what communicators add [byte]."""
+    """Bytes of the context, or of communicators [byte]."""
     version = READABLE.match(observed.environment.torch or "")
     context, communicators = context_and_communicators(gpu, version[0] if version else None)
     return {"context": context[1], "communicator": communicators[1]}.get(observed.measurement.operation)
@@ -344,8 +352,8 @@ _PREDICTED: Mapping[ProbeName, Callable[[Observed, Gpu], float | None]] = {
 
 
 LEAST_SECONDS = 1e-6
-"""Shortest time of anything that a GPU is asked for. Source: a choice below what an empty kernel takes, 2 to 5 us
-(constants.LAUNCH_SECONDS); one in a recorded graph takes 1.2 us."""
+"""Shortest time on a GPU. Source: a choice below that of an empty kernel, 2 to 5 us (constants.LAUNCH_SECONDS); one in
+a recorded graph takes 1.2 us."""
 
 LEAST_PROCESSOR_SECONDS = 1e-9
 """The same of a processor, which calls a function. Source: some cycles of its clock."""
@@ -354,7 +362,7 @@ MOST_SECONDS = 86_400.0
 """Longest time of one repeat of a probe. Source: a choice; a whole launch check takes an hour at most."""
 
 MOST_PEAK_FRACTION = 1.25
-"""Rate over the peak of the data sheet above which a rate was not measured. Source: data sheets state the rate at a
+"""Highest plausible rate over the peak of the data sheet. Source: data sheets state the rate at a
 boost clock that devices pass by up to 11 % (H100 SXM: 1,980 of 1,830 MHz; RTX 4090: 2,800 of 2,520 MHz); the rest is a
 margin."""
 
@@ -363,21 +371,21 @@ MOST_LINK_FRACTION = 4.0
 count one direction of a link or both."""
 
 CACHED_BYTES = 1 << 29
-"""Size of a tensor from which no cache holds it. Source: a choice; twice the cache of an MI300X, 256 MB."""
+"""Size of a tensor that fits no cache. Source: a choice; twice the cache of an MI300X, 256 MB."""
 MOST_CACHED_FRACTION = 16.0
 """Bandwidth of caches over that of the memory. Source: a choice; an MI300X's cache has 3 times its memory's."""
 
 HOST_BYTES_PER_S = 5e11
-"""Fastest link to a host, whatever is stated of the device. Source: NVLink-C2C, 450 GB/s a direction."""
+"""Fastest link to a host of any device. Source: NVLink-C2C, 450 GB/s a direction."""
 
 ANY_FLOP_PER_S = 5e16
-"""Rate that no device has, where nobody knows which it is. Source: a choice; twice the 4-bit rate of a B300."""
+"""Rate above that of any device, for an unknown one. Source: a choice; twice the 4-bit rate of a B300."""
 ANY_BYTES_PER_S = 1e14
 """The same of memory and links. Source: a choice; ten times the memory of a B300."""
 
 
 def impossible(observed: Observed, gpu: Gpu | None) -> str | None:
-    """Why a measurement cannot be one."""
+    """The reason why a measurement is impossible; None where it is plausible."""
     measured = observed.measurement
     numbers = (measured.low, measured.value, measured.high)
     if not all(isfinite(number) and number > 0 for number in numbers):
@@ -391,13 +399,13 @@ def impossible(observed: Observed, gpu: Gpu | None) -> str | None:
     if measured.quantity == "bytes" and gpu is not None and measured.high > gpu.memory_bytes * MOST_PEAK_FRACTION:
         return f"impossible: {measured.high:.3g} bytes are more than the device has, {gpu.memory_bytes:.3g}"
     if fault_of(observed.probe, measured) is not None:
-        return None  # it is in quarantine for that, and no formula reads it
+        return None  # it is in quarantine for its fault, and no formula reads it
     limit = _LIMITS.get(observed.probe)
     return None if limit is None else limit(observed, gpu)
 
 
 def without_impossible(records: Iterable[ProbeRecord], gpu: Gpu | None) -> tuple[list[ProbeRecord], list[str]]:
-    """Records without the measurements that no device can have made, and why those are left out."""
+    """Records without impossible measurements, and the reasons of those."""
     usable, reasons = [], []
     for record in records:
         results = [(one, _reason(record, one, gpu)) for one in record.measurements]
@@ -416,20 +424,15 @@ def _reason(record: ProbeRecord, one: Measurement, gpu: Gpu | None) -> str | Non
 
 
 def _impossible_product(observed: Observed, gpu: Gpu | None) -> str | None:
-    """A matrix product above the peak rate: 2 m n k FLOP in the shortest time."""
+    """A matrix product above the peak rate in its shortest time."""
     shape = observed.measurement.shape
     flop = 2.0 * int(shape["rows"]) * int(shape["columns"]) * int(shape["inner"]) * _copies(shape)
     return _above_peak(flop, observed, gpu)
 
 
 def _impossible_attention(observed: Observed, gpu: Gpu | None) -> str | None:
-    """Attention above the peak rate: 4 q s w FLOP forward, where each query sees half of the keys if it is causal."""
-    shape = observed.measurement.shape
-    length = int(shape["length"])
-    seen = length / 2 if shape.get("causal", True) else length
-    flop = 4.0 * int(shape["batch"]) * int(shape["heads"]) * length * seen * int(shape["width"])
-    is_backward = observed.measurement.operation == "backward"
-    return _above_peak(flop * (BACKWARD_WORK if is_backward else 1.0), observed, gpu)
+    """Attention above the peak rate."""
+    return _above_peak(_attention_flop(observed.measurement), observed, gpu)
 
 
 def _above_peak(flop: float, observed: Observed, gpu: Gpu | None) -> str | None:
@@ -444,7 +447,7 @@ def _above_peak(flop: float, observed: Observed, gpu: Gpu | None) -> str | None:
 
 
 def _peak(gpu: Gpu, number_format: Format | None) -> float:
-    """Peak rate in a number format; the highest of all where nothing is told of it, or where 32 bits may mean TF32."""
+    """Peak rate in a number format; the highest of all where it is unknown, or where 32 bits may mean TF32."""
     known = None if number_format in (None, "fp32") else peak_flop_per_s(gpu, number_format)
     rates = (peak_flop_per_s(gpu, one) for one in get_args(Format))
     return known or max((rate for rate in rates if rate), default=ANY_FLOP_PER_S)
@@ -488,20 +491,20 @@ _LIMITS: Mapping[str, Callable[[Observed, Gpu | None], str | None]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveBytes:
-    """Live tensors of one GPU at the fullest moment of a step."""
+    """Live tensors of one GPU at the peak of a step."""
 
     first_step_bytes: float
-    """Of the first step, before which the optimizer has no states."""
+    """Peak of the first step, before which the optimizer has no states."""
     later_steps_bytes: float
-    """Of any later one."""
+    """Peak of any later step."""
 
     def of_step(self, step: int) -> float:
-        """Those of one step."""
+        """The peak of one step."""
         return self.first_step_bytes if step == 1 else self.later_steps_bytes
 
 
 def live_step_bytes(resolved: ResolvedQuestion) -> LiveBytes:
-    """Live tensors at the fullest moment of the first step and of later ones, on the fullest GPU.
+    """Live tensors at the peak of the first step and of later ones, on the GPU with the most.
 
     Formula:
         peak of the estimate - workspaces of the matrix libraries
@@ -516,8 +519,8 @@ def live_step_bytes(resolved: ResolvedQuestion) -> LiveBytes:
         memory.LIVE; first_step.first_step_peak_bytes
 
     >>> from service.estimator.samples import sample_resolved
-    >>> found = live_step_bytes(sample_resolved())
-    >>> found.of_step(1) <= found.of_step(3)
+    >>> peaks = live_step_bytes(sample_resolved())
+    >>> peaks.of_step(1) <= peaks.of_step(3)
     True
     """
     stages = [rank_bytes_of(resolved, one) for one in stages_of(resolved)]
@@ -535,7 +538,7 @@ class CountedPeak:
     model: str
     """Preset, at full width."""
     layers: int
-    """Layers that it was cut to."""
+    """Layers of the shortened model."""
     sequence_length: int
     """Tokens of a sequence."""
     micro_batch: int
@@ -549,11 +552,11 @@ class CountedPeak:
     step: int
     """Step, from 1."""
     live_bytes_peak: int
-    """Most bytes of tensors at once, temporaries inside operations counted."""
+    """Most bytes of tensors at once, with temporaries inside operations."""
     source: str
-    """Who counted, with what."""
+    """Source and method."""
     as_of: str
-    """When."""
+    """Date."""
 
 
 @cache

@@ -1,7 +1,7 @@
 """Published matrix products, and the rates that fit them best.
 
 The constants of `estimator/time/matrix_products.py` are the optimum that `fitted` finds over the shipped
-measurements; what is fitted is the estimator's own formula, on columns. The best constants have the smallest mean of
+measurements with the estimator's own formula, on columns. The best constants have the smallest mean of
 sqrt(r^2 + 0.02^2), with r = ln(predicted / measured): large errors weigh by their size, so no single outlier pulls.
 Products of at least 1,024 rows, as training has them, count in full, smaller ones a quarter.
 
@@ -40,7 +40,7 @@ SOURCES = {
     "simumax": "MooreThreads/SimuMax@4dcaae5 configs/system/{a100_pcie,b200_bf16_ceperm}.json (shares of 312 and 2250 "
     "TFLOP/s; forward and both gradients, also of experts by Transformer Engine's general_grouped_gemm), read 2026-11",
 }
-"""Who measured, by the key of a row."""
+"""Sources by the key of a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,23 +48,23 @@ class MeasuredProduct:
     """One measured matrix product."""
 
     source_key: str
-    """Who measured it; a key of SOURCES."""
+    """Key of its source in SOURCES."""
     gpu: str
     """Slug of the GPU."""
     format: Format
     """Format of the operands."""
     layout: str
-    """Which operands lie transposed: TN forward, NN gradient of the input, NT gradient of the weight."""
+    """Transposed operands: TN forward, NN gradient of the input, NT gradient of the weight."""
     adds: bool
     """Whether it adds to an fp32 result."""
     copies: int
-    """Products of that shape, timed together: those of experts."""
+    """Products of that shape that were timed together: those of experts."""
     rows: int
     """Rows of the result."""
     columns: int
     """Columns of the result."""
     inner: int
-    """Numbers that each of its numbers sums."""
+    """Length of the summed dimension."""
     product_seconds: float
     """Mean time."""
 
@@ -78,29 +78,29 @@ def measured_products() -> tuple[MeasuredProduct, ...]:
 SIDES = ("rows", "columns", "inner", "copies")
 
 LEAST_FLOP = 0.5e9
-"""Products from this size on are judged: smaller ones are over before a processor has settled."""
+"""Least size of a scored product: smaller ones are over before a processor has settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredProducts:
-    """How far predictions of a processor's products are off, each by constants that never saw its shape."""
+    """Errors of predictions of a processor's products, each by constants that never saw its shape."""
 
     device: str
-    """The processor."""
+    """Name of the processor."""
     threads: int
-    """Threads that computed."""
+    """Computing threads."""
     products: int
-    """Products that were measured, each in every run."""
+    """Measured products, each in every run."""
     runs: int
-    """Runs."""
+    """Number of runs."""
     least_repeats: int
-    """Repeats of which the median was taken, at least."""
+    """Fewest repeats of a median."""
     held_out_fraction: float
-    """Mean error, as a share of what was measured: shapes of one half predicted by constants of the other."""
+    """Mean relative error of shapes of one half, predicted by constants of the other."""
     before_fraction: float
-    """The same before anything was measured, by the number of threads alone."""
+    """The same before any measurement, by the number of threads alone."""
     noise_fraction: float
-    """Mean distance of the medians of two runs of a product, over the first."""
+    """Mean distance between the medians of two runs of a product, over the first."""
 
 
 def shipped_products() -> tuple[Observed, ...]:
@@ -137,42 +137,42 @@ def _observed(number: int, row: Mapping[str, Any]) -> Observed:
 
 
 def scored_products(observed: Sequence[Observed]) -> ScoredProducts | None:
-    """How far predictions are off once half of the shapes were measured."""
-    judged = [one for one in observed if _flop(one) >= LEAST_FLOP]
-    halves = _halves(judged)
+    """Errors of predictions after half of the shapes were measured; None without two halves."""
+    scored = [one for one in observed if _flop(one) >= LEAST_FLOP]
+    halves = _halves(scored)
     if not all(halves):
         return None
-    plain = processor_of(judged[0].environment)
+    plain = processor_of(scored[0].environment)
     after, before = [], []
     for held_out, seen in (halves, halves[::-1]):
         fitted = calibrated(plain, fitted_device(seen, plain, "half"))
         for one in held_out:
             after.append(_error_fraction(predicted_value(one, fitted), one))
             before.append(_error_fraction(predicted_value(one, plain), one))
-    things = _by_product(judged)
+    things = _by_product(scored)
     return ScoredProducts(
-        device=judged[0].environment.device,
-        threads=judged[0].environment.threads or 1,
+        device=scored[0].environment.device,
+        threads=scored[0].environment.threads or 1,
         products=len(things),
-        runs=len({one.run for one in judged}),
-        least_repeats=min(one.measurement.repeats for one in judged),
+        runs=len({one.run for one in scored}),
+        least_repeats=min(one.measurement.repeats for one in scored),
         held_out_fraction=fmean(after),
         before_fraction=fmean(before),
         noise_fraction=fmean(abs(values[1] / values[0] - 1) for values in things.values() if len(values) > 1),
     )
 
 
-def _halves(judged: Sequence[Observed]) -> tuple[list[Observed], list[Observed]]:
+def _halves(scored: Sequence[Observed]) -> tuple[list[Observed], list[Observed]]:
     """Every other family of shapes, in the order of their FLOP, so that both halves have small and large ones."""
-    families = sorted({(_flop(one), one.family) for one in judged})
+    families = sorted({(_flop(one), one.family) for one in scored})
     first = {family for place, (_, family) in enumerate(families) if place % 2 == 0}
-    return [one for one in judged if one.family in first], [one for one in judged if one.family not in first]
+    return [one for one in scored if one.family in first], [one for one in scored if one.family not in first]
 
 
-def _by_product(judged: Sequence[Observed]) -> dict[object, list[float]]:
+def _by_product(scored: Sequence[Observed]) -> dict[object, list[float]]:
     """The medians of each product, run by run."""
     result: dict[object, list[float]] = {}
-    for one in sorted(judged, key=lambda one: one.run):
+    for one in sorted(scored, key=lambda one: one.run):
         shape = one.measurement.shape
         result.setdefault((one.measurement.operation, *(shape[name] for name in SIDES)), []).append(
             one.measurement.value
@@ -206,36 +206,36 @@ BOUNDS = {
     "quantise_bytes": (0.0, 12.0, 0.1),
     "quantise_launch_seconds": (0.0, 15e-6, 1e-7),
 }
-"""What each constant may be, and the step that it is written in."""
+"""Bounds of each constant, and the step in which it is written."""
 
 START = FormatRate(peak_fraction=0.7)
-"""Where the search starts."""
+"""Start of the search."""
 
 SMALLEST_SHARE = 2e-4
-"""Steps of the search end at this share of what a constant may be."""
+"""Smallest step of the search, as a fraction of a constant's bounds."""
 
 SMALLEST_GAIN = 1e-9
-"""A step that gains less is none."""
+"""Least gain of a step."""
 
-TOLD: Mapping[Format, tuple[str, ...]] = {
+FITTED_CONSTANTS: Mapping[Format, tuple[str, ...]] = {
     "bf16": ("peak_fraction",),
     "int8": ("peak_fraction",),
     "fp8": tuple(BOUNDS),
     "fp4": tuple(BOUNDS),
 }
-"""What the rows of a format tell: where the measured kernels quantise their input, what that costs too."""
+"""Constants that the rows of a format determine: those of quantising too, where the measured kernels quantise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What is fitted together, and what it stands for."""
+    """Measurements that are fitted together."""
 
     name: str
-    """The key of MATRIX_RATES that it gives, or what a report calls it."""
+    """Its key in MATRIX_RATES, or its name in a report."""
     gpus: tuple[str, ...]
-    """GPUs whose rows are read."""
+    """GPUs of its rows."""
     source_key: str
-    """Whose rows are read."""
+    """Source of its rows."""
     processors: int
     """Processors of those GPUs."""
 
@@ -254,14 +254,14 @@ FITS = (
         processors=188,
     ),
 )  # fmt: skip
-"""The fits that give the estimator its constants."""
+"""Fits of the estimator's constants."""
 
 SECOND_B200 = Fit(name="b200, simumax", gpus=("b200-sxm-180gb",), source_key="simumax", processors=148)
-"""A B200 that ran a quarter slower than all others': it judges the shape of the formula, and gives no constant."""
+"""A B200 that ran a quarter slower than all others: it tests the shape of the formula, and gives no constant."""
 
 
 def rows_of(fit: Fit, products: Sequence[MeasuredProduct]) -> list[MeasuredProduct]:
-    """The rows that a fit reads: single products."""
+    """The rows of a fit: single products."""
     return [row for row in products if row.gpu in fit.gpus and row.source_key == fit.source_key and row.copies == 1]
 
 
@@ -300,7 +300,7 @@ def columns_of(rows: Sequence[MeasuredProduct], gpus: Gpus) -> list[Columns]:
 
 
 def residuals(measured: Columns, generation: GenerationRates) -> NDArray[np.float64]:
-    """How far predictions are off: ln(predicted / measured) of each product."""
+    """Residuals of predictions: ln(predicted / measured) of each product."""
     rates = rates_under(generation, measured.gpu, measured.format, adds=measured.adds)
     sizes = (measured.rows, measured.columns, measured.inner)
     seconds = matrix_product_seconds(*sizes, rates, measured.copies, launches=measured.copies)
@@ -311,7 +311,7 @@ def residuals(measured: Columns, generation: GenerationRates) -> NDArray[np.floa
 
 
 def loss_fraction(measured: Sequence[Columns], generation: GenerationRates) -> float:
-    """What a fit makes small: the weighted mean of sqrt(r^2 + NOISE^2)."""
+    """The loss of a fit: the weighted mean of sqrt(r^2 + NOISE^2)."""
     return _weighted_loss_fraction(measured, generation, _weights(measured))
 
 
@@ -330,7 +330,7 @@ def _weighted_loss_fraction(
 
 
 def mape_fraction(measured: Sequence[Columns], generation: GenerationRates, least_rows: int = TRAINING_ROWS) -> float:
-    """Mean absolute error over products of some rows and more, as a share of what was measured."""
+    """Mean absolute relative error over products of at least some rows."""
     off = [np.abs(np.expm1(residuals(one, generation)))[one.rows >= least_rows] for one in measured]
     return float(np.mean(np.concatenate(off)))
 
@@ -338,7 +338,7 @@ def mape_fraction(measured: Sequence[Columns], generation: GenerationRates, leas
 def fitted(measured: Sequence[Columns], processors: int, source: str) -> GenerationRates:
     """The best constants of one generation, each in the steps that constants are written in."""
     result = GenerationRates(processors=processors, formats={}, source=source)
-    for number_format in TOLD:
+    for number_format in FITTED_CONSTANTS:
         own = [one for one in measured if one.format == number_format]
         if own:
             result = _with(result, number_format, _best(own, result, number_format))
@@ -357,14 +357,14 @@ def left_out_mape_fraction(
     for family in sorted({(row.columns, row.inner) for row in own}):
         rest = [row for row in own if (row.columns, row.inner) != family]
         generation = fitted(columns_of(rest, gpus), fit.processors, fit.source_key)
-        judged = [row for row in own if (row.columns, row.inner) == family and row.rows >= least_rows]
-        off += [np.abs(np.expm1(residuals(one, generation))) for one in columns_of(judged, gpus)]
+        scored = [row for row in own if (row.columns, row.inner) == family and row.rows >= least_rows]
+        off += [np.abs(np.expm1(residuals(one, generation))) for one in columns_of(scored, gpus)]
     return float(np.mean(np.concatenate(off)))
 
 
 def _best(own: Sequence[Columns], start: GenerationRates, number_format: Format) -> dict[str, float]:
     """The constants of one format with the least loss: one at a time, up and down, in ever smaller steps."""
-    values = {name: float(getattr(START, name)) for name in TOLD[number_format]}
+    values = {name: float(getattr(START, name)) for name in FITTED_CONSTANTS[number_format]}
     weights, share = _weights(own), 0.25
     least = _weighted_loss_fraction(own, _with(start, number_format, values), weights)
     while share > SMALLEST_SHARE:

@@ -1,4 +1,4 @@
-"""Records of workers: the tasks that a worker is given, the measurements that it returns, and their quality flags.
+"""Records of workers: the tasks that a worker gets, the measurements that it returns, and their quality flags.
 
 This is the wire format between the service and its workers, which run in other people's images: the standard library
 alone is needed to read and write it.
@@ -10,48 +10,48 @@ from math import isfinite
 from typing import Any, Literal
 
 ProbeName = Literal["context", "gemm", "attention", "bandwidth", "elementwise", "collective", "step", "profile"]
-"""Things that a worker can measure; each is a file of service/worker/probes."""
+"""Probes of a worker; each is a file of service/worker/probes."""
 
 ProbeStatus = Literal["queued", "running", "succeeded", "failed", "skipped", "cancelled"]
-"""Where a probe is. Skipped: the machine cannot run it, and its reason says why."""
+"""State of a probe. Skipped: the machine cannot run it, for its `reason`."""
 
 LeftOutCode = Literal["wrong_result", "no_time", "out_of_memory", "cannot_run"]
-"""Why a probe has no figure of something that it was asked for: the `code` of a row of its summary's `left_out`."""
+"""Reason of a missing measurement: the `code` of a row of the summary's `left_out`."""
 
 DeviceKind = Literal["cuda", "rocm", "cpu", "other"]
-"""What was measured on; other: an accelerator that no probe runs on, of which schedulers tell."""
+"""Kind of device; other: an accelerator that no probe runs on, reported by schedulers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeTask:
-    """One probe that a worker is asked to run."""
+    """One probe of a job."""
 
     probe: ProbeName
-    """Which probe."""
+    """Name of the probe."""
     parameters: Mapping[str, Any]
     """Its shapes, number formats and sizes."""
     timeout_seconds: float
-    """Time after which it is stopped."""
+    """Timeout of the probe."""
     ranks: int = 1
-    """Processes that it runs in, one a device."""
+    """Processes of the probe, one a device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What a measurement was taken on: it tells which measurements may be compared."""
+    """Device and software of a measurement: only measurements with equal ones may be compared."""
 
     kind: DeviceKind
     """Kind of device."""
     device: str
-    """Name of the device as its driver tells it, or of the processor."""
+    """Name of the device as its driver reports it, or of the processor."""
     devices: int
     """Devices that the worker may use."""
     memory_bytes: float
-    """Memory of one of them."""
+    """Memory of one device."""
     threads: int | None = None
-    """Threads that computed, on a processor; null on a GPU."""
+    """Computing threads of a processor; null on a GPU."""
     instructions: tuple[str, ...] = ()
-    """Instructions of a processor for many numbers at once, as its kernel names them, e.g. avx2; none on a GPU."""
+    """Vector instructions of a processor, as its kernel names them, e.g. avx2; none on a GPU."""
     compute_capability: str | None = None
     """CUDA compute capability, e.g. 9.0."""
     driver: str | None = None
@@ -67,15 +67,15 @@ class Environment:
     clock_hz: float | None = None
     """Clock of the device's processors when the probe ended."""
     most_clock_hz: float | None = None
-    """Highest clock that the device may run at."""
+    """Highest clock of the device."""
     power_limit_watts: float | None = None
-    """Power that the device is limited to."""
+    """Power limit of the device."""
     throttle_reasons: tuple[str, ...] = ()
-    """Why the driver lowered the clock while the probe ran."""
+    """Reasons of the driver for a lower clock while the probe ran."""
     is_partition: bool = False
     """Whether the device is a slice of a GPU (MIG)."""
     other_processes: int = 0
-    """Processes of others that hold memory of the device."""
+    """Other processes that use memory of the device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +83,11 @@ class Measurement:
     """One quantity of one shape, measured several times."""
 
     operation: str
-    """What ran, e.g. forward, input_gradient, weight_gradient, all_reduce, rms_norm, context, step."""
+    """Measured operation, e.g. forward, input_gradient, weight_gradient, all_reduce, rms_norm, context, step."""
     shape: Mapping[str, Any]
-    """What tells it from other measurements of the probe: sizes, number format, kernel."""
+    """Its parameters among the measurements of the probe: sizes, number format, kernel."""
     quantity: str
-    """What was measured, by the suffix of its unit: seconds, bytes, bytes_per_s."""
+    """Measured quantity, by the suffix of its unit: seconds, bytes, bytes_per_s."""
     value: float
     """Median over the repeats."""
     low: float
@@ -95,34 +95,34 @@ class Measurement:
     high: float
     """90th percentile over the repeats."""
     repeats: int
-    """How often it was measured, warm-up not counted."""
+    """Number of repeats without warm-up."""
     relative_error_fraction: float | None = None
-    """Largest error of the result over the largest number of a reference in higher precision; null where none is."""
+    """Largest error of the result over the largest number of a reference in higher precision; null without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeRecord:
-    """What came of one probe."""
+    """Result of one probe."""
 
     probe: ProbeName
-    """Which probe."""
+    """Name of the probe."""
     status: ProbeStatus
-    """How it ended."""
+    """Its end state."""
     reason: str | None = None
-    """Why it did not succeed, or what casts doubt on it; with the command that mends it where there is one."""
+    """Reason for a failure, or its quality flags; with the remedy where there is one."""
     seconds: float = 0.0
-    """How long it ran."""
+    """Duration of the probe."""
     environment: Environment | None = None
-    """What it ran on; null where it did not run."""
+    """Device and software; null where it did not run."""
     measurements: tuple[Measurement, ...] = ()
-    """What was measured."""
+    """Its measurements."""
     summary: Mapping[str, Any] | None = None
-    """What a profile or a timeline amounts to."""
+    """Summary of a profile or a timeline."""
 
 
 ALLOWED_ERROR_FRACTIONS: Mapping[str, float] = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 1e-2, "fp8": 0.13}
-"""Largest error of a right result over the largest number of its reference, by number format: what rounding the result,
-or summing parts of it in the format, leaves; in fp32 what products in TF32 leave. A wrong kernel is off by whole
+"""Largest error of a right result over the largest number of its reference, by number format: that of rounding the
+result, or of summing parts of it in the format; in fp32 that of products in TF32. A wrong kernel is off by whole
 numbers. Source: a choice, at least four units of rounding, of 2^-11 in TF32 and fp16, 2^-9 in bf16 and 2^-4 in fp8;
 IEEE 754 and OCP 8-bit floating point specification 1.0."""
 
@@ -130,7 +130,7 @@ EXCHANGED_ERROR_FRACTION = 1e-4
 """The same of a sum of fp32 numbers over ranks. Source: a choice, a thousand times the format's precision."""
 
 MOVED_ERROR_FRACTION = 1e-5
-"""The same of a sum in fp32 over what was read; what is copied has none. Source: a choice, a hundred times the format's
+"""The same of a sum in fp32 over the read numbers; a copy has none. Source: a choice, a hundred times the format's
 precision."""
 
 
@@ -156,14 +156,14 @@ NAMES: Mapping[ProbeName, tuple[str, ...]] = {
 """Entries of a shape that are names."""
 
 QUANTITIES = ("seconds", "bytes", "bytes_per_s")
-"""What may be measured."""
+"""Quantities of measurements."""
 
 LARGEST_SIZE = 1 << 53
 """Largest number in a shape: doubles hold whole numbers up to it."""
 
 
 def fault_of(probe: ProbeName, measurement: Measurement) -> tuple[str, str] | None:
-    """What of a measurement nobody can read.
+    """The first fault of a measurement, by field and message; None where it is valid.
 
     >>> from service.calibration.records import Measurement
     >>> fault_of("gemm", Measurement(operation="forward", shape={"rows": 4}, quantity="seconds", value=1.0, low=1.0,
@@ -174,7 +174,7 @@ def fault_of(probe: ProbeName, measurement: Measurement) -> tuple[str, str] | No
 
 
 def shape_fault(probe: ProbeName, shape: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What of a shape nobody can read."""
+    """The first fault of a shape."""
     for name in SIZES.get(probe, ()):
         value = shape.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= LARGEST_SIZE:
@@ -205,12 +205,12 @@ HELD_BACK = {
     "sw_thermal_slowdown": "the device was too hot",
     "hw_power_brake_slowdown": "the power supply asked for less",
 }
-"""Reasons of drivers for a lower clock that a run of weeks does not have, in words. A limit of power is none of them:
-it holds for the run too. Source: NVML API reference, clocks event reasons."""
+"""Reasons of drivers for a lower clock that a run of weeks does not have, in words. A power limit is none of them:
+it applies to the run too. Source: NVML API reference, clocks event reasons."""
 
 
 def quality_flag_of(environment: Environment) -> str | None:
-    """Why nothing should be fitted on what was measured on a device.
+    """The quality flag of measurements in an environment, on which nothing should be fitted; None without one.
 
     >>> from service.calibration.records import Environment
     >>> quality_flag_of(Environment(kind="cuda", device="H100", devices=8, memory_bytes=8e10, other_processes=1))

@@ -17,10 +17,10 @@ from service.estimator.answer import INSIDE_FRACTION
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One prediction beside what was measured, in the unit of their quantity: bytes of memory, or seconds of a step."""
+    """A prediction beside its measurement, in the unit of their quantity: bytes of memory, or seconds of a step."""
 
     measured: float
-    """What was measured."""
+    """The measured value."""
     low: float
     """Lower end of the predicted 80 % interval."""
     value: float
@@ -51,7 +51,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """What the relative errors of some comparisons amount to; every figure is null where there is none."""
+    """Relative errors of comparisons; every figure is null without comparisons."""
 
     scored: int
     """Comparisons."""
@@ -66,12 +66,12 @@ class Errors:
     p95_fraction: float | None
     """95th percentile of the absolute relative errors."""
     coverage80_fraction: float | None
-    """Share of measured values inside the predicted 80 % interval; 0.8 would be honest."""
+    """Share of measured values inside the predicted 80 % interval; 0.8 where intervals are right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score(Errors):
-    """What some comparisons of bytes amount to."""
+    """Errors of comparisons of bytes."""
 
     median_bytes: float | None
     """Median of the absolute errors."""
@@ -80,10 +80,10 @@ class Score(Errors):
 
 
 def errors_of(comparisons: Sequence[Comparison]) -> Errors:
-    """What the relative errors of some comparisons amount to.
+    """The relative errors of comparisons.
 
-    >>> said = errors_of([Comparison(100, 90, 110, 120), Comparison(200, 190, 195, 199)])
-    >>> round(said.mape_fraction, 4), round(said.bias_fraction, 4), said.coverage80_fraction
+    >>> result = errors_of([Comparison(100, 90, 110, 120), Comparison(200, 190, 195, 199)])
+    >>> round(result.mape_fraction, 4), round(result.bias_fraction, 4), result.coverage80_fraction
     (0.0625, 0.0375, 0.5)
     >>> errors_of([]).mape_fraction is None
     True
@@ -102,10 +102,10 @@ def errors_of(comparisons: Sequence[Comparison]) -> Errors:
 
 
 def score(comparisons: Sequence[Comparison]) -> Score:
-    """What some comparisons of bytes amount to.
+    """The errors of comparisons of bytes.
 
-    >>> said = score([Comparison(100, 90, 110, 120), Comparison(200, 190, 195, 199)])
-    >>> round(said.mape_fraction, 4), said.median_bytes
+    >>> result = score([Comparison(100, 90, 110, 120), Comparison(200, 190, 195, 199)])
+    >>> round(result.mape_fraction, 4), result.median_bytes
     (0.0625, 7.5)
     """
     errors = errors_of(comparisons)
@@ -118,7 +118,7 @@ def score(comparisons: Sequence[Comparison]) -> Score:
 
 
 def _percentile(values: Sequence[float], share: float) -> float | None:
-    """The value below which a share of some values lies, read off a line between the two nearest.
+    """The value below which a share of the values lies, interpolated between the two nearest.
 
     >>> _percentile([4, 1, 3, 2], 0.5), _percentile([10], 0.95), _percentile([], 0.5)
     (2.5, 10.0, None)
@@ -141,7 +141,7 @@ Residuals = Mapping[str, Sequence[float]]
 
 
 def spread_fraction(residuals: Residuals) -> float | None:
-    """The smallest spread that holds 80 % of some residuals, each source counting as much as any other.
+    """The smallest spread that contains 80 % of the residuals, with equal weight for each source.
 
     >>> spread_fraction({"one": [0.1, -0.2, 0.3, 0.4], "two": [-0.5]})
     0.5
@@ -149,11 +149,11 @@ def spread_fraction(residuals: Residuals) -> float | None:
     (0.4, None)
     """
     weighted = sorted((abs(result), 1 / len(own)) for own in residuals.values() for result in own)
-    wanted = INSIDE_FRACTION * sum(weight for _, weight in weighted)
+    inside = INSIDE_FRACTION * sum(weight for _, weight in weighted)
     reached = 0.0
     for size, weight in weighted:
         reached += weight
-        if reached >= wanted * (1 - 1e-9):
+        if reached >= inside * (1 - 1e-9):
             return size
     return None
 
@@ -172,8 +172,8 @@ def left_out_fraction(residuals: Residuals, source: str) -> float | None:
 
 
 READ_OFF_ALL = ("residuals.LEAST_RESIDUAL", "residuals.RESIDUALS", "run_residuals.RUN_RESIDUALS")
-"""Constants that every shipped source gave a part of: they widen intervals and move no prediction. What coverage would
-be without a source's own part, `coverage80_left_out_fraction` says."""
+"""Constants to which every shipped source contributed: they widen intervals and move no prediction. Coverage without a
+source's own part is `coverage80_left_out_fraction`."""
 
 READ_OFF: Mapping[str, tuple[str, ...]] = {
     "bloom": ("device.CONTEXT_BYTES", "stacks.STACKS"),
@@ -185,19 +185,19 @@ READ_OFF: Mapping[str, tuple[str, ...]] = {
         "pipeline_buffers.left_bytes",
     ),
 }
-"""Constants, or formulas, of the estimator as topic.NAME, by the source that they were read off. Of the stacks it is
-DeepSpeed's step gradients that live on (bloom); of the cross entropies the hole of the eager one (torchtitan) and the
+"""Constants, or formulas, of the estimator as topic.NAME, by the source that they were read off: of the stacks
+DeepSpeed's step gradients that stay (bloom); of the cross entropies the hole of the eager one (torchtitan) and the
 copies of the fused one (megatron_functional)."""
 
 
 STEPS_READ_OFF = ("step_constants.STEP_CONSTANTS", "step_residuals.RESIDUALS", "step_residuals.WAITING_WEIGHT")
-"""Constants that the published steps of every source of FITTED_SOURCES gave a part of; what would be predicted without
-a source's own part, its held-out figures say."""
+"""Constants to which the published steps of every source of FITTED_SOURCES contributed; predictions without a source's
+own part are its held-out figures."""
 
 STEPS_READ_OFF_ONE: Mapping[str, tuple[str, ...]] = {
     "torchtitan": ("clock.CLOCK_EXPONENT", "exposed.TENSOR_OVERLAP_FRACTION"),
 }
-"""Constants of step time that one source gave by pairs of its rows; its held-out figures have seen these."""
+"""Constants of step time from pairs of one source's rows; its held-out figures are not independent of these."""
 
 FITTED_SOURCES = (
     "bloom",
@@ -212,22 +212,22 @@ FITTED_SOURCES = (
     "nanotron",
     "torchtitan",
 )
-"""Sources of published steps that the constants of step time are fitted on."""
+"""Sources of published steps with which the constants of step time are fitted."""
 
-ONLY_JUDGED = ("new GPU", "old GPU")
-"""Classes of steps that no constant is fitted on, whatever their source."""
+ONLY_SCORED = ("new GPU", "old GPU")
+"""Classes of steps with which no constant is fitted, whatever their source."""
 
 
 def constants_read_off(source_key: str, quantity: str = "peak", figure_class: str = "") -> tuple[str, ...]:
-    """The constants that rows of a source gave.
+    """The constants to which rows of a source contributed.
 
     >>> constants_read_off("qwen_readme"), constants_read_off("mbridge", "step", "new GPU")
     ((), ())
     """
     if quantity != "step":
         return READ_OFF.get(source_key, ())
-    gave = source_key in FITTED_SOURCES and figure_class not in ONLY_JUDGED
-    return (*STEPS_READ_OFF, *STEPS_READ_OFF_ONE.get(source_key, ())) if gave else ()
+    contributes = source_key in FITTED_SOURCES and figure_class not in ONLY_SCORED
+    return (*STEPS_READ_OFF, *STEPS_READ_OFF_ONE.get(source_key, ())) if contributes else ()
 
 
 TAIL_FRACTION = (1 - INSIDE_FRACTION) / 2
@@ -241,7 +241,7 @@ Ends = tuple[float, float]
 
 
 def run_spread(residuals: Residuals) -> Ends | None:
-    """The ends beyond each of which lie at most 10 % of some residuals, each source counting as much as any other.
+    """The ends beyond each of which lie at most 10 % of the residuals, with equal weight for each source.
 
     >>> run_spread({"one": [0.0, 0.5], "two": [0.2], "three": [-0.1, 0.3]})
     (-0.1, 0.5)

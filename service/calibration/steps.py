@@ -5,10 +5,10 @@ hundreds does not outweigh a paper's ten; residuals beyond LARGE weigh less; eve
 A few damped Gauss-Newton steps in the logarithms reach the optimum. Dense models give what all steps share; mixtures of
 experts then give what is theirs alone.
 
-Widths: a residual is taken over the scale of its step: the more of a step is waiting, for transfers, stages or the
-host, the less certain it is. A class holds steps in like circumstances: a stack that other sources of the fit run
-too, a stack that none of them runs, a GPU without a fit, a mixture of experts. What is left out of the
-fit with a row is left out of its spread too when coverage is evaluated.
+Widths: a residual is divided by the scale of its step: the larger the waiting share of a step, for transfers, stages or
+the host, the less certain it is. A class has steps in like circumstances: a stack that other sources of the fit run
+too, a stack that none of them runs, a GPU without a fit, a mixture of experts. Rows that are left out of the fit with a
+row are left out of its spread too when coverage is evaluated.
 """
 
 from collections import Counter
@@ -44,26 +44,26 @@ from service.estimator.time.step import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRow:
-    """One published step that the estimator can be asked about."""
+    """One published step with its question."""
 
     id: str
     """Its name in the table."""
     source_key: str
     """Its source."""
     left_out_with: str
-    """Rows of one such name are left out of a fit together: those of a source, or of a model of experts."""
+    """Name of the rows that are left out of a fit together: those of a source, or of a model of experts."""
     question: Question
-    """What the row asks."""
+    """Question of the row."""
     stack: Operations
-    """The stack that stands for its framework, and whose operations it runs."""
+    """The stack of its framework, and the implementation of its operations."""
     measured_seconds: float
     """Seconds of its step."""
     waiting_fraction: float
     """Share of the predicted step in which a device waits."""
     is_apart: bool
-    """It is counted apart: it gives no spread, and is judged beside the others."""
+    """It is counted apart: it gives no spread, and is scored beside the others."""
     gives_constants: bool = True
-    """A fit may learn from it."""
+    """It is part of a fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,31 +75,31 @@ class Fitted:
     key: Any = None
     """Its key, where the field is a table."""
     prior: float
-    """What a benchmark, a data sheet or a paper says."""
-    doubt_fraction: float
-    """Standard deviation of that, in parts of it."""
+    """Value of a benchmark, a data sheet or a paper."""
+    sigma_fraction: float
+    """Relative standard deviation of the prior."""
     low: float
-    """No fit goes below this: nothing physical lies there."""
+    """Lower physical bound."""
     high: float
-    """Nor above this."""
+    """Upper physical bound."""
     source: str
-    """Why this is believed."""
+    """Source of the prior."""
 
     def of(self, constants: StepConstants) -> float:
-        """The number in some constants; one for a stack that has none yet."""
+        """Its value in some constants; one for a stack that has none yet."""
         result = getattr(constants, self.field)
         return float(result if self.key is None else result.get(self.key, 1.0))
 
     def put(self, constants: StepConstants, value: float) -> StepConstants:
-        """The constants with another number, held inside the bounds."""
-        held = min(self.high, max(self.low, value))
-        changed: Any = held if self.key is None else {**getattr(constants, self.field), self.key: held}
+        """The constants with another value, clipped to the bounds."""
+        clipped = min(self.high, max(self.low, value))
+        changed: Any = clipped if self.key is None else {**getattr(constants, self.field), self.key: clipped}
         return replace(constants, **{self.field: changed})
 
 
 _CLOCKS = "a benchmark of seconds runs at clocks that a step of minutes does not keep: 0.85-1 of it"
 _KERNEL = "calibration/published/attention.csv at the clocks of a benchmark; 0.7-1.1 of it inside a step"
-_NO_STACK = "no stack is slower or faster until its steps say so"
+_NO_STACK = "no stack is slower or faster before its steps are known"
 
 STACKS = (
     ("megatron-core", "transformer-engine"), ("megatron-core", "local"), ("deepspeed", "local"), ("deepspeed", "eager"),
@@ -110,85 +110,85 @@ STACKS = (
 DENSE: tuple[Fitted, ...] = (
     *(
         Fitted(
-            field="product_scales", key=name, prior=prior, doubt_fraction=0.05, low=0.75, high=1.1, source=_CLOCKS,
+            field="product_scales", key=name, prior=prior, sigma_fraction=0.05, low=0.75, high=1.1, source=_CLOCKS,
         )
         for name, prior in (("Ampere", 0.96), ("Hopper", 0.90))
     ),
     *(
-        Fitted(field="attention_scales", key=name, prior=0.9, doubt_fraction=0.15, low=0.6, high=1.2, source=_KERNEL)
+        Fitted(field="attention_scales", key=name, prior=0.9, sigma_fraction=0.15, low=0.6, high=1.2, source=_KERNEL)
         for name in ("flash-1", "flash-2", "cudnn")
     ),
     Fitted(
-        field="eager_attention_fraction", prior=0.4, doubt_fraction=0.2, low=0.1, high=0.7,
+        field="eager_attention_fraction", prior=0.4, sigma_fraction=0.2, low=0.1, high=0.7,
         source="batched products of 64 to 128 inner numbers: half of what large products reach",
     ),
     Fitted(
-        field="memory_fraction", prior=0.82, doubt_fraction=0.06, low=0.6, high=0.94,
+        field="memory_fraction", prior=0.82, sigma_fraction=0.06, low=0.6, high=0.94,
         source="ai-dynamo/aiconfigurator@095f58a memory kernels: 0.84-0.94 at best; norms and residuals of a step less",
     ),
     Fitted(
-        field="fill_numbers", prior=120.0, doubt_fraction=0.5, low=0.0, high=512.0,
+        field="fill_numbers", prior=120.0, sigma_fraction=0.5, low=0.0, high=512.0,
         source="a tile's pipeline of 3 to 5 stages of 32 or 64 numbers: NVIDIA/cutlass@v3.9 efficient_gemm.md",
     ),
     Fitted(
-        field="misaligned_fraction", prior=0.85, doubt_fraction=0.08, low=0.5, high=1.0,
+        field="misaligned_fraction", prior=0.85, sigma_fraction=0.08, low=0.5, high=1.0,
         source="NVIDIA, Matrix Multiplication Background User's Guide, section 2",
     ),
     Fitted(
-        field="misaligned_head_fraction", prior=0.15, doubt_fraction=0.4, low=0.02, high=1.0,
+        field="misaligned_head_fraction", prior=0.15, sigma_fraction=0.4, low=0.02, high=1.0,
         source="products without tensor cores run at a sixteenth to a quarter of the peak of A100",
     ),
     Fitted(
-        field="network_scale", prior=0.88, doubt_fraction=0.12, low=0.5, high=1.0,
+        field="network_scale", prior=0.88, sigma_fraction=0.12, low=0.5, high=1.0,
         source="0.73 and 0.96 of the adapter's rate in two measurements of the same network, over NETWORK_FRACTION",
     ),
     Fitted(
-        field="contention_fraction", prior=0.4, doubt_fraction=0.3, low=0.0, high=1.0,
+        field="contention_fraction", prior=0.4, sigma_fraction=0.3, low=0.0, high=1.0,
         source="regressions over published FSDP steps: 0.38 (A100) to 0.6 (H100)",
     ),
     Fitted(
-        field="exposed_gradient_fraction", prior=0.25, doubt_fraction=0.4, low=0.0, high=1.0,
+        field="exposed_gradient_fraction", prior=0.25, sigma_fraction=0.4, low=0.0, high=1.0,
         source="the last bucket, and the gather of weights before the next forward pass",
     ),
     Fitted(
-        field="straggler_fraction", prior=0.0065, doubt_fraction=0.4, low=0.0, high=0.03,
+        field="straggler_fraction", prior=0.0065, sigma_fraction=0.4, low=0.0, high=0.03,
         source="1 + 0.0065 log2(nodes) over published steps of both generations",
     ),
     Fitted(
-        field="pressure_fraction", prior=0.03, doubt_fraction=0.5, low=0.0, high=0.3,
+        field="pressure_fraction", prior=0.03, sigma_fraction=0.5, low=0.0, high=0.3,
         source="published pairs with and without room to spare: 0 to 21 %",
     ),
     *(
-        Fitted(field="stack_scales", key=key, prior=1.0, doubt_fraction=0.045, low=0.75, high=1.35, source=_NO_STACK)
+        Fitted(field="stack_scales", key=key, prior=1.0, sigma_fraction=0.045, low=0.75, high=1.35, source=_NO_STACK)
         for key in STACKS
     ),
 )  # fmt: skip
-"""What steps of dense models tell."""
+"""Constants that steps of dense models determine."""
 
 SPARSE: tuple[Fitted, ...] = (
     Fitted(
-        field="grouped_fraction", prior=0.7, doubt_fraction=0.2, low=0.2, high=1.0,
+        field="grouped_fraction", prior=0.7, sigma_fraction=0.2, low=0.2, high=1.0,
         source="uneven groups of tokens leave tiles half full",
     ),
     Fitted(
-        field="sparse_layer_host_seconds", prior=1e-2, doubt_fraction=0.4, low=0.0, high=0.03,
+        field="sparse_layer_host_seconds", prior=1e-2, sigma_fraction=0.4, low=0.0, high=0.03,
         source="some 400 launches of 15 to 40 microseconds in both passes of a layer, and waits for counts of tokens",
     ),
 )  # fmt: skip
-"""What steps of mixtures of experts tell beside that."""
+"""Further constants that steps of mixtures of experts determine."""
 
 
 ASSUMED: tuple[Fitted, ...] = (
     Fitted(
-        field="layer_host_seconds", prior=1e-3, doubt_fraction=0.5, low=0.0, high=5e-3,
+        field="layer_host_seconds", prior=1e-3, sigma_fraction=0.5, low=0.0, high=5e-3,
         source="some 60 launches of 15 microseconds in both passes of a dense layer; not fitted",
     ),
 )  # fmt: skip
-"""What no published step tells: the prior itself is shipped."""
+"""Constants that no published step determines: the prior itself is shipped."""
 
 
 def at_priors(constants: StepConstants, table: tuple[Fitted, ...]) -> StepConstants:
-    """Some constants with what is believed before any step is seen."""
+    """Constants with the priors of a table."""
     for one in table:
         constants = one.put(constants, one.prior)
     return constants
@@ -196,16 +196,16 @@ def at_priors(constants: StepConstants, table: tuple[Fitted, ...]) -> StepConsta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStep:
-    """The work of one published step, and what its GPUs could do."""
+    """The work of one published step, and the peak of its GPUs."""
 
     left_out_with: str
-    """Rows of one such name never give the utilisation that predicts them."""
+    """Name of the rows that never give the utilisation that predicts them."""
     gpu: str
     """Catalogue name of the GPU."""
     is_moe: bool = False
     """A mixture of experts; dense models never give its utilisation."""
     work_flop: float
-    """FLOP of one step, as a baseline counts them."""
+    """FLOP of one step by the convention of a baseline."""
     peak_flop_per_s: float
     """Dense peak of all GPUs together."""
     measured_seconds: float
@@ -230,16 +230,16 @@ def constant_utilisation_seconds(rows: Sequence[PublishedStep]) -> list[float]:
         rows: the steps
 
     Returns:
-        seconds of each [s]; nothing can be said of the rows of a single source, which are predicted by their own
+        seconds of each [s]; the rows of a single source are predicted by their own utilisation
 
     Source:
-        the usual rule of thumb, fitted in its own favour: one MFU for each GPU
+        the usual rule of thumb, with the best value for it: one MFU for each GPU
 
     >>> steps = [
     ...     PublishedStep(left_out_with=name, gpu="h100", work_flop=4.0, peak_flop_per_s=10.0, measured_seconds=seconds)
     ...     for name, seconds in (("one", 1.0), ("two", 2.0))
     ... ]
-    >>> [round(found, 9) for found in constant_utilisation_seconds(steps)]
+    >>> [round(seconds, 9) for seconds in constant_utilisation_seconds(steps)]
     [2.0, 1.0]
     """
     fitted: dict[tuple[str, str, bool], float] = {}
@@ -253,7 +253,7 @@ def constant_utilisation_seconds(rows: Sequence[PublishedStep]) -> list[float]:
 
 
 def _utilisation(rows: Sequence[PublishedStep]) -> float:
-    """The utilisation that some steps reach, every source counting as much as any other."""
+    """The utilisation of some steps, with equal weight for each source."""
     reached: dict[str, list[float]] = {}
     for row in rows:
         reached.setdefault(row.left_out_with, []).append(row.utilisation_fraction)
@@ -261,17 +261,17 @@ def _utilisation(rows: Sequence[PublishedStep]) -> float:
 
 
 FILE = "published/held_out.toml"
-"""Where the predictions are shipped: a fit for every source takes too long to repeat at every question."""
+"""File of the shipped predictions: a fit for every source takes too long to repeat at every question."""
 
 DIGITS = 6
 """Significant digits of a shipped prediction."""
 
 
 class StepModel(Protocol):
-    """A way to predict steps whose constants are fitted on published ones."""
+    """A model of steps with constants fitted to published ones."""
 
     def fit(self, rows: Sequence[StepRow]) -> object:
-        """The constants that some rows give."""
+        """The best constants for some rows."""
 
     def step_seconds(self, question: Question, fitted: object) -> float:
         """Seconds of a step by some constants."""
@@ -284,7 +284,7 @@ class HeldOut:
     formulas: str
     """Version of the formulas that predicted."""
     digest: str
-    """Digest of what the shipped constants predict of the same rows: another one means that these are stale."""
+    """Digest of the shipped constants' predictions of the same rows: these are stale where it differs."""
     predicted_seconds: Mapping[str, float]
     """Seconds of a step by the row's name."""
 
@@ -304,7 +304,7 @@ def held_out_seconds(
 
 
 def digest_of(seconds: Mapping[str, float]) -> str:
-    """What tells some predictions from others.
+    """Digest of predictions.
 
     >>> digest_of({"a": 1.0}) == digest_of({"a": 1.00000004}), digest_of({"a": 1.0}) == digest_of({"a": 1.1})
     (True, False)
@@ -319,7 +319,7 @@ def held_out_text(held_out: Mapping[str, float], shipped: Mapping[str, float]) -
 
 
 def rounded(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Predictions as the file holds them.
+    """Predictions with the digits of the file.
 
     >>> rounded({"a": 1.23456789})
     {'a': 1.23457}
@@ -345,7 +345,7 @@ def _number(seconds: float) -> str:
 Vector = NDArray[np.float64]
 
 NOISE = 0.08
-"""Residuals that the formulas leave however well their constants are known."""
+"""Residuals of the formulas with the right constants."""
 
 LARGE = 0.12
 """Residuals beyond this weigh less (Huber 1964)."""
@@ -357,20 +357,20 @@ ROUNDS_AGAIN = 2
 """Steps from the optimum of other rows, which lies near."""
 
 LONGEST_STEP = 0.5
-"""No constant moves further in one step, in its logarithm."""
+"""Longest step of a constant, in its logarithm."""
 
 NUDGE = 0.03
-"""By how much a constant is moved to see what it does, in its logarithm."""
+"""Change of a constant for its derivative, in its logarithm."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedStep:
-    """A question worked out as far as no constant matters."""
+    """A resolved question up to the part that depends on constants."""
 
     resolved: ResolvedQuestion
     stages: list[LoadedStage]
     filled_fraction: float
-    """Reserved memory of the fullest device over what it has."""
+    """Reserved memory of the GPU with the most over its usable memory."""
 
     def seconds(self, constants: StepConstants) -> float:
         """Seconds of its step by some constants [s]."""
@@ -379,7 +379,7 @@ class PreparedStep:
 
 
 def prepared_step(question: Question) -> PreparedStep:
-    """A question worked out as far as no constant matters."""
+    """A resolved question up to the part that depends on constants."""
     resolved = resolve(question)
     stages = stages_of(resolved)
     memory = memory_of(resolved, stages)
@@ -387,16 +387,16 @@ def prepared_step(question: Question) -> PreparedStep:
 
 
 class FittedSteps:
-    """The estimator with its constants fitted anew on whatever rows it is given."""
+    """The estimator with its constants fitted to given rows."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, PreparedStep] = {}
+        self._prepared: dict[str, PreparedStep] = {}
         self._fits: dict[tuple[str, ...], StepConstants] = {}
 
     def fit(self, rows: Sequence[StepRow]) -> StepConstants:
-        """The constants that some rows give."""
+        """The best constants for some rows."""
         giving = [row for row in rows if row.gives_constants]
-        dense = [row for row in giving if not _is_sparse(row) and _is_fitted(row)]
+        dense = [row for row in giving if not _is_sparse(row) and generation(row.question.gpu) in FITTED_GENERATIONS]
         names = tuple(row.id for row in dense)
         if names not in self._fits:
             first = next(iter(self._fits.values()), None)
@@ -424,9 +424,9 @@ class FittedSteps:
         return constants
 
     def _work(self, row: StepRow) -> PreparedStep:
-        if row.id not in self._asked:
-            self._asked[row.id] = prepared_step(row.question)
-        return self._asked[row.id]
+        if row.id not in self._prepared:
+            self._prepared[row.id] = prepared_step(row.question)
+        return self._prepared[row.id]
 
 
 def _improved(
@@ -448,10 +448,10 @@ def _improved(
     slopes = [
         (_logarithms(every, m) - now) / log(one.of(m) / one.of(constants)) for one, m in zip(table, moved, strict=True)
     ]
-    doubts = np.array([one.doubt_fraction for one in table])
+    deviations = np.array([one.sigma_fraction for one in table])
     away = np.array([log(one.of(constants) / one.prior) for one in table])
-    left = np.vstack([np.column_stack(slopes) * trust[:, None], np.diag(1 / doubts)])
-    right = np.concatenate([-residuals * trust, -away / doubts])
+    left = np.vstack([np.column_stack(slopes) * trust[:, None], np.diag(1 / deviations)])
+    right = np.concatenate([-residuals * trust, -away / deviations])
     step = np.clip(np.linalg.lstsq(left, right, rcond=None)[0], -LONGEST_STEP, LONGEST_STEP)
     for one, change in zip(table, step, strict=True):
         constants = one.put(constants, one.of(constants) * float(np.exp(change)))
@@ -474,20 +474,16 @@ def _is_sparse(row: StepRow) -> bool:
     return bool(row.question.model.num_experts)
 
 
-def _is_fitted(row: StepRow) -> bool:
-    return generation(row.question.gpu) in FITTED_GENERATIONS
-
-
 DECIMALS = 1e3
 """A shipped spread is rounded up to thousandths."""
 
 STAND_INS: dict[StepClass, StepClass] = {"new GPU": "old GPU", "old GPU": "new GPU"}
-"""Whose spread judges a source that is the only one of its class: nothing is fitted on either."""
+"""Class with the spread of a source that is the only one of its own class: nothing is fitted to either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOutStep:
-    """One step as predicted without its source: value by constants, spread by residuals, that never saw it."""
+    """One step predicted without its source: value by constants, spread by residuals, that never saw it."""
 
     row: StepRow
     """The row."""
@@ -500,13 +496,13 @@ class HeldOutStep:
 
     @property
     def comparison(self) -> Comparison:
-        """Prediction beside figure; an empty interval where there is no spread."""
+        """The prediction beside the measured time; an empty interval without a spread."""
         value, spread = self.predicted_seconds, self.spread_fraction or 0.0
         return Comparison(self.row.measured_seconds, value * exp(-spread), value, value * exp(spread))
 
 
 def held_out_steps(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]) -> list[HeldOutStep]:
-    """Steps as predicted without their sources, with the intervals that the other sources ask for."""
+    """Steps predicted without their sources, in the intervals of the other sources."""
     known = [row for row in rows if row.id in predicted_seconds]
     classes = _classes_left_out(known, rows)
     pools = _residuals(known, classes, predicted_seconds)
@@ -518,14 +514,16 @@ def held_out_steps(rows: Sequence[StepRow], predicted_seconds: Mapping[str, floa
                 row=row,
                 step_class=classes[row.id],
                 predicted_seconds=predicted_seconds[row.id],
-                spread_fraction=None if spread is None else max(LEAST_RESIDUAL, spread * _scale(row)),
+                spread_fraction=None
+                if spread is None
+                else max(LEAST_RESIDUAL, spread * spread_scale(row.waiting_fraction)),
             )
         )
     return results
 
 
 def _spread_without(name: str, own: StepClass, pools: Mapping[StepClass, Mapping[str, list[float]]]) -> float | None:
-    """The spread of a class without what is left out together, that of its stand-in where nothing else is of it."""
+    """The spread of a class without rows that are left out together, or of its stand-in where it has no others."""
     for one in (own, STAND_INS.get(own)):
         others = {other: result for other, result in pools.get(one, {}).items() if other != name} if one else {}
         if others:
@@ -534,7 +532,7 @@ def _spread_without(name: str, own: StepClass, pools: Mapping[StepClass, Mapping
 
 
 def step_spreads(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]) -> dict[StepClass, float]:
-    """The spread of each class, as the estimator states it."""
+    """The spread of each class, rounded as in the estimator."""
     known = [row for row in rows if row.id in predicted_seconds]
     classes = _classes_left_out(known, rows)
     result = {}
@@ -557,24 +555,20 @@ def _classes_left_out(known: Sequence[StepRow], rows: Sequence[StepRow]) -> dict
         row.id: step_class_of(
             row.stack,
             row.question.gpu,
-            is_sparse=bool(row.question.model.num_experts),
+            is_sparse=_is_sparse(row),
             known_stacks=others[row.left_out_with],
         )
         for row in known
     }
 
 
-def _scale(row: StepRow) -> float:
-    return spread_scale(row.waiting_fraction)
-
-
 def _residuals(
     rows: Sequence[StepRow], classes: Mapping[str, StepClass], predicted_seconds: Mapping[str, float]
 ) -> dict[StepClass, dict[str, list[float]]]:
-    """ln(measured / predicted) over each step's scale, by class and by what is left out together, but those apart."""
+    """ln(measured / predicted) over each step's scale, by class and by rows left out together, without those apart."""
     pools: dict[StepClass, dict[str, list[float]]] = {}
     for row in rows:
         if not row.is_apart:
             own = pools.setdefault(classes[row.id], {}).setdefault(row.left_out_with, [])
-            own.append(log(row.measured_seconds / predicted_seconds[row.id]) / _scale(row))
+            own.append(log(row.measured_seconds / predicted_seconds[row.id]) / spread_scale(row.waiting_fraction))
     return pools
