@@ -110,8 +110,8 @@ shadow no other path. The budget workbook comes before a scenario, whose id has 
 PRELOADED = (
     "service.features.plans.search_plans",
     "service.features.solve.solve",
-    "service.features.compare.tables",
-    "service.features.sensitivity.tables",
+    "service.features.compare.compare",
+    "service.features.sensitivity.vary",
     "service.features.batch.batch",
     "service.features.checks.schedulers",
     "service.features.calibrations.fitting",

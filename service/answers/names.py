@@ -23,14 +23,35 @@ def component(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Published:
-    """Marks a value that the contract describes by a component; without a schema, by one that a request defines."""
+class Described:
+    """Marks a value of an answer with its schema in the contract."""
 
-    name: str
-    schema: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    schema: Mapping[str, Any] = field(hash=False)
 
     def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
-        return component(self.name, self.schema) if self.schema else {COMPONENT: self.name}
+        return dict(self.schema)
+
+
+class Published(Described):
+    """Marks a value with the name of the component that describes it, which a request defines."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__({COMPONENT: name})
+
+
+INLINED = "x-inlined"
+"""Key of a mapping whose items are serialised among the fields of its object."""
+
+NUMBERS = Described(
+    {
+        INLINED: True,
+        "additionalProperties": {
+            "description": "A requested number; null where it is not known.",
+            "anyOf": [{COMPONENT: "Interval"}, *({"type": kind} for kind in ("number", "boolean", "null"))],
+        },
+    },
+)
+"""Marks the numbers of a row."""
 
 
 def mapping_of_fields(description: str, names: Sequence[str] = ()) -> dict[str, Any]:

@@ -4,10 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
+from annotated_types import Len
+
 from service.answers.estimates import Versions
-from service.answers.names import INLINE, Published, mapping_of_fields
+from service.answers.names import INLINE, NUMBERS, Described, component, mapping_of_fields
 from service.estimator.answer import Verdict
 from service.estimator.question import DESCRIBED
+
+MOST_ROWS = 1_000
+"""Most rows of a comparison, and of a table of varied fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +69,7 @@ class ComparedRow(ChosenCluster):
     """200: answered. 422: refused, for the reason beside it."""
     verdict: Verdict | None
     """Does it fit? Numbers of a job that does not are hypothetical; null where the row is refused."""
-    numbers: Mapping[str, Any] = field(default_factory=dict, metadata=INLINE)
+    numbers: Annotated[Mapping[str, Any], NUMBERS] = field(default_factory=dict, metadata=INLINE)
     """The requested numbers; the answer has them in the row itself."""
     reason: str | None
     """Why the row is refused, in one line of at most 255 characters; null where it is answered."""
@@ -78,7 +83,7 @@ class ComparedRow(ChosenCluster):
     """Of the estimate; null where the row is refused."""
 
 
-VARIED_FIELDS = Published("VariedFields", mapping_of_fields("Varied fields, each with its value."))
+VARIED_FIELDS = Described(component("VariedFields", mapping_of_fields("Varied fields, each with its value.")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +100,7 @@ class VariedRow:
     """200: answered. 422: refused, for the reason beside it."""
     verdict: Verdict | None
     """Does it fit? null where the row is refused."""
-    numbers: Mapping[str, Any] = field(default_factory=dict, metadata=INLINE)
+    numbers: Annotated[Mapping[str, Any], NUMBERS] = field(default_factory=dict, metadata=INLINE)
     """The requested numbers; the answer has them in the row itself."""
     ratios: Mapping[str, float | None]
     """Each number over that of the first row; null where either is not known, or the first is 0."""
@@ -113,7 +118,7 @@ class VariedRow:
 class ComparisonAnswer:
     """The same job on many clusters, at many prices."""
 
-    rows: tuple[ComparedRow, ...]
+    rows: Annotated[tuple[ComparedRow, ...], Len(0, MOST_ROWS)]
     """Those that fit, then those that do not, then those without an answer."""
     sort_by: str
     """Number by which the rows are sorted."""
@@ -129,7 +134,7 @@ class SensitivityAnswer:
 
     fields: tuple[str, ...]
     """The varied fields."""
-    rows: tuple[VariedRow, ...]
+    rows: Annotated[tuple[VariedRow, ...], Len(0, MOST_ROWS)]
     """The question itself, then one row for each value."""
     versions: Versions
     """What the answers rest on."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
-from service.answers.names import Published, mapping_of_fields
+from service.answers.names import Described, component, mapping_of_fields
 from service.answers.rows import ChosenCluster
 from service.estimator.answer import Interval, Verdict
 from service.estimator.question import DESCRIBED, Cluster, Layout, Model, Recipe
@@ -23,12 +23,9 @@ UnknownName = Literal[
 ]
 """What may be left open: a field, or a whole object."""
 
-SOLVED_FIELDS = Published(
-    "SolvedFields",
-    mapping_of_fields(
-        "Fields that a solution changes, by dotted name.",
-        [f"{kind.__name__.lower()}.{one.name}" for kind in (Model, Recipe, Layout, Cluster) for one in fields(kind)],
-    ),
+_SOLVED = [f"{kind.__name__.lower()}.{one.name}" for kind in (Model, Recipe, Layout, Cluster) for one in fields(kind)]
+SOLVED_FIELDS = Described(
+    component("SolvedFields", mapping_of_fields("Fields that a solution changes, by dotted name.", _SOLVED))
 )
 
 

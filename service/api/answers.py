@@ -4,7 +4,7 @@ Threads select the rows of a list. A compute process writes long files: a workbo
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
@@ -13,10 +13,10 @@ from starlette.concurrency import run_in_threadpool
 from service.api.computing.compute import compute
 from service.api.computing.compute_process import Large
 from service.api.computing.write_queue import on_compute_threads
-from service.api.openapi import CSV_BODY, PARQUET, XLSX, table_response
+from service.api.openapi import CSV_BODY, PARQUET, TABLES, XLSX, table_response
 from service.api.routing import Parameters, StrictRoute, answer, whole_query
 from service.tabular.contract import FILTERS, ListTypes
-from service.tabular.lists import Listed, Table, csv_of, page_of, parquet_of, table_of, workbook_of
+from service.tabular.lists import Listed, Table, TableForm, csv_of, page_of, parquet_of, table_of, workbook_of
 from service.validation.serialization import to_bytes
 
 JSON = "application/json"
@@ -24,7 +24,7 @@ JSON = "application/json"
 MOST_ROWS_ON_A_THREAD = 100
 """Longest file that a thread writes, in some milliseconds."""
 
-FORM_OF: Mapping[str, Literal["json", "csv", "xlsx"]] = {JSON: "json", CSV_BODY: "csv", XLSX: "xlsx"}
+FORM_OF: Mapping[str, TableForm] = {JSON: "json", CSV_BODY: "csv", XLSX: "xlsx"}
 """Form of a table by media type."""
 
 
@@ -135,3 +135,40 @@ def add_list(
             responses=table_response(media_type, "Every row that passes the filters."),
             route_class_override=StrictRoute,
         )
+
+
+COMPUTED_FORMS = {"": ("", ""), ".csv": (CSV_BODY, ", as CSV"), ".xlsx": (XLSX, ", as a workbook")}
+"""Computed tables by the ending of their path: media type (the one that the caller accepts where empty), and words of
+the summary."""
+
+
+def add_computed_table(
+    router: APIRouter,
+    path: str,
+    endpoint: Callable[[str], Callable[..., Awaitable[Response]]],
+    kind: type,
+    rows: str,
+    **operation: Any,
+) -> None:
+    """Add the routes of a table that is computed: what the caller accepts, CSV, and a workbook."""
+    both = {media: {"schema": TABLES[media]} for media in (CSV_BODY, XLSX)}
+    for ending, (media_type, words) in COMPUTED_FORMS.items():
+        form = ending.removeprefix(".").capitalize()
+        answers: dict[str, Any] = (
+            {"response_class": Response, "responses": table_response(media_type, rows)}
+            if media_type
+            else {"response_model": answer(kind), "responses": {200: {"description": rows, "content": both}}}
+        )
+        names = {
+            "operation_id": f"{operation['operation_id']}{'As' if form else ''}{form}",
+            "summary": f"{operation['summary']}{words}",
+        }
+        router.add_api_route(f"{path}{ending}", endpoint(media_type), **operation | names | answers)
+
+
+async def computed_table(
+    request: Request, media_type: str, name: str, write: Callable[..., Any], *arguments: Any
+) -> Response:
+    """A table that a compute process writes in one of its forms."""
+    chosen = media_type or preferred(request.headers.get("accept", ""), (JSON, CSV_BODY, XLSX))
+    return table_answer(await compute(request, write, *arguments, FORM_OF[chosen]), chosen, name)

@@ -103,9 +103,8 @@ def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
     """Compare clusters and prices for a job. Repeat their options: all combinations are compared."""
     from service.catalogue import shipped_catalogue
     from service.cli.reports import comparison_report
-    from service.features.compare.compare import compare
+    from service.features.compare.compare import compare, comparison_csv, whole_comparison
     from service.features.compare.schemas import BESIDE, body_of_flat_comparison, flat_problem
-    from service.features.compare.tables import comparison_csv, whole_comparison
 
     try:
         body = body_of_flat_comparison([(name, text) for name, texts in given.items() for text in texts or ()])
@@ -188,8 +187,7 @@ def sensitivity(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -
     """Vary the fields of a question. The table of POST /v1/sensitivity."""
     from service.catalogue import shipped_catalogue
     from service.cli.reports import table_report
-    from service.features.sensitivity.tables import table_csv, whole_table
-    from service.features.sensitivity.vary import vary
+    from service.features.sensitivity.vary import table_csv, vary, whole_table
     from service.validation.body_files import body_in
 
     varied = vary(body_in(file), shipped_catalogue())

@@ -16,8 +16,7 @@ from service.cli.estimate_report import VERDICTS, layout_in_words
 from service.estimator.answer import Interval
 from service.estimator.question import Layout, Recompute
 from service.features.compare.compare import ANSWERED, Comparison
-from service.features.sensitivity.tables import plain_cell
-from service.features.sensitivity.vary import Variations
+from service.features.sensitivity.vary import Variations, plain_cell
 from service.tabular.lists import csv_text
 from service.units import BYTES, SECONDS, dimension_of, in_units, readable
 from service.validation.serialization import to_bytes, to_wire

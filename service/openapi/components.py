@@ -19,8 +19,6 @@ from service.answers.estimates import (
 )
 from service.answers.names import WIRE_NAMES
 from service.answers.plans import PlanAnswer
-from service.answers.rows import ChosenCluster, ComparedRow, VariedRow
-from service.answers.solutions import Solution
 from service.api.openapi import (
     Schema,
     described,
@@ -41,12 +39,9 @@ from service.features.calibrations import lists as calibrations
 from service.features.calibrations.drift import Drift
 from service.features.calibrations.schemas import CalibrationRequest, PromotionRequest
 from service.features.catalogue.price_import import ImportReport
-from service.features.compare.openapi import comparison_schemas
 from service.features.measurements import lists as measurements
 from service.features.measurements.importing import ImportedMeasurements, RecordsBody
 from service.features.measurements.lists import QuarantineRequest, ReleaseRequest
-from service.features.sensitivity.openapi import sensitivity_schemas
-from service.features.solve.openapi import solve_schemas
 from service.openapi.generated import with_references
 from service.openapi.places import PLACES
 from service.validation.question_parts import (
@@ -72,13 +67,12 @@ COMPARED = (Comparison, MethodAnswer)
 """What another tool says, and the answer that holds it, whose docstrings pydantic does not inherit either."""
 
 OTHERS = (
-    ComparedRow, Diagnosis, ImportReport, ParameterCounts,
-    PlanAnswer, Solution, VariedRow,
+    Diagnosis, ImportReport, ParameterCounts, PlanAnswer,
 )  # fmt: skip
 """What other answers hold."""
 
 
-INHERITING = ((JobQuestion, QuestionRequest), (ComparedRow, ChosenCluster))
+INHERITING = ((JobQuestion, QuestionRequest),)
 """Classes of other answers whose fields are partly another's, whose docstrings pydantic does not inherit."""
 
 
@@ -123,10 +117,12 @@ def component_schemas() -> dict[str, Schema]:
     for heir, ancestor in INHERITING:
         spelled[heir.__name__]["properties"] |= spelled[ancestor.__name__]["properties"]
     requests = request_schemas(spelled)
-    versions = spelled["PlanAnswer"]["properties"]["versions"]
-    requests |= comparison_schemas(spelled["ComparedRow"], versions)
-    requests |= sensitivity_schemas(spelled | requests, versions)
-    requests |= solve_schemas(requests["ComparisonRequest"]["properties"])
+    (
+        Diagnosis,
+        ImportReport,
+        ParameterCounts,
+        PlanAnswer,
+    )
     requests |= batch_schemas()
     del spelled["Nodes"]
     return {name: _defaults_in_words(untitled(schema)) for name, schema in (spelled | requests).items()}

@@ -6,10 +6,11 @@ from typing import Any
 
 from service.answers.accuracy import Figures, RelativeErrors, Sized, VerdictCounts
 from service.answers.estimates import Grounds
-from service.answers.names import COMPONENT, OWN_DESCRIPTION, WIRE_NAMES
+from service.answers.names import COMPONENT, INLINED, OWN_DESCRIPTION, WIRE_NAMES
 from service.answers.rows import ChosenCluster
 from service.api.openapi import Schema
 from service.estimator.other_tools.tool import Comparison
+from service.features.compare.schemas import ComparisonOptions
 from service.formats.launchers.slurm import SlurmJob
 from service.validation.question_parts import QuestionRequest
 from service.validation.specs import schema_of
@@ -20,6 +21,7 @@ FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
 INHERITED = (
     QuestionRequest,
     SlurmJob,
+    ComparisonOptions,
     Grounds,
     Comparison,
     RelativeErrors,
@@ -145,9 +147,14 @@ def _as_on_the_wire(schema: Schema) -> Schema:
     """A schema with the names and number types of JSON: FLOP counts are doubles."""
     if "properties" not in schema:
         return schema
+    inlined = {name: one for name, one in schema["properties"].items() if INLINED in one}
     fields = {WIRE_NAMES.get(name, name): _as_double(name, one) for name, one in schema["properties"].items()}
-    required = [WIRE_NAMES.get(name, name) for name in schema.get("required", ())]
-    return schema | {"properties": fields} | ({"required": required} if required else {})
+    fields = {name: one for name, one in fields.items() if name not in inlined}
+    required = [WIRE_NAMES.get(name, name) for name in schema.get("required", ()) if name not in inlined]
+    whole = {**schema, "properties": fields, **({"required": required} if required else {})}
+    for one in inlined.values():
+        whole["additionalProperties"] = one["additionalProperties"]
+    return whole
 
 
 def _as_double(name: str, schema: Schema) -> Schema:

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from heapq import nsmallest
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from pydantic_core import from_json, to_json
 
@@ -27,6 +27,7 @@ from service.tabular.cell_text import exact_text, marked
 from service.tabular.columns import Column
 from service.tabular.sheets import workbook
 from service.validation.flat_values import MOST_PARAMETERS, TOO_MANY, read_value
+from service.validation.serialization import to_bytes
 from service.validation.text import normalized
 
 TYPES = ("boolean", "integer", "number", "array")
@@ -429,6 +430,19 @@ def csv_text(names: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     writer.writerow(names)
     writer.writerows(map(cell_text, row) for row in rows)
     return text.getvalue()
+
+
+TableForm = Literal["json", "csv", "xlsx"]
+"""Format of a computed table."""
+
+
+def table_bytes(form: TableForm, answer: Any, names: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
+    """A computed table: the answer as JSON, or its rows under their names as CSV or a workbook."""
+    if form == "json":
+        return to_bytes(answer)
+    if form == "csv":
+        return csv_text(names, rows).encode()
+    return workbook(names, [[typed_cell(cell) for cell in row] for row in rows])
 
 
 def workbook_of(table: Table) -> bytes:

@@ -7,6 +7,7 @@ model or a cluster given beside them change the preset.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import field as dataclass_field
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -15,7 +16,7 @@ from pydantic import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from service.answers.names import COMPONENT
+from service.answers.names import component
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.validation.flat_values import (
     LIST_MARK,
@@ -26,7 +27,7 @@ from service.validation.flat_values import (
     read_members,
     read_value,
 )
-from service.validation.forms import ReadElsewhere
+from service.validation.forms import ReadElsewhere, described_as
 from service.validation.problems import unknown_field
 from service.validation.question_parts import QUESTION_SPECS
 from service.validation.specs import schema_of
@@ -105,23 +106,34 @@ class FlatField:
         return f"{meaning} Spelled {':'.join(self.members)}.{others}"
 
 
-class _FlatQuestion(ReadElsewhere):
+@dataclass(frozen=True)
+class FlatForm(ReadElsewhere):
     """Every parameter of the flat form as one object, described when the contract is written."""
 
-    def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        properties = {
-            field.name: {"description": field.meaning, **_flat_schema(field)} for field in flat_fields().values()
-        }
-        description = "A question in its flat form: each field by its own name."
-        return {COMPONENT: "FlatQuestion", "type": "object", "description": description, "properties": properties}
+    name: str
+    """Name of the component in the contract."""
+    description: str
+    several: tuple[str, ...] = ()
+    """Parts of a question whose fields take several values."""
+    wildcard: Mapping[str, str] = dataclass_field(default_factory=dict, hash=False)
+    """Further value of a field with choices, by its name."""
+    beside: type | None = None
+    """Dataclass of the parameters beside the question."""
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        properties = {name: self._schema(field) for name, field in flat_fields().items()}
+        if self.beside is not None:
+            properties |= handler.resolve_ref_schema(described_as(self.beside, handler))["properties"]
+        return component(self.name, {"type": "object", "description": self.description, "properties": properties})
+
+    def _schema(self, field: FlatField) -> dict[str, Any]:
+        choices = [*field.choices, *([self.wildcard[field.name]] if field.name in self.wildcard else [])]
+        one = {"type": JSON_TYPES[field.form]} | ({"enum": choices} if field.choices else {})
+        is_list = field.is_list or field.path[0] in self.several
+        return {"description": field.meaning, **({"type": "array", "items": one} if is_list else one)}
 
 
-FlatQuestion = Annotated[Any, _FlatQuestion()]
-
-
-def _flat_schema(field: FlatField) -> dict[str, Any]:
-    one = {"type": JSON_TYPES[field.form]} | ({"enum": list(field.choices)} if field.choices else {})
-    return {"type": "array", "items": one} if field.is_list else one
+FlatQuestion = Annotated[Any, FlatForm("FlatQuestion", "A question in its flat form: each field by its own name.")]
 
 
 def body_of_flat(

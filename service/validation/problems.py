@@ -3,18 +3,43 @@
 A problem names fields and bounds that the service knows, never the caller's text.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from service.errors import MOST_PROBLEMS, Problem, did_you_mean, nearest
+from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
 
 Schema = Mapping[str, Any]
+Part = TypeVar("Part")
 
 MOST_DIGITS = 1e16
 """Bounds from here on are written as powers of ten."""
+
+
+class Collector:
+    """Distinct problems of the parts of a request, so that one refusal names all of them."""
+
+    def __init__(self) -> None:
+        self.problems: dict[Problem, None] = {}
+
+    def add(self, *problems: Problem) -> None:
+        """Collect problems."""
+        self.problems |= dict.fromkeys(problems)
+
+    def read(self, reader: Callable[..., Part], *arguments: Any) -> Part | None:
+        """Read a part of the request; None where it is refused."""
+        try:
+            return reader(*arguments)
+        except Refused as refused:
+            self.add(*refused.problems)
+            return None
+
+    def refuse(self) -> None:
+        """Raise the problems, if any."""
+        if self.problems:
+            raise Refused(*[*self.problems][:MOST_PROBLEMS])
 
 
 def schema_at(root: Schema, steps: Sequence[int | str]) -> Schema:

@@ -26,14 +26,14 @@ from service.errors import Problem, Refused, TraincostError
 from service.evaluation.totals import totals_accuracy_json
 from service.features.cells.tables import table_csv
 from service.features.checks import check
-from service.features.compare.tables import comparison_bytes, flat_comparison_bytes
+from service.features.compare.compare import comparison_bytes, flat_comparison_bytes
 from service.features.diagnose.diagnose import diagnosis_json
 from service.features.diagnose.messages import EXAMPLE
 from service.features.estimates.answers import timeline_json
 from service.features.plans import routes
 from service.features.plans.routes import PLANS
 from service.features.plans.search_plans import plans_json
-from service.features.sensitivity.tables import sensitivity_bytes
+from service.features.sensitivity.vary import sensitivity_bytes
 from service.features.solve.solve import solution_json
 from service.settings import Settings
 from service.store.keys import Scope

@@ -6,8 +6,7 @@ import pytest
 
 from service.catalogue import shipped_catalogue
 from service.cli.reports import comparison_report
-from service.features.compare.compare import compare
-from service.features.compare.tables import comparison_csv, whole_comparison
+from service.features.compare.compare import compare, comparison_csv, whole_comparison
 from service.validation.serialization import to_bytes
 from tests.commands import Command, Ran
 

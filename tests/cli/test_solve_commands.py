@@ -12,10 +12,9 @@ from service.catalogue import shipped_catalogue
 from service.cli.console import PATIENCE_SECONDS, Progress
 from service.cli.reports import describe_counts, plans_csv, plans_report, solution_report, table_report
 from service.features.plans.search_plans import search
-from service.features.sensitivity.openapi import VARIATIONS
-from service.features.sensitivity.tables import table_csv, whole_table
-from service.features.sensitivity.vary import vary
-from service.features.solve.openapi import SOLUTIONS
+from service.features.sensitivity.routes import VARIATIONS
+from service.features.sensitivity.vary import table_csv, vary, whole_table
+from service.features.solve.routes import SOLUTIONS
 from service.features.solve.solve import solve
 from service.validation.serialization import to_bytes
 from tests.commands import Command, Ran

@@ -16,18 +16,16 @@ from service.estimator import complete
 from service.features.checks.check import check
 from service.features.checks.routes import LAUNCHED
 from service.features.checks.schemas import read_launch
-from service.features.compare.compare import compare
-from service.features.compare.openapi import COMPARISONS
-from service.features.compare.tables import whole_comparison
+from service.features.compare.compare import compare, whole_comparison
+from service.features.compare.routes import COMPARISONS
 from service.features.estimates.answers import answer, answer_by, answer_of, timeline_answer
 from service.features.estimates.examples import EXAMPLES
 from service.features.exports.exports import export, listed_targets
 from service.features.plans.routes import PLANS
 from service.features.plans.search_plans import search
-from service.features.sensitivity.openapi import VARIATIONS
-from service.features.sensitivity.tables import whole_table
-from service.features.sensitivity.vary import vary
-from service.features.solve.openapi import SOLUTIONS
+from service.features.sensitivity.routes import VARIATIONS
+from service.features.sensitivity.vary import vary, whole_table
+from service.features.solve.routes import SOLUTIONS
 from service.features.solve.solve import solve
 from service.formats.targets import TARGETS
 from service.validation.questions import read_question

@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from service.answers.estimates import Answer, Versions
-from service.answers.rows import ComparedRow, RowProblem
+from service.answers.rows import MOST_ROWS, ComparedRow, ComparisonAnswer, RowProblem
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.features.compare.schemas import (
     CLUSTERS,
-    MOST_ROWS,
-    Terms,
+    Parameters,
     Variant,
+    body_of_flat_comparison,
+    flat_problem,
     matching_prices,
     read_comparison,
     terms_given,
@@ -29,22 +30,23 @@ from service.features.estimates.metrics import (
     fits,
     metric_named,
     named_metrics,
+    number_cells,
+    number_columns,
     number_in,
     number_named,
     whole_of,
 )
 from service.planner.steps import Steps, outcome
+from service.tabular.lists import TableForm, csv_text, table_bytes
 from service.validation.clusters import with_region
 from service.validation.prices import read_price
 from service.validation.questions import ParsedQuestion
 from service.validation.reading import Parsed
-from service.validation.specs import field_names
 from service.validation.text import single_line
 
 ANSWERED: Final = 200
 REFUSED: Final = 422
 """Status of a row, as in POST /v1/estimates."""
-
 
 FIRST = (
     "cluster", "gpu", "gpus", "usd_per_gpu_hour", "provider", "region", "price_model", "instance_type", "rate_card",
@@ -55,40 +57,8 @@ FIRST = (
 LAST = ("reason", "errors", "warnings", "assumptions", "id")
 """Columns after the numbers."""
 
-IN_WORDS = "errors"
-"""Column that tables leave out, because `reason` has the same text."""
-
-
-def row_problem(problem: Problem) -> RowProblem:
-    """A problem in a row."""
-    pointer = "".join(f"/{step}" for step in problem.field.split(".") if step)
-    return RowProblem(pointer=pointer, code=problem.code, message=problem.message, fix=problem.fix)
-
-
-def cells_of(row: ComparedRow, intervals: Mapping[str, bool]) -> Sequence[Any]:
-    """A row as the cells of a table."""
-    numbers: list[Any] = []
-    for name, is_interval in intervals.items():
-        number = row.numbers.get(name)
-        ends = number if isinstance(number, Mapping) else {}
-        numbers += [ends.get(end) for end in ("low", "value", "high")] if is_interval else [number]
-    last = [getattr(row, name) for name in LAST if name != IN_WORDS]
-    return [*(getattr(row, name) for name in FIRST), *numbers, *last]
-
-
-def columns_of(intervals: Mapping[str, bool]) -> list[str]:
-    """Column names of a table; interval ends are named as in cells.
-
-    >>> columns_of({"days": True, "usable_bytes": False})[len(FIRST):-len(LAST) + 1]
-    ['days.low', 'days', 'days.high', 'usable_bytes']
-    """
-    numbers = [
-        name
-        for number, is_interval in intervals.items()
-        for name in ((f"{number}.low", number, f"{number}.high") if is_interval else (number,))
-    ]
-    return [*FIRST, *numbers, *(name for name in LAST if name != IN_WORDS)]
-
+IN_TABLES = tuple(name for name in LAST if name != "errors")
+"""Those of a table, where `reason` has the text of the errors."""
 
 SORTED_BY = ("cost_usd", "gpu_hours", "step_seconds")
 """Default numbers to sort by; the first with any value."""
@@ -115,30 +85,71 @@ def compare(body: Mapping[str, Any], catalogue: Catalogue) -> Comparison:
     return outcome(compare_steps(body, catalogue))
 
 
+def comparison_bytes(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
+    """Compare and serialize the table."""
+    compared = yield from compare_steps(body, catalogue)
+    return table_bytes(form, whole_comparison(compared), *_table(compared))
+
+
+def flat_comparison_bytes(parameters: Parameters, catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
+    """The same for a flat question."""
+    try:
+        return (yield from comparison_bytes(body_of_flat_comparison(parameters), catalogue, form))
+    except Refused as refused:
+        raise Refused(*map(flat_problem, refused.problems)) from None
+
+
+def whole_comparison(compared: Comparison) -> ComparisonAnswer:
+    """A comparison as its JSON answer."""
+    return ComparisonAnswer(
+        rows=tuple(compared.rows),
+        sort_by=compared.sort_by,
+        descending=compared.descending,
+        versions=compared.versions,
+    )
+
+
+def comparison_csv(compared: Comparison) -> str:
+    """A comparison as CSV without cells that a spreadsheet runs as formulas."""
+    return csv_text(*_table(compared))
+
+
+def _table(compared: Comparison) -> tuple[list[str], list[list[Any]]]:
+    """Names of the columns, and the cells of each row."""
+    rows = [
+        [
+            *(getattr(row, name) for name in FIRST),
+            *number_cells(compared.metrics, row.numbers),
+            *(getattr(row, name) for name in IN_TABLES),
+        ]
+        for row in compared.rows
+    ]
+    return [*FIRST, *number_columns(compared.metrics), *IN_TABLES], rows
+
+
 def compare_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Comparison]:
     """Compare, one answer a step."""
-    request = yield from read_comparison(body, catalogue)
-    metrics = named_metrics("columns", request.options.columns, (*FIRST, *LAST))
-    given = request.options.sort_by
-    asked_order = number_named("sort_by", given or SORTED_BY[-1])
-    priced = [(variant, _priced(variant, catalogue)) for variant in request.variants]
+    request, variants = yield from read_comparison(body, catalogue)
+    metrics = named_metrics("columns", request.columns, (*FIRST, *LAST))
+    given = request.sort_by
+    requested_order = number_named("sort_by", given or SORTED_BY[-1])
+    priced = [(variant, _priced(variant, catalogue)) for variant in variants]
     count = sum(len(prices) for _, prices in priced)
     if count > MOST_ROWS:
         message = f"clusters and prices make {count} rows together, and one comparison takes {MOST_ROWS}"
         fix = "give fewer clusters or prices, or ask for some of them at a time"
         raise Refused(Problem(field=CLUSTERS, code="too_many_rows", message=message, fix=fix))
     yield count
-    answered_rows: list[tuple[ComparedRow, Mapping[str, Any]]] = []
+    rows: list[tuple[ComparedRow, Mapping[str, Any]]] = []
     for variant, prices in priced:
         for place, price in prices:
-            answered_rows.append(_row(variant, place, price, metrics, catalogue))
+            rows.append(_row(variant, place, price, metrics, catalogue))
             yield None
-    name, order = _first_known([whole for _, whole in answered_rows]) if given is None else (given.lower(), asked_order)
-    descending = request.options.descending
-    ordered = sorted(answered_rows, key=lambda one: _rank(one[0], one[1], order, descending=descending))
-    rows = tuple(row for row, _ in ordered)
-    calibrations = [whole["versions"]["calibration"] for _, whole in answered_rows if whole]
-    return Comparison(metrics, name, descending, rows, versions_of(catalogue, calibrations))
+    name, order = _first_known([whole for _, whole in rows]) if given is None else (given.lower(), requested_order)
+    rows.sort(key=lambda one: _rank(one[0], one[1], order, descending=request.descending))
+    calibrations = [whole["versions"]["calibration"] for _, whole in rows if whole]
+    versions = versions_of(catalogue, calibrations)
+    return Comparison(metrics, name, request.descending, tuple(row for row, _ in rows), versions)
 
 
 def _priced(variant: Variant, catalogue: Catalogue) -> list[tuple[str, Any]]:
@@ -158,11 +169,20 @@ def _row(
 ) -> tuple[ComparedRow, Mapping[str, Any]]:
     """Row of a cluster at a price, and the whole answer as JSON values, empty if refused."""
     unpriced, gpu = variant.parsed, variant.parsed.question.gpu.slug
-    head = _row_head(variant, None, terms_given(price), catalogue)
+    head = {
+        "cluster": variant.entry.called(catalogue),
+        "gpu": gpu,
+        "gpus": unpriced.question.cluster.gpus,
+        "usd_per_gpu_hour": None,
+        **terms_given(price),
+    }
     try:
         matching_prices(price, gpu, catalogue)
         read = read_price(price, gpu, catalogue)
-        head = _row_head(variant, read.spec, terms_of(price, gpu, catalogue), catalogue)
+        head |= {
+            "usd_per_gpu_hour": getattr(read.spec, "usd_per_gpu_hour", None),
+            **terms_of(price, gpu, catalogue),
+        }
         own = unpriced.question.cluster
         located = Parsed(own) if own.grid_region is not None else with_region(own, price, catalogue)
         priced_question = ParsedQuestion(
@@ -173,49 +193,43 @@ def _row(
         )
         priced_answer = answer(priced_question, catalogue, advise=False)
     except Refused as refused:
-        return _refused(head, [variant.entry.placed(problem, place) for problem in refused.problems]), {}
+        problems = [variant.entry.placed(problem, place) for problem in refused.problems]
+        return _compared_row(head, None, {}, problems), {}
     whole = whole_of(priced_answer)
     numbers = {name: number_in(metric, whole) for name, metric in metrics.items()}
-    return _answered(head, priced_answer, numbers), whole
+    return _compared_row(head, priced_answer, numbers, ()), whole
 
 
-def _row_head(variant: Variant, price: object, terms: Terms, catalogue: Catalogue) -> dict[str, Any]:
-    """Fields of a row before its answer."""
-    question = variant.parsed.question
-    return {
-        "cluster": variant.entry.called(catalogue),
-        "gpu": question.gpu.slug,
-        "gpus": question.cluster.gpus,
-        "usd_per_gpu_hour": getattr(price, "usd_per_gpu_hour", None),
-        **{name: getattr(terms, name) for name in field_names(Terms)},
-    }
-
-
-def _answered(head: Mapping[str, Any], found: Answer, numbers: Mapping[str, Any]) -> ComparedRow:
+def _compared_row(
+    head: Mapping[str, Any], found: Answer | None, numbers: Mapping[str, Any], problems: Sequence[Problem]
+) -> ComparedRow:
     return ComparedRow(
         **head,
-        status=ANSWERED,
-        verdict=found.verdict,
+        status=REFUSED if found is None else ANSWERED,
+        verdict=None if found is None else found.verdict,
         numbers=numbers,
-        reason=None,
-        errors=(),
-        warnings=found.warnings,
-        assumptions=found.assumptions,
-        id=found.id,
+        reason=reason_of(problems),
+        errors=row_problems(problems),
+        warnings=() if found is None else found.warnings,
+        assumptions=() if found is None else found.assumptions,
+        id=None if found is None else found.id,
     )
 
 
-def _refused(head: Mapping[str, Any], problems: Sequence[Problem]) -> ComparedRow:
-    return ComparedRow(
-        **head,
-        status=REFUSED,
-        verdict=None,
-        reason=single_line("; ".join(f"{problem.message}; {problem.fix}" for problem in problems)),
-        errors=tuple(map(row_problem, problems[:MOST_PROBLEMS])),
-        warnings=(),
-        assumptions=(),
-        id=None,
-    )
+def reason_of(problems: Sequence[Problem]) -> str | None:
+    """Why a row is refused, in one line; None where it is answered."""
+    return single_line("; ".join(f"{problem.message}; {problem.fix}" for problem in problems)) if problems else None
+
+
+def row_problems(problems: Sequence[Problem]) -> tuple[RowProblem, ...]:
+    """Problems in a row."""
+    return tuple(map(row_problem, problems[:MOST_PROBLEMS]))
+
+
+def row_problem(problem: Problem) -> RowProblem:
+    """A problem in a row."""
+    pointer = "".join(f"/{step}" for step in problem.field.split(".") if step)
+    return RowProblem(pointer=pointer, code=problem.code, message=problem.message, fix=problem.fix)
 
 
 def _first_known(answers: Sequence[Mapping[str, Any]]) -> tuple[str, Metric]:

@@ -1,66 +1,112 @@
 """POST and GET of /v1/compare: one job on many clusters at many prices, as JSON, CSV or a workbook."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from service.api.answers import FORM_OF, JSON, preferred, table_answer
-from service.api.catalogues import catalogue_of
-from service.api.computing.compute import compute
-from service.api.openapi import CSV_BODY, XLSX
-from service.api.queries import REV, takes_only
-from service.api.requests import read_body
-from service.features.compare.openapi import compare_operation, flat_compare_operation
-from service.features.compare.tables import TableForm, comparison_bytes, flat_comparison_bytes
+from service.answers.rows import ComparisonAnswer
+from service.api.answers import add_computed_table, computed_table
+from service.api.openapi import examples
+from service.api.routing import CatalogueDep, JsonBody, Parameters, StrictRoute, whole_query
+from service.features.compare.compare import comparison_bytes, flat_comparison_bytes
+from service.features.compare.schemas import ANY, ComparisonRequest, FlatComparison
+from service.features.estimates.examples import EXAMPLES
 
-router = APIRouter(tags=["estimates"])
+router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
-FORMS = {"": "", ".csv": CSV_BODY, ".xlsx": XLSX}
-"""Media type of each path by its ending; the plain one gives what the caller accepts."""
+QUESTION: dict[str, Any] = EXAMPLES["one-node"]["value"]
+JOB = {name: QUESTION[name] for name in ("model", "recipe", "layout")}
+
+COMPARISONS: dict[str, Any] = {
+    "clusters-at-prices": {
+        "summary": "Llama 3.1 8B on three clusters at two prices, the cheapest first",
+        "value": {
+            "question": JOB,
+            "clusters": ["dgx-h100", {"gpu": "h200-sxm5-141gb", "gpus": 64}, {"preset": "dgx-h100", "nodes": 16}],
+            "prices": [
+                {"usd_per_gpu_hour": 2.5},
+                {"provider": "aws", "region": "us-east-1", "price_model": "on-demand"},
+            ],
+            "sort_by": "cost_usd",
+        },
+    },
+    "every-provider": {
+        "summary": "The same job at every price that the catalogue holds of its GPU",
+        "value": {
+            "question": {**JOB, "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 64}},
+            "prices": [{"provider": ANY}],
+        },
+    },
+    "own-layouts": {
+        "summary": "Clusters with a price, a precision and a layout of their own",
+        "value": {
+            "question": JOB,
+            "clusters": [
+                {
+                    "name": "rented, in fp8",
+                    "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 64},
+                    "recipe": {"precision": "fp8-tensorwise"},
+                    "price": {"usd_per_gpu_hour": 2.5},
+                },
+                {
+                    "name": "older, in bf16",
+                    "cluster": {"gpu": "a100-sxm4-80gb", "gpus": 64},
+                    "layout": {"tensor": 4},
+                    "price": {"usd_per_gpu_hour": 1.4},
+                },
+            ],
+            "columns": ["fits", "days", "cost_usd", "cost_usd.high", "peak_flop_per_s"],
+        },
+    },
+}
+"""Request bodies that POST /v1/compare answers."""
 
 
-async def _compared(request: Request, form: TableForm) -> bytes:
-    found: bytes = await compute(request, comparison_bytes, await read_body(request), await catalogue_of(request), form)
-    return found
+FlatQuery = Annotated[Parameters, Depends(whole_query(FlatComparison))]
 
 
-async def _compared_flat(request: Request, form: TableForm) -> bytes:
-    given = [(name, text) for name, text in request.query_params.multi_items() if name != REV]
-    found: bytes = await compute(request, flat_comparison_bytes, given, await catalogue_of(request), form)
-    return found
-
-
-def _route(
-    compared: Callable[[Request, TableForm], Awaitable[bytes]], media_type: str
-) -> Callable[[Request], Awaitable[Response]]:
-    async def compare(request: Request) -> Response:
-        chosen = media_type or preferred(request.headers.get("accept", ""), (JSON, CSV_BODY, XLSX))
-        return table_answer(await compared(request, FORM_OF[chosen]), chosen, "compare")
+def _compare(media_type: str) -> Any:
+    async def compare(request: Request, body: JsonBody[ComparisonRequest], catalogue: CatalogueDep) -> Response:
+        """Compare one job on many clusters at many prices."""
+        return await computed_table(request, media_type, "compare", comparison_bytes, body, catalogue)
 
     return compare
 
 
-def _add_routes(suffix: str, form: str) -> None:
-    name, suffixes = suffix.removeprefix(".").capitalize(), {"": "", ".csv": ", as CSV", ".xlsx": ", as a workbook"}
-    as_form = f"As{name}" if name else ""
-    summary = f"The same job on many clusters at many prices{suffixes[suffix]}"
-    operations: tuple[tuple[str, Any, Any, list[Any]], ...] = (
-        ("POST", _compared, compare_operation(form), [takes_only(REV)]),
-        ("GET", _compared_flat, flat_compare_operation(form), []),
-    )
-    for method, compared, operation, dependencies in operations:
-        router.add_api_route(
-            f"/v1/compare{suffix}",
-            _route(compared, form),
-            methods=[method],
-            dependencies=dependencies,
-            operation_id=f"{'create' if method == 'POST' else 'get'}Comparison{as_form}",
-            summary=summary,
-            openapi_extra=operation,
-        )
+def _compare_flat(media_type: str) -> Any:
+    async def compare_flat(request: Request, query: FlatQuery, catalogue: CatalogueDep) -> Response:
+        """Compare all combinations of the fields of a cluster and of a price."""
+        return await computed_table(request, media_type, "compare", flat_comparison_bytes, query, catalogue)
+
+    return compare_flat
 
 
-for _suffix, _form in FORMS.items():
-    _add_routes(_suffix, _form)
+SUMMARY = "The same job on many clusters at many prices"
+ROWS = "The rows, sorted."
+
+add_computed_table(
+    router,
+    "/v1/compare",
+    _compare,
+    ComparisonAnswer,
+    ROWS,
+    operation_id="createComparison",
+    methods=["POST"],
+    summary=SUMMARY,
+    description="What is wrong with the request is refused as a whole. What one cluster or price cannot do is a row "
+    "with status 422 and its reason; not fitting is an answer like any other.",
+    openapi_extra=examples(COMPARISONS),
+)
+add_computed_table(
+    router,
+    "/v1/compare",
+    _compare_flat,
+    ComparisonAnswer,
+    ROWS,
+    operation_id="getComparison",
+    methods=["GET"],
+    summary=SUMMARY,
+    description="The same in its flat form: fields of the cluster may be given several times, and those of the "
+    "price; all their combinations are compared.",
+)

@@ -1,31 +1,88 @@
 """Requests for a comparison: one question, a list of clusters, their prices, and the order of the rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from annotated_types import Len
 
+from service.answers.rows import MOST_ROWS
 from service.catalogue import Catalogue
 from service.catalogue.prices import PriceQuery
 from service.catalogue.rows import PriceRow
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.question import STRICT, Layout, Name, PriceModel, Recipe
+from service.estimator.question import STRICT, Name, OwnedPrice, Price, PriceModel
 from service.planner.steps import Steps
-from service.validation.flat import ALIASES, body_of_flat, flat_fields
+from service.validation.flat import ALIASES, FlatForm, body_of_flat, flat_fields
 from service.validation.flat_values import LIST_MARK, read_value
+from service.validation.forms import DescribedAs, requiring
 from service.validation.merge_patch import apply_merge_patch
-from service.validation.prices import read_price
-from service.validation.problems import not_an_object, unknown_field
+from service.validation.prices import CardPrice, CataloguePrice, read_price
+from service.validation.problems import Collector, not_an_object
+from service.validation.question_parts import PARTS, ClusterForm, JobQuestion, LayoutPatch, RecipePatch
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.specs import field_names, read_spec
 
-MOST_ROWS = 1_000
-"""Rows of one comparison."""
-
 Pairing = Literal["product", "zip"]
+
+ANY = "*"
+"""Wildcard for every value in the catalogue."""
+
+SPREAD = ("provider", "region", "price_model", "instance_type")
+"""Fields of a catalogue price that take the wildcard."""
+
+IMPLIED = dict.fromkeys(SPREAD[1:3], ANY)
+"""Implied fields of a price of any provider."""
+
+TERMS = (*SPREAD, "rate_card", "price_as_of")
+"""Fields of a row that tell the origin of its price; null where unknown."""
+
+Wildcard = Annotated[Any, DescribedAs(Annotated[str, Len(1)])]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPrices:
+    """Prices of the catalogue, one row for each provider, region and terms; * stands for all of them."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = requiring("provider")
+
+    provider: Wildcard = None
+    """A name; * for each that the catalogue holds."""
+    region: Wildcard = None
+    """A name; * for each that the catalogue holds."""
+    price_model: Wildcard = None
+    """A name; * for each that the catalogue holds."""
+    instance_type: Wildcard = None
+    """A name; * for each that the catalogue holds."""
+
+
+OfferForm = Annotated[Any, DescribedAs(Price | CataloguePrice | CardPrice | OwnedPrice | ComparedPrices | None)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedCluster:
+    """A cluster of a comparison, with what is its own."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = requiring("cluster")
+
+    cluster: ClusterForm = None
+    """What it is."""
+    name: Annotated[str, Len(1, 120)] | None = None
+    """What to call it; the name of its preset where absent."""
+    recipe: Annotated[Any, DescribedAs(RecipePatch | None)] = None
+    """Fields of the recipe that are its own."""
+    layout: Annotated[Any, DescribedAs(LayoutPatch | None)] = None
+    """Fields of the layout that are its own."""
+    price: OfferForm = None
+    """Its own price, instead of those of the list."""
+
+
+ClusterList = Annotated[
+    Any, DescribedAs(Annotated[tuple[ClusterForm | ComparedCluster, ...], Len(1, MOST_ROWS)] | None)
+]
+PriceList = Annotated[Any, DescribedAs(Annotated[tuple[OfferForm, ...], Len(1, MOST_ROWS)] | None)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,57 +103,47 @@ class ComparisonOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterName:
-    """Name of a cluster in a comparison."""
+class ComparisonRequest(ComparisonOptions):
+    """One question, the clusters and the prices that it is compared on, and the order of the rows."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = requiring("question")
 
-    name: Annotated[str, Len(1, 120)] | None = None
-    """What to call it; the name of its preset where absent."""
+    question: Annotated[Any, DescribedAs(JobQuestion)] = None
+    """What POST /v1/estimates takes; its cluster and price may be in the lists instead."""
+    clusters: ClusterList = None
+    """What the job is compared on; null for the cluster of the question alone."""
+    prices: PriceList = None
+    """Prices that clusters without one of their own are compared at; null for that of the question, or for none."""
 
 
 QUESTION, CLUSTERS, PRICES = "question", "clusters", "prices"
 """The question, and the lists of clusters and prices."""
 
-CHANGED: Mapping[str, type] = {"recipe": Recipe, "layout": Layout}
-"""Parts of the question that a cluster may override, with their specs."""
+CHANGED = ("recipe", "layout")
+"""Parts of the question that a cluster may override."""
 
-OF_A_CLUSTER = ("cluster", *field_names(ClusterName), *CHANGED, "price")
+OF_A_CLUSTER = field_names(ComparedCluster)
 """Fields of an entry that holds more than a cluster."""
 
-FIELDS = (QUESTION, CLUSTERS, PRICES, *field_names(ComparisonOptions))
-"""Fields of a comparison."""
-
-COMPARED = (*FIELDS, *OF_A_CLUSTER)
+COMPARED = (*field_names(ComparisonRequest), *OF_A_CLUSTER)
 """Fields of a comparison and of its entries."""
 
+BESIDE = field_names(ComparisonOptions)
+"""Fields of a flat comparison beside those of a question."""
 
-ANY = "*"
-"""Wildcard for every value in the catalogue."""
+LISTS: Mapping[str, str] = {"cluster": CLUSTERS, "price": PRICES}
+"""Parts of a question whose fields may repeat, with the list that they make."""
 
-SPREAD = ("provider", "region", "price_model", "instance_type")
-"""Fields of a catalogue price that take the wildcard."""
-
-IMPLIED = dict.fromkeys(SPREAD[1:3], ANY)
-"""Implied fields of a price of any provider."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """Origin of a price; null where unknown."""
-
-    provider: str | None = None
-    """Provider of the GPUs."""
-    region: str | None = None
-    """Region in the spelling of the provider."""
-    price_model: str | None = None
-    """Terms."""
-    instance_type: str | None = None
-    """Machine in the spelling of the provider."""
-    rate_card: str | None = None
-    """Slug of the team's own rate card."""
-    price_as_of: str | None = None
-    """Date of the price."""
+FlatComparison = Annotated[
+    Any,
+    FlatForm(
+        "FlatComparison",
+        "A question in its flat form, with several values of the fields of a cluster and of a price.",
+        several=(*LISTS,),
+        wildcard=dict.fromkeys(SPREAD, ANY),
+        beside=ComparisonOptions,
+    ),
+]
 
 
 def refuse_price(value: object, catalogue: Catalogue) -> None:
@@ -122,21 +169,23 @@ def matching_prices(value: Any, gpu: str, catalogue: Catalogue) -> list[Any]:
     return [{**whole, **dict(zip(names, one, strict=True))} for one in values]
 
 
-def terms_given(value: Any) -> Terms:
+def terms_given(value: Any) -> dict[str, str | None]:
     """Terms of a price as given in the request."""
     given = value if isinstance(value, Mapping) else {}
-    return Terms(**{name: given[name] for name in (*SPREAD, "rate_card") if isinstance(given.get(name), str)})
+    known = {name: given[name] for name in (*SPREAD, "rate_card") if isinstance(given.get(name), str)}
+    return dict.fromkeys(TERMS) | known
 
 
-def terms_of(value: Any, gpu: str, catalogue: Catalogue) -> Terms:
+def terms_of(value: Any, gpu: str, catalogue: Catalogue) -> dict[str, str | None]:
     """Where a price comes from."""
+    unknown: dict[str, str | None] = dict.fromkeys(TERMS)
     if not isinstance(value, Mapping):
-        return Terms()
+        return unknown
     if "rate_card" in value:
         card = catalogue.find_rate_card(value["rate_card"]).row
-        return Terms(rate_card=card.slug, price_model=value.get("price_model"), price_as_of=card.as_of)
+        return unknown | {"rate_card": card.slug, "price_model": value.get("price_model"), "price_as_of": card.as_of}
     if "provider" not in value:
-        return Terms(price_model=value.get("price_model"), price_as_of=value.get("as_of"))
+        return unknown | {"price_model": value.get("price_model"), "price_as_of": value.get("as_of")}
     query = PriceQuery(
         provider=value["provider"],
         region=value["region"],
@@ -145,13 +194,7 @@ def terms_of(value: Any, gpu: str, catalogue: Catalogue) -> Terms:
         instance_type=value.get("instance_type"),
     )
     row = catalogue.newest_price(query).row
-    return Terms(
-        provider=row.provider,
-        region=row.region,
-        price_model=row.price_model,
-        instance_type=row.instance_type,
-        price_as_of=row.as_of,
-    )
+    return unknown | {name: getattr(row, name) for name in SPREAD} | {"price_as_of": row.as_of}
 
 
 def _has_wildcard(value: Mapping[str, Any]) -> bool:
@@ -218,22 +261,18 @@ def read_entry(place: str, value: Any) -> Entry:
     """An item of the list of clusters."""
     if not isinstance(value, Mapping) or not any(name in value for name in OF_A_CLUSTER):
         return Entry(place=place, cluster=value, cluster_place=place, changes={})
-    unknown = [name for name in value if name not in OF_A_CLUSTER][:MOST_PROBLEMS]
-    problems = [unknown_field(place, name, {*OF_A_CLUSTER}) for name in unknown]
+    problems = Collector()
+    own = problems.read(read_spec, ComparedCluster, value, place)
     changes = {part: value[part] for part in CHANGED if value.get(part) is not None}
-    problems += [
-        not_an_object(f"{place}.{part}", ["fields that are this cluster's own"])
-        for part, change in changes.items()
-        if not isinstance(change, Mapping)
-    ]
-    if problems:
-        raise Refused(*problems)
-    called = read_spec(ClusterName, {name: value[name] for name in field_names(ClusterName) if name in value}, place)
+    for part, change in changes.items():
+        if not isinstance(change, Mapping):
+            problems.add(not_an_object(f"{place}.{part}", ["fields that are this cluster's own"]))
+    problems.refuse()
     return Entry(
         place=place,
         cluster=value.get("cluster"),
         cluster_place=f"{place}.cluster",
-        name=called.name,
+        name=None if own is None else own.name,
         changes=changes,
         price=value.get("price"),
     )
@@ -242,12 +281,6 @@ def read_entry(place: str, value: Any) -> Entry:
 def _below(place: str, rest: str) -> str:
     return f"{place}.{rest}" if rest else place
 
-
-BESIDE = field_names(ComparisonOptions)
-"""Fields of a flat comparison beside those of a question."""
-
-LISTS: Mapping[str, str] = {"cluster": CLUSTERS, "price": PRICES}
-"""Parts of a question whose fields may repeat, with the list that they make."""
 
 Parameters = Sequence[tuple[str, str]]
 
@@ -299,9 +332,6 @@ def _combinations(given: Mapping[str, Sequence[str]]) -> list[Parameters]:
 
 def _flat_options(given: Parameters) -> dict[str, Any]:
     """Options of a flat comparison: columns may repeat or be separated by semicolons; others occur once."""
-    read: dict[str, Callable[[str], Any]] = {
-        "descending": lambda text: read_value("descending", "truth", text, "."),
-    }
     options: dict[str, Any] = {}
     for name, text in given:
         if name == "columns":
@@ -310,11 +340,10 @@ def _flat_options(given: Parameters) -> dict[str, Any]:
             message = f"{name} is given more than once, and takes one value"
             raise Refused(Problem(field=name, code="repeated", message=message, fix="give it once"))
         else:
-            options[name] = read.get(name, str)(text)
+            options[name] = read_value(name, "truth", text, ".") if name == "descending" else text
     return options
 
 
-Part = TypeVar("Part")
 Placed = tuple[str, Any]
 """A value of the request with its dotted path."""
 
@@ -333,69 +362,37 @@ class Variant:
     """Each unparsed price; None for no price."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonRequest:
-    """Parsed request for a comparison."""
-
-    variants: Sequence[Variant]
-    """The question on each cluster."""
-    options: ComparisonOptions
-    """How the rows are to stand."""
-
-
-class _Problems:
-    """Distinct problems of a request."""
-
-    def __init__(self) -> None:
-        self.found: dict[Problem, None] = {}
-
-    def read(self, part: Callable[[], Part]) -> Part | None:
-        """A part of the request, or None where it is refused."""
-        try:
-            return part()
-        except Refused as refused:
-            self.found |= dict.fromkeys(refused.problems)
-            return None
-
-    def refuse(self) -> None:
-        """Raise the problems, if any."""
-        if self.found:
-            raise Refused(*list(self.found)[:MOST_PROBLEMS])
-
-
-def read_comparison(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[ComparisonRequest]:
-    """Parse a request body."""
-    problems = _Problems()
-    options = problems.read(lambda: _read_options(body))
-    question = problems.read(lambda: _question(body))
+def read_comparison(
+    body: Mapping[str, Any], catalogue: Catalogue
+) -> Steps[tuple[ComparisonRequest, Sequence[Variant]]]:
+    """Parse a request body: the request, and its question on each cluster."""
+    problems = Collector()
+    request = problems.read(_request, body)
+    question = problems.read(_question, body)
     problems.refuse()
-    if options is None or question is None:
+    if request is None or question is None:
         raise Refused
     clusters, prices = _listed(body, question, CLUSTERS), _listed(body, question, PRICES)
     for price in prices:
-        problems.read(lambda price=price: _refuse_price(price, catalogue))  # type: ignore[misc]  # bound at once
-    entries = [problems.read(lambda cluster=cluster: read_entry(*cluster)) for cluster in clusters]  # type: ignore[misc]  # bound at once
+        problems.read(_refuse_price, price, catalogue)
+    entries = [problems.read(read_entry, *cluster) for cluster in clusters]
     problems.refuse()
-    paired = _paired([entry for entry in entries if entry is not None], prices, options)
+    paired = _paired([entry for entry in entries if entry is not None], prices, request)
     variants: list[Variant] = []
     for entry, own in paired:
-        parsed = problems.read(lambda entry=entry: _read_on_cluster(entry, question, catalogue))  # type: ignore[misc]  # bound at once
+        parsed = problems.read(_read_on_cluster, entry, question, catalogue)
         if entry.price is not None:
-            problems.read(lambda entry=entry: _refuse_price((entry.price_place, entry.price), catalogue))  # type: ignore[misc]  # bound at once
+            problems.read(_refuse_price, (entry.price_place, entry.price), catalogue)
         variants += [] if parsed is None else [Variant(entry, parsed, own)]
-        if len(problems.found) >= MOST_PROBLEMS:
+        if len(problems.problems) >= MOST_PROBLEMS:
             break
         yield None
     problems.refuse()
-    return ComparisonRequest(tuple(variants), options)
+    return request, tuple(variants)
 
 
-def _read_options(body: Mapping[str, Any]) -> ComparisonOptions:
-    known = {name: body[name] for name in field_names(ComparisonOptions) if name in body}
-    unknown = [name for name in body if name not in FIELDS][:MOST_PROBLEMS]
-    if unknown:
-        raise Refused(*(unknown_field("", name, {*FIELDS}, "the comparison") for name in unknown))
-    return read_spec(ComparisonOptions, known, "")
+def _request(body: Mapping[str, Any]) -> ComparisonRequest:
+    return read_spec(ComparisonRequest, body, "", whole="the comparison")
 
 
 def _question(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -406,7 +403,7 @@ def _question(body: Mapping[str, Any]) -> Mapping[str, Any]:
         fix = "give what POST /v1/estimates takes; its cluster and price may stand in clusters and prices instead"
         raise Refused(Problem(field=QUESTION, code="required", message=message, fix=fix))
     if not isinstance(question, Mapping):
-        raise Refused(not_an_object(QUESTION, ["model", "recipe", "layout", "cluster", "price"]))
+        raise Refused(not_an_object(QUESTION, PARTS))
     twice = [
         Problem(
             field=f"{QUESTION}.{one}",
@@ -453,10 +450,10 @@ def _refuse_price(price: Placed, catalogue: Catalogue) -> None:
 
 
 def _paired(
-    entries: Sequence[Entry], prices: Sequence[Placed], options: ComparisonOptions
+    entries: Sequence[Entry], prices: Sequence[Placed], request: ComparisonRequest
 ) -> list[tuple[Entry, Sequence[Placed]]]:
     """Each cluster with its own price, else with those of the list."""
-    if options.pair == "zip" and len(prices) != len(entries):
+    if request.pair == "zip" and len(prices) != len(entries):
         message = (
             f"zip puts each cluster beside one price, and there are {len(entries)} clusters and {len(prices)} prices"
         )
@@ -464,11 +461,11 @@ def _paired(
         raise Refused(Problem(field=PRICES, code="lengths_differ", message=message, fix=fix))
     if not entries or not prices:
         return [(entry, entry.own_price or NO_PRICE) for entry in entries]
-    offered = [[price] for price in prices] if options.pair == "zip" else [prices] * len(entries)
+    offered = [[price] for price in prices] if request.pair == "zip" else [prices] * len(entries)
     idle = [
         each[0][0] for entry, each in zip(entries, offered, strict=True) if entry.own_price and each[0][1] is not None
     ]
-    if options.pair == "zip" and idle:
+    if request.pair == "zip" and idle:
         raise Refused(*(_idle(place) for place in idle[:MOST_PROBLEMS]))
     if len(idle) == len(entries):
         raise Refused(_idle(prices[0][0].partition(".")[0] if prices[0][0].startswith(PRICES) else prices[0][0]))

@@ -241,3 +241,26 @@ def number_in(metric: Metric, whole: Mapping[str, Any]) -> Any:
         return metric.read(whole)
     except UnknownMetric:
         return None
+
+
+def number_columns(metrics: Mapping[str, Metric]) -> list[str]:
+    """Names of the columns of numbers; interval ends are named as in cells.
+
+    >>> number_columns({name: metric_named(name) for name in ("days", "usable_bytes")})
+    ['days.low', 'days', 'days.high', 'usable_bytes']
+    """
+    return [
+        name
+        for number, metric in metrics.items()
+        for name in ((f"{number}.low", number, f"{number}.high") if metric.is_interval else (number,))
+    ]
+
+
+def number_cells(metrics: Mapping[str, Metric], numbers: Mapping[str, Any]) -> list[Any]:
+    """The numbers of a row in those columns."""
+    cells: list[Any] = []
+    for name, metric in metrics.items():
+        number = numbers.get(name)
+        ends = number if isinstance(number, Mapping) else {}
+        cells += [ends.get(end) for end in ("low", "value", "high")] if metric.is_interval else [number]
+    return cells

@@ -1,44 +1,65 @@
 """POST /v1/sensitivity: some fields of a question varied, one row a value, as JSON, CSV or a workbook."""
 
-from collections.abc import Awaitable, Callable
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.api.answers import FORM_OF, JSON, preferred, table_answer
-from service.api.catalogues import catalogue_of
-from service.api.computing.compute import compute
-from service.api.openapi import CSV_BODY, XLSX
-from service.api.queries import REV, takes_only
-from service.api.requests import read_body
-from service.features.sensitivity.openapi import sensitivity_operation
-from service.features.sensitivity.tables import sensitivity_bytes
+from service.answers.rows import SensitivityAnswer
+from service.api.answers import add_computed_table, computed_table
+from service.api.openapi import examples
+from service.api.routing import CatalogueDep, JsonBody, StrictRoute
+from service.features.estimates.examples import EXAMPLES
+from service.features.sensitivity.schemas import SensitivityRequest
+from service.features.sensitivity.vary import sensitivity_bytes
 
-router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
+router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
-FORMS = {"": "", ".csv": CSV_BODY, ".xlsx": XLSX}
-"""Media type of each path by its ending; the plain one gives what the caller accepts."""
+QUESTION: dict[str, Any] = {**EXAMPLES["one-node"]["value"], "recipe": {"sequence_length": 4096, "recompute": "full"}}
 
-SUMMARY_SUFFIXES = {"": "", ".csv": ", as CSV", ".xlsx": ", as a workbook"}
+VARIATIONS: dict[str, Any] = {
+    "one-at-a-time": {
+        "summary": "Micro-batch, recompute and precision, each alone",
+        "value": {
+            "question": QUESTION,
+            "vary": {
+                "recipe.micro_batch": [1, 2, 4],
+                "recipe.recompute": ["none", "selective"],
+                "recipe.precision": ["fp8-tensorwise"],
+            },
+        },
+    },
+    "grid": {
+        "summary": "Every micro-batch on every number of GPUs",
+        "value": {
+            "question": QUESTION,
+            "vary": {"recipe.micro_batch": [1, 2], "cluster.gpus": [8, 16, 32]},
+            "mode": "grid",
+            "metrics": ["fits", "device_peak_bytes", "tokens_per_s_per_gpu"],
+        },
+    },
+}
+"""Request bodies that POST /v1/sensitivity answers."""
 
 
-def _route(form: str) -> Callable[[Request], Awaitable[Response]]:
-    async def vary(request: Request) -> Response:
-        media_type = form or preferred(request.headers.get("accept", ""), (JSON, CSV_BODY, XLSX))
-        body, catalogue = await read_body(request), await catalogue_of(request)
-        table = await compute(request, sensitivity_bytes, body, catalogue, FORM_OF[media_type])
-        return table_answer(table, media_type, "sensitivity")
+def _vary(media_type: str) -> Any:
+    async def vary(request: Request, body: JsonBody[SensitivityRequest], catalogue: CatalogueDep) -> Response:
+        """Answer one row for each value of a varied field."""
+        return await computed_table(request, media_type, "sensitivity", sensitivity_bytes, body, catalogue)
 
     return vary
 
 
-for _suffix, _form in FORMS.items():
-    _name = _suffix.removeprefix(".").capitalize()
-    router.add_api_route(
-        f"/v1/sensitivity{_suffix}",
-        _route(_form),
-        methods=["POST"],
-        operation_id=f"createSensitivity{f'As{_name}' if _name else ''}",
-        summary=f"What changes if a field of the question changes{SUMMARY_SUFFIXES[_suffix]}",
-        openapi_extra=sensitivity_operation(_form),
-    )
+add_computed_table(
+    router,
+    "/v1/sensitivity",
+    _vary,
+    SensitivityAnswer,
+    "The rows.",
+    operation_id="createSensitivity",
+    methods=["POST"],
+    summary="What changes if a field of the question changes",
+    description="What is wrong with the request is refused as a whole. What one value makes impossible is a row with "
+    "status 422 and its reason; not fitting is an answer like any other.",
+    openapi_extra=examples(VARIATIONS),
+)

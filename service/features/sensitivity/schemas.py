@@ -7,81 +7,92 @@ from math import prod
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Len
+from pydantic import GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
+from service.answers.names import mapping_of_fields
+from service.answers.rows import MOST_ROWS
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.question import STRICT, Name
+from service.estimator.question import Name
 from service.features.compare.schemas import QUESTION
-from service.features.solve.schemas import collected
 from service.validation.fields import unknown_variable, variable_fields
-from service.validation.problems import not_an_object, unknown_field
+from service.validation.forms import DescribedAs, ReadElsewhere, requiring
+from service.validation.problems import Collector, not_an_object
+from service.validation.question_parts import PARTS, QuestionRequest
 from service.validation.specs import field_names, read_spec
-
-MOST_ROWS = 1_000
-"""Most rows of a table, with the unchanged question."""
 
 VARY = "vary"
 
 
+class _Values(ReadElsewhere):
+    """Lists of values by the dotted names of fields."""
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = mapping_of_fields("", [*variable_fields()])
+        values = {"type": "array", "minItems": 1, "items": schema["additionalProperties"]}
+        return schema | {"minProperties": 1, "additionalProperties": {"description": "Values of the field.", **values}}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SensitivityOptions:
-    """Combination of the values, and numbers of the rows."""
+class SensitivityRequest:
+    """A question, and the fields that are varied."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = requiring(QUESTION, VARY)
 
+    question: Annotated[Any, DescribedAs(QuestionRequest)] = None
+    """What is asked."""
+    vary: Annotated[Any, _Values()] = None
+    """Values by dotted field, at most 1,000 rows in all; null gives a field its default."""
     mode: Literal["one_at_a_time", "grid"] = "one_at_a_time"
     """one_at_a_time: each value alone in the question as it was asked. grid: all combinations."""
     metrics: Annotated[tuple[Name, ...], Len(1, 40)] | None = None
     """Numbers of each row, by the names that cells give them; those that most callers want where absent."""
 
 
-SENSITIVITY_FIELDS = (QUESTION, VARY, *field_names(SensitivityOptions))
+SENSITIVITY_FIELDS = field_names(SensitivityRequest)
 """Fields of the body."""
-
-
-@dataclass(frozen=True, slots=True)
-class SensitivityRequest:
-    """Parsed request for a table."""
-
-    options: SensitivityOptions
-    """Options of the table."""
-    values: Mapping[str, list[Any]]
-    """Values by dotted field."""
-    question: Mapping[str, Any]
-    """The unparsed question."""
 
 
 def read_sensitivity(body: Mapping[str, Any]) -> SensitivityRequest:
     """Parse a request body, except for its question and its values."""
-    unknown = [name for name in body if name not in SENSITIVITY_FIELDS][:MOST_PROBLEMS]
-    problems = [unknown_field("", name, {*SENSITIVITY_FIELDS}, "the body") for name in unknown]
-    given = {name: body[name] for name in field_names(SensitivityOptions) if body.get(name) is not None}
-    options = collected(lambda: read_spec(SensitivityOptions, given, ""), problems)
-    question, values = body.get(QUESTION), body.get(VARY)
-    if not isinstance(question, Mapping):
-        problems.append(not_an_object(QUESTION, ["model", "recipe", "layout", "cluster", "price"]))
-    if not isinstance(values, Mapping) or not values:
+    problems = Collector()
+    given = {name: value for name, value in body.items() if value is not None or name not in SENSITIVITY_FIELDS}
+    request = problems.read(_request, given)
+    values = body.get(VARY)
+    if not isinstance(body.get(QUESTION), Mapping):
+        problems.add(not_an_object(QUESTION, PARTS))
+    if isinstance(values, Mapping) and values:
+        problems.add(*_wrong_fields(values))
+    else:
         message = "vary is not an object of fields and their values"
         fix = 'give vary, e.g. {"recipe.micro_batch": [1, 2, 4]}'
-        problems.append(Problem(field=VARY, code="not_an_object", message=message, fix=fix))
-    else:
-        problems += _wrong_fields(values)
-    if problems or options is None or not isinstance(values, Mapping) or not isinstance(question, Mapping):
-        raise Refused(*problems[:MOST_PROBLEMS])
-    request = SensitivityRequest(options, values, question)
+        problems.add(Problem(field=VARY, code="not_an_object", message=message, fix=fix))
+    problems.refuse()
+    if request is None:
+        raise Refused
     _refuse_too_many(request)
     return request
+
+
+def _request(given: Mapping[str, Any]) -> SensitivityRequest:
+    return read_spec(SensitivityRequest, given, "", whole="the body")
 
 
 def _wrong_fields(values: Mapping[str, Any]) -> list[Problem]:
     known = [name for name in values if name in variable_fields()]
     problems = [unknown_variable(name, VARY) for name in values if name not in variable_fields()][:MOST_PROBLEMS]
-    problems += [_not_a_list(name) for name in known if not isinstance(values[name], list) or not values[name]]
+    problems += [
+        Problem(
+            field=VARY,
+            code="not_a_list",
+            message=f"the values of {name} are not a list of one or more",
+            fix="give a list of values",
+        )
+        for name in known
+        if not isinstance(values[name], list) or not values[name]
+    ]
     return problems or _overlapping(known)
-
-
-def _not_a_list(name: str) -> Problem:
-    message = f"the values of {name} are not a list of one or more"
-    return Problem(field=VARY, code="not_a_list", message=message, fix="give a list of values")
 
 
 def _overlapping(names: list[str]) -> list[Problem]:
@@ -100,8 +111,8 @@ def _overlapping(names: list[str]) -> list[Problem]:
 
 
 def _refuse_too_many(request: SensitivityRequest) -> None:
-    sizes = [len(items) for items in request.values.values()]
-    count = 1 + (prod(sizes) if request.options.mode == "grid" else sum(sizes))
+    sizes = [len(items) for items in request.vary.values()]
+    count = 1 + (prod(sizes) if request.mode == "grid" else sum(sizes))
     if count > MOST_ROWS:
         message = f"the values make {count} rows, and one table takes {MOST_ROWS}"
         fix = "give fewer values, or vary one field at a time"
@@ -110,8 +121,7 @@ def _refuse_too_many(request: SensitivityRequest) -> None:
 
 def changes_of(request: SensitivityRequest) -> Iterator[Mapping[str, Any]]:
     """Changes of each row after the first."""
-    values = request.values
-    if request.options.mode == "grid":
-        yield from (dict(zip(values, combination, strict=True)) for combination in product(*values.values()))
+    if request.mode == "grid":
+        yield from (dict(zip(request.vary, one, strict=True)) for one in product(*request.vary.values()))
         return
-    yield from ({name: value} for name, items in values.items() for value in items)
+    yield from ({name: value} for name, items in request.vary.items() for value in items)

@@ -3,24 +3,32 @@
 A wrong request is refused as a whole; a value that is refused is a row with the reason.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from service.answers.estimates import Versions
-from service.answers.rows import VariedRow
+from service.answers.rows import SensitivityAnswer, VariedRow
 from service.catalogue import Catalogue
-from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.features.compare.compare import ANSWERED, REFUSED, row_problem
+from service.errors import Problem, Refused
+from service.features.compare.compare import ANSWERED, REFUSED, reason_of, row_problems
 from service.features.estimates.answers import answer, versions_of
-from service.features.estimates.metrics import Metric, named_metrics, number_in, whole_of
+from service.features.estimates.metrics import (
+    Metric,
+    named_metrics,
+    number_cells,
+    number_columns,
+    number_in,
+    whole_of,
+)
 from service.features.sensitivity.schemas import VARY, changes_of, read_sensitivity
 from service.features.solve.schemas import in_question
 from service.planner.steps import Steps, outcome
+from service.tabular.lists import TableForm, csv_text, table_bytes
 from service.validation.fields import value_at, variable_fields, with_value
 from service.validation.questions import read_question
 from service.validation.serialization import to_wire
-from service.validation.text import single_line
 
 FIRST: Final = ("values", "varied", "status", "verdict")
 """Fields of a row before its numbers."""
@@ -48,11 +56,54 @@ def vary(body: Mapping[str, Any], catalogue: Catalogue) -> Variations:
     return outcome(vary_steps(body, catalogue))
 
 
+def sensitivity_bytes(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
+    """Vary fields and serialize the table."""
+    varied = yield from vary_steps(body, catalogue)
+    return table_bytes(form, whole_table(varied), *_table(varied))
+
+
+def whole_table(varied: Variations) -> SensitivityAnswer:
+    """A table as its JSON answer."""
+    return SensitivityAnswer(fields=varied.fields, rows=tuple(varied.rows), versions=varied.versions)
+
+
+def table_csv(varied: Variations) -> str:
+    """A table as CSV without cells that a spreadsheet runs as formulas."""
+    return csv_text(*_table(varied))
+
+
+def _table(varied: Variations) -> tuple[list[str], list[list[Any]]]:
+    """Names of the columns, and the cells of each row."""
+    ratios = [f"{name}.ratio" for name in varied.metrics]
+    numbers = number_columns(varied.metrics)
+    names = [*varied.fields, "varied", "status", "verdict", *numbers, *ratios, "reason", "warnings", "id"]
+    rows = [
+        [
+            *(plain_cell(row.values[name]) for name in varied.fields),
+            ";".join(row.varied) or None,
+            row.status,
+            row.verdict,
+            *number_cells(varied.metrics, row.numbers),
+            *(row.ratios[name] for name in varied.metrics),
+            row.reason,
+            row.warnings,
+            row.id,
+        ]
+        for row in varied.rows
+    ]
+    return names, rows
+
+
+def plain_cell(value: Any) -> Any:
+    """A value as one cell holds it: lists and objects as their JSON."""
+    return json.dumps(value) if isinstance(value, list | tuple | Mapping) else value
+
+
 def vary_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Variations]:
     """Vary, one answer a step."""
     request = read_sensitivity(body)
-    values, question = request.values, request.question
-    metrics = named_metrics("metrics", request.options.metrics, (*FIRST, *LAST))
+    values, question = request.vary, request.question
+    metrics = named_metrics("metrics", request.metrics, (*FIRST, *LAST))
     changed = [*changes_of(request)]
     yield 1 + len(changed)
     try:
@@ -135,8 +186,8 @@ def _refused(
         status=REFUSED,
         verdict=None,
         ratios=dict.fromkeys(metrics),
-        reason=single_line("; ".join(f"{problem.message}; {problem.fix}" for problem in problems)),
-        errors=tuple(row_problem(_at_values(problem, varied)) for problem in problems[:MOST_PROBLEMS]),
+        reason=reason_of(problems),
+        errors=row_problems([_at_values(problem, varied) for problem in problems]),
         warnings=(),
         id=None,
     )

@@ -9,7 +9,7 @@ from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.answer import Interval
 from service.features.compare.compare import ANSWERED, compare_steps
-from service.features.compare.schemas import CLUSTERS
+from service.features.compare.schemas import CLUSTERS, PRICES, QUESTION
 from service.features.solve.schemas import SolveRequest
 from service.planner.feasibility import RUN_LIMITS, SIZE_LIMITS, SolveLimits, limits_missed, memory_missing
 from service.planner.steps import Steps
@@ -22,7 +22,8 @@ NUMBERS = tuple(name for name in field_names(KeyNumbers) if name not in {"id", "
 def solve_cluster(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
     """The cheapest of the listed clusters and prices."""
     _refuse_idle(request.limits)
-    body = {"question": request.question, **request.lists, "sort_by": "cost_usd", "columns": [*NUMBERS]}
+    lists = {CLUSTERS: request.clusters, PRICES: request.prices}
+    body = {QUESTION: request.question, **lists, "sort_by": "cost_usd", "columns": [*NUMBERS]}
     compared = yield from compare_steps(body, catalogue)
     priced = [row for row in compared.rows if row.status == ANSWERED and row.numbers["cost_usd"] is not None]
     if not priced:
@@ -33,7 +34,7 @@ def solve_cluster(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution
     best = None if place is None else checked[place][0]
     beyond = checked[_nearest(checked) if place is None else place - 1] if place != 0 else None
     return Solution(
-        unknown=request.options.unknown,
+        unknown=request.unknown,
         value=None if best is None else _chosen(best),
         next=None if beyond is None or beyond[1] is None else NextValue(value=_chosen(beyond[0]), why_not=beyond[1]),
         changes={},

@@ -1,26 +1,93 @@
 """POST /v1/solve: the value of one open field, and the next value that fails."""
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from service.answers.solutions import Solution
 from service.api.answers import JSON
-from service.api.catalogues import catalogue_of
 from service.api.computing.compute import compute
-from service.api.queries import REV, takes_only
-from service.api.requests import read_body
-from service.features.solve.openapi import solve_operation
+from service.api.openapi import examples
+from service.api.routing import CatalogueDep, JsonBody, StrictRoute, answer
+from service.features.estimates.examples import EXAMPLES
+from service.features.solve.schemas import SolveRequest
 from service.features.solve.solve import solution_json
 
-router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
+router = APIRouter(tags=["estimates"], route_class=StrictRoute)
+
+QUESTION: dict[str, Any] = EXAMPLES["one-node"]["value"]
+JOB = {name: QUESTION[name] for name in ("model", "recipe", "layout")}
+
+SOLUTIONS: dict[str, Any] = {
+    "largest-micro-batch": {
+        "summary": "The largest micro-batch that fits, a tenth of the memory left free",
+        "value": {
+            "unknown": "recipe.micro_batch",
+            "question": {**QUESTION, "recipe": {"sequence_length": 4096, "recompute": "full"}},
+            "limits": {"headroom_fraction": 0.1},
+        },
+    },
+    "gpus-for-a-deadline": {
+        "summary": "The fewest GPUs that train 100 billion tokens in a week",
+        "value": {
+            "unknown": "cluster.gpus",
+            "question": {
+                **QUESTION,
+                "recipe": {"sequence_length": 8192, "global_batch": 512, "training_tokens": 1e11},
+            },
+            "limits": {"days": 7},
+        },
+    },
+    "tokens-for-a-budget": {
+        "summary": "The tokens that 50,000 dollars buy",
+        "value": {"unknown": "recipe.training_tokens", "question": QUESTION, "limits": {"cost_usd": 50_000}},
+    },
+    "cheapest-cluster": {
+        "summary": "The cheapest of some clusters that is done in a year",
+        "value": {
+            "unknown": "cluster",
+            "question": JOB,
+            "clusters": [{"preset": "dgx-h100", "nodes": nodes} for nodes in (16, 64, 256)],
+            "prices": [{"usd_per_gpu_hour": 2.5}],
+            "limits": {"days": 365},
+        },
+    },
+    "compute-optimal": {
+        "summary": "The model and the tokens that make most of 5.76e23 FLOP",
+        "value": {"unknown": "model", "limits": {"total_flop": 5.76e23}},
+    },
+    "size-for-cheap-tokens": {
+        "summary": "The same where a million tokens in use may cost ten cents on an H100",
+        "value": {
+            "unknown": "model",
+            "limits": {"total_flop": 5.76e23, "inference_usd_per_million_tokens": 0.1},
+            "serving": {"gpu": "h100", "usd_per_gpu_hour": 2.5, "mfu_fraction": 0.33},
+        },
+    },
+    "plan-of-a-batch": {
+        "summary": "How to make a batch of four million tokens",
+        "value": {
+            "unknown": "recipe.global_batch",
+            "question": {
+                **QUESTION,
+                "recipe": {"sequence_length": 4096, "recompute": "full", "global_batch_tokens": 1 << 22},
+            },
+        },
+    },
+}
+"""Request bodies that POST /v1/solve answers."""
 
 
 @router.post(
     "/v1/solve",
     operation_id="createSolution",
     summary="One open field: the value that will do, and the next one that will not",
-    openapi_extra=solve_operation(),
+    description="The value will do and the next one will not: their numbers prove both. Where nothing will do, the "
+    "value is null and the next one says what is missing.",
+    response_model=answer(Solution),
+    openapi_extra=examples(SOLUTIONS),
 )
-async def solve(request: Request) -> Response:
+async def solve(request: Request, body: JsonBody[SolveRequest], catalogue: CatalogueDep) -> Response:
     """The largest or smallest value of a field with which the job fits and keeps its limits, with its proof."""
-    body, catalogue = await read_body(request), await catalogue_of(request)
     return Response(await compute(request, solution_json, body, catalogue), media_type=JSON)

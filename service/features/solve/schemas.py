@@ -1,36 +1,25 @@
 """Requests for solve: a question with one open field."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, get_args
 
 from annotated_types import Ge, Gt, Interval, Le, Lt
 
 from service.answers.solutions import UnknownName
 from service.catalogue import Catalogue
-from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
+from service.errors import Problem, Refused, did_you_mean, nearest
 from service.estimator.question import STRICT, Name
-from service.features.compare.schemas import CLUSTERS, PRICES, QUESTION
+from service.features.compare.schemas import CLUSTERS, PRICES, QUESTION, ClusterList, PriceList
 from service.planner.feasibility import UNKNOWNS, SolveLimits
 from service.planner.sizing import SERVING_MFU_FRACTION
-from service.validation.problems import not_an_object, unknown_field
+from service.validation.forms import DescribedAs
+from service.validation.problems import Collector, not_an_object
+from service.validation.question_parts import PARTS, JobQuestion
 from service.validation.questions import ParsedQuestion, read_question
-from service.validation.specs import field_names, read_spec, schema_of
+from service.validation.specs import field_names, read_spec
 
 LIMITS, SERVING = "limits", "serving"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolveOptions:
-    """The open field, and a constraint on its value."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
-    unknown: UnknownName
-    """The open field: the largest micro_batch, sequence_length, training_tokens, num_hidden_layers or hidden_size, the
-    fewest gpus, the plan of a global_batch, the cheapest cluster, or (model) the size that makes most of a budget."""
-    multiple_of: Annotated[int, Interval(ge=1, le=1 << 20)] = 1
-    """What the value has to be a multiple of; read where it is one number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,55 +36,80 @@ class Serving:
     """Share of that peak that tokens in use keep busy."""
 
 
-SOLVE_FIELDS = (*field_names(SolveOptions), QUESTION, LIMITS, SERVING, CLUSTERS, PRICES)
-"""Fields of the body."""
-
-
-Part = TypeVar("Part")
-
-OWN = (LIMITS, SERVING, "multiple_of", "unknown", CLUSTERS, PRICES, QUESTION)
-"""Fields of the body itself; the fields of all other problems are those of the question."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SolveRequest:
-    """What a request body asks for."""
+    """One open field, and everything else."""
 
-    options: SolveOptions
-    """Which field is open."""
-    limits: SolveLimits
-    """Limits of the job."""
-    question: Mapping[str, Any] | None
-    """The unparsed question; None without one."""
-    lists: Mapping[str, Any]
-    """The unparsed lists of clusters and prices."""
-    serving: Serving
-    """What the trained model is used on."""
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    unknown: UnknownName
+    """The open field: the largest micro_batch, sequence_length, training_tokens, num_hidden_layers or hidden_size, the
+    fewest gpus, the plan of a global_batch, the cheapest cluster, or (model) the size that makes most of a budget."""
+    multiple_of: Annotated[int, Interval(ge=1, le=1 << 20)] = 1
+    """What the value has to be a multiple of; read where it is one number."""
+    question: Annotated[Any, DescribedAs(JobQuestion | None)] = None
+    """What POST /v1/estimates takes; the open field may be any legal value, or absent where it has a default."""
+    limits: Annotated[Any, DescribedAs(SolveLimits | None)] = None
+    """What has to hold beside fitting; null for no more."""
+    serving: Annotated[Any, DescribedAs(Serving | None)] = None
+    """What the trained model is used on; read with limits.inference_usd_per_million_tokens."""
+    clusters: ClusterList = None
+    """What the job is compared on; null for the cluster of the question alone."""
+    prices: PriceList = None
+    """Prices that clusters without one of their own are compared at; null for that of the question, or for none."""
+
+
+SOLVE_FIELDS = field_names(SolveRequest)
+"""Fields of the body; the fields of all other problems are those of the question."""
 
 
 def read_request(body: Mapping[str, Any]) -> SolveRequest:
     """Parse a request body, except for its question and its lists."""
-    unknown = [name for name in body if name not in SOLVE_FIELDS][:MOST_PROBLEMS]
-    problems = [unknown_field("", name, {*SOLVE_FIELDS}, "the body") for name in unknown]
-    options = collected(lambda: _options(body), problems)
-    limits = collected(lambda: _limits(body.get(LIMITS)), problems)
-    serving = collected(lambda: _serving(body.get(SERVING)), problems)
+    problems = Collector()
+    request = problems.read(_request, body)
+    limits = problems.read(_part, SolveLimits, body.get(LIMITS), LIMITS)
+    serving = problems.read(_part, Serving, body.get(SERVING), SERVING)
     question = body.get(QUESTION)
     if question is not None and not isinstance(question, Mapping):
-        problems.append(not_an_object(QUESTION, ["model", "recipe", "layout", "cluster", "price"]))
-    if problems or options is None or limits is None or serving is None:
-        raise Refused(*problems)
-    lists = {name: body[name] for name in (CLUSTERS, PRICES) if body.get(name) is not None}
-    idle = [_idle(name, options.unknown) for name in lists if options.unknown != "cluster"]
-    if options.multiple_of > 1 and options.unknown not in UNKNOWNS:
-        idle.append(_idle("multiple_of", options.unknown))
+        problems.add(not_an_object(QUESTION, PARTS))
+    problems.refuse()
+    if request is None or limits is None:
+        raise Refused
+    idle = [name for name in (CLUSTERS, PRICES) if body.get(name) is not None and request.unknown != "cluster"]
+    if request.multiple_of > 1 and request.unknown not in UNKNOWNS:
+        idle.append("multiple_of")
+    for name in idle:
+        message = f"{name} would change nothing where {request.unknown} is open, so it is refused"
+        problems.add(Problem(field=name, code="not_read", message=message, fix="leave it out"))
     if body.get(SERVING) is not None and limits.inference_usd_per_million_tokens is None:
         message = "serving would change nothing, because no limit says what tokens may cost"
         fix = "give limits.inference_usd_per_million_tokens, or leave it out"
-        idle.append(Problem(field=SERVING, code="not_read", message=message, fix=fix))
-    if idle:
-        raise Refused(*idle)
-    return SolveRequest(options, limits, question, lists, serving)
+        problems.add(Problem(field=SERVING, code="not_read", message=message, fix=fix))
+    problems.refuse()
+    return replace(request, limits=limits, serving=serving)
+
+
+def _request(body: Mapping[str, Any]) -> SolveRequest:
+    """Read the fields of the body itself."""
+    given = {name: value for name, value in body.items() if value is not None or name not in SOLVE_FIELDS}
+    try:
+        return read_spec(SolveRequest, given, "", whole="the body")
+    except Refused as refused:
+        raise Refused(*(_named_choice(problem, given.get("unknown")) for problem in refused.problems)) from None
+
+
+def _named_choice(problem: Problem, name: object) -> Problem:
+    """A problem; that of a wrong open field with the names that are near."""
+    if problem.field != "unknown" or not isinstance(name, str):
+        return problem
+    names = get_args(UnknownName)
+    likely = [known for known in names if known.rpartition(".")[2] == name.lower()] or nearest(name, names)
+    fix = did_you_mean(likely) or f"give one of {', '.join(names)}"
+    return replace(problem, message="unknown names no field that can be left open", fix=fix)
+
+
+def _part(kind: type[Any], value: object, name: str) -> Any:
+    return kind() if value is None else read_spec(kind, value, name)
 
 
 def read_open_question(request: SolveRequest, catalogue: Catalogue) -> ParsedQuestion:
@@ -105,50 +119,16 @@ def read_open_question(request: SolveRequest, catalogue: Catalogue) -> ParsedQue
         fix = "give what POST /v1/estimates takes"
         raise Refused(Problem(field=QUESTION, code="required", message=message, fix=fix))
     try:
-        return read_question(_with_open_field(request.question, request.options.unknown), catalogue)
+        return read_question(_with_open_field(request.question, request.unknown), catalogue)
     except Refused as refused:
         raise Refused(*map(in_question, refused.problems)) from None
 
 
 def in_question(problem: Problem) -> Problem:
     """A problem of the question, by its field in the request."""
-    if problem.field.partition(".")[0] in OWN:
+    if problem.field.partition(".")[0] in SOLVE_FIELDS:
         return problem
     return replace(problem, field=f"{QUESTION}.{problem.field}".removesuffix("."))
-
-
-def collected(part: Callable[[], Part], problems: list[Problem]) -> Part | None:
-    """Parse a part of a request; None if refused, with its problems collected."""
-    try:
-        return part()
-    except Refused as refused:
-        problems.extend(refused.problems)
-        return None
-
-
-def _options(body: Mapping[str, Any]) -> SolveOptions:
-    given = {name: body[name] for name in field_names(SolveOptions) if body.get(name) is not None}
-    names: Sequence[str] = schema_of(SolveOptions)["properties"]["unknown"]["enum"]
-    name = given.get("unknown")
-    if isinstance(name, str) and name not in names:
-        likely = [known for known in names if known.rpartition(".")[2] == name.lower()] or nearest(name, names)
-        fix = did_you_mean(likely) or f"give one of {', '.join(names)}"
-        message = "unknown names no field that can be left open"
-        raise Refused(Problem(field="unknown", code="not_a_choice", message=message, fix=fix))
-    return read_spec(SolveOptions, given, "", beside=SOLVE_FIELDS)
-
-
-def _limits(value: object) -> SolveLimits:
-    return SolveLimits() if value is None else read_spec(SolveLimits, value, LIMITS)
-
-
-def _serving(value: object) -> Serving:
-    return Serving() if value is None else read_spec(Serving, value, SERVING)
-
-
-def _idle(name: str, unknown: str) -> Problem:
-    message = f"{name} would change nothing where {unknown} is open, so it is refused"
-    return Problem(field=name, code="not_read", message=message, fix="leave it out")
 
 
 def _with_open_field(question: Mapping[str, Any], unknown: str) -> Mapping[str, Any]:

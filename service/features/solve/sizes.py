@@ -152,7 +152,7 @@ def _affordable_flop(
 def _without_question(request: SolveRequest, catalogue: Catalogue) -> Solution:
     """A solution without a question."""
     return Solution(
-        unknown=request.options.unknown,
+        unknown=request.unknown,
         value=None,
         next=None,
         changes={},

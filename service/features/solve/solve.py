@@ -23,7 +23,7 @@ def solve(body: Mapping[str, Any], catalogue: Catalogue) -> Solution:
 def solution_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Solution]:
     """Solve, one attempt a step."""
     request = read_request(body)
-    special = SPECIAL.get(request.options.unknown)
+    special = SPECIAL.get(request.unknown)
     try:
         return (yield from (special or _solve_field)(request, catalogue))
     except Refused as refused:
@@ -36,9 +36,9 @@ def solution_json(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[bytes]
 
 
 def _solve_field(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
-    name = request.options.unknown
+    name = request.unknown
     parsed = read_open_question(request, catalogue)
-    threshold = yield from solve_steps(parsed.question, name, request.limits, request.options.multiple_of)
+    threshold = yield from solve_steps(parsed.question, name, request.limits, request.multiple_of)
     value = None if threshold.found is None else threshold.found.value
     return solution_of(request, parsed, threshold, value, catalogue)
 

@@ -32,10 +32,10 @@ def solution_of(
     of_value = None if found is None else _answered(parsed, found.question, catalogue)
     of_next = _answered(parsed, beyond.question, catalogue) if beyond is not None and beyond.is_legal else None
     first_answer = of_value or of_next
-    unknown = UNKNOWNS.get(request.options.unknown)
+    unknown = UNKNOWNS.get(request.unknown)
     why_not = None if beyond is None else beyond.why_not
     return Solution(
-        unknown=request.options.unknown,
+        unknown=request.unknown,
         value=value,
         next=None if beyond is None or why_not is None else NextValue(value=beyond.value, why_not=why_not),
         changes={} if found is None else changed_fields(parsed.question, found.question),

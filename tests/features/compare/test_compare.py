@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
+from service.answers.rows import MOST_ROWS
 from service.catalogue import Catalogue
 from service.catalogue.prices import PriceQuery
-from service.features.compare.compare import FIRST, LAST, Comparison, compare, compare_steps
-from service.features.compare.schemas import MOST_ROWS
-from service.features.compare.tables import whole_comparison
+from service.features.compare.compare import FIRST, LAST, Comparison, compare, compare_steps, whole_comparison
 from service.features.estimates import answers
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import COLUMNS, metric_named

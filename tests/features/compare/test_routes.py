@@ -8,7 +8,7 @@ import pytest
 from openpyxl import load_workbook
 
 from service.api.openapi import XLSX
-from service.features.compare.openapi import COMPARISONS
+from service.features.compare.routes import COMPARISONS
 from tests.api.asking import Ask
 from tests.api.test_contract import check
 

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
+from service.answers.rows import MOST_ROWS
 from service.catalogue import Catalogue
 from service.cli.reports import table_report
 from service.errors import Refused
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import COLUMNS
-from service.features.sensitivity.schemas import MOST_ROWS
-from service.features.sensitivity.tables import table_csv, whole_table
-from service.features.sensitivity.vary import vary
+from service.features.sensitivity.vary import table_csv, vary, whole_table
 from service.validation.fields import variable_fields, with_value
 from service.validation.flat import flat_fields
 from service.validation.questions import read_question

@@ -8,8 +8,8 @@ import pytest
 from openpyxl import load_workbook
 
 from service.api.openapi import XLSX
-from service.features.sensitivity.openapi import VARIATIONS
-from service.features.solve.openapi import SOLUTIONS
+from service.features.sensitivity.routes import VARIATIONS
+from service.features.solve.routes import SOLUTIONS
 from tests.api.asking import QUESTION, Ask
 from tests.api.test_contract import check
 

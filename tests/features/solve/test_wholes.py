@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from service.catalogue import Catalogue
-from service.features.compare.compare import compare
-from service.features.compare.tables import whole_comparison
+from service.features.compare.compare import compare, whole_comparison
 from service.features.estimates.answers import answer
 from service.planner.sizing import optimal_size
 from service.validation.questions import read_question
