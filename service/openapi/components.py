@@ -117,12 +117,6 @@ def component_schemas() -> dict[str, Schema]:
     for heir, ancestor in INHERITING:
         spelled[heir.__name__]["properties"] |= spelled[ancestor.__name__]["properties"]
     requests = request_schemas(spelled)
-    (
-        Diagnosis,
-        ImportReport,
-        ParameterCounts,
-        PlanAnswer,
-    )
     requests |= batch_schemas()
     del spelled["Nodes"]
     return {name: _defaults_in_words(untitled(schema)) for name, schema in (spelled | requests).items()}
