@@ -12,7 +12,7 @@ from service.estimator.memory.device import verdict_of
 from service.estimator.model.build import MIXERS
 from service.estimator.model.ledger import padding_fraction
 from service.estimator.model.training import trains_everything
-from service.estimator.question import OffloadName, OwnedPrice, Price, Question, Software
+from service.estimator.question import OffloadName, OwnedPrice, Price, Question, Recompute, Software
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.run import loads_of, peak_stage_of
 from service.estimator.run.stages import LoadedStage, slowest_step, stages_of, total_seconds
@@ -23,89 +23,6 @@ from service.units import BYTES, in_units
 
 LEAST_GOODPUT_FRACTION = 0.5
 """Goodput below which the waste is too large for formulas of first order. Source: an assumption; a round figure."""
-
-NO_ELECTRICITY = "cost_usd holds no electricity: give price.usd_per_kwh"
-"""Warning that only an answer with totals needs."""
-
-
-def run_assumptions(resolved: ResolvedQuestion) -> list[str]:
-    """What the totals take for granted. None without training_tokens."""
-    if resolved.question.recipe.training_tokens is None:
-        return []
-    return [*_failures(resolved), *_power(resolved), *_money(resolved)]
-
-
-def run_warnings(resolved: ResolvedQuestion) -> list[str]:
-    """What of the totals the asker should look at. None without training_tokens."""
-    full = resolved.question
-    if full.recipe.training_tokens is None:
-        return []
-    is_without = isinstance(full.price, OwnedPrice) and full.price.usd_per_kwh is None
-    return [NO_ELECTRICITY] if is_without else []
-
-
-def lost_time_warnings(resolved: ResolvedQuestion, totals: Totals | None) -> list[str]:
-    """What of the lost time the asker should look at."""
-    if totals is None:
-        return []
-    given, goodput, lines = checkpointing_of(resolved.workload).interval_seconds, totals.goodput, []
-    if given is not None and goodput.checkpoint_interval_seconds > given:
-        lines.append(
-            f"checkpoints are taken every {goodput.checkpoint_interval_seconds:.3g} seconds, not every {given:g}: a "
-            "step, "
-            "or writing the one before, takes that long"
-        )
-    if totals.goodput_fraction < LEAST_GOODPUT_FRACTION:
-        lines.append(
-            f"interruptions and checkpoints take more time than training (goodput {totals.goodput_fraction:.2f}), and "
-            "more than these first-order formulas say: restart sooner, write checkpoints faster, or use fewer GPUs"
-        )
-    return lines
-
-
-def _failures(resolved: ResolvedQuestion) -> list[str]:
-    cluster, given = resolved.question.cluster, checkpointing_of(resolved.workload)
-    rates = interruption_inputs(resolved.question)
-    once, restart = 1 / cluster.failures_per_gpu_hour, cluster.restart_seconds
-    text = f"one interruption for {once:,.0f} GPU-hours, {restart / 60:.3g} minutes to restart"
-    if given.stall_seconds is None and given.write_bytes_per_s is None:
-        text += f", {CHECKPOINT_SECONDS:.0f} seconds for a checkpoint"
-    spares, preempted = spares_of(cluster), rates["preemptions_per_instance_hour"]
-    lines = [text]
-    if preempted:
-        lines.append(
-            f"each of {rates['instances']} machine(s) is taken back {preempted:.3g} times an hour, which differs "
-            "widely between spot markets, and another one is there at once"
-        )
-    if spares:
-        lines.append(f"{spares} spare GPUs wait, are paid for, and are counted in billed_gpu_hours, cost and energy")
-    return lines
-
-
-def _power(resolved: ResolvedQuestion) -> list[str]:
-    cluster = resolved.question.cluster
-    busy, idle = cluster.busy_power_fraction, cluster.idle_power_fraction
-    host, pue = cluster.host_power_fraction, cluster.pue
-    lines = [
-        f"nodes at work draw {busy:.3g} and waiting ones {idle:.3g} of their rated power, hosts and network are rated "
-        f"at {host:.3g} of the GPU boards, and pue is {pue:.3g}"
-    ]
-    if cluster.grid_kg_co2e_per_kwh is None:
-        lines.append("carbon is not estimated: neither cluster.grid_region nor cluster.grid_kg_co2e_per_kwh is given")
-    return lines
-
-
-def _money(resolved: ResolvedQuestion) -> list[str]:
-    price = resolved.question.price
-    if isinstance(price, CompleteOwnedPrice):
-        return [
-            f"own hardware of {price.purchase_usd:,.0f} USD a GPU is written off over "
-            f"{price.amortisation_years:g} years in which it works {price.utilisation_fraction:.0%} of the time"
-        ]
-    if isinstance(price, Price) and price.discount_fraction:
-        return [f"the price of a GPU-hour is reduced by {price.discount_fraction:.3%}"]
-    return []
-
 
 SENSIBLE_BATCH_TOKENS = (4e6, 64e6)
 """Tokens in one step of recent large runs; DeepSeek-V3's 62.9 million are the "60 million" of the source.
@@ -122,139 +39,175 @@ TOKENS_FOR_EACH_PARAMETER = 20
 
 NO_TOTALS = "totals is null: give recipe.training_tokens"
 NO_COST = "cost_usd is null: give price.usd_per_gpu_hour"
+NO_ELECTRICITY = "cost_usd holds no electricity: give price.usd_per_kwh"
 """Warnings that only an answer with totals needs."""
 
 
 def assumptions_of(resolved: ResolvedQuestion) -> tuple[str, ...]:
-    """What the estimate takes for granted."""
-    workload, layout = resolved.workload, resolved.question.layout
-    lines = [
-        f"software as {workload.stack.meaning}",
-        "every rank has the same load; ranks are numbered tensor, context, data, pipeline",
-    ]
+    """What the estimate assumes."""
+    run = (*_interruptions(resolved), *_power(resolved), *_price(resolved))
+    return (
+        *_configuration(resolved),
+        *_documents(resolved),
+        *_method(resolved),
+        *(run if resolved.question.recipe.training_tokens is not None else ()),
+    )
+
+
+def _configuration(resolved: ResolvedQuestion) -> Iterator[str]:
+    workload, layout, steps = resolved.workload, resolved.question.layout, resolved.question.cluster.measured_steps
+    yield f"software as {workload.stack.meaning}"
+    yield "every rank has the same load; ranks are numbered tensor, context, data, pipeline"
     if generation_rates(workload.gpu) is UNMEASURED_RATES:
-        lines.append(
-            f"no measurement of {workload.gpu.architecture} matrix products: the median of other generations is used"
-        )
+        yield f"no measurement of {workload.gpu.architecture} matrix products: the median of other generations is used"
     calibration = calibration_of(workload.gpu)
     if calibration is not None:
-        lines.append(f"what was measured on this device stands in the place of published rates: {calibration.id}")
+        yield f"what was measured on this device stands in the place of published rates: {calibration.id}"
     if any(MIXERS[shape.mixer].carries_state for shape in workload.ledger.shapes):
-        lines.append("layers that carry a state run in fused kernels, which keep their inputs and results alone")
+        yield "layers that carry a state run in fused kernels, which keep their inputs and results alone"
     if workload.model.zero_expert_num:
-        lines.append("experts that do nothing are chosen as often as the others")
+        yield "experts that do nothing are chosen as often as the others"
     if workload.model.num_experts:
-        lines.append("tokens are spread evenly over the experts")
-        lines.append(f"each expert's matrices are split over {layout.expert_tensor} rank(s)")
+        yield "tokens are spread evenly over the experts"
+        yield f"each expert's matrices are split over {layout.expert_tensor} rank(s)"
     if workload.model.num_nextn_predict_layers:
-        lines.append("multi-token-prediction depths are trained and counted in FLOP, on the last stage")
+        yield "multi-token-prediction depths are trained and counted in FLOP, on the last stage"
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
-        lines.append("each rank holds two copies of its stage's weights (DualPipe)")
-    lines.extend((*_measured(resolved), *_documents(resolved), *_method(resolved)))
-    lines.extend(run_assumptions(resolved))
-    return tuple(lines)
+        yield "each rank holds two copies of its stage's weights (DualPipe)"
+    if steps:
+        yield f"steps take {own_scale(steps):.3g} times as long as formulas say, by {len(steps)} measured step(s)"
 
 
-def _measured(resolved: ResolvedQuestion) -> list[str]:
-    steps = resolved.question.cluster.measured_steps
-    if not steps:
-        return []
-    return [f"steps take {own_scale(steps):.3g} times as long as formulas say, by {len(steps)} measured step(s)"]
-
-
-def _documents(resolved: ResolvedQuestion) -> list[str]:
+def _documents(resolved: ResolvedQuestion) -> Iterator[str]:
     recipe = resolved.question.recipe
-    lines = []
-    if recipe.document_lengths and recipe.batching == "packed":
-        lines.append("documents are packed to the end of every sequence, and split only where they are longer than one")
-    if recipe.document_lengths and recipe.batching == "padded":
-        lines.append("each document, split where it is longer, has a sequence of its own; kernels compute its padding")
-    if recipe.document_lengths and resolved.question.layout.context > 1:
-        lines.append("context ranks share the attention of all documents evenly")
-    return lines
+    if not recipe.document_lengths:
+        return
+    if recipe.batching == "packed":
+        yield "documents are packed to the end of every sequence, and split only where they are longer than one"
+    if recipe.batching == "padded":
+        yield "each document, split where it is longer, has a sequence of its own; kernels compute its padding"
+    if resolved.question.layout.context > 1:
+        yield "context ranks share the attention of all documents evenly"
 
 
-def _method(resolved: ResolvedQuestion) -> list[str]:
+def _method(resolved: ResolvedQuestion) -> Iterator[str]:
     method = resolved.workload.method
-    lines = (
-        [] if trains_everything(method) else ["frozen weights are kept in the compute format, without a master copy"]
-    )
+    if not trains_everything(method):
+        yield "frozen weights are kept in the compute format, without a master copy"
     if method.name != "full":
-        lines.append(f"adapters of rank {method.rank} beside {', '.join(method.targets)}, without dropout")
-    return lines
+        yield f"adapters of rank {method.rank} beside {', '.join(method.targets)}, without dropout"
+
+
+def _interruptions(resolved: ResolvedQuestion) -> Iterator[str]:
+    cluster, given = resolved.question.cluster, checkpointing_of(resolved.workload)
+    once, restart = 1 / cluster.failures_per_gpu_hour, cluster.restart_seconds
+    is_usual = given.stall_seconds is None and given.write_bytes_per_s is None
+    checkpoint = f", {CHECKPOINT_SECONDS:.0f} seconds for a checkpoint" if is_usual else ""
+    yield f"one interruption for {once:,.0f} GPU-hours, {restart / 60:.3g} minutes to restart{checkpoint}"
+    rates, spares = interruption_inputs(resolved.question), spares_of(cluster)
+    if preempted := rates["preemptions_per_instance_hour"]:
+        yield (
+            f"each of {rates['instances']} machine(s) is taken back {preempted:.3g} times an hour, which differs "
+            "widely between spot markets, and another one is there at once"
+        )
+    if spares:
+        yield f"{spares} spare GPUs wait, are paid for, and are counted in billed_gpu_hours, cost and energy"
+
+
+def _power(resolved: ResolvedQuestion) -> Iterator[str]:
+    cluster = resolved.question.cluster
+    busy, idle = cluster.busy_power_fraction, cluster.idle_power_fraction
+    yield (
+        f"nodes at work draw {busy:.3g} and waiting ones {idle:.3g} of their rated power, hosts and network are rated "
+        f"at {cluster.host_power_fraction:.3g} of the GPU boards, and pue is {cluster.pue:.3g}"
+    )
+    if cluster.grid_kg_co2e_per_kwh is None:
+        yield "carbon is not estimated: neither cluster.grid_region nor cluster.grid_kg_co2e_per_kwh is given"
+
+
+def _price(resolved: ResolvedQuestion) -> Iterator[str]:
+    price = resolved.question.price
+    if isinstance(price, CompleteOwnedPrice):
+        yield (
+            f"own hardware of {price.purchase_usd:,.0f} USD a GPU is written off over "
+            f"{price.amortisation_years:g} years in which it works {price.utilisation_fraction:.0%} of the time"
+        )
+    if isinstance(price, Price) and price.discount_fraction:
+        yield f"the price of a GPU-hour is reduced by {price.discount_fraction:.3%}"
 
 
 def warnings_of(resolved: ResolvedQuestion, active: int) -> tuple[str, ...]:
-    """What the asker of a whole estimate should look at."""
+    """Warnings about a whole estimate."""
     return (*_missing(resolved), *_tokens(resolved, active), *warnings_of_memory(resolved))
 
 
+def _missing(resolved: ResolvedQuestion) -> Iterator[str]:
+    tokens, price = resolved.question.recipe.training_tokens, resolved.question.price
+    if tokens is None:
+        yield NO_TOTALS
+    if price is None:
+        yield NO_COST
+    if tokens is not None and isinstance(price, OwnedPrice) and price.usd_per_kwh is None:
+        yield NO_ELECTRICITY
+
+
+def _tokens(resolved: ResolvedQuestion, active: int) -> Iterator[str]:
+    tokens = resolved.question.recipe.training_tokens
+    if tokens is None or resolved.workload.method.name != "full":
+        return
+    optimal = TOKENS_FOR_EACH_PARAMETER * active
+    if tokens < LEAST_TRAINING_TOKENS:
+        least = LEAST_TRAINING_TOKENS / 1e9
+        yield f"fewer than {least:.0f} billion training tokens are not recommended for a language model"
+    if tokens < optimal:
+        yield f"fewer than the compute-optimal {optimal:.3g} tokens (20 for each of {active:.4g} parameters)"
+
+
 def warnings_of_memory(resolved: ResolvedQuestion) -> tuple[str, ...]:
-    """What the asker should look at, whatever the run is to cost."""
-    return (
-        *_length(resolved),
-        *_padding(resolved),
-        *_batch(resolved),
-        *_layout(resolved),
-    )
+    """Warnings that do not depend on what the run costs."""
+    return (*_sequence_warnings(resolved), *_layout_warnings(resolved))
 
 
-def _missing(resolved: ResolvedQuestion) -> list[str]:
-    lines = []
-    if resolved.question.recipe.training_tokens is None:
-        lines.append(NO_TOTALS)
-    if resolved.question.price is None:
-        lines.append(NO_COST)
-    return lines + run_warnings(resolved)
-
-
-def _padding(resolved: ResolvedQuestion) -> list[str]:
-    share = padding_fraction(resolved.question.recipe)
-    if share < NOTICEABLE_PADDING_FRACTION:
-        return []
-    return [f"{100 * share:.0f} % of the computed tokens are padding: batching packed would train on all of them"]
-
-
-def _length(resolved: ResolvedQuestion) -> list[str]:
+def _sequence_warnings(resolved: ResolvedQuestion) -> Iterator[str]:
     recipe, limit = resolved.question.recipe, resolved.question.model.max_position_embeddings
     length = max(recipe.sequence_length, *(stage.sequence_length for stage in recipe.stages), 0)
-    if limit is None or length <= limit:
-        return []
-    return [f"sequence_length {length} exceeds the {limit} tokens the model was built for"]
-
-
-def _tokens(resolved: ResolvedQuestion, active: int) -> list[str]:
-    recipe = resolved.question.recipe
-    lines: list[str] = []
-    if recipe.training_tokens is None or resolved.workload.method.name != "full":
-        return lines
-    optimal = TOKENS_FOR_EACH_PARAMETER * active
-    if recipe.training_tokens < LEAST_TRAINING_TOKENS:
-        least = LEAST_TRAINING_TOKENS / 1e9
-        lines.append(f"fewer than {least:.0f} billion training tokens are not recommended for a language model")
-    if recipe.training_tokens < optimal:
-        lines.append(f"fewer than the compute-optimal {optimal:.3g} tokens (20 for each of {active:.4g} parameters)")
-    return lines
-
-
-def _batch(resolved: ResolvedQuestion) -> list[str]:
-    tokens, question = resolved.question.recipe.global_batch_tokens, resolved.question.recipe.training_tokens
+    if limit is not None and length > limit:
+        yield f"sequence_length {length} exceeds the {limit} tokens the model was built for"
+    share = padding_fraction(recipe)
+    if share >= NOTICEABLE_PADDING_FRACTION:
+        yield f"{100 * share:.0f} % of the computed tokens are padding: batching packed would train on all of them"
     low, high = SENSIBLE_BATCH_TOKENS
-    if question is None or low <= tokens <= high or resolved.workload.method.name != "full":
-        return []
-    return [f"a batch of {tokens:.3g} tokens is outside the 4 to 60 million of recent large runs"]
+    is_full_run = recipe.training_tokens is not None and resolved.workload.method.name == "full"
+    if is_full_run and not low <= recipe.global_batch_tokens <= high:
+        yield (
+            f"a batch of {recipe.global_batch_tokens:.3g} tokens is outside the 4 to 60 million of recent large runs"
+        )
 
 
-def _layout(resolved: ResolvedQuestion) -> list[str]:
+def _layout_warnings(resolved: ResolvedQuestion) -> Iterator[str]:
     layout, domain = resolved.question.layout, resolved.question.cluster.scale_up_gpus
-    lines = []
     if layout.tensor > domain:
-        lines.append(f"tensor degree {layout.tensor} leaves the fast link's {domain} GPUs: expect slow exchanges")
-    every = (resolved, *(first for first, *_ in resolved.run_stages))
-    fewest = min(float(one.degrees.accumulation) for one in every)
+        yield f"tensor degree {layout.tensor} leaves the fast link's {domain} GPUs: expect slow exchanges"
+    fewest = min(float(one.degrees.accumulation) for one in (resolved, *(first for first, *_ in resolved.run_stages)))
     if layout.pipeline > fewest:
-        lines.append(f"a step of {fewest:.0f} micro-batch(es) cannot fill {layout.pipeline} stages")
-    return lines
+        yield f"a step of {fewest:.0f} micro-batch(es) cannot fill {layout.pipeline} stages"
+
+
+def lost_time_warnings(resolved: ResolvedQuestion, totals: Totals | None) -> Iterator[str]:
+    """Warnings about the time that interruptions and checkpoints take."""
+    if totals is None:
+        return
+    given, taken = checkpointing_of(resolved.workload).interval_seconds, totals.goodput.checkpoint_interval_seconds
+    if given is not None and taken > given:
+        yield (
+            f"checkpoints are taken every {taken:.3g} seconds, not every {given:g}: a step, "
+            "or writing the one before, takes that long"
+        )
+    if totals.goodput_fraction < LEAST_GOODPUT_FRACTION:
+        yield (
+            f"interruptions and checkpoints take more time than training (goodput {totals.goodput_fraction:.2f}), and "
+            "more than these first-order formulas say: restart sooner, write checkpoints faster, or use fewer GPUs"
+        )
 
 
 MOST_DOUBLINGS = 5
@@ -293,31 +246,42 @@ Ladder: TypeAlias = Iterable[CandidateChange]
 
 def single_changes(question: Question, resolved: ResolvedQuestion, biggest: str, factor: float) -> Iterator[Ladder]:
     """The ladders of a question, those first that make its largest line smaller."""
+    stack, recipe, zero_stage = resolved.workload.stack, question.recipe, resolved.question.layout.zero_stage
     axes = [_splits(question, resolved, axis, factor) for axis in ("expert", "tensor", "context", "pipeline")]
-    of_states = [_zero_stages(question, resolved), _offloads(question), _narrower_moments(question, resolved)]
+    of_states = [
+        _layout_changes(question, "zero_stage", [stage for stage in sorted(stack.zero_stages) if stage > zero_stage]),
+        _layout_changes(question, "offload", OFFLOADS[question.layout.offload]),
+        _narrower_moments(question, resolved),
+    ]
+    halves = [recipe.micro_batch >> times for times in range(1, recipe.micro_batch.bit_length())]
     of_activations = [
-        _recompute(question, resolved),
-        _micro_batches(question),
-        _kernels(question),
+        _recipe_changes(question, "recompute", _more_recompute(resolved.workload.recompute)),
+        _recipe_changes(question, "micro_batch", halves),
+        _recipe_changes(question, "attention", ("flash",) if recipe.attention == "eager" else ()),
         _losses(question, resolved),
     ]
-    moving = biggest in OF_ACTIVATIONS
-    yield from (*of_activations, *axes, *of_states) if moving else (*of_states, *axes, *of_activations)
+    first, last = (of_activations, of_states) if biggest in OF_ACTIVATIONS else (of_states, of_activations)
+    yield from (*first, *axes, *last)
 
 
 def last_resorts(question: Question, factor: float) -> Iterator[Ladder]:
     """More GPUs, and methods that train less: what is left where no other field is enough."""
     yield _more_gpus(question, factor)
     if question.recipe.method == "full":
-        yield [_of_recipe(question, "method", name) for name in ("lora", "qlora")]
+        yield _recipe_changes(question, "method", ("lora", "qlora"))
 
 
-def _of_recipe(question: Question, name: str, value: Any) -> CandidateChange:
-    recipe = replace(question.recipe, **{name: value})
-    return CandidateChange(field=f"recipe.{name}", value=str(value), question=replace(question, recipe=recipe))
+def _recipe_changes(question: Question, name: str, values: Iterable[Any]) -> Ladder:
+    for value in values:
+        recipe = replace(question.recipe, **{name: value})
+        yield CandidateChange(field=f"recipe.{name}", value=str(value), question=replace(question, recipe=recipe))
 
 
-def _of_layout(question: Question, name: str, value: Any, data: int | None) -> CandidateChange:
+def _layout_changes(question: Question, name: str, values: Iterable[Any]) -> Ladder:
+    return (_layout_change(question, name, value, question.layout.data) for value in values)
+
+
+def _layout_change(question: Question, name: str, value: Any, data: int | None) -> CandidateChange:
     """One field of the layout changed, and the replicas where the question names them."""
     also = () if data == question.layout.data else (f"layout.data={data}",)
     layout = replace(question.layout, **{name: value, "data": data})
@@ -326,35 +290,22 @@ def _of_layout(question: Question, name: str, value: Any, data: int | None) -> C
     )
 
 
-def _recompute(question: Question, resolved: ResolvedQuestion) -> Ladder:
-    own = resolved.workload.recompute
-    more = ("selective", "full") if own.granularity == "none" else ("full",)
-    is_all = own.granularity == "full" and own.method != "block"
-    return [] if is_all else [_of_recipe(question, "recompute", choice) for choice in more]
-
-
-def _micro_batches(question: Question) -> Ladder:
-    half = question.recipe.micro_batch // 2
-    while half:
-        yield _of_recipe(question, "micro_batch", half)
-        half //= 2
-
-
-def _kernels(question: Question) -> Ladder:
-    return [_of_recipe(question, "attention", "flash")] if question.recipe.attention == "eager" else []
+def _more_recompute(rule: Recompute) -> tuple[str, ...]:
+    if rule.granularity == "none":
+        return ("selective", "full")
+    return () if rule.granularity == "full" and rule.method != "block" else ("full",)
 
 
 def _losses(question: Question, resolved: ResolvedQuestion) -> Ladder:
-    """The cross entropy that holds least of those that the software has."""
-    workload = resolved.workload
+    """The cross entropy of the software that keeps the fewest bytes."""
+    workload, given = resolved.workload, question.recipe.stack
     element = workload.precision.element_bytes
     least = min(workload.implementation.cross_entropies, key=lambda name: CROSS_ENTROPIES[name].logit_bytes(element))
-    if CROSS_ENTROPIES[least].logit_bytes(element) >= workload.cross_entropy.logit_bytes(element):
-        return []
-    given = question.recipe.stack
-    software = given if isinstance(given, Software) else Software(name=workload.software.name)
-    recipe = replace(question.recipe, stack=replace(software, cross_entropy=least))
-    return [CandidateChange(field="recipe.stack.cross_entropy", value=least, question=replace(question, recipe=recipe))]
+    if CROSS_ENTROPIES[least].logit_bytes(element) < workload.cross_entropy.logit_bytes(element):
+        software = given if isinstance(given, Software) else Software(name=workload.software.name)
+        recipe = replace(question.recipe, stack=replace(software, cross_entropy=least))
+        changed = replace(question, recipe=recipe)
+        yield CandidateChange(field="recipe.stack.cross_entropy", value=least, question=changed)
 
 
 def _multiples(factor: float) -> list[int]:
@@ -375,37 +326,26 @@ def _splits(question: Question, resolved: ResolvedQuestion, axis: str, factor: f
     degree, data = getattr(question.layout, axis), question.layout.data
     for times in _multiples(factor):
         if axis == "expert" or data is None:
-            yield _of_layout(question, axis, degree * times, data)
+            yield _layout_change(question, axis, degree * times, data)
         elif data % times == 0:
-            yield _of_layout(question, axis, degree * times, data // times)
-
-
-def _zero_stages(question: Question, resolved: ResolvedQuestion) -> Ladder:
-    now = resolved.question.layout.zero_stage
-    more = [stage for stage in sorted(resolved.workload.stack.zero_stages) if stage > now]
-    return [_of_layout(question, "zero_stage", stage, question.layout.data) for stage in more]
-
-
-def _offloads(question: Question) -> Ladder:
-    return [_of_layout(question, "offload", more, question.layout.data) for more in OFFLOADS[question.layout.offload]]
+            yield _layout_change(question, axis, degree * times, data // times)
 
 
 def _narrower_moments(question: Question, resolved: ResolvedQuestion) -> Ladder:
-    recipe = question.recipe
-    if recipe.optimizer != "adamw" or recipe.moment_dtype is not None:
-        return []
+    if question.recipe.optimizer != "adamw" or question.recipe.moment_dtype is not None:
+        return ()
     if "bf16" in resolved.workload.stack.moment_dtypes:
-        return [_of_recipe(question, "moment_dtype", "bf16")]
-    return [_of_recipe(question, "optimizer", "adamw-8bit")]
+        return _recipe_changes(question, "moment_dtype", ("bf16",))
+    return _recipe_changes(question, "optimizer", ("adamw-8bit",))
 
 
 def _more_gpus(question: Question, factor: float) -> Ladder:
     for times in _multiples(factor):
         gpus, data = question.cluster.gpus * times, question.layout.data and question.layout.data * times
-        also = () if data is None else (f"layout.data={data}",)
         changed = replace(
             question, cluster=replace(question.cluster, gpus=gpus), layout=replace(question.layout, data=data)
         )
+        also = () if data is None else (f"layout.data={data}",)
         yield CandidateChange(field="cluster.gpus", value=str(gpus), also=also, question=changed)
 
 
@@ -419,7 +359,7 @@ MOST_CHANGES = 8
 """Changes that an answer names. Source: a choice; more are not read."""
 
 VERDICTS: tuple[Verdict, ...] = ("fits", "at_risk", "out_of_memory")
-"""In the order in which changes are told."""
+"""In the order of changes."""
 
 LEAST_SAVING = 0.01
 """Share of the device peak that a change must save to be worth a line. Source: a choice; less is within the spread."""
@@ -427,12 +367,12 @@ LEAST_SAVING = 0.01
 
 @dataclass(slots=True)
 class ChangeResult:
-    """One question, its fullest GPU and what is needed to tell its step."""
+    """One question with its stages and the memory of its peak stage."""
 
     resolved: ResolvedQuestion
     stages: list[LoadedStage]
     memory: Memory
-    """What they hold."""
+    """Memory of the peak stage."""
 
     @property
     def device_bytes(self) -> float:
@@ -454,7 +394,7 @@ class ChangeResult:
 
 @dataclass(slots=True)
 class LadderSearch:
-    """A ladder on the way up."""
+    """Progress on one ladder."""
 
     left: Iterator[CandidateChange]
     """Values that are not tried yet."""
@@ -495,7 +435,7 @@ def advised(memory: Memory, question: Question, goes_on: Callable[[], bool] = _a
 def ranked_changes(question: Question, biggest: str, goes_on: Callable[[], bool] = _always) -> tuple[Change, ...]:
     """Single changes that save memory, those first that make the job fit, and among them the cheapest in time.
 
-    Of each field the first value that is enough is told, or else the one that saves most. More GPUs and methods that
+    Each field gives its first value that is enough, or else the one that saves most. More GPUs and methods that
     train less are tried where nothing else is enough.
     """
     before = _result_of(question)
