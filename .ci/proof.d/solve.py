@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 
 from service.catalogue import shipped_catalogue
-from service.planner.solve import PlannedBatch, Solved
+from service.planner.solve import PlannedBatch, Threshold
 from tests.features.solve.offers import asked_cluster, offers, wrong_cluster
 from tests.features.solve.sizes import asked_size, size_cases, wrong_size
 from tests.planner.batches import asked_batch, batch_cases, wrong_batch
@@ -72,12 +72,12 @@ def fields() -> Iterator[Field]:
     )
 
 
-def wrong_border(case: Any, found: Solved | None) -> list[str]:
+def wrong_border(case: Any, found: Threshold | None) -> list[str]:
     """What is wrong with a border; where there is none at all, its tests ask."""
     return [] if found is None else wrong(case, found, NEAR)
 
 
-def kind_of_border(found: Solved | None) -> str:
+def kind_of_border(found: Threshold | None) -> str:
     """What kind of answer it is."""
     if found is None:
         return "no legal value"

@@ -8,6 +8,7 @@ back.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import gcd, lcm
 from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -15,9 +16,9 @@ from annotated_types import Ge, Gt, Lt
 from annotated_types import Interval as Bounded
 
 from service.answers.solutions import WhyNot
-from service.errors import Problem, Refused
+from service.errors import Refused
 from service.estimator import estimate, estimate_memory
-from service.estimator.answer import Estimate, Interval, Memory, MemoryEstimate
+from service.estimator.answer import Interval, Memory, MemoryEstimate
 from service.estimator.memory.device import largest_fitting_bytes, reserved_bytes, reserved_shares, verdict_of
 from service.estimator.question import STRICT, Cluster, Layout, Model, Question, Recipe
 from service.estimator.resolve import configuration_of, resolve
@@ -26,12 +27,12 @@ from service.planner.steps import Steps
 from service.units import BYTES, in_units, readable
 
 End = Literal["value", "high"]
-"""End of an interval that a limit is held against."""
+"""End of an interval that a limit is compared with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SolveLimits:
-    """What the job may take at most while the open field grows or shrinks; it has to fit in any case."""
+    """Limits of a job while the open field grows or shrinks; it has to fit in any case."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
@@ -72,20 +73,11 @@ MISSED: Mapping[str, str] = {
     "cost_usd": "budget_exceeded",
     "gpu_hours": "gpu_hours_exceeded",
 }
-"""What a limit of the run that does not hold is called."""
-
-
-def refused_because(problems: tuple[Problem, ...]) -> WhyNot:
-    """The reason of a value that a rule refuses."""
-    return WhyNot(
-        code=problems[0].code,
-        message="; ".join(problem.message for problem in problems),
-        fix="; ".join(problem.fix for problem in problems),
-    )
+"""Code of each limit of the run where it does not hold."""
 
 
 def memory_missing(device: Interval, usable_bytes: float, risk_fraction: float, limits: SolveLimits) -> WhyNot | None:
-    """Why a job does not surely fit."""
+    """Reason why a job does not surely fit."""
     verdict = verdict_of(risk_fraction)
     usable = (1 - limits.headroom_fraction) * usable_bytes
     if verdict == "fits" and device.value <= usable:
@@ -129,7 +121,7 @@ def most_device_bytes(device: Interval, usable_bytes: float, limits: SolveLimits
 
 
 def limits_missed(predicted: Mapping[str, Interval | None], limits: SolveLimits) -> WhyNot | None:
-    """Why a run takes more than it may."""
+    """Reason why a run exceeds its limits."""
     over: dict[str, float] = {}
     words: list[str] = []
     for name, limit in limits_given(limits).items():
@@ -183,9 +175,9 @@ class Attempt:
     """The value."""
     question: Question
     """The question with it."""
-    refused: Refused | None
+    refused: Refused | None = None
     """The rules that it breaks; None where it is legal."""
-    why_not: WhyNot | None
+    why_not: WhyNot | None = None
     """Why it will not do; None where it does."""
     shortfall: MemoryShortfall = NONE
     """What keeps it from fitting, stage by stage."""
@@ -206,7 +198,7 @@ class Attempt:
 
 
 class Attempts:
-    """The values that were tried so far."""
+    """Values tried so far."""
 
     def __init__(self, put: Callable[[int], Question], limits: SolveLimits) -> None:
         self._put, self._limits = put, limits
@@ -214,12 +206,12 @@ class Attempts:
 
     @property
     def count(self) -> int:
-        """How many values were tried."""
+        """Number of values tried."""
         return len(self._attempts)
 
     @property
     def legal(self) -> list[Attempt]:
-        """Those that no rule refuses, in the order in which they were tried."""
+        """Legal values in the order of the attempts."""
         return [attempt for attempt in self._attempts.values() if attempt.is_legal]
 
     @property
@@ -230,7 +222,7 @@ class Attempts:
 
     @property
     def refusal(self) -> Refused | None:
-        """What the first value that was refused is refused for; of it, what all are refused for, if anything."""
+        """The refusal of the first refused value, reduced to the problems that all refused values share, if any."""
         first = next(iter(self._refusals), None)
         if first is None:
             return None
@@ -242,7 +234,7 @@ class Attempts:
         return [attempt.refused for attempt in self._attempts.values() if attempt.refused is not None]
 
     def at(self, value: int) -> Steps[Attempt]:
-        """Judge one value, once."""
+        """Evaluate one value, once."""
         if value not in self._attempts:
             self._attempts[value] = _attempt_at(value, self._put(value), self._limits)
             yield None
@@ -250,45 +242,42 @@ class Attempts:
 
 
 def _attempt_at(value: int, question: Question, limits: SolveLimits) -> Attempt:
+    attempt = partial(Attempt, value=value, question=question)
     try:
         result = estimate(question) if limits_given(limits) else estimate_memory(question)
     except Refused as refused:
-        why_not = refused_because(refused.problems)
-        return Attempt(value=value, question=question, refused=refused, why_not=why_not)
-    reason = reason_against(result, limits)
-    if reason is None:
-        return Attempt(value=value, question=question, refused=None, why_not=None)
-    is_memory = reason.missing_bytes is not None
-    shortfall = memory_shortfall(question, result.memory, limits) if is_memory else NONE
-    return Attempt(value=value, question=question, refused=None, why_not=reason, shortfall=shortfall)
-
-
-def reason_against(result: Estimate | MemoryEstimate, limits: SolveLimits) -> WhyNot | None:
-    """Why an estimated job will not do."""
+        why_not = WhyNot(
+            code=refused.problems[0].code,
+            message="; ".join(problem.message for problem in refused.problems),
+            fix="; ".join(problem.fix for problem in refused.problems),
+        )
+        return attempt(refused=refused, why_not=why_not)
     memory = result.memory
     missing = memory_missing(memory.device_peak_bytes, memory.usable_bytes, memory.oom_probability_fraction, limits)
-    if missing is not None or isinstance(result, MemoryEstimate) or result.totals is None:
-        return missing
+    if missing is not None:
+        return attempt(why_not=missing, shortfall=memory_shortfall(question, memory, limits))
+    if isinstance(result, MemoryEstimate) or result.totals is None:
+        return attempt()
     totals = result.totals
     predicted = {"days": totals.days, "cost_usd": totals.cost_usd, "gpu_hours": totals.gpu_hours}
-    return limits_missed(predicted, limits)
+    return attempt(why_not=limits_missed(predicted, limits))
 
 
-def field_bounds(noun: type, field: str) -> tuple[int, int]:
+def field_bounds(kind: type, field: str) -> tuple[int, int]:
     """Smallest and largest whole number that a field takes.
 
     >>> from service.estimator.question import Recipe
     >>> field_bounds(Recipe, "micro_batch") == (1, 2**30)
     True
     """
-    hints = [get_type_hints(noun, include_extras=True)[field]]
+    hints = [get_type_hints(kind, include_extras=True)[field]]
     while hints:
         hint = hints.pop()
         for bound in getattr(hint, "__metadata__", ()):
             if isinstance(bound, Bounded) and isinstance(bound.ge, int) and isinstance(bound.le, int):
                 return bound.ge, bound.le
         hints += get_args(hint) if get_origin(hint) is not None else ()
-    raise TypeError(f"{noun.__name__}.{field} has no bounds of whole numbers")
+    raise TypeError(f"{kind.__name__}.{field} has no bounds of whole numbers")
 
 
 SCALED = (
@@ -302,7 +291,7 @@ PROPORTIONS = (
     "heads, widths of the MLP and of mixers grow with hidden_size in the model's own proportions; the width of a head, "
     "the number of layers and of experts stay, as does a single key and value head"
 )
-"""What is assumed of a wider model, in words."""
+"""Assumption about a wider model."""
 
 
 def width_unit(model: Model) -> int:
@@ -343,20 +332,20 @@ Values = Sequence[int]
 class Unknown:
     """One field that may be left open."""
 
-    is_largest: bool
-    """Whether its largest value is asked for, rather than its smallest."""
     values: Callable[[Question, int], Values]
-    """What it may be, ascending: nearly all that rules allow, each a multiple of a number."""
+    """Its values, ascending: nearly all that rules allow, each a multiple of a number."""
     put: Callable[[Question, int], Question]
     """The question with a value."""
     bounds: tuple[int, int]
     """Smallest and largest value of the field."""
+    assumptions: tuple[str, ...]
+    """Assumptions that its values bring with them."""
+    is_largest: bool = True
+    """Whether you ask for its largest value, rather than its smallest."""
     limits: tuple[str, ...] = ()
-    """Limits of the run that it can be judged by."""
+    """Limits of the run that its values are evaluated by."""
     needs_limit: bool = False
     """Whether it has no end without one of them."""
-    assumptions: tuple[str, ...] = ()
-    """What its values bring with them."""
 
 
 def degrees_unit(layout: Layout) -> int:
@@ -373,47 +362,51 @@ def _replica(layout: Layout) -> int:
     return layout.tensor * layout.context * layout.pipeline
 
 
+def replicas_of(question: Question) -> int:
+    """Data-parallel replicas, as many as the GPUs hold where the layout does not fix them."""
+    return question.layout.data or max(1, question.cluster.gpus // _replica(question.layout))
+
+
 def _batch(question: Question) -> int | None:
-    """Sequences of one step as the question fixes them, in either unit."""
+    """Sequences of one step, where the question fixes them in either unit."""
     recipe = question.recipe
     if recipe.global_batch is None and recipe.global_batch_tokens is not None:
         return recipe.global_batch_tokens // recipe.sequence_length
     return recipe.global_batch
 
 
-def _in_steps_of(multiple: int, noun: type, field: str) -> Values:
-    least, most = field_bounds(noun, field)
+def _multiples_of(multiple: int, kind: type, field: str) -> Values:
+    least, most = field_bounds(kind, field)
     return range(-(-least // multiple) * multiple, most + 1, multiple)
 
 
 def _micro_batches(question: Question, multiple: int) -> Values:
-    """With a global batch, what divides the share of one replica; else every number."""
-    batch, layout = _batch(question), question.layout
-    data = layout.data or max(1, question.cluster.gpus // _replica(layout))
+    """Divisors of the share of one replica in a global batch, or every number without one."""
+    batch, data = _batch(question), replicas_of(question)
     if batch is None or batch % data:
-        return _in_steps_of(multiple, Recipe, "micro_batch")
+        return _multiples_of(multiple, Recipe, "micro_batch")
     return [value for value in divisors(batch // data) if value % multiple == 0]
 
 
 def _lengths(question: Question, multiple: int) -> Values:
-    """With a batch in tokens, what divides it; else every number."""
+    """Divisors of a batch in tokens, or every number without one."""
     recipe = question.recipe
     if recipe.global_batch is not None or recipe.global_batch_tokens is None:
-        return _in_steps_of(multiple, Recipe, "sequence_length")
+        return _multiples_of(multiple, Recipe, "sequence_length")
     most = field_bounds(Recipe, "sequence_length")[1]
     return [v for v in divisors(recipe.global_batch_tokens) if v <= most and v % multiple == 0]
 
 
 def _layers(question: Question, multiple: int) -> Values:
-    """With layers dealt by a list, as many as it deals; else every number."""
+    """The sum of a list of layers a stage, or every number without one."""
     partition = question.layout.stage_layers
     if partition is None:
-        return _in_steps_of(multiple, Model, "num_hidden_layers")
+        return _multiples_of(multiple, Model, "num_hidden_layers")
     return [count for count in (sum(partition),) if count and count % multiple == 0]
 
 
 def _widths(question: Question, multiple: int) -> Values:
-    return _in_steps_of(lcm(width_unit(question.model), multiple), Model, "hidden_size")
+    return _multiples_of(lcm(width_unit(question.model), multiple), Model, "hidden_size")
 
 
 def _gpus(question: Question, multiple: int) -> Values:
@@ -440,76 +433,65 @@ def _tokens(question: Question, multiple: int) -> Values:
     return range(step, LARGEST_TOKENS + 1, step)
 
 
-def _of_recipe(field: str) -> Callable[[Question, int], Question]:
-    def put(question: Question, value: int) -> Question:
-        changed: dict[str, Any] = {field: value}
-        return replace(question, recipe=replace(question.recipe, **changed))
-
-    return put
-
-
 def _with_tokens(question: Question, value: int) -> Question:
     return replace(question, recipe=replace(question.recipe, training_tokens=float(value)))
 
 
-def _with_layers(question: Question, value: int) -> Question:
-    return replace(question, model=replace(question.model, num_hidden_layers=value))
+def _unknown(
+    kind: type, field: str, values: Callable[[Question, int], Values], assumptions: tuple[str, ...], **others: Any
+) -> Unknown:
+    """An open field of one part of a question, whose values are put as they are."""
+    part = kind.__name__.lower()
 
+    def put(question: Question, value: int) -> Question:
+        return replace(question, **{part: replace(getattr(question, part), **{field: value})})
 
-def _with_gpus(question: Question, value: int) -> Question:
-    return replace(question, cluster=replace(question.cluster, gpus=value))
+    choices: dict[str, Any] = {"put": put, "bounds": field_bounds(kind, field)} | others
+    return Unknown(values=values, assumptions=assumptions, **choices)
 
 
 UNKNOWNS: Mapping[str, Unknown] = {
-    "recipe.micro_batch": Unknown(
-        is_largest=True,
-        values=_micro_batches,
-        put=_of_recipe("micro_batch"),
-        bounds=field_bounds(Recipe, "micro_batch"),
-        assumptions=("without a global batch, one step is one micro-batch on each replica",),
+    "recipe.micro_batch": _unknown(
+        Recipe,
+        "micro_batch",
+        _micro_batches,
+        ("without a global batch, one step is one micro-batch on each replica",),
     ),
-    "recipe.sequence_length": Unknown(
-        is_largest=True,
-        values=_lengths,
-        put=_of_recipe("sequence_length"),
-        bounds=field_bounds(Recipe, "sequence_length"),
-        assumptions=("a global batch keeps its sequences, one in tokens its tokens, as the sequence grows",),
+    "recipe.sequence_length": _unknown(
+        Recipe,
+        "sequence_length",
+        _lengths,
+        ("a global batch keeps its sequences, one in tokens its tokens, as the sequence grows",),
     ),
     "recipe.training_tokens": Unknown(
-        is_largest=True,
         values=_tokens,
         put=_with_tokens,
         bounds=(1, LARGEST_TOKENS),
+        assumptions=("tokens are those of whole steps",),
         limits=RUN_LIMITS,
         needs_limit=True,
-        assumptions=("tokens are those of whole steps",),
     ),
-    "model.num_hidden_layers": Unknown(
-        is_largest=True,
-        values=_layers,
-        put=_with_layers,
-        bounds=field_bounds(Model, "num_hidden_layers"),
-        limits=RUN_LIMITS,
-        assumptions=("layers repeat in the model's own pattern",),
+    "model.num_hidden_layers": _unknown(
+        Model, "num_hidden_layers", _layers, ("layers repeat in the model's own pattern",), limits=RUN_LIMITS
     ),
-    "model.hidden_size": Unknown(
-        is_largest=True,
-        values=_widths,
+    "model.hidden_size": _unknown(
+        Model,
+        "hidden_size",
+        _widths,
+        (PROPORTIONS,),
         put=lambda question, value: replace(question, model=with_width(question.model, value)),
-        bounds=field_bounds(Model, "hidden_size"),
         limits=RUN_LIMITS,
-        assumptions=(PROPORTIONS,),
     ),
-    "cluster.gpus": Unknown(
-        is_largest=False,
-        values=_gpus,
-        put=_with_gpus,
-        bounds=field_bounds(Cluster, "gpus"),
-        limits=RUN_LIMITS,
-        assumptions=(
+    "cluster.gpus": _unknown(
+        Cluster,
+        "gpus",
+        _gpus,
+        (
             "layout.data follows the GPUs unless it is given; beyond one node, whole nodes are taken",
             "without a global batch, the batch follows the replicas",
         ),
+        is_largest=False,
+        limits=RUN_LIMITS,
     ),
 }
 """The fields whose largest or smallest value is searched for."""

@@ -27,9 +27,10 @@ from service.planner.feasibility import (
     degrees_unit,
     field_bounds,
     limits_given,
+    replicas_of,
 )
 from service.planner.sizing import best_batch_tokens, critical_warnings
-from service.planner.steps import Steps, outcome
+from service.planner.steps import Steps
 
 MOST_REFUSED = 1_024
 """Refused values that are stepped over before a part of the range is given up. Source: a choice; the rules divide by
@@ -63,19 +64,24 @@ distances. Source: a choice; blocks of other sizes may share a segment, which gi
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """The threshold between what will do and what will not."""
+    """The threshold of an open field, between what will do and what will not."""
 
-    found: Attempt | None
-    """The value that is asked for; None where none will do."""
-    beyond: Attempt | None
-    """The nearest legal value on its other side, which will not; None where there is none."""
+    found: Attempt | None = None
+    """The value that you ask for; None where none will do."""
+    beyond: Attempt | None = None
+    """The nearest value on its other side, which will not do; None where the field ends before it."""
+    tried: int = 0
+    """Number of values tried."""
+    gap: Attempt | None = None
+    """The largest legal value below the one that you ask for that was tried and will not do either; None where none
+    was found, as nearly always."""
 
 
 def largest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int = 1) -> Steps[Threshold]:
     """The largest value that will do, and the next legal one, which will not."""
     ranks, short = _Ranks(values, attempts, unit), frozenset[int]()
     if (yield from ranks.are_all_refused()):
-        return Threshold(None, None)
+        return Threshold()
     most, fails = yield from ranks.last_that_may_do(short, len(values))
     end = fails
     while most >= 0 and not (attempt := (yield from ranks.at(most))).will_do:
@@ -90,7 +96,7 @@ def smallest_that_will_do(values: Sequence[int], attempts: Attempts, unit: int =
     """The smallest value that will do, and the legal one before it, which will not."""
     ranks = _Ranks(values, attempts, unit)
     if (yield from ranks.are_all_refused()):
-        return Threshold(None, None)
+        return Threshold()
     fails, tried, rank = -1, 0, 0
     while rank < len(values) and tried < SCANNED and not ranks.is_given_up:
         attempt = yield from ranks.at(rank)
@@ -272,54 +278,32 @@ def roundest_between(low: int, high: int) -> int:
     return (((high + 1) >> power) << power) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Solved:
-    """The threshold of one open field."""
-
-    found: Attempt | None
-    """The value that is asked for; None where none will do."""
-    beyond: Attempt | None
-    """The nearest value on the other side of the threshold; None where the field ends before it."""
-    tried: int
-    """Values that were tried."""
-    gap: Attempt | None = None
-    """The largest legal value below the one that is asked for that was tried and will not do either; None where none
-    was found, as nearly always."""
-
-
-def solve_for(question: Question, name: str, limits: SolveLimits, multiple: int = 1) -> Solved:
-    """The threshold of one open field, found without stopping."""
-    return outcome(solve_steps(question, name, limits, multiple))
-
-
-def solve_steps(question: Question, name: str, limits: SolveLimits, multiple: int = 1) -> Steps[Solved]:
-    """The same, attempt by attempt."""
+def solve_steps(question: Question, name: str, limits: SolveLimits, multiple: int = 1) -> Steps[Threshold]:
+    """The threshold of one open field, one attempt a step."""
     unknown = UNKNOWNS[name]
     refuse_limits(name, unknown, question, limits)
     attempts = Attempts(lambda value: unknown.put(question, value), limits)
     values = unknown.values(question, multiple)
+    message = f"no value of {name} that is a multiple of {multiple} is legal beside the question's other fields"
+    no_value = Problem(field="multiple_of", code="no_legal_value", message=message, fix="leave multiple_of out")
     if not len(values):
-        raise Refused(_no_value(name, multiple))
+        raise Refused(no_value)
     search = largest_that_will_do if unknown.is_largest else smallest_that_will_do
     threshold = yield from search(values, attempts, degrees_unit(question.layout))
-    if threshold.found is None and threshold.beyond is None:
-        raise attempts.refusal or Refused(_no_value(name, multiple))
-    attempt, beyond = attempts.count, threshold.beyond
-    if beyond is None and threshold.found is not None:
-        beyond = yield from _refused_neighbour(threshold.found, unknown, attempts, multiple)
-    gap = _gap(threshold.found, attempts) if unknown.is_largest else None
-    return Solved(found=threshold.found, beyond=beyond, tried=attempt, gap=gap)
-
-
-def _gap(result: Attempt | None, attempts: Attempts) -> Attempt | None:
-    if result is None:
-        return None
-    below = (one for one in attempts.legal if one.value < result.value and not one.will_do)
-    return max(below, key=lambda one: one.value, default=None)
+    found, beyond, tried = threshold.found, threshold.beyond, attempts.count
+    if found is None:
+        if beyond is None:
+            raise attempts.refusal or Refused(no_value)
+        return Threshold(None, beyond, tried)
+    if beyond is None:
+        beyond = yield from _refused_neighbour(found, unknown, attempts, multiple)
+    below = (one for one in attempts.legal if one.value < found.value and not one.will_do)
+    gap = max(below, key=lambda one: one.value, default=None) if unknown.is_largest else None
+    return Threshold(found, beyond, tried, gap)
 
 
 def _refused_neighbour(result: Attempt, unknown: Unknown, attempts: Attempts, multiple: int) -> Steps[Attempt | None]:
-    """What a rule says of the next value, where no legal one lies beyond; None where the field ends there."""
+    """The next value, which a rule refuses, where no legal one lies beyond; None where the field ends there."""
     least, most = unknown.bounds
     value = result.value + (multiple if unknown.is_largest else -multiple)
     if not least <= value <= most:
@@ -329,23 +313,23 @@ def _refused_neighbour(result: Attempt, unknown: Unknown, attempts: Attempts, mu
 
 
 def refuse_limits(name: str, unknown: Unknown, question: Question, limits: SolveLimits) -> None:
-    """Refuse limits that would change nothing, and those that cannot be judged."""
+    """Refuse limits that would change nothing, and those that no answer is known for."""
     given = limits_given(limits)
-    problems = [_idle(name, limit, unknown) for limit in given if limit not in unknown.limits]
-    problems += [_idle(name, limit, unknown) for limit in SIZE_LIMITS if getattr(limits, limit) is not None]
+    problems = [_unused_limit(name, limit, unknown) for limit in given if limit not in unknown.limits]
+    problems += [_unused_limit(name, limit, unknown) for limit in SIZE_LIMITS if getattr(limits, limit) is not None]
     if unknown.needs_limit and not given:
         message = f"{name} has no end without a limit: every run fits as well as a longer one"
         fix = f"give one of {', '.join(f'limits.{limit}' for limit in unknown.limits)}"
         problems.append(Problem(field="limits", code="required", message=message, fix=fix))
     if given and question.recipe.training_tokens is None and name != "recipe.training_tokens":
-        problems.append(_unjudged(next(iter(given)), "question.recipe.training_tokens"))
+        problems.append(_unknown_quantity(next(iter(given)), "question.recipe.training_tokens"))
     if "cost_usd" in given and question.price is None:
-        problems.append(_unjudged("cost_usd", "question.price"))
+        problems.append(_unknown_quantity("cost_usd", "question.price"))
     if problems:
         raise Refused(*problems)
 
 
-def _idle(name: str, limit: str, unknown: Unknown) -> Problem:
+def _unused_limit(name: str, limit: str, unknown: Unknown) -> Problem:
     taken = ", ".join(("headroom_fraction", *unknown.limits))
     message = f"{limit} is not what bounds {name}, so it would be ignored"
     return Problem(
@@ -353,18 +337,13 @@ def _idle(name: str, limit: str, unknown: Unknown) -> Problem:
     )
 
 
-def _unjudged(limit: str, wanted: str) -> Problem:
-    message = f"limits.{limit} cannot be judged: it is not known without {wanted}"
-    return Problem(field=f"limits.{limit}", code="not_known", message=message, fix=f"give {wanted}")
-
-
-def _no_value(name: str, multiple: int) -> Problem:
-    message = f"no value of {name} that is a multiple of {multiple} is legal beside the question's other fields"
-    return Problem(field="multiple_of", code="no_legal_value", message=message, fix="leave multiple_of out")
+def _unknown_quantity(limit: str, needed: str) -> Problem:
+    message = f"limits.{limit} cannot be judged: it is not known without {needed}"
+    return Problem(field=f"limits.{limit}", code="not_known", message=message, fix=f"give {needed}")
 
 
 NEAR_FRACTION = 0.02
-"""Share of the wanted tokens by which a batch may miss them where a larger micro-batch is faster. Source: a choice."""
+"""Share of the requested tokens by which a batch may miss them for a faster micro-batch. Source: a choice."""
 
 ALL_TIMED = 256
 """Smallest micro-batches, all of which are timed. Source: a choice; few jobs fit larger ones."""
@@ -381,43 +360,38 @@ class PlannedBatch:
     """A batch and the next larger micro-batch, which will not do."""
 
     plan: BatchPlan | None
-    """The plan; None where no batch near the wanted one fits."""
-    chosen: Attempt | None
-    """Its micro-batch; None likewise."""
-    beyond: Attempt | None
-    """The next larger micro-batch that will not do, its batch as near to the wanted one as it can be; where no plan
-    is found the smallest one."""
-    tried: int
-    """Batches that were judged."""
+    """The plan; None where no batch near the requested tokens fits."""
+    threshold: Threshold
+    """Its micro-batch, and the next larger one that will not do, its batch as near to the requested tokens as it can
+    be; where no plan is found the smallest one."""
     warnings: tuple[str, ...] = ()
-    """What to look at."""
 
 
-def planning_batch(question: Question, limits: SolveLimits) -> Steps[PlannedBatch]:
-    """The fastest way to make the batch that a question asks for, as near as it can be.
+def plan_batch(question: Question, limits: SolveLimits) -> Steps[PlannedBatch]:
+    """The fastest way to make the batch of a question, as near as it can be.
 
-    Every micro-batch is taken with the accumulation that comes nearest to the tokens that were asked for, among those
-    that its schedule takes; of the batches that fit and come near enough the fastest is the answer.
+    Every micro-batch is taken with the accumulation that comes nearest to the requested tokens, among those that its
+    schedule takes; of the batches that fit and come near enough the fastest is the answer.
     """
-    wanted = _wanted_tokens(question)
+    tokens = _requested_tokens(question)
     refuse_limits("recipe.global_batch", UNKNOWNS["recipe.micro_batch"], question, limits)
-    attempts = Attempts(lambda micro_batch: _batched(question, micro_batch, wanted), limits)
-    made: list[Attempt] = []
-    for micro_batch in _worth_timing(wanted, question):
+    attempts = Attempts(lambda micro_batch: _batched(question, micro_batch, tokens), limits)
+    fitting: list[Attempt] = []
+    for micro_batch in _worth_timing(tokens, question):
         attempt = yield from attempts.at(micro_batch)
-        made += [attempt] if attempt.will_do else []
-    if not made:
+        fitting += [attempt] if attempt.will_do else []
+    if not fitting:
         smallest = min(attempts.legal, key=lambda one: one.value, default=None)
         if smallest is None and attempts.refusal is not None:
             raise attempts.refusal
-        return PlannedBatch(plan=None, chosen=None, beyond=smallest, tried=attempts.count)
-    chosen = yield from _fastest(made, wanted)
-    beyond = yield from _next_larger(chosen.value, attempts)
-    plan, warnings = _planned(chosen.question, wanted)
-    return PlannedBatch(plan=plan, chosen=chosen, beyond=beyond, tried=attempts.count, warnings=warnings)
+        return PlannedBatch(plan=None, threshold=Threshold(None, smallest, attempts.count))
+    best = yield from _fastest(fitting, tokens)
+    beyond = yield from _next_larger(best.value, attempts)
+    plan, warnings = _plan_of(best.question, tokens)
+    return PlannedBatch(plan=plan, threshold=Threshold(best, beyond, attempts.count), warnings=warnings)
 
 
-def _wanted_tokens(question: Question) -> int:
+def _requested_tokens(question: Question) -> int:
     recipe = question.recipe
     if recipe.global_batch_tokens is not None:
         return recipe.global_batch_tokens
@@ -428,27 +402,19 @@ def _wanted_tokens(question: Question) -> int:
     raise Refused(Problem(field="question.recipe.global_batch_tokens", code="required", message=message, fix=fix))
 
 
-def _replicas(question: Question) -> int:
-    layout = question.layout
-    return layout.data or max(1, question.cluster.gpus // (layout.tensor * layout.context * layout.pipeline))
-
-
-def _batched(question: Question, micro_batch: int, wanted: int) -> Question:
-    """The question with as many micro-batches as come nearest to the wanted tokens, of those that no rule refuses."""
-    group, layout = micro_batch * _replicas(question), question.layout
-    share = wanted / (group * question.recipe.sequence_length)
+def _batched(question: Question, micro_batch: int, tokens: int) -> Question:
+    """The question with as many micro-batches as come nearest to the tokens, of those that no rule refuses."""
+    group, layout = micro_batch * replicas_of(question), question.layout
+    share = tokens / (group * question.recipe.sequence_length)
     multiple = micro_batch_multiple(layout)
     below = floor(share / multiple) * multiple
     near = {below, below + multiple, 2 * layout.pipeline} - {0}  # no schedule needs more than two for each stage
+    recipe = replace(question.recipe, micro_batch=micro_batch, global_batch_tokens=None)
     batched = [
-        replace(question, recipe=_recipe(question.recipe, micro_batch, group * accumulation))
+        replace(question, recipe=replace(recipe, global_batch=group * accumulation))
         for accumulation in sorted(near, key=lambda accumulation: (abs(accumulation - share), accumulation))
     ]
     return next(filter(_is_legal, batched), batched[0])
-
-
-def _recipe(recipe: Recipe, micro_batch: int, global_batch: int) -> Recipe:
-    return replace(recipe, micro_batch=micro_batch, global_batch=global_batch, global_batch_tokens=None)
 
 
 def _is_legal(question: Question) -> bool:
@@ -459,9 +425,9 @@ def _is_legal(question: Question) -> bool:
     return True
 
 
-def _worth_timing(wanted: int, question: Question) -> list[int]:
-    """Small micro-batches, and larger ones that are accumulated seldom or make the wanted tokens exactly."""
-    share = wanted / (_replicas(question) * question.recipe.sequence_length)
+def _worth_timing(tokens: int, question: Question) -> list[int]:
+    """Small micro-batches, and larger ones that are accumulated seldom or make the tokens exactly."""
+    share = tokens / (replicas_of(question) * question.recipe.sequence_length)
     near = (share, share * (1 + NEAR_FRACTION))
     seldom = {
         bound(most / times) for times in range(1, MOST_ACCUMULATED + 1) for most in near for bound in (floor, ceil)
@@ -471,11 +437,11 @@ def _worth_timing(wanted: int, question: Question) -> list[int]:
     return sorted(size for size in every if least <= size <= most)
 
 
-def _fastest(made: list[Attempt], wanted: int) -> Steps[Attempt]:
+def _fastest(fitting: list[Attempt], tokens: int) -> Steps[Attempt]:
     """The fastest of those that come near enough; of equally fast ones the one with the smallest micro-batch."""
-    misses = {attempt.value: abs(_tokens_of(attempt.question) - wanted) / wanted for attempt in made}
+    misses = {attempt.value: abs(_tokens_of(attempt.question) - tokens) / tokens for attempt in fitting}
     enough = max(NEAR_FRACTION, min(misses.values()))
-    near = [attempt for attempt in made if misses[attempt.value] <= enough]
+    near = [attempt for attempt in fitting if misses[attempt.value] <= enough]
     speeds: dict[int, float] = {}
     for attempt in near:
         speeds[attempt.value] = estimate(attempt.question).step.tokens_per_s_per_gpu.value
@@ -498,9 +464,9 @@ def _tokens_of(question: Question) -> int:
     return configuration_of(question).question.recipe.global_batch_tokens
 
 
-def _planned(question: Question, wanted: int) -> tuple[BatchPlan, tuple[str, ...]]:
-    """A batch factor by factor, and what to look at in it."""
-    recipe, data = question.recipe, _replicas(question)
+def _plan_of(question: Question, requested: int) -> tuple[BatchPlan, tuple[str, ...]]:
+    """A batch factor by factor, and warnings about it."""
+    recipe, data = question.recipe, replicas_of(question)
     result = estimate(question)
     batch = result.resolved.recipe.global_batch
     tokens, run = _tokens_of(question), result.resolved.recipe.training_tokens
@@ -512,7 +478,7 @@ def _planned(question: Question, wanted: int) -> tuple[BatchPlan, tuple[str, ...
         data=data,
         global_batch=batch,
         global_batch_tokens=tokens,
-        wanted_tokens=wanted,
+        wanted_tokens=requested,
         best_tokens=None if total is None else best_batch_tokens(total),
     )
     return plan, critical_warnings(tokens, result.parameters.active, run)

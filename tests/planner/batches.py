@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from service.errors import Refused
 from service.estimator import Estimate, Question, estimate
 from service.planner.feasibility import SolveLimits
-from service.planner.solve import NEAR_FRACTION, PlannedBatch, planning_batch
+from service.planner.solve import NEAR_FRACTION, PlannedBatch, plan_batch
 from service.planner.steps import outcome
 from tests.estimator.legal_questions import questions, with_recipe
 
@@ -66,7 +66,7 @@ def data_of(question: Question) -> int:
 def asked_batch(case: BatchCase) -> PlannedBatch | None:
     """The plan; None where no batch is legal."""
     try:
-        return outcome(planning_batch(case.question, case.limits))
+        return outcome(plan_batch(case.question, case.limits))
     except Refused:
         return None
 
@@ -78,7 +78,8 @@ def wrong_batch(case: BatchCase, found: PlannedBatch | None) -> list[str]:
     if found is None:
         return [f"micro-batch {made.micro_batch} is legal" for made in every]
     if found.plan is None:
-        told = [] if found.beyond is not None and nearest_fits(case, found.beyond.value) is False else ["no reason"]
+        beyond = found.threshold.beyond
+        told = [] if beyond is not None and nearest_fits(case, beyond.value) is False else ["no reason"]
         return told + [f"micro-batch {made.micro_batch} would have done" for made in fitting]
     plan = found.plan
     own = _made(case, plan.micro_batch, plan.accumulation)
@@ -111,9 +112,9 @@ def _miscounted(case: BatchCase, found: PlannedBatch) -> list[str]:
 
 def _wrong_next(case: BatchCase, found: PlannedBatch) -> list[str]:
     """The next micro-batch will not do; without a pipeline, whose bubble empties memory, all before it will."""
-    if found.plan is None or found.beyond is None:
+    if found.plan is None or found.threshold.beyond is None:
         return []
-    own, beyond = found.plan.micro_batch, found.beyond.value
+    own, beyond = found.plan.micro_batch, found.threshold.beyond.value
     told = [] if own < beyond and nearest_fits(case, beyond) is False else [f"{beyond} is not the next that will not"]
     if case.question.layout.pipeline == 1:
         between = range(own + 1, min(beyond, own + BETWEEN))

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 
 from service.estimator import Layout, Recipe
 from service.planner.feasibility import SolveLimits
-from service.planner.solve import planning_batch
+from service.planner.solve import plan_batch
 from service.planner.steps import outcome
 from tests.ask import question
 from tests.estimator.small_models import DENSE
@@ -25,7 +25,7 @@ def test_a_schedule_in_groups_of_micro_batches_gets_whole_groups() -> None:
     layout = Layout(pipeline=4, virtual_pipeline=2)
     asked = question(replace(DENSE, num_hidden_layers=8), Recipe(sequence_length=1024), layout, gpus=8)
     wanted = replace(asked, recipe=replace(asked.recipe, global_batch=70))
-    plan = outcome(planning_batch(wanted, SolveLimits())).plan
+    plan = outcome(plan_batch(wanted, SolveLimits())).plan
     assert plan is not None
     assert plan.accumulation % 4 == 0
     assert abs(plan.global_batch - 70) <= 4

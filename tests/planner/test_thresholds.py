@@ -10,7 +10,8 @@ from service.estimator import Recipe
 from service.estimator.question import StackName
 from service.estimator.samples import H100
 from service.planner.feasibility import UNKNOWNS, SolveLimits
-from service.planner.solve import solve_for
+from service.planner.solve import solve_steps
+from service.planner.steps import outcome
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 from tests.planner.thresholds import BOUNDS, Case, asked, cases, judged, wrong
@@ -49,7 +50,7 @@ def test_a_larger_value_may_fit_where_a_smaller_one_does_not(family: str, stack:
     recipe = Recipe(sequence_length=4096, stack=stack, recompute="full")
     asked_of = replace(question(FAMILIES[family], recipe), gpu=gpu)
     case = Case("recipe.micro_batch", asked_of, SolveLimits())
-    found = solve_for(asked_of, case.name, case.limits)
+    found = outcome(solve_steps(asked_of, case.name, case.limits))
     fitting = [value for value in range(1, 200) if judged(case, value)]
     assert found.found is not None
     assert found.gap is not None

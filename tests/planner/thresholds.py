@@ -11,7 +11,8 @@ from service.errors import Refused
 from service.estimator import Question, estimate
 from service.estimator.question import Price
 from service.planner.feasibility import RUN_LIMITS, UNKNOWNS, End, SolveLimits, Values
-from service.planner.solve import Solved, solve_for
+from service.planner.solve import Threshold, solve_steps
+from service.planner.steps import outcome
 from tests.estimator.legal_questions import questions, with_layout, with_recipe
 
 FAR = 20
@@ -44,7 +45,7 @@ def judged(case: Case, value: int) -> bool | None:
     return True
 
 
-def wrong(case: Case, found: Solved, near: int) -> list[str]:
+def wrong(case: Case, found: Threshold, near: int) -> list[str]:
     """What is wrong with a border, so many values beside it asked again; empty where nothing is."""
     unknown = UNKNOWNS[case.name]
     values = unknown.values(case.question, 1)
@@ -59,7 +60,7 @@ def wrong(case: Case, found: Solved, near: int) -> list[str]:
     for value in _others(values, start, sign, near):
         verdict = judged(case, value)
         if verdict is True:
-            told.append(f"{value} would have done, and {start} was told")
+            told.append(f"{value} would have done, and the answer was {start}")
         between = start is not None and end is not None and min(start, end) < value < max(start, end)
         if between and verdict is not None:
             told.append(f"{value} lies between {start} and {end} and is legal")
@@ -86,10 +87,10 @@ def _place(values: Sequence[int], value: int) -> int:
     return values.index(value)
 
 
-def asked(case: Case) -> Solved | None:
+def asked(case: Case) -> Threshold | None:
     """The border, or None where no value is legal at all."""
     try:
-        return solve_for(case.question, case.name, case.limits)
+        return outcome(solve_steps(case.question, case.name, case.limits))
     except Refused:
         return None
 

@@ -12,7 +12,7 @@ from service.features.solve.schemas import SERVING, SolveRequest, read_open_ques
 from service.features.solve.thresholds import solution_of
 from service.planner.feasibility import RUN_LIMITS, limits_given
 from service.planner.sizing import Server, affordable_inference_flop, inference_usd_per_million_tokens, optimal_size
-from service.planner.solve import Solved, solve_steps
+from service.planner.solve import Threshold, solve_steps
 from service.planner.steps import Steps
 from service.units import readable
 from service.validation.questions import ParsedQuestion
@@ -135,7 +135,7 @@ def _inference_cap(request: SolveRequest, server: Server | None) -> float | None
 
 
 def _affordable_flop(
-    request: SolveRequest, parsed: ParsedQuestion, threshold: Solved, catalogue: Catalogue
+    request: SolveRequest, parsed: ParsedQuestion, threshold: Threshold, catalogue: Catalogue
 ) -> tuple[float, Solution]:
     """FLOP that a budget buys, and the solution without its value."""
     solution = solution_of(request, parsed, threshold, None, catalogue)

@@ -10,7 +10,7 @@ from service.features.solve.clusters import solve_cluster
 from service.features.solve.schemas import SolveRequest, in_question, read_open_question, read_request
 from service.features.solve.sizes import solve_size
 from service.features.solve.thresholds import solution_of
-from service.planner.solve import Solved, planning_batch, solve_steps
+from service.planner.solve import plan_batch, solve_steps
 from service.planner.steps import Steps, outcome
 from service.validation.serialization import to_bytes
 
@@ -45,9 +45,8 @@ def _solve_field(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]
 
 def _solve_batch(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
     parsed = read_open_question(request, catalogue)
-    batch_plan = yield from planning_batch(parsed.question, request.limits)
-    threshold = Solved(found=batch_plan.chosen, beyond=batch_plan.beyond, tried=batch_plan.tried)
-    return solution_of(request, parsed, threshold, batch_plan.plan, catalogue, batch_plan.warnings)
+    batch_plan = yield from plan_batch(parsed.question, request.limits)
+    return solution_of(request, parsed, batch_plan.threshold, batch_plan.plan, catalogue, batch_plan.warnings)
 
 
 SPECIAL: Mapping[str, Callable[[SolveRequest, Catalogue], Steps[Solution]]] = {

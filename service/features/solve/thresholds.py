@@ -11,7 +11,7 @@ from service.estimator.question import Question
 from service.features.estimates.answers import answer, versions_of
 from service.features.solve.schemas import SolveRequest
 from service.planner.feasibility import UNKNOWNS
-from service.planner.solve import Solved
+from service.planner.solve import Threshold
 from service.validation.questions import ParsedQuestion
 from service.validation.serialization import to_wire
 
@@ -22,7 +22,7 @@ CHANGING = ("model", "recipe", "layout", "cluster")
 def solution_of(
     request: SolveRequest,
     parsed: ParsedQuestion,
-    threshold: Solved,
+    threshold: Threshold,
     value: Any,
     catalogue: Catalogue,
     warnings: tuple[str, ...] = (),
@@ -49,7 +49,7 @@ def solution_of(
     )
 
 
-def _gap_warning(threshold: Solved) -> tuple[str, ...]:
+def _gap_warning(threshold: Threshold) -> tuple[str, ...]:
     gap = threshold.gap
     if gap is None or gap.why_not is None:
         return ()
