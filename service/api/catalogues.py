@@ -34,7 +34,7 @@ async def catalogue_of(request: Request) -> Catalogue:
     history: History = request.app.state.history
     if revision is None:
         made = history.holdings.view_if_made(caller.owner)
-        return made.asked_by(caller.owner) if made else await run_in_threadpool(history.view, caller.owner)
+        return made.viewed_by(caller.owner) if made else await run_in_threadpool(history.view, caller.owner)
     cached = history.cached(revision, caller.owner)
     return cached if cached is not None else await run_in_threadpool(catalogue_at(request), revision)
 

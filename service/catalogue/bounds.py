@@ -43,14 +43,14 @@ class Fault(NamedTuple):
 
     code: str
     """Stable name of the broken rule."""
-    wanted: str
+    expected: str
     """The right value, in words."""
     item: int | None = None
     """Position of the wrong item, where only one item of a list is wrong."""
 
     def message(self, name: str) -> str:
         """Error message."""
-        return f"{name if self.item is None else f'an item of {name}'} is not {self.wanted}"
+        return f"{name if self.item is None else f'an item of {name}'} is not {self.expected}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Rule:
     """Rule of each item of a list."""
 
     @property
-    def wanted(self) -> str:
+    def expected(self) -> str:
         """The allowed values, in words, e.g. `a whole number from 1 to 2048`."""
         if self.choices:
             return f"one of {', '.join(map(str, self.choices))}"
@@ -89,9 +89,9 @@ class Rule:
             return None
         if self.choices:
             chosen = any(type(value) is type(choice) and value == choice for choice in self.choices)
-            return None if chosen else Fault("not_a_choice", self.wanted)
+            return None if chosen else Fault("not_a_choice", self.expected)
         if not _is_of_kind(value, self.kind):
-            return Fault(CODES.get(self.kind, "not_an_object"), self.wanted)
+            return Fault(CODES.get(self.kind, "not_an_object"), self.expected)
         items = enumerate(value) if self.items else ()
         faults = (fault._replace(item=i) for i, item in items if self.items and (fault := self.items.fault(item)))
         return next(faults, None) or self._fault_of_size(value)
@@ -101,13 +101,13 @@ class Rule:
         size = len(value) if has_length else value
         if all(bound.allows(size, bound.limit) for bound in self.bounds):
             return None
-        return Fault("wrong_length" if has_length else "out_of_range", self.wanted)
+        return Fault("wrong_length" if has_length else "out_of_range", self.expected)
 
 
 def faults_of(spec: Any) -> dict[str, Fault]:
     """All faults of an object's fields."""
-    judged = {name: rule.fault(getattr(spec, name)) for name, rule in _rules(spec.__class__).items()}
-    return {name: fault for name, fault in judged.items() if fault}
+    faults = {name: rule.fault(getattr(spec, name)) for name, rule in _rules(spec.__class__).items()}
+    return {name: fault for name, fault in faults.items() if fault}
 
 
 def rule_of(spec: type, name: str) -> Rule:
@@ -119,7 +119,7 @@ def rule_for(annotation: Any) -> Rule:
     """The rule of an annotation.
 
     >>> from annotated_types import Interval
-    >>> rule_for(Annotated[int, Interval(ge=1, le=8)] | None).wanted
+    >>> rule_for(Annotated[int, Interval(ge=1, le=8)] | None).expected
     'a whole number from 1 to 8'
     """
     origin, arguments = get_origin(annotation), get_args(annotation)

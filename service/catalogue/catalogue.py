@@ -9,7 +9,6 @@ from service.catalogue.indexes import (
     Found,
     Key,
     NameIndex,
-    calibrations_by_gpu,
     changed_of,
     digest_of,
     digests_of,
@@ -17,10 +16,10 @@ from service.catalogue.indexes import (
     gpus_of,
     index_of,
     of_kind,
-    regions_by_slug,
     renewed,
     revision_of,
     rows_after,
+    rows_by_key,
 )
 from service.catalogue.prices import PriceIndex, PriceQuery, find_price
 from service.catalogue.rows import (
@@ -63,8 +62,8 @@ class Catalogue:
     """Digest of all rows: the same facts have the same revision, in any order and process."""
     promoters: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     """Owners of rows that an admin promoted to everyone; some of the rows may be gone."""
-    asker: str | None = field(default=None, compare=False, repr=False)
-    """The owner of this view, whose custom rows need no warning; None unless it is one of the promoters."""
+    viewer: str | None = field(default=None, compare=False, repr=False)
+    """The owner of this view: its custom rows need no warning; None unless it is one of the promoters."""
 
     @classmethod
     def of(
@@ -109,33 +108,33 @@ class Catalogue:
     @classmethod
     def from_rows(cls, rows: Iterable[Row]) -> "Catalogue":
         """The catalogue of rows of any kind."""
-        held = tuple(rows)
-        digests = digests_of(held)
+        all_rows = tuple(rows)
+        digests = digests_of(all_rows)
         return cls(
-            index_of("model", of_kind(held, ModelRow)),
-            index_of("gpu", of_kind(held, GpuRow)),
-            index_of("cluster", of_kind(held, ClusterRow)),
-            PriceIndex.of(of_kind(held, PriceRow)),
-            index_of("rate_card", of_kind(held, RateCardRow)),
-            regions_by_slug(of_kind(held, RegionRow)),
-            calibrations_by_gpu(of_kind(held, CalibrationRow)),
+            index_of("model", of_kind(all_rows, ModelRow)),
+            index_of("gpu", of_kind(all_rows, GpuRow)),
+            index_of("cluster", of_kind(all_rows, ClusterRow)),
+            PriceIndex.of(of_kind(all_rows, PriceRow)),
+            index_of("rate_card", of_kind(all_rows, RateCardRow)),
+            rows_by_key(of_kind(all_rows, RegionRow), "two rows are region"),
+            rows_by_key(of_kind(all_rows, CalibrationRow), "two calibrations hold for gpu"),
             digests,
             revision_of(digests),
-            frozenset(_promoters_of(held)),
+            frozenset(_promoters_of(all_rows)),
         )
 
-    def asked_by(self, owner: str) -> "Catalogue":
+    def viewed_by(self, owner: str) -> "Catalogue":
         """The same rows in the view of an owner."""
-        if owner not in self.promoters or owner == self.asker:
+        if owner not in self.promoters or owner == self.viewer:
             return self
-        asked = copy(self)
-        object.__setattr__(asked, "asker", owner)
-        return asked
+        view = copy(self)
+        object.__setattr__(view, "viewer", owner)
+        return view
 
     @property
     def token(self) -> str:
         """Identity of the catalogue within a process: its revision, and the owner of the view where that matters."""
-        return self.revision if self.asker is None else f"{self.revision} {self.asker}"
+        return self.revision if self.viewer is None else f"{self.revision} {self.viewer}"
 
     def rows(self) -> tuple[Row, ...]:
         """Every row, kind by kind."""
@@ -166,7 +165,7 @@ class Catalogue:
         """Rate cards by slug."""
         return self.rate_card_index.rows
 
-    def held(self, kind: type, key: str) -> Row | None:
+    def row(self, kind: type, key: str) -> Row | None:
         """The row of a key, and of no other name."""
         return self._kinds[kind].get(key)
 
@@ -224,5 +223,5 @@ def _promoters_of(rows: Iterable[Row]) -> set[str]:
 
 def calibrated_gpu(slug: str, catalogue: Catalogue) -> Gpu:
     """The facts of a GPU, with its promoted calibration."""
-    held, gpu = catalogue.calibrations.get(slug), catalogue.gpus[slug].gpu
-    return gpu if held is None else calibrated(gpu, held.calibration)
+    promoted, gpu = catalogue.calibrations.get(slug), catalogue.gpus[slug].gpu
+    return gpu if promoted is None else calibrated(gpu, promoted.calibration)

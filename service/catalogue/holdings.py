@@ -15,7 +15,7 @@ class AdjustedRow(NamedTuple):
 
     row: Row
     """The row as it is."""
-    kept: Row | None
+    adjusted: Row | None
     """The rest of it; None where it is left out."""
     missing_gpu: str | None = None
     """Left-out GPU that it refers to; None where a name conflicts."""
@@ -98,9 +98,9 @@ class PrivateRows:
     @classmethod
     def of(cls, rows: Iterable[Row]) -> "PrivateRows":
         """The private rows of one owner."""
-        held = {(type(row), key_of(row)): row for row in rows}
-        digests = digests_of(held.values())
-        return cls(held, digests, revision_of(digests) if digests else "")
+        by_key = {(type(row), key_of(row)): row for row in rows}
+        digests = digests_of(by_key.values())
+        return cls(by_key, digests, revision_of(digests) if digests else "")
 
     def changed(self, change: Mapping[Key, Row | None]) -> "PrivateRows":
         """The rows after a change: new rows by key, None for a removed row."""
@@ -134,40 +134,40 @@ class Holdings:
         for row in rows:
             parts.setdefault(part_of(row), []).append(row)
         everyone = Catalogue.from_rows(parts.pop(EVERYONE))
-        return cls(everyone, {owner: PrivateRows.of(held) for owner, held in sorted(parts.items())})
+        return cls(everyone, {owner: PrivateRows.of(own) for owner, own in sorted(parts.items())})
 
     @property
     def revision(self) -> str:
         """Digest of all rows of all owners, which no caller gets unless there are no private ones."""
-        private = " ".join(f"{owner!r} {held.revision}" for owner, held in sorted(self.private.items()))
+        private = " ".join(f"{owner!r} {own.revision}" for owner, own in sorted(self.private.items()))
         return view_revision(self.everyone.revision, private)
 
     @property
     def parts(self) -> Mapping[str, str]:
         """Digest of each part with rows, by its name."""
-        return {EVERYONE: self.everyone.revision} | {owner: held.revision for owner, held in self.private.items()}
+        return {EVERYONE: self.everyone.revision} | {owner: own.revision for owner, own in self.private.items()}
 
     @property
     def count(self) -> int:
         """Number of rows."""
-        return len(self.everyone.digests) + sum(len(held.rows) for held in self.private.values())
+        return len(self.everyone.digests) + sum(len(own.rows) for own in self.private.values())
 
     def rows(self) -> Iterator[Row]:
         """Every row of every owner."""
         yield from self.everyone.rows()
-        for held in self.private.values():
-            yield from held.rows.values()
+        for own in self.private.values():
+            yield from own.rows.values()
 
     def rows_of_kind(self, kind: type) -> Iterator[Row]:
         """Every private row of a kind, owner by owner."""
-        for held in self.private.values():
-            yield from (row for (of, _), row in held.rows.items() if of is kind)
+        for own in self.private.values():
+            yield from (row for (of, _), row in own.rows.items() if of is kind)
 
     def at(self, place: Place) -> Row | None:
         """The row at a place, if any."""
         part, key = place
         if part == EVERYONE:
-            return self.everyone.held(*key)
+            return self.everyone.row(*key)
         return self.private.get(part, NONE_PRIVATE).rows.get(key)
 
     def view_if_made(self, owner: str) -> Catalogue | None:
@@ -192,7 +192,8 @@ class Holdings:
         ended: dict[Place, Row] = {}
         for row in (*drop, *put):
             here = place_of(row)
-            places = [here] if isinstance(row, CalibrationRow) else [here, _other_place(row)]
+            former = (row.owner if row.is_for_everyone else EVERYONE), here[1]
+            places = [here] if isinstance(row, CalibrationRow) else [here, former]
             for place in places:
                 found = self.at(place)
                 if found is not None and (place == here or found.owner == row.owner):
@@ -201,20 +202,20 @@ class Holdings:
 
     def changed(self, put: Iterable[Row] = (), drop: Iterable[Row] = (), *, is_strict: bool = False) -> "Holdings":
         """All rows after a change."""
-        wanted = tuple(put)
-        ended = self.ended_by(wanted, drop)
+        new_rows = tuple(put)
+        ended = self.ended_by(new_rows, drop)
         change: dict[str, dict[Key, Row | None]] = {}
         for row in ended:
             part, key = place_of(row)
             change.setdefault(part, {})[key] = None
-        for row in wanted:
+        for row in new_rows:
             part, key = place_of(row)
             change.setdefault(part, {})[key] = row
         everyone = _applied(self.everyone, change.pop(EVERYONE, {}))
         private = dict(self.private)
         for owner, changes in change.items():
             private[owner] = private.get(owner, NONE_PRIVATE).changed(changes)
-        after = Holdings(everyone, {owner: held for owner, held in private.items() if held.rows})
+        after = Holdings(everyone, {owner: own for owner, own in private.items() if own.rows})
         after._take_views(self, change, is_strict=is_strict)
         return after
 
@@ -228,13 +229,13 @@ class Holdings:
             if owner in self.private and owner not in change:
                 self._keep(owner, view, is_plain=owner in before._plain)
         for owner, changes in change.items():
-            held = self.private.get(owner, NONE_PRIVATE)
+            own = self.private.get(owner, NONE_PRIVATE)
             is_plain = (owner in before._plain or owner not in before.private) and _is_plain(
-                self.everyone, held, (row for row in changes.values() if row is not None)
+                self.everyone, own, (row for row in changes.values() if row is not None)
             )
             if is_strict or (is_plain and before.view_if_made(owner) is not None):
-                view = _after(before.view(owner), self.everyone, changes, held.revision)
-                if is_plain and held.rows:
+                view = _after(before.view(owner), self.everyone, changes, own.revision)
+                if is_plain and own.rows:
                     self._keep(owner, view, is_plain=True)
 
     def _keep(self, owner: str, view: Catalogue, *, is_plain: bool) -> Catalogue:
@@ -246,16 +247,11 @@ class Holdings:
         return view
 
 
-def _other_place(row: Row) -> Place:
-    """Place of a row of this owner and key before it is promoted to everyone, or after."""
-    return (row.owner if row.is_for_everyone else EVERYONE), (type(row), key_of(row))
-
-
 def _applied(catalogue: Catalogue, change: Mapping[Key, Row | None]) -> Catalogue:
     if not change:
         return catalogue
     put = [row for row in change.values() if row is not None]
-    drop = [row for key, put_there in change.items() if put_there is None and (row := catalogue.held(*key)) is not None]
+    drop = [row for key, put_there in change.items() if put_there is None and (row := catalogue.row(*key)) is not None]
     return catalogue.changed(put, drop)
 
 
@@ -263,8 +259,8 @@ def _after(view: Catalogue, everyone: Catalogue, change: Mapping[Key, Row | None
     """A view after a change of private rows: where one goes, the row for everyone with its name appears again."""
     put, drop = [], []
     for key, row in change.items():
-        seen = everyone.held(*key) if row is None else row
-        gone = view.held(*key)
+        seen = everyone.row(*key) if row is None else row
+        gone = view.row(*key)
         if seen is not None:
             put.append(seen)
         elif gone is not None:
@@ -294,10 +290,10 @@ def _combined(everyone: Catalogue, private: PrivateRows, *, is_plain: bool) -> C
     put: list[Row] = []
     drop: list[Row] = []
     for one in beside(own, everyone.rows()):
-        if one.kept is None and (type(one.row), key_of(one.row)) not in keys:
+        if one.adjusted is None and (type(one.row), key_of(one.row)) not in keys:
             drop.append(one.row)
-        elif one.kept is not None and one.kept is not one.row:
-            put.append(one.kept)
+        elif one.adjusted is not None and one.adjusted is not one.row:
+            put.append(one.adjusted)
     left_out = {row.slug for row in drop if isinstance(row, GpuRow)}
     own = [row for row in own if not left_out.intersection(gpus_of(row))]
     return everyone.changed([*put, *own], drop, revision)

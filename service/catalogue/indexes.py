@@ -122,16 +122,14 @@ class NameIndex(Generic[RowType]):
         else:
             message = f"the catalogue holds no {self.kind.replace('_', ' ')} of this name"
         near = list(candidates) or self._nearest(name)
-        some = f"known are, for example, {self._examples()}" if self.rows else "there is none yet; create one by POST"
+        examples = ", ".join(list(self.rows)[:: max(1, len(self.rows) // 5)][:5])
+        some = f"known are, for example, {examples}" if self.rows else "there is none yet; create one by POST"
         fix = did_you_mean(near) or some
         return Problem(field=field, code=f"unknown_{self.kind}", message=message, fix=fix)
 
     def _nearest(self, name: str) -> list[str]:
         forms = nearest(normal(name), self.slugs, most=6)
         return list(dict.fromkeys(slug for form in forms for slug in self.slugs[form]))[:3]
-
-    def _examples(self) -> str:
-        return ", ".join(list(self.rows)[:: max(1, len(self.rows) // 5)][:5])
 
 
 def forms_of(*names: str) -> tuple[str, ...]:
@@ -193,11 +191,11 @@ def renewed(index: NameIndex[NamedRow], kind: type[NamedRow], change: Change) ->
     return index_of(index.kind, rows_after(index.rows, kind, change).values())
 
 
-def rows_after(held: Mapping[str, AnyRow], kind: type[AnyRow], change: Change) -> Mapping[str, AnyRow]:
+def rows_after(rows: Mapping[str, AnyRow], kind: type[AnyRow], change: Change) -> Mapping[str, AnyRow]:
     """Rows of one kind after a change."""
     if all(changed is not kind for changed, _ in change):
-        return held
-    after = dict(held)
+        return rows
+    after = dict(rows)
     for (changed, key), row in change.items():
         if changed is kind and row is None:
             del after[key]
@@ -211,14 +209,15 @@ def of_kind(rows: Iterable[Row], kind: type[AnyRow]) -> list[AnyRow]:
     return [row for row in rows if isinstance(row, kind)]
 
 
-def calibrations_by_gpu(calibrations: Iterable[CalibrationRow]) -> dict[str, CalibrationRow]:
-    """Calibrations by the GPU that they hold for, in the order of the GPUs."""
-    held: dict[str, CalibrationRow] = {}
-    for row in calibrations:
-        if row.gpu in held:
-            raise UnsoundFact(f"two calibrations hold for gpu {row.gpu}")
-        held[row.gpu] = row
-    return dict(sorted(held.items()))
+def rows_by_key(rows: Iterable[AnyRow], duplicate: str) -> dict[str, AnyRow]:
+    """Rows of one kind by key, in the order of the keys; the text begins the refusal of two with one key."""
+    found: dict[str, AnyRow] = {}
+    for row in rows:
+        key = key_of(row)
+        if key in found:
+            raise UnsoundFact(f"{duplicate} {key}")
+        found[key] = row
+    return dict(sorted(found.items()))
 
 
 def changed_of(change: Change, kind: type[AnyRow]) -> dict[str, AnyRow | None]:
@@ -234,8 +233,8 @@ def digests_of(rows: Iterable[Row]) -> dict[Key, bytes]:
 
 def digest_of(row: Row) -> bytes:
     """Digest of a row's facts; for a custom row also of its owner and scope, because answers name them."""
-    whose = "" if row.owner == SHIPPED else f" {row.owner!r} {row.scope}"
-    return sha256(f"{row!r}{whose}".encode()).digest()
+    origin = "" if row.owner == SHIPPED else f" {row.owner!r} {row.scope}"
+    return sha256(f"{row!r}{origin}".encode()).digest()
 
 
 def forms_of_row(row: Row) -> tuple[str, ...]:
@@ -274,26 +273,16 @@ def gpus_of(row: Row) -> tuple[str, ...]:
     return tuple(rate.gpu for rate in row.rates) if isinstance(row, RateCardRow) else ()
 
 
-def regions_by_slug(regions: Iterable[RegionRow]) -> dict[str, RegionRow]:
-    """Regions by slug, in the order of the slugs."""
-    held: dict[str, RegionRow] = {}
-    for row in regions:
-        if row.slug in held:
-            raise UnsoundFact(f"two rows are region {row.slug}")
-        held[row.slug] = row
-    return dict(sorted(held.items()))
-
-
 def find_region(regions: Mapping[str, RegionRow], name: str, field: str) -> Found[RegionRow]:
     """The region that a name means.
 
     A machine's region needs its cloud, because us-east1 of one is not us-east-1 of another.
     """
-    wanted = name.casefold()
-    row = regions.get(name) or next((row for row in regions.values() if wanted in names_of_region(row)), None)
+    form = name.casefold()
+    row = regions.get(name) or next((row for row in regions.values() if form in names_of_region(row)), None)
     if row is not None:
         return Found(row, None)
-    near = nearest(wanted, [row.slug for row in regions.values()])
+    near = nearest(form, [row.slug for row in regions.values()])
     some = (
         "known are, for example, gcp:us-central1, aws:us-east-1, azure:eastus, USA or world; GET /v1/regions lists all"
     )

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from service.catalogue.indexes import Found
-from service.catalogue.rows import PriceRow, Rate, RateCardRow, UnsoundFact
+from service.catalogue.indexes import Found, rows_by_key
+from service.catalogue.rows import PriceRow, Rate, RateCardRow
 from service.errors import Problem, Refused, UnknownName
 from service.estimator.question import PriceModel
 
@@ -26,17 +26,11 @@ class PriceIndex:
     @classmethod
     def of(cls, prices: Iterable[PriceRow]) -> "PriceIndex":
         """The index of some prices."""
-        held: dict[str, PriceRow] = {}
-        for row in prices:
-            key = row.id
-            if key in held:
-                raise UnsoundFact(f"two rows are price {key}")
-            held[key] = row
-        in_order = {key: held[key] for key in sorted(held)}
+        rows = rows_by_key(prices, "two rows are price")
         offers: dict[Offer, list[PriceRow]] = {}
-        for row in in_order.values():
+        for row in rows.values():
             offers.setdefault(_offer_of(row), []).append(row)
-        return cls(in_order, {offer: tuple(rows) for offer, rows in offers.items()}, _newest(in_order))
+        return cls(rows, {offer: tuple(offered) for offer, offered in offers.items()}, _newest(rows))
 
     def changed(self, change: Mapping[str, PriceRow | None]) -> "PriceIndex":
         """The index after a change; offers that it does not touch stay as they are."""
@@ -48,12 +42,12 @@ class PriceIndex:
             offer = _offer_of(row or self.rows[key])  # an id is made of both parts of it, among others
             if offer not in touched:
                 touched[offer] = {one.id: one for one in self.offers.get(offer, ())}
-            for held in (after, touched[offer]):
-                held.pop(key, None)
+            for index in (after, touched[offer]):
+                index.pop(key, None)
                 if row is not None:
-                    held[key] = row
+                    index[key] = row
         in_order = {key: after[key] for key in sorted(after)}
-        sorted_offers = {offer: tuple(held[key] for key in sorted(held)) for offer, held in touched.items()}
+        sorted_offers = {offer: tuple(own[key] for key in sorted(own)) for offer, own in touched.items()}
         offers = {offer: rows for offer, rows in {**self.offers, **sorted_offers}.items() if rows}
         return PriceIndex(in_order, offers, _newest(in_order))
 
@@ -119,9 +113,6 @@ def _problem(field: str, code: str, message: str, fix: str) -> Problem:
     return Problem(field=field, code=code, message=message, fix=fix)
 
 
-"""Names that an error lists."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceQuery:
     """Which price is meant."""
@@ -152,32 +143,26 @@ def newest_price(prices: Iterable[PriceRow], query: PriceQuery, field: str) -> F
     range; then the cheapest row.
     """
     rows = [row for row in prices if row.gpu == query.gpu]
-    rows = _narrowed(rows, "provider", query.provider, query, field)
-    rows = _narrowed(rows, "region", query.region, query, field)
-    rows = _narrowed(rows, "price_model", query.price_model, query, field)
-    if query.instance_type is not None:
-        rows = _narrowed(rows, "instance_type", query.instance_type, query, field)
+    for column in ("provider", "region", "price_model", "instance_type"):
+        value = getattr(query, column)
+        rows = rows if value is None else _narrowed(rows, column, value, query, field)
     newest = max(row.as_of for row in rows)
     dated = [row for row in rows if row.as_of == newest]
-    chosen = min(dated, key=_preference)
+    ends = ("point", "max", "min")
+    chosen = min(dated, key=lambda row: (-row.gpu_count, ends.index(row.stat), row.usd_per_gpu_hour, row.instance_type))
     return Found(chosen, _assumption(chosen, dated))
 
 
-def _narrowed(rows: list[PriceRow], column: str, wanted: str, query: PriceQuery, field: str) -> list[PriceRow]:
-    kept = [row for row in rows if getattr(row, column).casefold() == wanted.casefold()]
-    if not kept and column == "region":
-        kept = [row for row in rows if row.region == "all"]
-    if kept:
-        return kept
+def _narrowed(rows: list[PriceRow], column: str, value: str, query: PriceQuery, field: str) -> list[PriceRow]:
+    matching = [row for row in rows if getattr(row, column).casefold() == value.casefold()]
+    if not matching and column == "region":
+        matching = [row for row in rows if row.region == "all"]
+    if matching:
+        return matching
     known = sorted({str(getattr(row, column)) for row in rows})
-    choices = ", ".join(known[:MOST_CHOICES]) + (", ..." if len(known) > MOST_CHOICES else "")
-    fix = f"for {query.gpu}, {column} may be {choices}" if known else "give usd_per_gpu_hour instead"
+    fix = f"for {query.gpu}, {column} may be {_list_text(known)}" if known else "give usd_per_gpu_hour instead"
     message = f"the catalogue holds no price of {query.gpu} with this {column}"
-    raise UnknownName(Problem(field=f"{field}.{column}", code="unknown_price", message=message, fix=fix))
-
-
-def _preference(row: PriceRow) -> tuple[int, int, float, str]:
-    return (-row.gpu_count, ("point", "max", "min").index(row.stat), row.usd_per_gpu_hour, row.instance_type)
+    raise UnknownName(_problem(f"{field}.{column}", "unknown_price", message, fix))
 
 
 def _assumption(chosen: PriceRow, dated: list[PriceRow]) -> str | None:

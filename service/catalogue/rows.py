@@ -49,12 +49,12 @@ class Provenance:
     note: Note = ""
     """What to know before relying on the row."""
     owner: Name = field(default=SHIPPED, repr=False, compare=False)
-    """Whose row it is: catalogue for those that come with the service, else a team's own."""
+    """Owner of the row: catalogue for those that come with the service, else a team."""
     revision: Annotated[int, Interval(ge=1, le=1 << 31)] = field(default=1, repr=False, compare=False)
-    """How many versions of the row there have been, this one counted."""
+    """Number of versions of the row, this one included."""
     scope: Scope = field(default="owner", repr=False, compare=False)
-    """Whose answers may rest on the row: its owner's alone, or everyone's, which only an admin can decide. Shipped rows
-    are for everyone."""
+    """Who may use the row: its owner alone, or everyone, which only an admin can decide. Shipped rows are for
+    everyone."""
 
     @property
     def is_for_everyone(self) -> bool:
@@ -170,7 +170,7 @@ class ModelRow(Provenance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purchase:
-    """What one accelerator cost to buy, with its share of the server where it came in one."""
+    """Purchase price of one accelerator, with its share of the server where it came in one."""
 
     usd: Annotated[float, Ge(1), Lt(1e9)]
     """US dollars for one GPU."""
@@ -195,13 +195,13 @@ class GpuRow(Provenance):
     aliases: Names = ()
     """Names by nvidia-smi, Kubernetes labels, GKE labels, cloud machine types; several GPUs may share one."""
     default_for: Names = ()
-    """Shared aliases that mean this GPU when nothing more is said."""
+    """Shared aliases that mean this GPU by default."""
     usable_basis: Text
     """How the usable memory is known."""
     link_name: Name
     """Fast link between the GPUs."""
     purchase: Purchase | None = None
-    """What one of them cost to buy; absent where nobody told."""
+    """Purchase price of one of them; absent where unknown."""
 
     @property
     def slug(self) -> str:
@@ -225,7 +225,7 @@ class ClusterRow(Provenance):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceRow(Provenance):
-    """What somebody asked for a GPU-hour at some date."""
+    """A price of a GPU-hour at some date."""
 
     provider: Name
     """Who rents it out; `market:...` for a range over many."""
@@ -248,7 +248,7 @@ class PriceRow(Provenance):
 
     @property
     def id(self) -> str:
-        """What tells this price from every other."""
+        """Identity of this price, unique among all."""
         return price_id([getattr(self, name) for name in TELLS_PRICES_APART])
 
 
@@ -313,7 +313,7 @@ class CalibrationRow(Provenance):
     gpu: Name
     """Catalogue name of the GPU."""
     calibration: DeviceCalibration
-    """What stands in the place of published rates."""
+    """Measured rates, in place of published ones."""
 
 
 Row = ModelRow | GpuRow | ClusterRow | PriceRow | RateCardRow | RegionRow | CalibrationRow

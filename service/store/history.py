@@ -469,7 +469,7 @@ class History:
 
     def view(self, owner: str) -> Catalogue:
         """An owner's view now: the rows for everyone and its private ones."""
-        return self.holdings.view(owner).asked_by(owner)
+        return self.holdings.view(owner).viewed_by(owner)
 
     def refresh(self) -> None:
         """Read changes of other processes, and of a restored backup."""
@@ -487,12 +487,12 @@ class History:
         now = self.holdings
         for made in (now.everyone, now.view_if_made(owner)):
             if made is not None and made.revision == revision:
-                return made.asked_by(owner)
+                return made.viewed_by(owner)
         with self._lock:
             for key in ((revision, EVERYONE), (revision, owner)):
                 if key in self._cached:
                     self._cached.move_to_end(key)
-                    return self._cached[key].asked_by(owner)
+                    return self._cached[key].viewed_by(owner)
         return None
 
     def at(self, revision: str, owner: str, *, of_all: bool = False) -> Catalogue:
@@ -510,7 +510,7 @@ class History:
         viewer, view = read
         with self._lock:
             self._cache(view, viewer)
-        return view.asked_by(owner)
+        return view.viewed_by(owner)
 
     def changes(self, owner: str, *, of_all: bool = False) -> list[Change]:
         """Changes of an owner's view, newest first, each with the digest of the view after it."""
@@ -520,7 +520,7 @@ class History:
     def version(self, kind: type, key: str, revision: int, may_see: Callable[[Row], bool]) -> Row | None:
         """One version of a row, current or not."""
         row_table = ROW_TABLES[kind]
-        current_rows = [row for row in (self.holdings.everyone.held(kind, key),) if row is not None]
+        current_rows = [row for row in (self.holdings.everyone.row(kind, key),) if row is not None]
         current_rows += [row for row in self.holdings.rows_of_kind(kind) if key_of(row) == key and may_see(row)]
         current = current_rows[-1] if current_rows else None
         with self._reading() as connection:

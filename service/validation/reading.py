@@ -64,7 +64,7 @@ def with_sources(read: Parsed[Spec], catalogue: Catalogue, sources: tuple[Source
 
 def warnings_of(sources: Iterable[Source], catalogue: Catalogue) -> tuple[str, ...]:
     """Warnings about rows of another owner that an admin promoted to everyone."""
-    others = (one for one in sources if one.owner not in (SHIPPED, catalogue.asker) and one.scope == "everyone")
+    others = (one for one in sources if one.owner not in (SHIPPED, catalogue.viewer) and one.scope == "everyone")
     return tuple(f"{_described(one)} that an admin promoted to everyone" for one in others)
 
 

@@ -36,7 +36,7 @@ def _said(name: str, fault: Fault, value: Any) -> tuple[str, str, str]:
     judged = value if fault.item is None else value[fault.item]
     path = name if fault.item is None else f"{name}.{fault.item}"
     quotes = ", without quotes" if isinstance(judged, str) and "number" in fault.code else ""
-    return (path, fault.code, f"give {fault.wanted}{quotes}")
+    return (path, fault.code, f"give {fault.expected}{quotes}")
 
 
 @pytest.mark.parametrize(

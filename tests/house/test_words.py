@@ -33,8 +33,14 @@ WIRE_NAMES = frozenset({
 })  # fmt: skip
 """Fields and classes of answers that callers hold: names of the contract stay."""
 
+WIRE_TEXTS = frozenset({
+    "compile state not told", "compiled or not is not told", "not told", "not told: ",
+    "is said twice, differently: by ", " has no noun", "torch peak, allocated or reserved not told",
+})  # fmt: skip
+"""Cells of published tables, reasons and messages that callers hold: they stay."""
+
 NOT_CLEAN_YET = frozenset({
-    "api", "catalogue", "estimator", "evaluation", "planner", "store",
+    "api", "estimator", "planner", "store",
 })  # fmt: skip
 """Rooms, and folders of features, that are still to be rewritten. Remove a room once it is clean; add none."""
 
@@ -75,7 +81,8 @@ def _texts(path: Path) -> Iterator[str]:
     """Docstrings and messages: strings of more than one word."""
     for node in nodes_of(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield node.value
+            if node.value not in WIRE_TEXTS:
+                yield node.value
 
 
 def _questions(path: Path) -> Iterator[str]:

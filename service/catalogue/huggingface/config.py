@@ -50,7 +50,7 @@ class Config:
     def field(self, field: str) -> Any:
         """The value of a Model field, inside the Model's bounds, under the type's key."""
         key, value = self._value(*self.dialect.keys.get(field, (field,)))
-        return self._judged(key, value, rule_of(Model, field))
+        return self._checked(key, value, rule_of(Model, field))
 
     def needed(self, field: str) -> Any:
         """The value of a Model field that other values are computed from."""
@@ -63,7 +63,7 @@ class Config:
     def read(self, key: str, annotation: Any) -> Any:
         """The value of a key that is no single field of Model."""
         _, value = self._value(key)
-        return self._judged(key, value, rule_for(annotation))
+        return self._checked(key, value, rule_for(annotation))
 
     def whole(self, key: str, *, least: int = 0) -> int:
         """A whole number."""
@@ -84,7 +84,7 @@ class Config:
         _, value = self._value(key)
         if isinstance(value, list):
             value = [int(item) if isinstance(item, bool) else item for item in value]
-        numbers: tuple[int, ...] | None = self._judged(key, value, WHOLES)
+        numbers: tuple[int, ...] | None = self._checked(key, value, WHOLES)
         return numbers
 
     def demand(self, key: str, allowed: tuple[Any, ...]) -> None:
@@ -100,22 +100,22 @@ class Config:
         """The refusal of one key."""
         return Refused(Problem(field=f"{self.path}.{key}", code=code, message=f"{key} {wrong}", fix=fix))
 
-    def _judged(self, key: str, value: Any, rule: Rule) -> Any:
+    def _checked(self, key: str, value: Any, rule: Rule) -> Any:
         """A value that a rule allows; JSON's 64.0 is the whole number 64, and its lists are tuples here."""
         value = tuple(map(_as_read, value)) if isinstance(value, list) else _as_read(value)
         if value is None and not rule.optional:
-            raise self.problem(key, "required", "is null, or missing without a default", f"give {rule.wanted}")
+            raise self.problem(key, "required", "is null, or missing without a default", f"give {rule.expected}")
         fault = rule.fault(value)
         if fault is None:
             return value
-        place, judged = (key, value) if fault.item is None else (f"{key}.{fault.item}", value[fault.item])
-        quotes = ", without quotes" if isinstance(judged, str) and "number" in fault.code else ""
+        place, wrong = (key, value) if fault.item is None else (f"{key}.{fault.item}", value[fault.item])
+        quotes = ", without quotes" if isinstance(wrong, str) and "number" in fault.code else ""
         raise Refused(
             Problem(
                 field=f"{self.path}.{place}",
                 code=fault.code,
                 message=fault.message(key),
-                fix=f"give {fault.wanted}{quotes}",
+                fix=f"give {fault.expected}{quotes}",
             )
         )
 

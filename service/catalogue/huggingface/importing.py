@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from service.catalogue.bounds import Fault, faults_of
+from service.catalogue.bounds import faults_of
 from service.catalogue.huggingface.architectures import Architecture, architectures
 from service.catalogue.huggingface.config import Config, Dialect, read_from
 from service.catalogue.huggingface.layers import CHUNKED, FULL, SLIDING, shortest_period
@@ -31,12 +31,12 @@ SPARSE_ONLY = (
 
 def canonical(fields: dict[str, Any]) -> dict[str, Any]:
     """Fields of a Model without defaults and repetitions."""
-    kept = _feed_forward(_attention({name: value for name, value in fields.items() if value is not None}))
-    if kept.get("attention_out_bias") == kept.get("attention_bias", False):
-        kept.pop("attention_out_bias", None)
-    if kept.get("word_embed_proj_dim") == kept["hidden_size"]:
-        del kept["word_embed_proj_dim"]
-    return kept
+    result = _feed_forward(_attention({name: value for name, value in fields.items() if value is not None}))
+    if result.get("attention_out_bias") == result.get("attention_bias", False):
+        result.pop("attention_out_bias", None)
+    if result.get("word_embed_proj_dim") == result["hidden_size"]:
+        del result["word_embed_proj_dim"]
+    return result
 
 
 def _attention(fields: dict[str, Any]) -> dict[str, Any]:
@@ -54,9 +54,9 @@ def _attention(fields: dict[str, Any]) -> dict[str, Any]:
     if CHUNKED not in period:
         fields.pop("attention_chunk_size", None)
     read = {name for mixer in period for name in (*MIXERS[mixer].needs, *MIXERS[mixer].takes)}
-    kept = {name: value for name, value in fields.items() if name in read or name not in MIXER_FIELDS}
-    kept.setdefault("num_attention_heads", 0)
-    return kept if period in ((FULL,), (SLIDING,)) else {**kept, "layer_types": period}
+    result = {name: value for name, value in fields.items() if name in read or name not in MIXER_FIELDS}
+    result.setdefault("num_attention_heads", 0)
+    return result if period in ((FULL,), (SLIDING,)) else {**result, "layer_types": period}
 
 
 def _feed_forward(fields: dict[str, Any]) -> dict[str, Any]:
@@ -171,7 +171,17 @@ def import_config(config: Mapping[str, Any]) -> Imported:
     model = Model(**fields)
     faults = faults_of(model)
     if faults:
-        raise Refused(*(_problem_of_several_keys(path, name, fault) for name, fault in faults.items()))
+        raise Refused(
+            *(
+                Problem(
+                    field=path,
+                    code=fault.code,
+                    message=fault.message(f"what the keys make of {name}"),
+                    fix=f"mend the keys that {name} follows from",
+                )
+                for name, fault in faults.items()
+            )
+        )
     assumptions.extend(read.notes)
     if read.assumed:
         taken = ", ".join(f"{key} {json.dumps(value)}" for key, value in read.assumed.items())
@@ -214,10 +224,10 @@ def _fields(architecture: Architecture, read: Config) -> dict[str, Any]:
     fields = dict(architecture.fixed)
     problems: list[Problem] = []
     for key, allowed in {**ALWAYS_DEMANDED, **architecture.demands}.items():
-        with _kept(problems):
+        with _collected(problems):
             read.demand(key, allowed)
     for name in architecture.reads:
-        with _kept(problems):
+        with _collected(problems):
             fields[name] = read.field(name)
     if problems:
         raise Refused(*dict.fromkeys(problems))
@@ -227,20 +237,11 @@ def _fields(architecture: Architecture, read: Config) -> dict[str, Any]:
 
 
 @contextmanager
-def _kept(problems: list[Problem]) -> Iterator[None]:
+def _collected(problems: list[Problem]) -> Iterator[None]:
     try:
         yield
     except Refused as refused:
         problems.extend(refused.problems)
-
-
-def _problem_of_several_keys(path: str, name: str, fault: Fault) -> Problem:
-    return Problem(
-        field=path,
-        code=fault.code,
-        message=fault.message(f"what the keys make of {name}"),
-        fix=f"mend the keys that {name} follows from",
-    )
 
 
 def _warnings_of_whole(config: Mapping[str, Any]) -> Iterator[str]:

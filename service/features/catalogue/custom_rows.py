@@ -88,7 +88,7 @@ def new_row(row: Row, body: Body, holdings: Holdings) -> Row:
     """Validate a new row against the catalogue."""
     validated_row = validated(row, catalogue_of(row, holdings))
     for view in (catalogue_of(row, holdings), holdings.view(row.owner)):
-        taken = view.held(type(validated_row), key_of(validated_row))
+        taken = view.row(type(validated_row), key_of(validated_row))
         if taken is not None:
             raise Conflict(_exists(taken))
     refuse_wrong_derived(body, {"id": key_of(validated_row), "owner": validated_row.owner})
@@ -143,7 +143,7 @@ def _edit(history: History, change: RowChange, edited: Callable[[Record], Body])
 def _refuse_rescoped(row: Row, before: Row, holdings: Holdings) -> None:
     """Refuse to promote a row whose key is taken, or to withdraw one that rows of other owners reference."""
     if row.is_for_everyone and not before.is_for_everyone:
-        taken = holdings.everyone.held(type(row), key_of(row))
+        taken = holdings.everyone.row(type(row), key_of(row))
         if taken is not None:
             raise Conflict(_exists(taken))
     if before.is_for_everyone and not row.is_for_everyone:
@@ -189,7 +189,7 @@ def _find_row(change: RowChange, holdings: Holdings) -> Row | None:
     kind, caller = change.listing.row, change.caller
     if change.owner is not None:
         return owned_row(holdings, caller, (kind, change.key), change.owner)
-    seen = holdings.view(caller.owner).held(kind, change.key)
+    seen = holdings.view(caller.owner).row(kind, change.key)
     if seen is not None or not caller.sees_all:
         return seen
     others = [row for row in holdings.rows_of_kind(kind) if key_of(row) == change.key]

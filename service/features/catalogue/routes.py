@@ -43,7 +43,7 @@ def _row(request: Request, listing: Listing, name: str) -> Record:
     """A row that the caller sees; for an admin also the row of the only other owner with this key."""
     history: History = request.app.state.history
     view, key = visible_catalogue(request), (listing.row, name)
-    if caller_of(request).sees_all and OWNER not in request.query_params and view.held(*key) is None:
+    if caller_of(request).sees_all and OWNER not in request.query_params and view.row(*key) is None:
         owners = [owner for owner, held in history.holdings.private.items() if key in held.rows]
         view = history.view(owners[0]) if len(owners) == 1 else view
     return read_row(listing, view, name)
