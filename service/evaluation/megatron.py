@@ -1,14 +1,18 @@
 """Megatron-LM's command-line options as fields of the question.
 
-Every option has an entry; an unknown one is refused by name. `reads`: read together with others; `sets`: sets a field;
+Every option has an entry, in `megatron_options.toml` or a row of the rules of exports; an unknown one is refused by
+name. `reads`: read together with others; `sets`: sets a field;
 `describes`: changes no byte of a rank's memory; `unmodelled`: changes some bytes that no field expresses; `refuses`:
 changes more.
 """
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any, Literal
 
 from service.calibration.tables import MeasuredRow, NotExpressible
@@ -68,7 +72,6 @@ def whole(text: str) -> int:
     return int(text)
 
 
-READ = Flag("reads")
 DESCRIBES = Flag("describes")
 
 
@@ -88,7 +91,7 @@ _OF_RULES = {
     for path, option in options_of(RULES).items()
     if option.choices or option.default is not COMBINED
 }
-"""Options with a field of their own; the tables below override those that a row states otherwise."""
+"""Options with a field of their own; the table of options overrides those that a row states otherwise."""
 
 _FORMATS = one_of(DTYPES)
 
@@ -112,129 +115,28 @@ _SETS = {
 }
 """Options that set a field by themselves where a row states them."""
 
-_READ = dict.fromkeys(
-    (
-        *(
-            "position-embedding-type",
-            "max-position-embeddings",
-            "use-rotary-position-embeddings",
-            "disable-bias-linear",
-        ),
-        *("hidden-dropout", "attention-dropout", "cross-entropy-loss-fusion", "cross-entropy-fusion-impl"),
-        *("use-flash-attn", "fp8-format", "fp8-recipe", "qk-layernorm", "multi-latent-attention", "q-lora-rank"),
-        *("kv-lora-rank", "qk-head-dim", "qk-pos-emb-head-dim", "v-head-dim", "moe-layer-freq"),
-        *("hybrid-layer-pattern", "hybrid-override-pattern", "is-hybrid-model", "mamba-head-dim", "mamba-num-heads"),
-        *("mamba-num-groups", "mamba-state-dim", "pipeline-model-parallel-layout", "decoder-first-pipeline-num-layers"),
-        *("decoder-last-pipeline-num-layers", "num-layers-per-virtual-pipeline-stage"),
-        *("num-distributed-optimizer-instances", "spec", "tokenizer-type", "make-vocab-size-divisible-by"),
-        *("window-size", "window-attn-skip-freq", "experimental-attention-variant", "linear-attention-freq"),
-        *("linear-conv-kernel-dim", "linear-key-head-dim", "linear-num-key-heads", "linear-num-value-heads"),
-        *("linear-value-head-dim", "optimizer-offload-fraction"),
-    ),
-    READ,
-)
+Flags = dict[str, Any]
+"""Options of a run, with their values."""
 
-_IN_COLUMNS = (
-    *("bf16", "fp16", "num-layers", "hidden-size", "num-attention-heads", "group-query-attention", "num-query-groups"),
-    *("kv-channels", "ffn-hidden-size", "swiglu", "vocab-size", "untie-embeddings-and-output-weights", "num-experts"),
-    *("moe-router-topk", "moe-ffn-hidden-size", "moe-shared-expert-intermediate-size", "seq-length"),
-    *("micro-batch-size", "global-batch-size", "tensor-model-parallel-size", "pipeline-model-parallel-size"),
-    *("context-parallel-size", "expert-model-parallel-size", "sequence-parallel", "use-distributed-optimizer"),
-    *("use-megatron-fsdp", "recompute-granularity", "recompute-method", "recompute-modules", "recompute-num-layers"),
-    *("padded-vocab-size", "squared-relu"),
-)
-"""Options that the table's columns state too."""
 
-_WITHOUT_BYTES = (
-    *("accumulate-allreduce-grads-in-fp32", "activation-func-clamp-value", "adam-beta1", "adam-beta2", "adam-eps"),
-    *("apply-layernorm-1p", "apply-query-key-layer-scaling", "apply-wd-to-qk-layernorm", "attention-softmax-in-fp32"),
-    *("calculate-per-token-loss", "ckpt-format", "clip-grad", "ddp-average-in-collective", "ddp-num-buckets"),
-    *("ddp-pad-buckets-for-high-nccl-busbw", "decoupled-lr", "decoupled-min-lr", "distributed-backend"),
-    *("empty-unused-memory-level", "enable-experimental", "glu-linear-offset", "init-method-std", "lr", "min-lr"),
-    *("moe-aux-loss-coeff", "moe-flex-dispatcher-backend", "moe-permute-fusion"),
-    *("moe-router-bias-update-rate", "moe-router-dtype", "moe-router-enable-expert-bias", "moe-router-fusion"),
-    *("moe-router-group-topk", "moe-router-load-balancing-type", "moe-router-num-groups", "moe-router-pre-softmax"),
-    *("moe-router-score-function", "moe-router-topk-scaling-factor", "moe-z-loss-coeff"),
-    *("mscale", "mscale-all-dim", "mtp-loss-scaling-factor", "muon-extra-scale-factor", "muon-momentum"),
-    *("muon-scale-mode", "no-mmap-bin-files", "norm-epsilon"),
-    *("overlap-grad-reduce", "overlap-p2p-communication-warmup-flush", "overlap-param-gather"),
-    *("init-model-with-meta-device", "use-cpu-initialization", "disable-gloo-process-groups", "fim-data", "fim-rate"),
-    *("fim-spm-rate", "high-priority-stream-groups", "megatron-fsdp-grad-comm-dtype", "model-provider"),
-    *("moe-flex-dispatcher-num-sms", "moe-hybridep-num-sms", "no-check-for-nan-in-loss-and-grad"),
-    *("no-persist-layer-norm", "no-record-throughput", "no-use-layer-wise-param-layout", "step-batch-size-schedule"),
-    *("no-yarn-correction-range-round-to-int", "verify-integrity", "vocab-extra-ids", "yarn-beta-fast"),
-    *("yarn-beta-slow", "yarn-original-max-position-embeddings"),
-    *("overlap-param-gather-with-optimizer-step", "quick-geglu", "rotary-base", "rotary-interleaved"),
-    *("rotary-percent", "rotary-scaling-factor", "te-rng-tracker", "train-iters", "train-samples", "use-mcore-models"),
-    *("use-tp-pp-dp-mapping", "use-precision-aware-optimizer", "weight-decay", "use-mup", "mup-base-hidden-size"),
-)
-"""Options that do not change a rank's peak memory."""
+@cache
+def options() -> Mapping[str, Any]:
+    """The table of options by their effect."""
+    return tomllib.loads(files("service.evaluation").joinpath("megatron_options.toml").read_text(encoding="utf-8"))
 
-PREFIXES_WITHOUT_BYTES = (
-    *("async-", "auto-detect-ckpt", "check-", "ckpt-", "data-cache-path", "data-path", "dataloader-type", "dist-ckpt-"),
-    *("distributed-timeout", "error-injection", "eval-", "exit-", "finetune", "log-", "logging-", "lr-", "load"),
-    *("manual-gc", "merge-file", "mock-data", "no-ckpt", "no-load", "no-use-tokenizer", "num-workers", "override-opt"),
-    *("profile", "rerun-mode", "save", "seed", "split", "straggler", "tensorboard-", "test-mode", "tiktoken-"),
-    *("timing-", "tokenizer-model", "use-checkpoint", "use-persistent", "vocab-file", "wandb-"),
-)
-"""Prefixes of options about files, logs, learning rates and time limits."""
 
-_UNMODELLED = {
-    "delay-wgrad-compute": "inputs of delayed weight gradients live on",
-    "first-last-layers-bf16": "the first and the last layers stay in bf16",
-    "moe-pad-expert-input-to-capacity": "every expert works on its whole capacity",
-    "moe-router-padding-for-quantization": "experts' tokens are padded to the scales' blocks",
-    "moe-shared-expert-overlap": "shared and routed experts work at once",
-    "num-layers-at-end-in-bf16": "the last layers stay in bf16",
-    "num-layers-at-start-in-bf16": "the first layers stay in bf16",
-    "no-bias-gelu-fusion": "the activation keeps more",
-    "no-rope-fusion": "rotary positions keep more",
-    "offload-modules": "only these modules' activations are offloaded",
-    "overlap-moe-expert-parallel-comm": "two micro-batches are in flight at once",
-    "reuse-grad-buf-for-mxfp8-param-ag": "gradients and gathered weights share a buffer",
-    "use-fused-weighted-squared-relu": "the activation keeps less",
-    "use-transformer-engine-op-fuser": "fused experts keep other tensors",
-}
-
-_REFUSED = {
-    "cpu-offloading": "layers are offloaded by number",
-    "cpu-offloading-num-layers": "layers are offloaded by number",
-    "cuda-graph-impl": "graphs keep their buffers for good",
-    "cuda-graph-modules": "graphs keep their buffers for good",
-    "cuda-graph-scope": "graphs keep their buffers for good",
-    "defer-embedding-wgrad-compute": "the head's inputs and gradients of many micro-batches live on",
-    "distribute-saved-activations": "what recompute keeps is spread over tensor ranks",
-    "dsa-indexer-head-dim": "attention over chosen keys",
-    "dsa-indexer-loss-coeff": "attention over chosen keys",
-    "dsa-indexer-n-heads": "attention over chosen keys",
-    "dsa-indexer-topk": "attention over chosen keys",
-    "enable-cuda-graph": "graphs keep their buffers for good",
-    "export-kd-cfg": "a teacher model is held beside the trained one",
-    "export-kd-teacher-load": "a teacher model is held beside the trained one",
-    "export-te-mcore-model": "layers of another library are trained",
-    "external-cuda-graph": "graphs keep their buffers for good",
-    "flextron": "a model of many widths is trained at once",
-    "hierarchical-context-parallel-sizes": "context ranks exchange on two levels",
-    "moe-layer-recompute": "an older name of selective recompute",
-    "mtp-use-repeated-layer": "depths share one layer",
-    "no-masked-softmax-fusion": "the softmax keeps copies in other formats",
-    "outer-dp-sharding-strategy": "sharding on two levels",
-    "perform-rl-step": "not pretraining",
-    "tp-comm-overlap": "buffers for overlapped exchange",
-    "use-nccl-ub": "buffers registered with the network",
-    "use-torch-fsdp2": "PyTorch's sharding inside Megatron-LM",
-    "wgrad-deferral-limit": "the head's inputs and gradients of many micro-batches live on",
-}
-
-FLAGS: Mapping[str, Flag] = {
-    **_OF_RULES,
-    **_READ,
-    **_SETS,
-    **dict.fromkeys((*_IN_COLUMNS, *_WITHOUT_BYTES), DESCRIBES),
-    **{name: Flag("unmodelled", why) for name, why in _UNMODELLED.items()},
-    **{name: Flag("refuses", why) for name, why in _REFUSED.items()},
-}
-"""Every known option."""
+@cache
+def known_flags() -> Mapping[str, Flag]:
+    """Every known option."""
+    table = options()
+    return {
+        **_OF_RULES,
+        **dict.fromkeys(table["read"], Flag("reads")),
+        **_SETS,
+        **dict.fromkeys((*table["in_columns"], *table["without_bytes"]), DESCRIBES),
+        **{name: Flag("unmodelled", why) for name, why in table["unmodelled"].items()},
+        **{name: Flag("refuses", why) for name, why in table["refused"].items()},
+    }
 
 
 def flag_of(name: str) -> Flag | None:
@@ -243,7 +145,8 @@ def flag_of(name: str) -> Flag | None:
     >>> flag_of("log-interval") == flag_of("bf16"), flag_of("warp-drive")
     (True, None)
     """
-    return FLAGS.get(name) or (DESCRIBES if name.startswith(PREFIXES_WITHOUT_BYTES) else None)
+    prefixes = tuple(options()["prefixes_without_bytes"])
+    return known_flags().get(name) or (DESCRIBES if name.startswith(prefixes) else None)
 
 
 KINDS = {
@@ -258,7 +161,7 @@ HEAD_WIDTH, STATE_WIDTH, GROUPS, TAPS = 64, 128, 8, 4
 """Megatron-LM's defaults of mamba-head-dim, mamba-state-dim and mamba-num-groups, and the taps of its convolution."""
 
 
-def hybrid_fields(pattern: str, hidden: int, flags: dict[str, Any]) -> tuple[dict[str, Any], tuple[int, ...]]:
+def hybrid_fields(pattern: str, hidden: int, flags: Flags) -> tuple[dict[str, Any], tuple[int, ...]]:
     """Model fields of a hybrid layer pattern, and the layers of each stage.
 
     M is a state space, * attention, - an MLP, E experts, | the next stage.
@@ -289,8 +192,6 @@ def hybrid_fields(pattern: str, hidden: int, flags: dict[str, Any]) -> tuple[dic
     }
     return fields, tuple(map(len, stages))
 
-
-Flags = dict[str, Any]
 
 LONGEST_OPTIONS = 32_768
 """Characters of all options of a run."""
@@ -345,7 +246,7 @@ def put_flags(flags: Flags, draft: Draft) -> None:
     _refuse(flags)
     _put_defaults(flags, draft)
     for name, value in flags.items():
-        flag = FLAGS.get(name, DESCRIBES)
+        flag = known_flags().get(name, DESCRIBES)
         if flag.does == "unmodelled":
             draft.unmodelled.append(f"{name}: {flag.why}")
         if flag.does == "sets":
@@ -374,7 +275,7 @@ def _refuse(flags: Flags) -> None:
 
 def _value(name: str, value: Any) -> Any:
     try:
-        return FLAGS[name].to(str(value))
+        return known_flags()[name].to(str(value))
     except (KeyError, ValueError):
         raise NotExpressible(f"flag {name}: no field takes its value") from None
 
