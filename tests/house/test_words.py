@@ -79,10 +79,8 @@ def _names(path: Path) -> Iterator[str]:
 
 def _texts(path: Path) -> Iterator[str]:
     """Docstrings and messages: strings of more than one word."""
-    for node in nodes_of(path):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            if node.value not in WIRE_TEXTS:
-                yield node.value
+    values = (node.value for node in nodes_of(path) if isinstance(node, ast.Constant))
+    return (text for text in values if isinstance(text, str) and " " in text and text not in WIRE_TEXTS)
 
 
 def _questions(path: Path) -> Iterator[str]:
