@@ -51,7 +51,6 @@ from service.features.launch_checks.events import launch_check_feed
 from service.features.measurements import routes as measurements
 from service.features.plans import routes as plans
 from service.features.reconcile import routes as reconcile
-from service.features.scenarios import guide_routes, share_routes
 from service.features.scenarios import routes as scenarios
 from service.features.sensitivity import routes as sensitivity
 from service.features.solve import routes as solve
@@ -85,7 +84,7 @@ ROUTERS = (
     pages.deployment_router,
     diagnose.router,
     exports.router,
-    guide_routes.router,
+    scenarios.guide_router,
     health.router,
     launch_checks.router,
     measurements.router,
@@ -96,7 +95,6 @@ ROUTERS = (
     scenarios.budget_router,
     scenarios.router,
     sensitivity.router,
-    share_routes.router,
     solve.router,
     estimates.stored_router,
     sweeps.router,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Header, Request
 from fastapi.responses import Response
 from pydantic_core import to_json
 from starlette.datastructures import Headers, MutableHeaders
@@ -198,12 +198,27 @@ def _remembered(response: Response, digest: str) -> StoredResponse:
 NEEDED = "send If-Match with the ETag that GET of the row gives, so that nobody else's change is undone (* for any)"
 
 
-def _if_match(request: Request) -> IsCurrent:
+def _read_if_match(request: Request) -> IsCurrent:
     values = request.headers.getlist("if-match")
     if not values:
         raise ApiError("precondition_required", NEEDED)
     tags = {tag.strip() for value in values for tag in value.split(",")}
     return lambda record: tags == {"*"} or row_etag(record) in tags
+
+
+def _if_match(
+    is_current: Annotated[IsCurrent, Depends(_read_if_match)],  # raises before FastAPI asks for the header
+    sent: Annotated[  # noqa: ARG001 - describes the header
+        str,
+        Header(
+            alias="If-Match",
+            description="ETag of the row as GET gives it, or * for any: a change that starts from an older version is "
+            "412.",
+            examples=["*"],
+        ),
+    ],
+) -> IsCurrent:
+    return is_current
 
 
 IfMatch = Annotated[IsCurrent, Depends(_if_match)]

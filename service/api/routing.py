@@ -68,7 +68,9 @@ class JsonBody(Mapping[str, Any], Generic[Kind]):
     form: ClassVar = BodyForm()
 
     def __class_getitem__(cls, kind: Any) -> Any:
-        """The annotation that FastAPI reads."""
+        """The annotation that FastAPI reads; a subclass stays generic."""
+        if isinstance(kind, TypeVar):
+            return super().__class_getitem__(kind)  # type: ignore[misc]  # typing's own
         empty = dict if cls.form.is_optional else None
         return Annotated[
             Any, DescribedAs(kind), cls.form, Body(media_type=cls.form.media_types[0], default_factory=empty)

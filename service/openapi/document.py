@@ -10,11 +10,10 @@ from fastapi.openapi.utils import get_openapi
 
 from service.api.access.authorization import KEY, SCOPE, SECURITY_SCHEMES, security_requirement
 from service.api.caching import describe_idempotency, takes_idempotency_key
-from service.api.openapi import ETAG, JSON, Schema, component_parameters
+from service.api.openapi import ETAG, JSON, MERGE_PATCH, Schema, component_parameters
 from service.api.queries import REV
 from service.api.request_context import deprecation_of
 from service.features.catalogue.openapi import custom_row_schemas
-from service.features.scenarios.openapi import scenario_schemas, share_schemas
 from service.openapi.compact import compacted, share_parameters, share_responses
 from service.openapi.components import component_schemas, measurement_schemas, plain_schemas
 from service.openapi.generated import tidied
@@ -160,6 +159,9 @@ def _complete(path: str, method: str, operation: Schema) -> None:
         media = response.pop("content", {})
         described = {media_type: content for media_type, content in media.items() if content.get("schema")}
         response.update({"content": described} if described else {})
+    bodies = operation.get("requestBody", {}).get("content", {})
+    if MERGE_PATCH in bodies:
+        bodies[MERGE_PATCH].setdefault("schema", bodies[JSON]["schema"])
     operation.setdefault("description", f"{operation['summary']}.")
     if "parameters" in operation:
         named = {one.get("$ref", (one.get("in"), one.get("name"))): one for one in operation["parameters"]}
@@ -208,7 +210,7 @@ def _parameter(parameter: Schema) -> Schema:
 
 
 def _schemas() -> dict[str, Schema]:
-    lists = custom_row_schemas() | scenario_schemas() | share_schemas()
+    lists = custom_row_schemas()
     return component_schemas() | lists | plain_schemas() | measurement_schemas() | problem_schemas()
 
 

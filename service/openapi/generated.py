@@ -174,7 +174,7 @@ def _defaults_in_words(schema: Schema) -> Schema:
 def _default_in_words(field: Schema) -> Schema:
     default = field.get("default")
     schema = {key: value for key, value in field.items() if key != "default"}
-    if default in (None, []) or isinstance(default, Mapping):
+    if default in (None, [], "") or isinstance(default, Mapping):
         return schema
     words = default if isinstance(default, str) else json.dumps(default)
     return schema | {"description": f"{field.get('description', '')} Default: {words}.".lstrip()}

@@ -8,7 +8,7 @@ from service.catalogue import Row
 from service.features.checks.schemas import BESIDE, Launch, Limits
 from service.features.compare.schemas import COMPARED
 from service.features.plans.schemas import PlanLimits, PlanRequest
-from service.features.scenarios.scenarios import FIELDS
+from service.features.scenarios.schemas import FIELDS
 from service.features.sensitivity.schemas import SENSITIVITY_FIELDS
 from service.features.solve.schemas import SERVING, SOLVE_FIELDS, Serving
 from service.features.sweeps.axes import SweepPlan

@@ -1,4 +1,4 @@
-"""/v1/scenarios: named questions, each with its answer, in all of their revisions.
+"""Named questions, each with its answer, in all of their revisions; their share links and budget workbooks.
 
 These routes reach the database, so they run in threads; those that write wait for their turn first.
 
@@ -8,38 +8,58 @@ These routes reach the database, so they run in threads; those that write wait f
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, Depends, Path, Request
+from fastapi.responses import PlainTextResponse, Response
 
+from service.answers.shares import Share, ShareList
 from service.api.access.authorization import CallerDep, caller_of
-from service.api.answers import JSON, add_list
+from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import IfMatch, etag_of, idempotent
 from service.api.catalogues import Database, database_of, view_of
 from service.api.computing.write_queue import queued
-from service.api.openapi import ETAG, XLSX, Schema
-from service.api.queries import address_of, one_of, takes_only
-from service.api.requests import JsonObject, MergePatch
+from service.api.openapi import ETAG, MERGE_PATCH, XLSX, Schema, example
+from service.api.pages import GUIDE
+from service.api.queries import address_of, with_address
+from service.api.routing import JsonBody, PatchBody, StrictRoute, answer, query_text
 from service.features.catalogue.versions import REVISION, read_revision
+from service.features.estimates.examples import EXAMPLES
 from service.features.scenarios import scenarios
-from service.features.scenarios.budgets import budget_sheets, scenario_budget
-from service.features.scenarios.openapi import (
-    create_operation,
-    delete_operation,
-    patch_operation,
-    read_operation,
-    replace_operation,
-)
+from service.features.scenarios.budgets import budget_sheets, example_budget, scenario_budget
 from service.features.scenarios.scenarios import ScenarioChange
+from service.features.scenarios.schemas import QUESTION, ScenarioPatch, ScenarioRequest, ShareRequest, ShownScenario
+from service.features.scenarios.shares import listed_shares, revoke_share, share_scenario
 from service.store.scenarios import SavedQuestion
 from service.tabular import sheets as open_document
 from service.tabular.contract import ListTypes
 from service.tabular.sheets import Sheet, excel_file
 from service.validation.serialization import to_bytes
 
-router = APIRouter(tags=["scenarios"])
+router = APIRouter(tags=["scenarios"], route_class=StrictRoute)
 
 ONE = "/v1/scenarios/{scenario_id}"
-NONE_OTHER = [takes_only()]
+SCENARIO_ID = "scn_ZIjOyq1grjPPQTBxcVsEqg"
+ScenarioId = Annotated[str, Path(description="Id of the scenario.", examples=[SCENARIO_ID])]
+ShareId = Annotated[str, Path(description="Id of the links.", examples=["shr_k3J9x0aZ1bQp"])]
+LOCATION: Schema = {"description": "Where it is read; handing this on shares it.", "schema": {"type": "string"}}
+EXAMPLE: Schema = {"name": "8B on one node", "note": "first guess", QUESTION: EXAMPLES["one-node"]["value"]}
+PATCH: Schema = {"name": "8B on two nodes", QUESTION: {"cluster": {"gpus": 16}}}
+
+RevisionText = Annotated[
+    str | None,
+    query_text(
+        REVISION,
+        {"type": "integer", "minimum": 1},
+        "An older version of the row, by its revision; the one that holds where absent.",
+    ),
+]
+
+
+async def _revision(text: RevisionText) -> int | None:
+    return None if text is None else read_revision(text)
+
+
+RevisionDep = Annotated[int | None, Depends(_revision)]
+"""The revision that a request names."""
 
 
 SCENARIOS = ListTypes(singular="Scenario", row_meaning="One of the scenarios", columns=scenarios.COLUMNS)
@@ -58,7 +78,7 @@ def _scenario(found: SavedQuestion, *, status: int = 200, location: str | None =
     return Response(content, status_code=status, headers=headers, media_type=JSON)
 
 
-async def _change(caller: CallerDep, scenario_id: str, is_current: IfMatch) -> ScenarioChange:
+async def _change(caller: CallerDep, scenario_id: ScenarioId, is_current: IfMatch) -> ScenarioChange:
     return ScenarioChange(scenario_id, is_current, caller)
 
 
@@ -71,12 +91,14 @@ Change = Annotated[ScenarioChange, Depends(_change)]
     status_code=201,
     operation_id="createScenario",
     summary="Keep a question under a name",
-    dependencies=NONE_OTHER,
-    openapi_extra=create_operation(),
+    response_model=answer(ShownScenario),
+    response_description="The scenario.",
+    responses={201: {"headers": {"ETag": ETAG, "Location": LOCATION}}},
+    openapi_extra=example("One of the questions of /v1/estimates", EXAMPLE),
 )
 @queued
 @idempotent
-def create(request: Request, database: Database, body: JsonObject) -> Response:
+def create(request: Request, database: Database, body: JsonBody[ScenarioRequest]) -> Response:
     """Answer the question and store it with its answer."""
     saved = scenarios.create_scenario(database, view_of(request), caller_of(request), body)
     return _scenario(saved, status=201, location=f"{scenarios.PATH}/{saved.scenario.id}")
@@ -86,13 +108,11 @@ def create(request: Request, database: Database, body: JsonObject) -> Response:
     ONE,
     operation_id="getScenario",
     summary="One saved question",
-    dependencies=[takes_only(REVISION)],
-    openapi_extra=read_operation(),
+    response_model=answer(ShownScenario),
+    response_description="The scenario.",
 )
-def read(request: Request, database: Database, scenario_id: str) -> Response:
+def read(request: Request, database: Database, scenario_id: ScenarioId, revision: RevisionDep) -> Response:
     """Return its current or a former revision."""
-    revision_text = one_of(request, REVISION)
-    revision = None if revision_text is None else read_revision(revision_text)
     return _scenario(scenarios.find_scenario(database, caller_of(request), scenario_id, revision))
 
 
@@ -100,11 +120,13 @@ def read(request: Request, database: Database, scenario_id: str) -> Response:
     ONE,
     operation_id="replaceScenario",
     summary="Say a saved question anew",
-    dependencies=NONE_OTHER,
-    openapi_extra=replace_operation(),
+    response_model=answer(ShownScenario),
+    response_description="Its new revision.",
+    responses={200: {"headers": {"ETag": ETAG}}},
+    openapi_extra=example("One of the questions of /v1/estimates", EXAMPLE),
 )
 @queued
-def replace(request: Request, database: Database, change: Change, body: JsonObject) -> Response:
+def replace(request: Request, database: Database, change: Change, body: JsonBody[ScenarioRequest]) -> Response:
     """Answer the question again, under the current versions."""
     return _scenario(scenarios.replace_scenario(database, request.app.state.history.view, change, body))
 
@@ -113,13 +135,15 @@ def replace(request: Request, database: Database, change: Change, body: JsonObje
     ONE,
     operation_id="updateScenario",
     summary="Change some of a saved question",
-    dependencies=NONE_OTHER,
-    openapi_extra=patch_operation(),
+    response_model=answer(ShownScenario),
+    response_description="Its new revision.",
+    responses={200: {"headers": {"ETag": ETAG}}},
+    openapi_extra=example("Another name, and more GPUs", PATCH, MERGE_PATCH, JSON),
 )
 @queued
-def update(request: Request, database: Database, change: Change, patch: MergePatch) -> Response:
+def update(request: Request, database: Database, change: Change, body: PatchBody[ScenarioPatch]) -> Response:
     """Answer only a changed question again."""
-    return _scenario(scenarios.patch_scenario(database, request.app.state.history.view, change, patch))
+    return _scenario(scenarios.patch_scenario(database, request.app.state.history.view, change, body))
 
 
 @router.delete(
@@ -127,8 +151,7 @@ def update(request: Request, database: Database, change: Change, patch: MergePat
     status_code=204,
     operation_id="deleteScenario",
     summary="Remove a saved question",
-    dependencies=NONE_OTHER,
-    openapi_extra=delete_operation(),
+    response_description="It is gone.",
 )
 @queued
 def delete(request: Request, change: Change) -> Response:
@@ -137,44 +160,100 @@ def delete(request: Request, change: Change) -> Response:
     return Response(status_code=204)
 
 
-budget_router = APIRouter(tags=["scenarios"], dependencies=[takes_only(REVISION)])
+@router.post(
+    f"{ONE}/share",
+    operation_id="shareScenario",
+    summary="Links that show a saved question to anyone who has them",
+    description="Its JSON and its budgets can be read without a key until the links end, or are revoked, or the key "
+    "that made them is. They show the scenario as it is then, and end with it.",
+    response_model=answer(Share),
+    openapi_extra=example("For a week", {"days": 7}),
+)
+@queued
+def share(request: Request, database: Database, scenario_id: ScenarioId, body: JsonBody[ShareRequest]) -> Response:
+    """Store a row for the links, not the links themselves."""
+    keys, caller = request.app.state.keys, caller_of(request)
+    return json_answer(share_scenario(database, keys, caller, scenario_id, body, address_of(request)))
 
-FORMS: dict[str, tuple[str, Callable[[Sequence[Sheet]], bytes], str]] = {
+
+@router.get(
+    f"{ONE}/shares",
+    operation_id="listShares",
+    summary="The links of a saved question",
+    description="Those that hold and, for thirty days, those that have ended. Links that an earlier version signed are "
+    "not among them.",
+    response_model=answer(ShareList),
+)
+def shares(database: Database, caller: CallerDep, scenario_id: ScenarioId) -> Response:
+    """List them without the links themselves, which grant access."""
+    return json_answer(listed_shares(database, caller, scenario_id))
+
+
+@router.delete(
+    f"{ONE}/shares/{{share_id}}",
+    status_code=204,
+    operation_id="revokeShare",
+    summary="Revoke links of a saved question",
+    description="They open nothing from then on; they stay in the list, revoked, for thirty days.",
+    response_description="They are revoked.",
+)
+@queued
+def revoke(request: Request, scenario_id: ScenarioId, share_id: ShareId) -> Response:
+    """Revoke them; revoked links stay revoked."""
+    revoke_share(database_of(request), caller_of(request), scenario_id, share_id)
+    return Response(status_code=204)
+
+
+budget_router = APIRouter(tags=["scenarios"], route_class=StrictRoute)
+guide_router = APIRouter(include_in_schema=False, route_class=StrictRoute)
+"""Examples of the guide, which name the address under which they are read, so that they work as they are."""
+
+WORKBOOKS: dict[str, tuple[str, Callable[[Sequence[Sheet]], bytes], str]] = {
     "xlsx": (XLSX, excel_file, "an Excel workbook"),
     "ods": (open_document.MEDIA_TYPE, open_document.open_document_file, "an OpenDocument spreadsheet"),
 }
-"""Media type, writer and name by suffix of the path."""
+"""Media type, writer and name of a budget by the ending of its path."""
 
 
-def _operation(media_type: str) -> Schema:
-    file = {
-        "description": "Fields on one sheet, numbers with live formulas on another.",
-        "headers": {"ETag": ETAG},
-        "content": {media_type: {"schema": {"type": "string", "format": "binary"}}},
-    }
-    return {"parameters": read_operation()["parameters"], "responses": {"200": file}}
+def _saved_as(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
-def _add_route(ending: str) -> None:
-    media_type, written, called = FORMS[ending]
+def _add_budgets(ending: str) -> None:
+    media_type, write, called = WORKBOOKS[ending]
+    name = f"budget.{ending}"
 
-    def budget(request: Request, database: Database, scenario_id: str) -> Response:
-        revision_text = one_of(request, REVISION)
-        revision = None if revision_text is None else read_revision(revision_text)
+    def budget(request: Request, database: Database, scenario_id: ScenarioId, revision: RevisionDep) -> Response:
+        """Change a field, and every number is asked anew; the catalogue is pinned until rev is cleared."""
         history, caller = request.app.state.history, caller_of(request)
         found = scenario_budget(database, history, caller, scenario_id, revision, address_of(request))
-        saved_as = {"Content-Disposition": f'attachment; filename="budget.{ending}"'}
-        return Response(written(budget_sheets(found)), media_type=media_type, headers=saved_as)
+        return Response(write(budget_sheets(found)), media_type=media_type, headers=_saved_as(name))
 
-    budget.__doc__ = "Change a field, and every number is asked anew; the catalogue is pinned until rev is cleared."
+    def guide_budget(request: Request) -> Response:
+        found = example_budget(address_of(request), request.app.state.catalogue)
+        return Response(write(budget_sheets(found)), media_type=media_type, headers=_saved_as(name))
+
     budget_router.add_api_route(
-        f"/v1/scenarios/{{scenario_id}}.{ending}",
+        f"{ONE}.{ending}",
         budget,
         operation_id=f"getScenarioAs{ending.capitalize()}",
         summary=f"One saved question as {called} that asks the service",
-        openapi_extra=_operation(media_type),
+        response_class=Response,
+        response_description="Fields on one sheet, numbers with live formulas on another.",
+        responses={200: {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}},
     )
+    guide_router.add_api_route(f"/guide/{name}", guide_budget)
 
 
-for _ending in FORMS:
-    _add_route(_ending)
+def _add_snippet(name: str) -> None:
+    def snippet(request: Request) -> Response:
+        text = (GUIDE / name).read_text(encoding="utf-8")
+        return PlainTextResponse(with_address(text, request), headers=_saved_as(name))
+
+    guide_router.add_api_route(f"/guide/{name}", snippet)
+
+
+for _ending in WORKBOOKS:
+    _add_budgets(_ending)
+for _name in ("traincost.gs", "traincost.pq", "clients.ts"):
+    _add_snippet(_name)

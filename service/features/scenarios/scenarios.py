@@ -11,16 +11,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from secrets import token_urlsafe
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
-from annotated_types import Len, MaxLen
 from pydantic_core import to_json
 
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, Stale
-from service.estimator.question import STRICT
 from service.features.estimates.answers import answer
+from service.features.scenarios.schemas import FIELDS, HEAD, QUESTION, SUMMARY, VERSIONS, ScenarioRequest
 from service.store import Engine
 from service.store import scenarios as store
 from service.store.engine import utc_text
@@ -32,34 +31,15 @@ from service.validation.merge_patch import apply_merge_patch
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.questions import read_question
 from service.validation.serialization import to_bytes
-from service.validation.specs import field_names, read_spec
+from service.validation.specs import read_spec
 from service.validation.text import checked_texts, normalized
-
-QUESTION = "question"
-"""Field with the body of POST /v1/estimates."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """What a scenario is called."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
-    name: Annotated[str, Len(1, 120)]
-    """What the team calls it, in one line."""
-    note: Annotated[str, MaxLen(4000)] = ""
-    """What to know about it."""
-
-
-FIELDS = (*field_names(Label), QUESTION)
-"""Fields of a scenario."""
 
 
 @dataclass(frozen=True, slots=True)
-class ScenarioRequest:
+class ParsedScenario:
     """Parsed request for a scenario."""
 
-    label: Label
+    label: ScenarioRequest
     """Name and note, in Unicode's composed form."""
     question: Mapping[str, Any]
     """Unparsed question."""
@@ -67,7 +47,7 @@ class ScenarioRequest:
     """Its answer; None if the question is unchanged, so that the stored answer applies."""
 
 
-def read_request(body: Mapping[str, Any], catalogue: Catalogue, *, answered: object = None) -> ScenarioRequest:
+def read_request(body: Mapping[str, Any], catalogue: Catalogue, *, answered: object = None) -> ParsedScenario:
     """Parse a request body."""
     problems: list[Problem] = []
     label = _collect(lambda: _label(body), problems)
@@ -76,12 +56,12 @@ def read_request(body: Mapping[str, Any], catalogue: Catalogue, *, answered: obj
     found = None if is_known else _collect(lambda: _answer(question, catalogue), problems)
     if label is None or problems or not isinstance(question, Mapping):
         raise Refused(*problems)
-    return ScenarioRequest(label, question, found)
+    return ParsedScenario(label, question, found)
 
 
-def _label(body: Mapping[str, Any]) -> Label:
+def _label(body: Mapping[str, Any]) -> ScenarioRequest:
     given = {name: value for name, value in body.items() if name != QUESTION}
-    label = read_spec(Label, {name: normalized(value) for name, value in given.items()}, "", beside=(QUESTION,))
+    label = read_spec(ScenarioRequest, {name: normalized(value) for name, value in given.items()}, "")
     checked_texts(given)
     if not label.name.strip():
         message = "name holds nothing but spaces, so the scenario could not be found by it"
@@ -99,12 +79,8 @@ def _answer(question: object, catalogue: Catalogue) -> Answer:
     try:
         return answer(read_question(question, catalogue), catalogue)
     except Refused as refused:
-        inside = [f"{QUESTION}.{problem.field}".rstrip(".") for problem in refused.problems]
-        raise Refused(*map(_placed, refused.problems, inside)) from None
-
-
-def _placed(problem: Problem, field: str) -> Problem:
-    return replace(problem, field=field)
+        inside = [replace(one, field=f"{QUESTION}.{one.field}".rstrip(".")) for one in refused.problems]
+        raise Refused(*inside) from None
 
 
 def _collect(part: Callable[[], Any], problems: list[Problem]) -> Any:
@@ -123,13 +99,6 @@ RANDOM_BYTES = 16
 
 SCENARIO_ID = re.compile(r"scn_[A-Za-z0-9_-]{22}")
 """Pattern of ids; any other id is not found without a query."""
-
-SUMMARY = (
-    "gpu", "gpus", "verdict", "device_peak_bytes", "usable_bytes", "step_seconds", "gpu_hours", "cost_usd",
-)  # fmt: skip
-"""Summary columns of the answer."""
-VERSIONS = ("formulas", "catalogue", "calibration")
-"""Version columns of the answer."""
 
 _KEYED = {column.name: column for column in columns_of(Scenario)}
 COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
@@ -166,9 +135,8 @@ def scenario_record(saved: SavedQuestion) -> Record:
     """A scenario as a resource."""
     scenario, question = saved
     record = as_record(COLUMNS, scenario)
-    grouped = {*SUMMARY, *VERSIONS}
     return {
-        **{name: value for name, value in record.items() if name not in grouped},
+        **{name: record[name] for name in HEAD},
         QUESTION: question,
         "summary": {name: record[name] for name in SUMMARY},
         "versions": {name: record[name] for name in VERSIONS},
@@ -246,7 +214,7 @@ def _apply(engine: Engine, change: ScenarioChange, act: Callable[[SavedQuestion]
             return act(saved)
 
 
-def _rewritten(engine: Engine, saved: SavedQuestion, request: ScenarioRequest) -> SavedQuestion:
+def _rewritten(engine: Engine, saved: SavedQuestion, request: ParsedScenario) -> SavedQuestion:
     scenario = replace(
         saved.scenario,
         revision=saved.scenario.revision + 1,
@@ -260,7 +228,7 @@ def _rewritten(engine: Engine, saved: SavedQuestion, request: ScenarioRequest) -
     return written
 
 
-def _answered(request: ScenarioRequest) -> dict[str, Any]:
+def _answered(request: ParsedScenario) -> dict[str, Any]:
     """Summary fields of a scenario; none if it keeps its answer."""
     found = request.found
     if found is None:

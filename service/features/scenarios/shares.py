@@ -5,18 +5,16 @@ revoked. Links of earlier versions have no id; they are valid until they expire,
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from secrets import token_urlsafe
-from typing import Annotated, Any, ClassVar
-
-from annotated_types import Interval, Len
+from typing import Any
 
 from service.answers.shares import ListedShare, Share, ShareLinks, ShareList, ShareStatus
 from service.api.access.share_links import PARAMETER, signed
 from service.errors import NotFound, Problem, Refused
-from service.estimator.question import STRICT
 from service.features.scenarios.scenarios import PATH, find_scenario
+from service.features.scenarios.schemas import MOST_DAYS, ShareRequest
 from service.store import Engine
 from service.store.engine import utc_text
 from service.store.keys import Caller, KeyRing, ShareLink, create_share_link, read_share_links, revoke_share_link
@@ -27,19 +25,6 @@ ID_BYTES = 9
 MOST_LINKS = 1000
 """Most links of a scenario. Source: a choice; far more than readers, and few enough for one list."""
 DEFAULT_DAYS = 30
-MOST_DAYS = 366
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareRequest:
-    """For how long a scenario is to be shared."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
-    days: Annotated[int, Interval(ge=1, le=MOST_DAYS)] | None = None
-    """Days from now; 30 where neither is given."""
-    expires_at: Annotated[str, Len(1, 40)] | None = None
-    """When it ends, as RFC 3339 has it, at most 366 days from now; instead of days."""
 
 
 def share_scenario(
