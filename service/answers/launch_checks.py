@@ -10,13 +10,13 @@ from service.estimator.answer import Interval, Verdict
 from service.estimator.question import DESCRIBED
 
 LaunchStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
-"""Where a launch check is."""
+"""State of a launch check."""
 
 LaunchVerdict = Literal["go", "caution", "no-go"]
-"""May the job start?"""
+"""Whether the job may start."""
 
 Where = Literal["matching", "any"]
-"""On which workers it may run."""
+"""Workers on which it may run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,83 +32,83 @@ class MeasuredValue:
     high: float
     """90th percentile."""
     repeats: int
-    """How often it was measured."""
+    """Number of repeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One measurement beside what was predicted of it before."""
+    """A measurement beside its prediction."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     operation: str
-    """What ran."""
+    """Measured operation."""
     shape: Mapping[str, Any]
-    """What tells it from other measurements of the probe: sizes, number format, kernel."""
+    """Its parameters among the measurements of the probe: sizes, number format, kernel."""
     quantity: str
-    """What was measured: seconds, bytes or bytes_per_s."""
+    """Measured quantity: seconds, bytes or bytes_per_s."""
     measured: MeasuredValue
-    """What was found."""
+    """The measured value."""
     predicted: Interval | None
-    """What was predicted; null where no formula holds for the device that it was measured on."""
+    """The prediction; null where no formula covers the measured device."""
     ratio: float | None
     """Measured over predicted; null without a prediction."""
     count: float | None
-    """How often one optimizer step of the job has it on one rank; null where it is no part of a step."""
+    """Occurrences in one optimizer step of the job on one rank; null where it is no part of a step."""
     relative_error_fraction: float | None
-    """Largest error of the result over the largest number of a reference in higher precision; null where none is."""
+    """Largest error of the result over the largest number of a reference in higher precision; null without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeAnswer:
-    """What came of one probe."""
+    """Result of one probe."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     probe: ProbeName
-    """Which probe."""
+    """Name of the probe."""
     status: ProbeStatus
-    """Where it is, or how it ended."""
+    """Its state."""
     reason: str | None
     """Reason for a failure, or a warning; null without either."""
     done_fraction: float
-    """How far it is."""
+    """Fraction that is done."""
     seconds: float | None
-    """How long it ran; null until it ended."""
+    """Duration; null until it ended."""
     measurements: tuple[Compared, ...]
-    """What was measured, beside what was predicted."""
+    """Its measurements beside their predictions."""
     summary: Mapping[str, Any] | None
-    """What a profile or a memory timeline amounts to, and what was left out."""
+    """Summary of a profile or a memory timeline, and missing measurements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One thing that the verdict rests on."""
+    """One reason of the verdict."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     code: str
     """Stable name of the rule."""
     verdict: LaunchVerdict
-    """The best verdict that it leaves."""
+    """Best verdict under this reason."""
     message: str
-    """What was found, with its numbers."""
+    """The finding, with its numbers."""
     fix: str
-    """What to do about it."""
+    """The remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What the job is expected to take."""
+    """Expected figures of the job."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     verdict: Verdict
-    """Does it fit?"""
+    """Verdict on the memory."""
     oom_probability_fraction: float
     """Probability that the device peak exceeds the usable memory."""
     device_peak_bytes: Interval
-    """Memory of the fullest GPU."""
+    """Memory of the GPU with the most."""
     usable_bytes: float
     """Memory a job can use on this GPU."""
     step_seconds: Interval
@@ -130,9 +130,9 @@ class Reestimate:
     before: Outlook
     """State at the creation of the check."""
     after: Outlook | None
-    """Computed again with what was measured; null until then, and where nothing measured changes it."""
+    """Computed again with the measurements; null until then, and where no measurement changes it."""
     assumptions: tuple[str, ...]
-    """What carrying the measurements over to the whole job takes for granted."""
+    """Assumptions in applying the measurements to the whole job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,67 +142,67 @@ class Deepened:
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     quantity: str
-    """What was measured at both depths: live_bytes_peak, allocated_peak or step."""
+    """Quantity measured at both depths: live_bytes_peak, allocated_peak or step."""
     depths: tuple[int, ...]
-    """Layers of the models that were measured."""
+    """Layers of the measured models."""
     layers: int
     """Layers of the whole model."""
     each_layer: float
-    """What one layer adds: bytes, or seconds."""
+    """Addition of one layer: bytes, or seconds."""
     measured: float
-    """What the whole model would take: bytes, or seconds."""
+    """Extrapolated value of the whole model: bytes, or seconds."""
     predicted: float | None
-    """What is predicted of it in the probe's own configuration; null where no formula holds for the device."""
+    """Its prediction in the probe's own configuration; null where no formula covers the device."""
     ratio: float | None
     """Measured over predicted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchCheck:
-    """A launch check as it is now."""
+    """Current state of a launch check."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """lch_ and 32 hexadecimal digits."""
     status: LaunchStatus
-    """Where it is."""
+    """Its state."""
     error: str | None
-    """Why it failed, with the command that mends it where there is one; null otherwise."""
+    """Reason of a failure, with the remedy where there is one; null otherwise."""
     question: Annotated[Mapping[str, Any], Published("QuestionRequest")]
     """The question of the check, as sent."""
     estimate_id: str
-    """What the estimate of that question is read by."""
+    """Id of the estimate of that question."""
     probes: tuple[ProbeAnswer, ...]
     """The requested probes."""
     time_budget_seconds: float
-    """Time that the probes should keep within together."""
+    """Planned time of all probes together."""
     on: Where
-    """matching: on the cluster's own GPU alone; any: on what there is."""
+    """matching: only on the cluster's own GPU; any: on any worker."""
     comparable: bool | None
     """Whether it ran on the cluster's own GPU; null until it ran."""
     worker: str | None
-    """Who runs it; null while it waits."""
+    """Name of its worker; null while it waits."""
     environment: Environment | None
-    """What it ran on; null until the first probe has reported it."""
+    """Device and software; null until the first probe has reported them."""
     verdict: LaunchVerdict | None
-    """May the job start? Null until the check succeeded."""
+    """Whether the job may start; null until the check succeeded."""
     reasons: tuple[Reason, ...]
-    """What the verdict rests on; the worst first."""
+    """Reasons of the verdict, the worst first."""
     estimate: Reestimate
     """The estimate before and after."""
     depths: tuple[Deepened, ...]
     """Extrapolation from the step probe's two depths to the whole model."""
     assumptions: tuple[str, ...]
-    """What was changed or left out so that it can be measured here in the time there is."""
+    """Changes and omissions so that it can be measured here in the given time."""
     files: tuple[str, ...]
-    """Files that its probes left."""
+    """Files of its probes."""
     created_at: str
     """Time of its creation, in UTC."""
     started_at: str | None
-    """When it began; null while it waits."""
+    """Time of its start; null while it waits."""
     finished_at: str | None
-    """When it ended; null until then."""
+    """Time of its end; null until then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,11 +212,11 @@ class LaunchCheckRow:
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
-    """What it is read by."""
+    """Its id."""
     status: LaunchStatus
-    """Where it is."""
+    """Its state."""
     verdict: LaunchVerdict | None
-    """May the job start? Null until the check succeeded."""
+    """Whether the job may start; null until the check succeeded."""
     comparable: bool | None
     """Whether it ran on the cluster's own GPU; null until it ran."""
     gpu: str
@@ -226,15 +226,15 @@ class LaunchCheckRow:
     device: str | None
     """Name of the device that it ran on; null until it ran."""
     worker: str | None
-    """Who ran it; null while it waits."""
+    """Name of its worker; null while it waits."""
     probes: tuple[str, ...]
-    """What was measured."""
+    """Its probes."""
     on: Where
-    """matching: on the cluster's own GPU alone; any: on what there is."""
+    """matching: only on the cluster's own GPU; any: on any worker."""
     estimate_id: str
-    """What the estimate of its question is read by."""
+    """Id of the estimate of its question."""
     owner: str
-    """Whose it is."""
+    """Its owner."""
     created_at: str
     """Time of its creation, in UTC."""
     finished_at: str | None

@@ -15,7 +15,7 @@ Labels = Annotated[Mapping[Name, Label], Len(0, 50)]
 """Labels that operators set on a worker, beside what it detects itself, e.g. {"rack": "7"}."""
 
 RunnerName = Literal["local", "ray"]
-"""Where a worker runs what it is given: on its own host, or on a Ray cluster."""
+"""Runner of a worker: its own host, or a Ray cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,62 +25,55 @@ class Device:
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     name: Name
-    """Name as the driver tells it."""
+    """Name by the driver."""
     gpu: Name | None = None
     """Catalogue name; null where the catalogue holds no such GPU."""
     count: Count = 1
-    """How many there are."""
+    """Number of devices."""
     memory_bytes: Annotated[float, Interval(ge=0, le=1e15)] | None = None
-    """Memory of one of them; null where the driver does not tell."""
+    """Memory of one device; null where the driver does not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a worker can do."""
+    """Capabilities of a worker."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     devices: Annotated[tuple[Device, ...], Len(0, 100)] = ()
     """Its GPUs, by kind; empty on a machine without any."""
     cpu_threads: Count = 1
-    """Threads of its processors that it may use."""
+    """Usable threads of its processors."""
     labels: Labels = field(default_factory=dict)
-    """Labels that its operator set."""
+    """Labels from its operator."""
     measures: bool = False
-    """Whether it can measure: torch is there."""
+    """Whether it can measure: torch is installed."""
     sweeps: bool = False
-    """Whether it can work out estimates: the estimator is there."""
+    """Whether it can compute estimates: the estimator's packages are installed."""
     runner: RunnerName = "local"
-    """Where it runs what it is given."""
+    """Its runner."""
     nodes: Annotated[int, Interval(ge=1, le=1 << 20)] = 1
-    """Machines that its devices are spread over."""
+    """Machines of its devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """What a job asks of a worker."""
+    """Requirements of a job on its worker."""
 
     gpu: str | None = None
-    """Catalogue name of the GPU; None for any device, a processor too."""
+    """Catalogue name of the GPU; None for any device, also a processor."""
     gpus: int = 0
-    """GPUs that it needs; 0 for none."""
+    """Least number of GPUs; 0 for none."""
     memory_bytes: float | None = None
-    """Memory that each of them needs; None for any."""
+    """Least memory of each GPU; None for any."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels that the worker has to bear."""
+    """Labels that the worker must have."""
     measures: bool = False
-    """Whether it has to be able to measure."""
+    """Whether the worker must be able to measure."""
 
 
 def does_match(requirements: Requirements, capabilities: Capabilities) -> bool:
-    """Whether a worker can do what a job asks.
-
-    Args:
-        requirements: what the job asks
-        capabilities: what the worker can do
-
-    Returns:
-        whether it can
+    """Whether a worker meets the requirements of a job.
 
     >>> h100 = Capabilities(devices=(Device(name="NVIDIA H100", gpu="h100-sxm5-80gb", count=4),))
     >>> [does_match(Requirements(gpu="h100-sxm5-80gb", gpus=gpus), h100) for gpus in (4, 8)]
@@ -95,14 +88,7 @@ def does_match(requirements: Requirements, capabilities: Capabilities) -> bool:
 
 
 def device_for(requirements: Requirements, capabilities: Capabilities) -> str | None:
-    """The device of a worker that suits a job.
-
-    Args:
-        requirements: what the job asks
-        capabilities: what the worker can do
-
-    Returns:
-        the name of the first that suits, as the worker reported it; None where any will do
+    """The name of a worker's first device that suits a job, as the worker reported it; None where any will do.
 
     >>> both = Capabilities(devices=(Device(name="A", gpu="a", count=8), Device(name="B", gpu="b", count=4)))
     >>> device_for(Requirements(gpu="b", gpus=4), both)
@@ -131,46 +117,46 @@ class SeenWorker:
     id: str
     """Its name."""
     is_alive: bool
-    """Whether it was heard of so lately that it is taken to be there."""
+    """Whether it sent a request lately."""
     is_busy: bool
     """Whether it runs a job, of any owner."""
     jobs: tuple[str, ...]
-    """Ids of those of its jobs that are the caller's."""
+    """Ids of its jobs that belong to the caller."""
     capabilities: Capabilities
-    """What it can do."""
+    """Its capabilities."""
     first_seen_at: str
-    """When it was first heard of, in UTC."""
+    """Time of its first request, in UTC."""
     last_seen_at: str
-    """When it was last heard of, in UTC."""
+    """Time of its last request, in UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedJob:
-    """A job that a worker was given."""
+    """A job of a worker."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
-    """What it is."""
+    """Its id."""
     kind: str
-    """What is to be done."""
+    """Kind of the job."""
     attempt: int
-    """Which attempt this is."""
+    """Number of the attempt."""
     lease: str
-    """What the worker proves its claim with in all requests about this job; valid only with the key that claimed it."""
+    """Token that proves the claim in all requests about this job; valid only with the key that claimed it."""
     payload: Mapping[str, Any]
-    """What is to be done, in full."""
+    """Content of the job."""
     timeout_seconds: float
-    """Longest time that it may take."""
+    """Longest duration."""
     lease_seconds: float
-    """Time after which a worker that is not heard of loses it."""
+    """Time without a heartbeat after which the lease expires."""
     device: str | None
-    """Which of the worker's devices it is for, by the name that the worker reported; null for any."""
+    """Device of the worker for this job, by the name that the worker reported; null for any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobClaim:
-    """What there is to do for a worker."""
+    """Answer to a claim."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
@@ -180,7 +166,7 @@ class JobClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswer:
-    """What a worker is to do with its job."""
+    """Answer to a heartbeat."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
@@ -190,11 +176,11 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerList:
-    """Workers that were heard of."""
+    """Registered workers."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     items: tuple[SeenWorker, ...]
     """The workers, in the order of their names."""
     next_cursor: None = None
-    """Always null: all of them are here."""
+    """Always null: the list is complete."""

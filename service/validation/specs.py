@@ -10,12 +10,13 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.question import Name
 from service.validation.problems import not_an_object, not_json, problems_of, unknown_field
+from service.validation.serialization import adapter_of
 
 Spec = TypeVar("Spec")
 
@@ -61,12 +62,6 @@ def field_names(kind: type[Any]) -> tuple[str, ...]:
 def fields_of(spec: Any) -> dict[str, Any]:
     """A flat dataclass as the JSON object that would spell it."""
     return {name: getattr(spec, name) for name in field_names(type(spec))}
-
-
-@cache
-def adapter_of(kind: type) -> TypeAdapter[Any]:
-    """pydantic's validator of one dataclass, built once."""
-    return TypeAdapter(kind)
 
 
 @cache
