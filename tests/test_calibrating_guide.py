@@ -8,7 +8,7 @@ import pytest
 
 from service.features.measurements.openapi import NCCL_TESTS, RECORDS
 from tests.commands import Command
-from tests.evaluation.few import ship_few
+from tests.evaluation.rows import ship_few
 from tests.guide_pages import blocks_of, by_request, differences, walk
 from tests.house.source import ROOT, SERVICE
 from tests.live import DOCUMENTED, serving

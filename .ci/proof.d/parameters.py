@@ -18,7 +18,7 @@ from service.catalogue.huggingface.importing import TEXT_PARTS, kind_of
 from service.errors import Refused
 from service.estimator import count_parameters
 from service.estimator.model.build import layer_type
-from tests.catalogue.letters import letter_of
+from tests.catalogue.shapes import letter_of
 
 FROZEN = Path("tests/catalogue/meta_device_counts.json")
 NEEDED = ("torch", "transformers")

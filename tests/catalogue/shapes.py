@@ -5,6 +5,8 @@ from typing import Any
 
 from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow
 from service.estimator import Cluster, Model
+from service.estimator.model.build import MIXERS
+from service.estimator.question import LayerType
 from service.estimator.samples import H100
 
 READ: dict[str, Any] = {"source": "a data sheet", "as_of": "2026-01", "verified": "yes"}
@@ -60,3 +62,11 @@ def catalogue(*rows: Row) -> Catalogue:
         clusters=[row for row in rows if isinstance(row, ClusterRow)],
         prices=[row for row in rows if isinstance(row, PriceRow)],
     )
+
+
+def letter_of(name: LayerType) -> str:
+    """The first letter of its name there: every layer that carries a state is linear, or hybrid if it also attends."""
+    mixer = MIXERS[name]
+    if mixer.carries_state:
+        return "h" if mixer.attends else "l"
+    return name[0]

@@ -14,7 +14,7 @@ from service.evaluation.scoring import read_file
 from service.evaluation.tables import PUBLISHED
 from service.validation.serialization import to_wire
 from tests.commands import Command, Ran
-from tests.evaluation.few import STEP, ship_few
+from tests.evaluation.rows import STEP, ship_few
 
 
 @pytest.fixture

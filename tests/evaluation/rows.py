@@ -2,9 +2,14 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
-from service.calibration.tables import MeasuredRow, shipped_rows
+import pytest
+
+from service.calibration import tables
+from service.calibration.tables import FormName, MeasuredRow, shipped_rows
+from service.evaluation import accuracy
 
 ROWS = {row.text("id"): row for row in shipped_rows()}
 
@@ -31,3 +36,22 @@ def with_flags(name: str = DENSE, **flags: Any) -> MeasuredRow:
     held = json.loads(ROWS[name].text("extra_config_json"))
     held |= {flag.replace("_", "-"): value for flag, value in flags.items()}
     return row_of(name, extra_config_json=json.dumps({flag: v for flag, v in held.items() if v is not None}))
+
+
+STEP = 20
+"""Every twentieth row is one of them."""
+
+
+def ship_few(monkeypatch: pytest.MonkeyPatch) -> dict[FormName, tuple[MeasuredRow, ...]]:
+    """Let the package ship few rows while a test runs, and return them by form."""
+    forms: tuple[FormName, ...] = ("memory", "throughput")
+    few = {form: tables.shipped_rows(form)[::STEP] for form in forms}
+
+    def shipped_rows(form: FormName = "memory") -> tuple[MeasuredRow, ...]:
+        return few[form]
+
+    for module in (tables, accuracy):
+        monkeypatch.setattr(module, "shipped_rows", shipped_rows)
+    for name in ("shipped_accuracy", "_shipped"):
+        monkeypatch.setattr(accuracy, name, cache(getattr(accuracy, name).__wrapped__))
+    return few
