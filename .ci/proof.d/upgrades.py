@@ -18,7 +18,8 @@ from typing import Any
 
 import httpx
 
-from service.features.measurements.openapi import CHOSEN, RECORDS
+from service.features.calibrations.routes import CHOSEN
+from service.features.measurements.routes import RECORDS
 from service.store.engine import open_engine, reading
 from service.store.prepare import HEAD, revision_in
 from tests.api.asking import QUESTION

@@ -89,15 +89,15 @@ def path_parameter(name: str, description: str, example: str, choices: Sequence[
     }
 
 
-def examples(bodies: Mapping[str, Any], *media_types: str, text: Schema | None = None) -> Schema:
+def examples(bodies: Mapping[str, Any], *media_types: str, text: Schema | None = None, required: bool = True) -> Schema:
     """Examples of the bodies of an operation, for `openapi_extra`; `text` describes a body of text/plain."""
     content = {name: {"examples": dict(bodies)} for name in media_types or (JSON,)}
-    return {"requestBody": {"required": True, "content": content | ({} if text is None else {TEXT_BODY: text})}}
+    return {"requestBody": {"required": required, "content": content | ({} if text is None else {TEXT_BODY: text})}}
 
 
-def example(summary: str, body: Any, *media_types: str) -> Schema:
+def example(summary: str, body: Any, *media_types: str, required: bool = True) -> Schema:
     """One example of the body of an operation, for `openapi_extra`."""
-    return examples({"example": {"summary": summary, "value": body}}, *media_types)
+    return examples({"example": {"summary": summary, "value": body}}, *media_types, required=required)
 
 
 def events(meaning: str) -> dict[int | str, Schema]:

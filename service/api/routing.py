@@ -127,6 +127,9 @@ CsvBody = Annotated[bytes, BodyForm((CSV_BODY,), parse=None), Body(media_type=CS
 class AnyQuery:
     """Marks a query parameter whose schema describes the whole query, which the route reads itself."""
 
+    names: tuple[str, ...] | None = None
+    """Names that the query may hold; None where its reader refuses others."""
+
 
 AUTHENTICATED = "traincost.authenticated"
 """Mark of a request whose route authenticated it before FastAPI runs the dependencies of the application."""
@@ -153,8 +156,10 @@ class StrictRoute(APIRoute):
         """FastAPI's handler behind the checks."""
         handle = super().get_route_handler()
         queries = [one for one in get_flat_params(self.dependant) if isinstance(one.field_info, QueryInfo)]
+        wholes = [mark for one in queries for mark in one.field_info.metadata if isinstance(mark, AnyQuery)]
         declared = [one.alias for one in queries if not _describes_the_query(one)]
-        is_closed = len(declared) == len(queries)
+        is_closed = all(mark.names is not None for mark in wholes)
+        known = [*declared, *(name for mark in wholes for name in mark.names or ())]
         form = self._body_form()
 
         async def strict(request: Request) -> Response:
@@ -163,7 +168,7 @@ class StrictRoute(APIRoute):
             request.scope["state"][AUTHENTICATED] = True
             request.scope["state"][DECLARED] = declared
             if is_closed:
-                refuse_unknown_parameters(request, declared)
+                refuse_unknown_parameters(request, known)
             if form is not None:
                 request.parsed = await form.read(request)
             return await handle(request)
@@ -286,9 +291,12 @@ Parameters = list[tuple[str, str]]
 """Names and texts of query parameters, in their order."""
 
 
-def whole_query(kind: Any, *, is_described: bool = True) -> Callable[..., Coroutine[Any, Any, Parameters]]:
-    """A dependency that gives all parameters that a route does not declare; a type describes them as an object."""
-    described = Annotated[Any, DescribedAs(kind), AnyQuery(), Query(include_in_schema=is_described)]
+def whole_query(kind: Any, *names: str, is_described: bool = True) -> Callable[..., Coroutine[Any, Any, Parameters]]:
+    """A dependency that gives all parameters that a route does not declare; a type describes them as an object.
+
+    Other parameters than the named ones are refused; without names, the reader of the parameters does so.
+    """
+    described = Annotated[Any, DescribedAs(kind), AnyQuery(names or None), Query(include_in_schema=is_described)]
 
     async def parameters(request: Request, query: described = None) -> Parameters:  # noqa: ARG001 - describes the query
         declared = request.scope["state"][DECLARED]

@@ -7,7 +7,7 @@ alone is needed to read and write it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 ProbeName = Literal["context", "gemm", "attention", "bandwidth", "elementwise", "collective", "step", "profile"]
 """Probes of a worker; each is a file of service/worker/probes."""
@@ -78,13 +78,24 @@ class Environment:
     """Other processes that use memory of the device."""
 
 
+class _ShapeSchema:
+    """A marker of mappings whose values are plain, as the contract describes them."""
+
+    def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
+        return {"type": "object", "additionalProperties": {"type": ["integer", "number", "string", "boolean"]}}
+
+
+Shape = Annotated[Mapping[str, Any], _ShapeSchema()]
+"""Sizes, number format and kernel of a measurement."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """One quantity of one shape, measured several times."""
 
     operation: str
     """Measured operation, e.g. forward, input_gradient, weight_gradient, all_reduce, rms_norm, context, step."""
-    shape: Mapping[str, Any]
+    shape: Shape
     """Its parameters among the measurements of the probe: sizes, number format, kernel."""
     quantity: str
     """Measured quantity, by the suffix of its unit: seconds, bytes, bytes_per_s."""

@@ -27,7 +27,7 @@ def import_measurements(kind: Format, file: File, *, tell: Facts = None, as_json
     import sys
 
     from service.features.accounts.audit import by_command
-    from service.features.measurements.file_formats import import_file
+    from service.features.measurements.importing import import_file
     from service.store.history import load_catalogue
     from service.store.keys import TEAM
 

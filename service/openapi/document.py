@@ -15,8 +15,8 @@ from service.api.queries import REV
 from service.api.request_context import deprecation_of
 from service.features.catalogue.openapi import custom_row_schemas
 from service.openapi.compact import compacted, share_parameters, share_responses
-from service.openapi.components import component_schemas, measurement_schemas, plain_schemas
-from service.openapi.generated import tidied
+from service.openapi.components import component_schemas, plain_schemas
+from service.openapi.generated import reached, tidied
 from service.openapi.problems import LIMIT_HEADERS, problem_responses, problem_schemas, response_ref
 from service.openapi.published_names import published, published_schemas
 from service.source_tree import ROOT, write_generated
@@ -139,9 +139,10 @@ def contract(app: FastAPI) -> dict[str, Any]:
     for path, operations in paths.items():
         for method, operation in operations.items():
             _complete(path, method, operation)
+    used = reached([paths, component_parameters(), problem_responses()], schemas)
     document["paths"], document["security"] = paths, [{KEY: []}]
     document["components"] = {
-        "schemas": schemas,
+        "schemas": {name: one for name, one in schemas.items() if name in used},
         "parameters": compacted(published(component_parameters())) | share_parameters(paths),
         "responses": {"NotModified": NOT_MODIFIED, **problem_responses(), **share_responses(paths)},
         "headers": {"ETag": ETAG, **LIMIT_HEADERS},
@@ -211,7 +212,7 @@ def _parameter(parameter: Schema) -> Schema:
 
 def _schemas() -> dict[str, Schema]:
     lists = custom_row_schemas()
-    return component_schemas() | lists | plain_schemas() | measurement_schemas() | problem_schemas()
+    return component_schemas() | lists | plain_schemas() | problem_schemas()
 
 
 def _place_in_tags(path: tuple[str, Schema]) -> int:

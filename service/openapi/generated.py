@@ -88,11 +88,12 @@ def with_references(value: Any, hoisted: dict[str, Schema]) -> Any:
 def _answered(paths: Mapping[str, Any], schemas: Mapping[str, Schema]) -> set[str]:
     """Components that answers reach and requests do not."""
     operations = [operation for methods in paths.values() for operation in methods.values()]
-    asked = _reached([(one.get("requestBody"), one.get("parameters")) for one in operations], schemas)
-    return _reached([one["responses"] for one in operations], schemas) - asked
+    asked = reached([(one.get("requestBody"), one.get("parameters")) for one in operations], schemas)
+    return reached([one["responses"] for one in operations], schemas) - asked
 
 
-def _reached(parts: Iterable[Any], schemas: Mapping[str, Schema]) -> set[str]:
+def reached(parts: Iterable[Any], schemas: Mapping[str, Schema]) -> set[str]:
+    """Names of the component schemas that parts of the document refer to, one through another."""
     reached: set[str] = set()
     new = set(_references(list(parts)))
     while new:

@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema
 from service.answers.names import COMPONENT
 from service.tabular.columns import Column
 from service.tabular.lists import DEFAULT_ROWS, MOST_ROWS
-from service.validation.forms import ReadElsewhere
+from service.validation.forms import ReadElsewhere, described_as
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,10 @@ class ListTypes:
         """Some rows, and where the next page begins."""
         return Annotated[Any, _Described(lambda _: self._page())]
 
+    def detail(self, name: str, meaning: str, more: type) -> Any:
+        """One row with further fields, which a dataclass describes, as the component of a name."""
+        return Annotated[Any, _Described(lambda handler: self._detail(name, meaning, more, handler))]
+
     @property
     def query(self) -> Any:
         """Filters, order, limit and cursor."""
@@ -58,6 +62,11 @@ class ListTypes:
             COMPONENT: f"{self.singular}Row",
             **_object(f"{self.row_meaning}; null means not known, never zero.", fields, required=list(fields)),
         }
+
+    def _detail(self, name: str, meaning: str, more: type, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        further = handler.resolve_ref_schema(described_as(more, handler))["properties"]
+        fields = {column.name: dict(column.schema) for column in self.columns} | further
+        return {COMPONENT: name, **_object(meaning, fields, required=list(fields))}
 
     def _page(self) -> JsonSchemaValue:
         items = {"type": "array", "description": "The rows.", "maxItems": MOST_ROWS, "items": self._row()}

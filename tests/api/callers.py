@@ -12,7 +12,8 @@ from fastapi import FastAPI
 from sqlalchemy import insert
 
 from service.api.access.key_rules import KeyRequest, make_key
-from service.features.measurements.openapi import CHOSEN, RECORDS
+from service.features.calibrations.routes import CHOSEN
+from service.features.measurements.routes import RECORDS
 from service.store.engine import writing
 from service.store.keys import Scope, create_key, revoke_key
 from service.store.tables import JOB_FILES

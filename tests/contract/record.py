@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from service.api.openapi import JSON
-from service.features.measurements.openapi import CALIBRATION
+from service.features.calibrations.routes import EXAMPLE_ID as CALIBRATION_ID
 from service.features.scenarios.routes import SCENARIO_ID
 from service.features.workers.leases import EXAMPLE_LEASE, JOB_ID
 from service.jobs.jobs import NewJob, create_jobs
@@ -28,7 +28,7 @@ Document = dict[str, Any]
 LONGEST = 10_000
 """Characters of an answer from which on each of its lists of objects is shown by its first item."""
 
-MADE = {SCENARIO_ID: ("Scenario", "id"), CALIBRATION["example"]: ("Calibration", "id")}
+MADE = {SCENARIO_ID: ("Scenario", "id"), CALIBRATION_ID: ("Calibration", "id")}
 """What stands in the contract for an id, and the answer that tells the id of what was just made."""
 
 KNOWN = re.compile(r"{(measurement|calibration)_id}|/shares$")

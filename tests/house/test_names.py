@@ -66,6 +66,7 @@ UNIT_STANDS_BESIDE = {
     "Conventions": "FLOP of one trained token, keyed by the name of the convention",
     "Deepened": "its quantity says it: bytes, or seconds of a step",
     "Dimension": "scales between units",
+    "Measured": "its quantity says it",
     "MeasuredValue": "the quantity of the measurement that holds it says it",
     "Measurement": "its quantity says it",
     "MeasurementRow": "its quantity says it",

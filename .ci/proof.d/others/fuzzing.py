@@ -20,8 +20,8 @@ with atheris.instrument_imports(include=["service"]):
     from service.features.diagnose.diagnose import diagnose
     from service.features.diagnose.messages import read_message
     from service.features.exports.exports import export, import_file
-    from service.features.measurements.file_formats import FORMATS as MEASUREMENT_FORMATS
-    from service.features.measurements.file_formats import Beside, text_of
+    from service.features.measurements.importing import FORMATS as MEASUREMENT_FORMATS
+    from service.features.measurements.importing import MeasurementImportQuery, text_of
     from service.features.reconcile.jobs import finished_jobs
     from service.features.reconcile.sending import read_sacct
     from service.formats.targets import FORMATS, TARGETS
@@ -68,7 +68,7 @@ def framework_files(content: bytes) -> None:
 def measurement_files(content: bytes) -> None:
     name, rest = picked(content, [*MEASUREMENT_FORMATS])
     next(row for key, row in MEASUREMENT_FORMATS.items() if key == name).read(
-        text_of(rest), Beside(device="NVIDIA H100")
+        text_of(rest), MeasurementImportQuery(device="NVIDIA H100")
     )
 
 

@@ -27,7 +27,7 @@ LEAST_MEASUREMENTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriftPart:
+class CalibrationDriftPart:
     """How far predictions of one probe are off now."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
@@ -49,7 +49,7 @@ class DriftPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
+class CalibrationDrift:
     """Whether a calibration still holds."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
@@ -64,11 +64,11 @@ class Drift:
     """Newer measurements of its device that count."""
     is_drifting: bool
     """Whether any probe is."""
-    parts: tuple[DriftPart, ...]
+    parts: tuple[CalibrationDriftPart, ...]
     """By probe."""
 
 
-def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_id: str) -> Drift:
+def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_id: str) -> CalibrationDrift:
     """Compare a calibration with newer measurements."""
     calibration = find_calibration(engine, caller, calibration_id)
     owner = calibration.owner if caller.sees_all else caller.owner
@@ -82,7 +82,7 @@ def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_i
         for probe in sorted({row.probe for row in newer})
         if (part := _part(probe, newer, calibration, (catalogue, steps))) is not None
     )
-    return Drift(
+    return CalibrationDrift(
         calibration=calibration.id,
         status=calibration.status,
         since=calibration.created_at,
@@ -94,7 +94,7 @@ def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_i
 
 def _part(
     probe: str, newer: Sequence[Measured], calibration: Calibration, known: tuple[Catalogue, Steps]
-) -> DriftPart | None:
+) -> CalibrationDriftPart | None:
     """Errors of one probe; None if the calibration has no constants for it."""
     catalogue, steps = known
     plain = device_of(newer[0], catalogue)
@@ -111,7 +111,7 @@ def _part(
     error = fmean(abs(predicted / value - 1) for value, predicted, _ in pairs)
     held_out = next((part["held_out_fraction"] for part in calibration.parts if part["probe"] == probe), None)
     most = max(LEAST_ERROR_FRACTION, DRIFTING * (held_out or 0.0))
-    return DriftPart(
+    return CalibrationDriftPart(
         probe=probe,
         measurements=len(pairs),
         error_fraction=error,

@@ -1,16 +1,20 @@
 """Lists and details of calibrations, with their errors."""
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from service.calibration.device_fit import PartError
 from service.catalogue.rows import Scope
 from service.errors import NotFound
+from service.estimator.constants import DeviceCalibration
 from service.estimator.question import DESCRIBED
 from service.store import Engine
 from service.store.keys import Caller
 from service.store.measurements import Calibration, CalibrationStatus, read_calibration, read_calibrations
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record
+from service.validation.forms import Variant
+from service.validation.specs import field_names
 
 PATH = "/v1/calibrations"
 NEWEST_FIRST = "-created_at"
@@ -55,6 +59,30 @@ class CalibrationSummary:
     """Whose it is."""
     scope: Scope
     """Whose answers rest on it while it is promoted: its owner's, or everyone's, which only an admin can decide."""
+
+
+CONSTANTS = tuple(name for name in field_names(DeviceCalibration) if name != "id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationDetail:
+    """What a calibration has more when it is read alone."""
+
+    parts: tuple[PartError, ...]
+    """The errors by probe."""
+    constants: Annotated[
+        Any,
+        Variant(
+            DeviceCalibration,
+            "CalibrationConstants",
+            "What was measured of one device; what was not is left out, and formulas go on without it.",
+            required=CONSTANTS,
+            only=CONSTANTS,
+        ),
+    ]
+    """What stands in the place of published rates."""
+    fitted_on: tuple[str, ...]
+    """Ids of the measurements that it was fitted on."""
 
 
 _KEYED = {column.name: column for column in columns_of(CalibrationSummary)}

@@ -1,8 +1,8 @@
 """/v1/calibrations: fits of constants to measurements, their errors, and which of them is in effect for a GPU."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response
 
 from service.api.access.authorization import CallerDep, caller_of
@@ -12,27 +12,28 @@ from service.api.catalogues import Database, catalogue_of, database_of, view_of
 from service.api.computing.compute import compute
 from service.api.computing.compute_process import Large
 from service.api.computing.write_queue import on_compute_threads, queued
-from service.api.queries import takes_only
-from service.api.requests import JsonObject, OptionalObject
+from service.api.openapi import example
+from service.api.routing import JsonBody, OptionalJsonBody, StrictRoute, answer
 from service.features.calibrations import lists
-from service.features.calibrations.drift import drift_of
+from service.features.calibrations.drift import CalibrationDrift, drift_of
 from service.features.calibrations.fitting import fit_calibration, read_fit_data
+from service.features.calibrations.lists import CalibrationDetail
 from service.features.calibrations.promotion import promote, retire, roll_back
-from service.features.calibrations.schemas import read_promotion
-from service.features.measurements.openapi import (
-    calibration_operation,
-    drift_operation,
-    fit_operation,
-    promote_operation,
-)
+from service.features.calibrations.schemas import CalibrationRequest, PromotionRequest
 from service.store.measurements import Calibration, create_calibration
 from service.tabular.contract import ListTypes
 from service.validation.serialization import to_bytes
+from service.validation.specs import read_spec
 
-router = APIRouter(tags=["calibrations"])
+router = APIRouter(tags=["calibrations"], route_class=StrictRoute)
 
 ONE = "/v1/calibrations/{calibration_id}"
-NONE_OTHER = [takes_only()]
+EXAMPLE_ID = "cal_5d3f0c6a1b2e4f708192a3b4c5d6e7f8"
+CalibrationId = Annotated[str, Path(description="Id of the calibration.", examples=[EXAMPLE_ID])]
+
+PROMOTION: dict[str, Any] = {"scope": "everyone"}
+CHOSEN: dict[str, Any] = {"gpu": "h100-sxm5-80gb", "runs": ["node-7"], "probes": ["gemm"], "note": "node 7, November"}
+"""Body of POST /v1/calibrations."""
 
 CALIBRATIONS = ListTypes(
     singular="Calibration", row_meaning="One of the calibrations", columns=lists.COLUMNS, sort=lists.NEWEST_FIRST
@@ -46,7 +47,10 @@ add_list(
 )
 
 
-async def _fit(request: Request, database: Database, body: JsonObject) -> Calibration:
+CALIBRATION = CALIBRATIONS.detail("Calibration", "A calibration of one device.", CalibrationDetail)
+
+
+async def _fit(request: Request, database: Database, body: JsonBody[CalibrationRequest]) -> Calibration:
     """Fit a calibration before it enters the write queue: a thousand measurements take a second."""
     catalogue = await catalogue_of(request)
     data = await on_compute_threads(request, read_fit_data, database, catalogue, caller_of(request), body)
@@ -63,12 +67,17 @@ Fitted = Annotated[Calibration, Depends(_fit)]
     status_code=201,
     operation_id="createCalibration",
     summary="Fit the constants of a device on measurements of it",
-    dependencies=NONE_OTHER,
-    openapi_extra=fit_operation(),
+    description="Constants of one device, fitted on measurements of it that are not in quarantine. Errors are those of "
+    "predictions by constants that never saw the run, or where there is one run, the shape; beside them those of "
+    "before.",
+    response_model=answer(CALIBRATION),
+    response_description="The calibration, a draft.",
+    responses={201: {"headers": {"Location": {"description": "Where it is read.", "schema": {"type": "string"}}}}},
+    openapi_extra=example("The products of one run", CHOSEN),
 )
 @queued
 @idempotent
-def create(request: Request, database: Database, body: JsonObject, fitted: Fitted) -> Response:  # noqa: ARG001 - part of the idempotency key
+def create(request: Request, database: Database, body: JsonBody[CalibrationRequest], fitted: Fitted) -> Response:  # noqa: ARG001 - part of the idempotency key
     """Store a draft; it changes no answer until it is promoted."""
     found = create_calibration(database, fitted)
     location = {"Location": f"{lists.PATH}/{found.id}"}
@@ -79,10 +88,11 @@ def create(request: Request, database: Database, body: JsonObject, fitted: Fitte
     ONE,
     operation_id="getCalibration",
     summary="One calibration",
-    dependencies=NONE_OTHER,
-    openapi_extra=calibration_operation("Its errors by probe, its constants, and what it was fitted on."),
+    description="Its errors by probe, its constants, and what it was fitted on.",
+    response_model=answer(CALIBRATION),
+    response_description="The calibration.",
 )
-def read(database: Database, caller: CallerDep, calibration_id: str) -> Response:
+def read(database: Database, caller: CallerDep, calibration_id: CalibrationId) -> Response:
     """Return its current state."""
     return json_answer(lists.calibration_record(lists.find_calibration(database, caller, calibration_id)))
 
@@ -91,10 +101,11 @@ def read(database: Database, caller: CallerDep, calibration_id: str) -> Response
     f"{ONE}/drift",
     operation_id="getCalibrationDrift",
     summary="Whether a calibration still holds",
-    dependencies=NONE_OTHER,
-    openapi_extra=drift_operation(),
+    description="Its predictions beside what was measured of its device since it was fitted.",
+    response_model=answer(CalibrationDrift),
+    response_description="Whether it still holds.",
 )
-def drift(request: Request, database: Database, calibration_id: str) -> Response:
+def drift(request: Request, database: Database, calibration_id: CalibrationId) -> Response:
     """Compare it with newer measurements."""
     return json_answer(drift_of(database, view_of(request), caller_of(request), calibration_id))
 
@@ -103,27 +114,32 @@ def drift(request: Request, database: Database, calibration_id: str) -> Response
     f"{ONE}/promote",
     operation_id="promoteCalibration",
     summary="Let a calibration hold for its GPU",
-    dependencies=NONE_OTHER,
-    openapi_extra=promote_operation(),
+    description="From then on its owner's answers about its GPU rest on it and name it; with scope everyone, which "
+    "only an admin may give, every caller's do. Refused unless predictions of what it never saw are nearer than "
+    "before, probe by probe and in the mean, and near enough by themselves.",
+    response_model=answer(CALIBRATION),
+    response_description="The calibration.",
+    openapi_extra=example("For everyone, by an admin", PROMOTION, required=False),
 )
 @queued
-def promote_one(request: Request, database: Database, calibration_id: str, body: OptionalObject) -> Response:
+def promote_one(
+    request: Request, database: Database, calibration_id: CalibrationId, body: OptionalJsonBody[PromotionRequest]
+) -> Response:
     """Promote it; `rev` reads the catalogue before."""
-    history, caller = request.app.state.history, caller_of(request)
-    return json_answer(
-        lists.calibration_record(promote(database, history, caller, calibration_id, read_promotion(body).scope))
-    )
+    history, caller, scope = request.app.state.history, caller_of(request), read_spec(PromotionRequest, body, "").scope
+    return json_answer(lists.calibration_record(promote(database, history, caller, calibration_id, scope)))
 
 
 @router.post(
     f"{ONE}/rollback",
     operation_id="rollBackCalibration",
     summary="Let what held before a calibration hold again",
-    dependencies=NONE_OTHER,
-    openapi_extra=calibration_operation("Another calibration, or published rates: answers are those of before again."),
+    description="Another calibration, or published rates: answers are those of before again.",
+    response_model=answer(CALIBRATION),
+    response_description="The calibration.",
 )
 @queued
-def roll_back_one(request: Request, database: Database, calibration_id: str) -> Response:
+def roll_back_one(request: Request, database: Database, calibration_id: CalibrationId) -> Response:
     """Roll it back, if it is in effect."""
     history, caller = request.app.state.history, caller_of(request)
     return json_answer(lists.calibration_record(roll_back(database, history, caller, calibration_id)))
@@ -133,11 +149,12 @@ def roll_back_one(request: Request, database: Database, calibration_id: str) -> 
     f"{ONE}/retire",
     operation_id="retireCalibration",
     summary="Give a calibration up",
-    dependencies=NONE_OTHER,
-    openapi_extra=calibration_operation("A draft, or the one that holds: published rates come in its place."),
+    description="A draft, or the one that holds: published rates come in its place.",
+    response_model=answer(CALIBRATION),
+    response_description="The calibration.",
 )
 @queued
-def retire_one(request: Request, database: Database, calibration_id: str) -> Response:
+def retire_one(request: Request, database: Database, calibration_id: CalibrationId) -> Response:
     """Retire it; it stays readable, because answers name it."""
     history, caller = request.app.state.history, caller_of(request)
     return json_answer(lists.calibration_record(retire(database, history, caller, calibration_id)))

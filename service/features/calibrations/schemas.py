@@ -51,11 +51,6 @@ class PromotionRequest:
     """Whose answers rest on it: its owner's, or everyone's, which only an admin may decide."""
 
 
-def read_promotion(body: Mapping[str, Any]) -> PromotionRequest:
-    """Parse a promotion; for the owner if the body is empty."""
-    return read_spec(PromotionRequest, body, "")
-
-
 def read_chosen(body: Mapping[str, Any]) -> CalibrationRequest:
     """Parse a selection of measurements."""
     chosen = read_spec(CalibrationRequest, checked_texts(body), "")

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from annotated_types import Len
 
+from service.calibration.records import Environment, Shape
 from service.errors import NotFound, Problem, Refused
 from service.estimator.question import DESCRIBED, STRICT, Name
 from service.store import Engine
@@ -88,6 +89,24 @@ class MeasurementRow:
     """Why it is in quarantine."""
     owner: str
     """Whose it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementDetail:
+    """What a measurement has as objects when it is read alone."""
+
+    shape: Shape
+    """Sizes, number format and kernel: what tells it from other measurements of its probe."""
+    environment: Environment
+    """What it was measured on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementItems:
+    """Some measurements."""
+
+    items: tuple[MeasurementRow, ...]
+    """The measurements."""
 
 
 _KEYED = {column.name: column for column in columns_of(MeasurementRow)}

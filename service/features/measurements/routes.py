@@ -2,41 +2,112 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Body, Depends, Path, Request
 from fastapi.responses import Response
+from pydantic import WithJsonSchema
 
 from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import add_list, json_answer
 from service.api.catalogues import Database, database_of, view_of
 from service.api.computing.write_queue import queued
 from service.api.errors import WrongParameter
-from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY
-from service.api.queries import one_of, takes_only
-from service.api.requests import JsonObject, refuse_media_type
+from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY, example
+from service.api.queries import one_of
+from service.api.routing import BodyForm, JsonBody, Parameters, StrictRoute, answer, whole_query
 from service.errors import Refused
 from service.features.measurements import lists
-from service.features.measurements.file_formats import Beside, import_measurements
-from service.features.measurements.importing import import_records
-from service.features.measurements.lists import quarantine, release
-from service.features.measurements.openapi import (
-    file_operation,
-    import_operation,
-    measurement_operation,
-    quarantine_operation,
-    release_operation,
+from service.features.measurements.importing import (
+    FORMATS,
+    NUMBERS,
+    ImportedMeasurements,
+    MeasurementImportQuery,
+    MeasurementsRequest,
+    import_measurements,
+    import_records,
+)
+from service.features.measurements.lists import (
+    MeasurementDetail,
+    MeasurementItems,
+    QuarantineRequest,
+    ReleaseRequest,
+    quarantine,
+    release,
 )
 from service.tabular.contract import ListTypes
 from service.validation.flat_values import read_value
 from service.validation.specs import field_names
 
-router = APIRouter(tags=["measurements"])
+router = APIRouter(tags=["measurements"], route_class=StrictRoute)
 
-NONE_OTHER = [takes_only()]
-BESIDE = field_names(Beside)
-NUMBERS = ("memory_bytes",)
-"""Numeric parameters."""
-FILES = (TEXT_BODY, CSV_BODY, JSON_BODY, "application/octet-stream")
-"""Media types of files; the path names the tool."""
+SHAPES = (
+    (8192, 6144, 4096, 0.0007315),
+    (8192, 4096, 4096, 0.0004694),
+    (8192, 28672, 4096, 0.003276),
+    (8192, 4096, 14336, 0.00161),
+    (4096, 6144, 4096, 0.0003624),
+    (2048, 4096, 14336, 0.0003997),
+)
+"""Rows, columns, inner sizes and seconds of products of one GPU that is slower than others of its kind."""
+
+
+def _product(rows: int, columns: int, inner: int, seconds: float) -> dict[str, Any]:
+    shape = {"rows": rows, "columns": columns, "inner": inner, "dtype": "bf16", "copies": 1}
+    return {
+        "operation": "forward",
+        "shape": shape,
+        "quantity": "seconds",
+        "value": seconds,
+        "low": round(seconds * 0.99, 9),
+        "high": round(seconds * 1.02, 9),
+        "repeats": 20,
+    }
+
+
+RECORDS: dict[str, Any] = {
+    "source": "gemm probe on node 7",
+    "run": "node-7",
+    "measured_at": "2026-11-23T08:00:00Z",
+    "records": [
+        {
+            "probe": "gemm",
+            "status": "succeeded",
+            "seconds": 2.5,
+            "environment": {
+                "kind": "cuda",
+                "device": "NVIDIA H100 80GB HBM3",
+                "devices": 8,
+                "memory_bytes": 85_520_809_984,
+                "compute_capability": "9.0",
+                "driver": "580.95",
+                "runtime": "13.0",
+                "torch": "2.9.1",
+            },
+            "measurements": [_product(*shape) for shape in SHAPES],
+        }
+    ],
+}
+"""Body of POST /v1/measurements: the record of a probe, as a worker writes it."""
+
+_DEVICE = "#  Rank  {0} Group  0 Pid 1623025 on    host device  {0} [0x1b] NVIDIA H100 80GB HBM3\n"
+
+NCCL_TESTS = f"""# nThread 1 nGpus 8 minBytes 268435456 maxBytes 2147483648 step: 2(factor) warmup iters: 5 iters: 20
+# Using devices
+{"".join(map(_DEVICE.format, range(8)))}#
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+   268435456      67108864     float     sum      -1   1119.8  239.71  419.49      0   1117.4  240.24  420.42      0
+  1073741824     268435456     float     sum      -1   4027.3  266.61  466.57      0   4029.1  266.50  466.37      0
+"""
+"""Body of POST /v1/measurements/imports/nccl-tests."""
+
+MEASUREMENT_ID = "msr_9bec5fed2aa72e8fd124217153ba1408"
+"""Id of the first of RECORDS, determined by its values."""
+
+DOUBTED: dict[str, Any] = {"ids": [MEASUREMENT_ID], "reason": "the fan of this node was broken"}
+"""Body of POST /v1/measurements/quarantine."""
+
+RELEASED: dict[str, Any] = {"ids": [MEASUREMENT_ID]}
+"""Body of POST /v1/measurements/release."""
 
 MEASUREMENTS = ListTypes(
     singular="Measurement", row_meaning="One of the measurements", columns=lists.COLUMNS, sort=lists.NEWEST_FIRST
@@ -50,25 +121,39 @@ add_list(
     endings=("csv", "xlsx", "parquet"),
 )
 
-
-async def _content_of(request: Request) -> bytes:
-    refuse_media_type(request, FILES)
-    return await request.body()
-
-
-Content = Annotated[bytes, Depends(_content_of)]
-"""Unparsed file of a request."""
+FileBody = Annotated[
+    Any,
+    WithJsonSchema({"type": "string"}),
+    BodyForm((TEXT_BODY, CSV_BODY, JSON_BODY, "application/octet-stream"), parse=None),
+    Body(media_type=TEXT_BODY, default_factory=bytes),
+]
+"""A file of any media type as it came: the path names the tool."""
+FormatName = Annotated[
+    str,
+    Path(
+        description="; ".join(f"{name}: {one.meaning}" for name, one in FORMATS.items()),
+        examples=["nccl-tests"],
+        json_schema_extra={"enum": list(FORMATS)},
+    ),
+]
+BESIDE = field_names(MeasurementImportQuery)
+BesideQuery = Annotated[Parameters, Depends(whole_query(MeasurementImportQuery, *BESIDE))]
+"""Facts that a file lacks."""
 
 
 @router.post(
     "/v1/measurements",
     operation_id="importMeasurements",
     summary="Records of probes that ran anywhere",
-    dependencies=NONE_OTHER,
-    openapi_extra=import_operation(),
+    description="Records of probes, as a worker's record.json holds them. Runs on shared, divided or throttled devices "
+    "and outliers among others of their kind go into quarantine, where nothing is fitted on them. What is there "
+    "already is not kept twice.",
+    response_model=answer(ImportedMeasurements),
+    response_description="What came in.",
+    openapi_extra=example("The products of one GPU", RECORDS),
 )
 @queued
-def import_all(request: Request, database: Database, body: JsonObject) -> Response:
+def import_all(request: Request, database: Database, body: JsonBody[MeasurementsRequest]) -> Response:
     """Store them with current predictions."""
     return json_answer(import_records(database, view_of(request), caller_of(request), body))
 
@@ -77,34 +162,43 @@ def import_all(request: Request, database: Database, body: JsonObject) -> Respon
     "/v1/measurements/imports/{format}",
     operation_id="importMeasurementFile",
     summary="Measurements of another tool",
-    dependencies=[takes_only(*BESIDE)],
-    openapi_extra=file_operation(),
+    description="A file that is not of its format is refused with the column, the unit or the line that is wrong. A "
+    "pickle is refused before anything reads it.",
+    response_model=answer(ImportedMeasurements),
+    response_description="What came in.",
+    openapi_extra=example("Two sizes", NCCL_TESTS, TEXT_BODY),
 )
 @queued
-def import_file(request: Request, database: Database, format: str, content: Content) -> Response:
+def import_file(
+    request: Request,
+    database: Database,
+    format: FormatName,
+    content: FileBody,
+    query: BesideQuery,  # noqa: ARG001 - read with its bounds
+) -> Response:
     """Store the measurements of a file; facts that it lacks are in the query."""
-    catalogue, caller = view_of(request), caller_of(request)
-    return json_answer(import_measurements(database, catalogue, caller, format, content, _beside(request)))
-
-
-def _beside(request: Request) -> dict[str, Any]:
-    """Facts in the query."""
-    given = {name: text for name in BESIDE if (text := one_of(request, name)) is not None}
+    given: dict[str, Any] = {name: text for name in BESIDE if (text := one_of(request, name)) is not None}
     try:
         numbers = {name: read_value(name, "number", given[name], ".") for name in NUMBERS if name in given}
     except Refused as refused:
         raise WrongParameter(*refused.problems) from None
-    return {**given, **numbers}
+    catalogue, caller = view_of(request), caller_of(request)
+    return json_answer(import_measurements(database, catalogue, caller, format, content, given | numbers))
 
 
 @router.get(
     "/v1/measurements/{measurement_id}",
     operation_id="getMeasurement",
     summary="One measurement",
-    dependencies=NONE_OTHER,
-    openapi_extra=measurement_operation(),
+    description="One measurement, with its shape and what it was measured on.",
+    response_model=answer(MEASUREMENTS.detail("MeasuredQuantity", "One measurement.", MeasurementDetail)),
+    response_description="The measurement.",
 )
-def read(database: Database, caller: CallerDep, measurement_id: str) -> Response:
+def read(
+    database: Database,
+    caller: CallerDep,
+    measurement_id: Annotated[str, Path(description="Id of the measurement.", examples=[MEASUREMENT_ID])],
+) -> Response:
     """Return it with its shape and its environment as objects."""
     return json_answer(lists.measurement_record(lists.find_measurement(database, caller, measurement_id)))
 
@@ -113,11 +207,13 @@ def read(database: Database, caller: CallerDep, measurement_id: str) -> Response
     "/v1/measurements/quarantine",
     operation_id="quarantineMeasurements",
     summary="Have nothing fitted on measurements",
-    dependencies=NONE_OTHER,
-    openapi_extra=quarantine_operation(),
+    description="They stay, and nothing is fitted on them any more.",
+    response_model=answer(MeasurementItems),
+    response_description="The measurements as they are then.",
+    openapi_extra=example("A reason", DOUBTED),
 )
 @queued
-def take_out(request: Request, body: JsonObject) -> Response:
+def take_out(request: Request, body: JsonBody[QuarantineRequest]) -> Response:
     """Quarantine them; existing calibrations do not change, so fit again."""
     return json_answer(quarantine(database_of(request), caller_of(request), body))
 
@@ -126,10 +222,12 @@ def take_out(request: Request, body: JsonObject) -> Response:
     "/v1/measurements/release",
     operation_id="releaseMeasurements",
     summary="Let measurements count again",
-    dependencies=NONE_OTHER,
-    openapi_extra=release_operation(),
+    description="What took them out was looked at, and is no reason to doubt them.",
+    response_model=answer(MeasurementItems),
+    response_description="The measurements as they are then.",
+    openapi_extra=example("Some of them", RELEASED),
 )
 @queued
-def take_back(request: Request, body: JsonObject) -> Response:
+def take_back(request: Request, body: JsonBody[ReleaseRequest]) -> Response:
     """Release them for the next fit."""
     return json_answer(release(database_of(request), caller_of(request), body))

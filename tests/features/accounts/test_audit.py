@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from service.features.measurements.openapi import NCCL_TESTS
+from service.features.measurements.routes import NCCL_TESTS
 from tests.api.asking import QUESTION
 from tests.api.callers import Service
 from tests.api.matrix import Operation, Tried

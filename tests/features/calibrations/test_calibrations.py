@@ -9,7 +9,8 @@ import pytest
 from service.errors import Refused
 from service.features.calibrations import promotion
 from service.features.calibrations.fitting import fit_calibration, read_fit_data
-from service.features.measurements.openapi import CHOSEN, MEASUREMENT_ID, RECORDS, SHAPES
+from service.features.calibrations.routes import CHOSEN
+from service.features.measurements.routes import MEASUREMENT_ID, RECORDS, SHAPES
 from service.store.history import History, load_catalogue
 from service.store.keys import ANYBODY
 from tests.api.asking import Ask

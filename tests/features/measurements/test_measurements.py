@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from service.api.openapi import PARQUET
-from service.features.measurements.openapi import MEASUREMENT_ID, NCCL_TESTS, RECORDS, SHAPES
+from service.features.measurements.routes import MEASUREMENT_ID, NCCL_TESTS, RECORDS, SHAPES
 from tests.api.asking import Ask
 from tests.fixtures import NewUrl, asking, one_by_one, running
 
