@@ -89,7 +89,7 @@ async def background_refresh(app: FastAPI) -> AsyncIterator[None]:
 def _follow(app: FastAPI) -> None:
     """Apply other processes' changes, and record the applied revision in the database."""
     app.state.history.refresh()
-    app.state.replicas.say(app.state.history.number)
+    app.state.replicas.announce(app.state.history.number)
 
 
 def _started(work: Callable[[], None]) -> Thread:

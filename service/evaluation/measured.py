@@ -91,7 +91,7 @@ def shipped_measured() -> MeasuredAccuracy:
 def own_groups(engine: Engine, caller: Caller, catalogue: Catalogue) -> tuple[OwnGroup, ...]:
     """Accuracy on a caller's own measurements."""
     found: dict[tuple[Any, ...], _Tally] = {}
-    for row in each_measurement(engine, caller.whose):
+    for row in each_measurement(engine, caller.visible_owner):
         key = tuple(getattr(row, name) for name in _KEY)
         if key not in found:
             slug = slug_of(row, catalogue)

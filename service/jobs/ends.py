@@ -99,8 +99,8 @@ def cancel_jobs(engine: Engine, parent: str, also: OnEnd | None = None) -> None:
 def retry_jobs(engine: Engine, parent: str) -> int:
     """Queue the cancelled and failed parts of a parent again; a part that is about to stop goes on."""
     is_stopping = and_(JOBS.c.status == "running", JOBS.c.cancel_requested)
-    is_wanted = or_(JOBS.c.status.in_(("cancelled", "failed")), is_stopping)
-    query = select(JOBS.c.id, JOBS.c.status).where(JOBS.c.parent == parent, is_wanted).order_by(JOBS.c.id)
+    is_retried = or_(JOBS.c.status.in_(("cancelled", "failed")), is_stopping)
+    query = select(JOBS.c.id, JOBS.c.status).where(JOBS.c.parent == parent, is_retried).order_by(JOBS.c.id)
     again = {
         "status": "queued", "available_at": now(), "given_back": JOBS.c.attempt, "error": None,
         "cancel_requested": False, "finished_at": None, **_LEASE_ENDS,
@@ -251,26 +251,26 @@ class LeaseExpiry:
         with suppress(Unreachable):
             self._last = self._read()
 
-    def look(self) -> int:
+    def tick(self) -> int:
         """Expire leases; after a jump of the clock renew all of them instead."""
         correct_moments(self._engine, self._lease_seconds)
-        found = self._read()
-        if self._last is not None and self._is_jump(self._last, found):
+        reading = self._read()
+        if self._last is not None and self._is_jump(self._last, reading):
             renew_leases(self._engine, self._lease_seconds)
             self._last = self._read()
             return 0
-        self._last = found
-        return expire_leases(self._engine, self._also, found.moment)
+        self._last = reading
+        return expire_leases(self._engine, self._also, reading.moment)
 
     def _read(self) -> _ClockReading:
         begun = self._clock()
         return _ClockReading(begun, database_time(self._engine), self._clock())
 
-    def _is_jump(self, last: _ClockReading, found: _ClockReading) -> bool:
+    def _is_jump(self, last: _ClockReading, reading: _ClockReading) -> bool:
         """Whether the database's clock advanced by more, or less, than the time that passed."""
         most = min(MOST_JUMP_SECONDS, self._lease_seconds / 4)
-        went_seconds = (found.moment - last.moment).total_seconds()
-        return not found.begun - last.ended - most <= went_seconds <= found.ended - last.begun + most
+        went_seconds = (reading.moment - last.moment).total_seconds()
+        return not reading.begun - last.ended - most <= went_seconds <= reading.ended - last.begun + most
 
 
 def renew_leases(engine: Engine, lease_seconds: float) -> None:

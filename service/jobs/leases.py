@@ -67,11 +67,11 @@ def claim_job(engine: Engine, request: JobRequest, lease_seconds: float) -> Clai
     """Claim a job that a worker can do: owners in turn, of each owner the most urgent first, then the oldest."""
     token = token_urlsafe(LEASE_BYTES)
     with answering(), writing(engine) as connection:
-        wanted = _wanted_in(connection, request)
-        found = _next_in(connection, wanted) if wanted else None
-        if found is None:
+        matching = _matching_in(connection, request)
+        first = _next_in(connection, matching) if matching else None
+        if first is None:
             return None
-        job_id, attempt = found[0], found[1] + 1
+        job_id, attempt = first[0], first[1] + 1
         claimed = {"status": "running", "worker": request.worker, "attempt": attempt}
         proved = {"lease_digest": _digest(token, attempt), "lease_key": request.key, "outcome_digest": None}
         moments = {"lease_until": later(lease_seconds), "started_at": now(), "finished_at": None}
@@ -133,9 +133,9 @@ def _digest(token: str, attempt: int) -> bytes:
 def _refuse_too_much_progress(job: Job, size: int) -> None:
     if job.events < MOST_EVENTS and job.progress_bytes + size <= MOST_PROGRESS_BYTES:
         return
-    kept = f"{MOST_EVENTS} events and {MOST_PROGRESS_BYTES >> 20} MiB of progress are kept of a job"
+    message = f"{MOST_EVENTS} events and {MOST_PROGRESS_BYTES >> 20} MiB of progress are kept of a job"
     fix = "send heartbeats without progress from now on; the result is taken as ever"
-    raise Refused(Problem(field="progress", code="too_many_events", message=kept, fix=fix))
+    raise Refused(Problem(field="progress", code="too_many_events", message=message, fix=fix))
 
 
 def _is_available() -> tuple[Any, ...]:
@@ -143,13 +143,13 @@ def _is_available() -> tuple[Any, ...]:
     return JOBS.c.status == "queued", JOBS.c.available_at <= select(now()).scalar_subquery()
 
 
-def _wanted_in(connection: Connection, request: JobRequest) -> dict[str, list[QueuedWork]]:
+def _matching_in(connection: Connection, request: JobRequest) -> dict[str, list[QueuedWork]]:
     """Queued jobs that a worker can do, by owner."""
-    wanted: dict[str, list[QueuedWork]] = {}
+    matching: dict[str, list[QueuedWork]] = {}
     for work in _queued_work_in(connection):
         if request.can_do(work):
-            wanted.setdefault(work.owner, []).append(work)
-    return wanted
+            matching.setdefault(work.owner, []).append(work)
+    return matching
 
 
 def _queued_work_in(connection: Connection) -> list[QueuedWork]:
@@ -157,33 +157,33 @@ def _queued_work_in(connection: Connection) -> list[QueuedWork]:
     return [QueuedWork(*row) for row in connection.execute(query)]
 
 
-def _next_in(connection: Connection, wanted: Mapping[str, Sequence[QueuedWork]]) -> tuple[str, int] | None:
+def _next_in(connection: Connection, matching: Mapping[str, Sequence[QueuedWork]]) -> tuple[str, int] | None:
     """The next job, locked, and the number of claims.
 
     Claims at the same moment serve different owners, and get different jobs. An owner that another claim is serving
     is served too where no other owner has a job.
     """
-    served = select(OWNER_SHARES.c.owner).where(OWNER_SHARES.c.owner.in_(list(wanted)))
-    known = set(connection.execute(served).scalars())
-    if new := [{"owner": owner, "served": 0} for owner in sorted(wanted.keys() - known)]:
+    by_share = select(OWNER_SHARES.c.owner).where(OWNER_SHARES.c.owner.in_(list(matching)))
+    known = set(connection.execute(by_share).scalars())
+    if new := [{"owner": owner, "served": 0} for owner in sorted(matching.keys() - known)]:
         connection.execute(insert_new(connection, OWNER_SHARES), new)
-    served = served.order_by(OWNER_SHARES.c.served, OWNER_SHARES.c.owner)
-    turn = connection.execute(served.limit(1).with_for_update(skip_locked=True)).scalar_one_or_none()
-    order = list(connection.execute(served).scalars())
-    for owner in sorted(order, key=lambda owner: owner != turn):
-        found = _first_in(connection, owner, wanted[owner])
-        if found is not None:
-            if owner == turn:
+    by_share = by_share.order_by(OWNER_SHARES.c.served, OWNER_SHARES.c.owner)
+    next_owner = connection.execute(by_share.limit(1).with_for_update(skip_locked=True)).scalar_one_or_none()
+    order = list(connection.execute(by_share).scalars())
+    for owner in sorted(order, key=lambda owner: owner != next_owner):
+        first = _first_in(connection, owner, matching[owner])
+        if first is not None:
+            if owner == next_owner:
                 last = select(func.max(OWNER_SHARES.c.served)).scalar_subquery()
                 connection.execute(update(OWNER_SHARES).where(OWNER_SHARES.c.owner == owner).values(served=last + 1))
-            return found
+            return first
     return None
 
 
-def _first_in(connection: Connection, owner: str, wanted: Sequence[QueuedWork]) -> tuple[str, int] | None:
+def _first_in(connection: Connection, owner: str, matching: Sequence[QueuedWork]) -> tuple[str, int] | None:
     """The first job of an owner that no other claim has locked."""
-    is_wanted = tuple_(JOBS.c.kind, JOBS.c.requires).in_([(work.kind, work.requires) for work in wanted])
-    first = select(JOBS.c.id, JOBS.c.attempt).where(*_is_available(), JOBS.c.owner == owner, is_wanted)
+    is_match = tuple_(JOBS.c.kind, JOBS.c.requires).in_([(work.kind, work.requires) for work in matching])
+    first = select(JOBS.c.id, JOBS.c.attempt).where(*_is_available(), JOBS.c.owner == owner, is_match)
     first = first.order_by(JOBS.c.priority.desc(), JOBS.c.created_at, JOBS.c.id).limit(1)
     row = connection.execute(first.with_for_update(skip_locked=True)).one_or_none()
     return None if row is None else (row.id, row.attempt)

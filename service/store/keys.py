@@ -233,7 +233,7 @@ class Caller:
         return None if self.sees_all or self.is_shared or self.owner == TEAM else self.owner
 
     @property
-    def whose(self) -> str | None:
+    def visible_owner(self) -> str | None:
         """Owner of all that the caller may read and change; None for all owners."""
         return None if self.sees_all else self.owner
 

@@ -41,26 +41,26 @@ TEXTS_CACHED = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One measurement, beside what was predicted of it when it came in."""
+    """One measurement, with its prediction at the time when it came in."""
 
     id: str
-    """What it is read by: msr_ and a digest of what was measured when in which run, so that nothing comes in twice."""
+    """Id: msr_ and a digest of the run, the moment and the measurement, so that nothing comes in twice."""
     measured_at: str
-    """When it came in, or when it was taken where that is told, in UTC."""
+    """When it was taken, in UTC; when it came in where that is not known."""
     source: str
-    """Who measured: a launch check, or what it was imported from."""
+    """Source: a launch check, or what it was imported from."""
     run: str
-    """What was measured together; calibrations are judged by runs that they never saw."""
+    """Measurements taken together; calibrations are scored on runs that they were not fitted on."""
     launch_check_id: str | None
-    """The launch check; null for what was imported."""
+    """The launch check; null for imported measurements."""
     probe: str
-    """Which probe."""
+    """The probe."""
     operation: str
-    """What ran."""
+    """The operation that ran."""
     shape: Mapping[str, Any] = field(compare=False)
     """Sizes, number format and kernel."""
     quantity: str
-    """What was measured, by the suffix of its unit: seconds, bytes, bytes_per_s, gpu_hours."""
+    """Measured quantity, by the suffix of its unit: seconds, bytes, bytes_per_s, gpu_hours."""
     value: float
     """Median over the repeats."""
     low: float
@@ -68,19 +68,19 @@ class Measured:
     high: float
     """90th percentile over the repeats."""
     repeats: int
-    """How often it was measured."""
+    """Number of repeats."""
     relative_error_fraction: float | None
-    """Error of its result against higher precision; null where none was looked at."""
+    """Error of its result against higher precision; null where it was not compared."""
     predicted_value: float | None
-    """What was predicted then; null where no formula speaks of it alone."""
+    """Prediction at that time; null where no formula predicts it alone."""
     kind: str
     """Kind of device: cuda, rocm, cpu or other."""
     device: str
     """Name of the device."""
     gpu: str | None
-    """Catalogue name of the device; null where the catalogue does not hold it."""
+    """Catalogue name of the device; null where the catalogue does not have it."""
     environment: Mapping[str, Any] = field(compare=False)
-    """What it was measured on."""
+    """Hardware and software that it was measured on."""
     fingerprint: str
     """Digest of the device and the software that measured: equal ones may be compared."""
     formulas: str
@@ -88,11 +88,11 @@ class Measured:
     calibration: str | None
     """Calibration that predicted; null where none did."""
     quarantined_at: str | None
-    """Since when nothing is fitted on it; null where it counts."""
+    """Start of its quarantine, in which nothing is fitted on it; null where it counts."""
     reason: str | None
-    """Why it is in quarantine."""
+    """Reason of the quarantine."""
     owner: str
-    """Whose it is."""
+    """Owner."""
 
 
 def store_measurements_in(connection: Connection, rows: Iterable[Measured]) -> None:
@@ -110,7 +110,7 @@ def read_measurements(
 ) -> list[Measured]:
     """Measurements."""
     matches = (MEASUREMENTS.c[name].in_(sorted(of_it)) for name, of_it in (values or {}).items())
-    conditions = [*matches, *_whose(owner)]
+    conditions = [*matches, *_of_owner(owner)]
     with answering(), reading(engine) as connection:
         if ids is None:
             return measurements_in(connection, *conditions)
@@ -121,7 +121,7 @@ def read_measurements(
 def read_measurements_of(engine: Engine, owner: str | None, part: RowPart | None) -> list[Measured]:
     """Measurements of an owner, in parts where they are many."""
     columns = MEASUREMENTS.c
-    query = part_of(_ALL.where(*_whose(owner)), engine, part, columns.id, columns.measured_at)
+    query = part_of(_ALL.where(*_of_owner(owner)), engine, part, columns.id, columns.measured_at)
     with answering(), reading(engine) as connection:
         return list(_measured_by(connection, query))
 
@@ -129,7 +129,7 @@ def read_measurements_of(engine: Engine, owner: str | None, part: RowPart | None
 def each_measurement(engine: Engine, owner: str | None) -> Iterator[Measured]:
     """Measurements of an owner, one after the other, with a few in memory at a time."""
     with answering(), reading(engine) as connection:
-        yield from _measured_by(connection, _ALL.where(*_whose(owner)))
+        yield from _measured_by(connection, _ALL.where(*_of_owner(owner)))
 
 
 def counting_measurements(engine: Engine, owner: str | None, device: str, since: datetime) -> list[Measured]:
@@ -137,7 +137,7 @@ def counting_measurements(engine: Engine, owner: str | None, device: str, since:
     columns = MEASUREMENTS.c
     newer = (columns.device == device, columns.measured_at >= since, columns.quarantined_at.is_(None))
     with answering(), reading(engine) as connection:
-        return measurements_in(connection, *newer, *_whose(owner))
+        return measurements_in(connection, *newer, *_of_owner(owner))
 
 
 def measurements_like(connection: Connection, rows: Collection[Measured], most: int) -> list[Measured]:
@@ -163,7 +163,7 @@ def shape_key(shape: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, str(value)) for name, value in shape.items() if name != "name"))
 
 
-def _whose(owner: str | None) -> list[ColumnElement[bool]]:
+def _of_owner(owner: str | None) -> list[ColumnElement[bool]]:
     return [] if owner is None else [MEASUREMENTS.c.owner == owner]
 
 
@@ -209,45 +209,45 @@ CalibrationStatus = Literal["draft", "promoted", "retired"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """One calibration: constants of a device, what they were fitted on, and how far off they are."""
+    """One calibration: constants of a device, the measurements that they were fitted on, and their errors."""
 
     id: str
-    """What it is read by, and what answers name: cal_ and a digest of its constants and measurements."""
+    """Id, which answers name: cal_ and a digest of its constants and measurements."""
     status: CalibrationStatus
     """draft, promoted (it holds for its GPU) or retired."""
     gpu: str | None
-    """Catalogue name of the device; null where the catalogue does not hold it, so that no answer could rest on it."""
+    """Catalogue name of the device; null where the catalogue does not have it, so that no answer can use it."""
     device: str
     """Name of the device."""
     note: str
-    """What to know about it; empty where nobody wrote anything."""
+    """A note; empty where none was written."""
     held_out_fraction: float | None
-    """Mean error on what had no part in the fit; null where nothing could be held out."""
+    """Mean error on measurements that had no part in the fit; null where none could be held out."""
     before_fraction: float | None
-    """The same of what was predicted before."""
+    """The same error of the predictions before."""
     in_sample_fraction: float | None
-    """The same of what it was fitted on."""
+    """The same error on the measurements of the fit."""
     parts: tuple[Mapping[str, Any], ...] = field(compare=False)
     """The errors by probe."""
     constants: Mapping[str, Any] = field(compare=False)
-    """What stands in the place of published rates."""
+    """Constants that replace published rates."""
     fitted_on: tuple[str, ...] = field(compare=False)
     """Ids of the measurements that it was fitted on."""
     formulas: str
     """Version of the formulas that it was fitted with."""
     replaces: str | None
-    """Calibration that held when it was fitted, with which it is compared and whose place alone it may take; null where
-    none did."""
+    """Promoted calibration at the time of the fit, with which it is compared and which alone it may replace; null where
+    there was none."""
     created_at: str
     """When it was fitted, in UTC."""
     promoted_at: str | None
     """When it was promoted last; null where it never was."""
     retired_at: str | None
-    """When it was taken back or given up; null where it was not."""
+    """When it was rolled back or retired; null where it was not."""
     owner: str
-    """Whose it is."""
+    """Owner."""
     scope: Scope = "owner"
-    """Whose answers rest on it while it is promoted: its owner's, or everyone's."""
+    """Answers that use it while it is promoted: its owner's, or everyone's."""
 
 
 def create_calibration(engine: Engine, calibration: Calibration) -> Calibration:

@@ -49,7 +49,7 @@ class Replicas:
         self._pid = 0
         self._lock = Lock()
 
-    def say(self, number: int) -> None:
+    def announce(self, number: int) -> None:
         """Announce the catalogue in this process's memory, until the next announcement."""
         if self._engine is None:
             return

@@ -55,24 +55,24 @@ _HEAD = frozenset(("id", "owner", "revision", "created_at"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A saved question with what was answered, but without the question itself."""
+    """A saved question's name and answered numbers, without the question itself."""
 
     id: str
-    """What it is read by: scn_ and 128 random bits, so that nobody guesses it; the list tells it, though."""
+    """Id: scn_ and 128 random bits, which cannot be guessed, but are in the list."""
     name: str
-    """What the team calls it."""
+    """Name that the team uses."""
     note: str
-    """What to know about it; empty where nobody wrote anything."""
+    """A note; empty where none was written."""
     owner: str
-    """Whose it is."""
+    """Owner."""
     revision: int
-    """How often it was written: 1 when it was made, one more with every change."""
+    """Number of writes: 1 when it was made, one more with every change."""
     gpu: str
     """Catalogue name of the GPU."""
     gpus: int
     """GPUs in all."""
     verdict: Verdict
-    """Does it fit?"""
+    """Whether the job fits into memory."""
     device_peak_bytes: float
     """Most memory in use on the fullest GPU."""
     usable_bytes: float
@@ -84,11 +84,11 @@ class Scenario:
     cost_usd: float | None
     """The whole run; null without training_tokens or a price."""
     estimate_id: str
-    """What the whole answer is read by."""
+    """Id of the whole answer."""
     formulas: str
     """Version of the formulas that answered."""
     catalogue: str
-    """Digest of the facts that it was answered from."""
+    """Digest of the catalogue that it was answered from."""
     calibration: str | None
     """Calibration that corrected the predictions; null where none did."""
     created_at: str

@@ -135,7 +135,7 @@ def test_connections_of_replicas_are_held_against_what_the_server_takes(
         assert most - 10 < taken < most
         others = [Replicas(engine) for _ in range(3)]
         for other in others:
-            other.say(1)
+            other.announce(1)
         monkeypatch.setenv("TRAINCOST_DATABASE_CONNECTIONS", str(taken // 4 + 1))
         several = findings(run)["connections"]
         assert (several["state"], several["said"].startswith("4 replicas")) == ("warning", True)

@@ -17,15 +17,15 @@ END_WHO_SAID_ONE = (
 def test_a_replica_is_behind_until_it_says_what_was_written(postgresql_url: str) -> None:
     engine = open_engine(postgresql_url)
     here, there = Replicas(engine), Replicas(engine)
-    here.say(1)
-    there.say(1)
+    here.announce(1)
+    there.announce(1)
     assert not here.are_behind(1)
     assert here.are_behind(2)
-    here.say(2)
+    here.announce(2)
     assert here.are_behind(2), "the other one is"
     assert not there.are_behind(1)
-    there.say(2)
-    there.say(2)
+    there.announce(2)
+    there.announce(2)
     assert not here.are_behind(2)
     assert here.are_behind(3), "it still says so after it said the same twice"
     there.leave()
@@ -37,7 +37,7 @@ def test_a_replica_is_behind_until_it_says_what_was_written(postgresql_url: str)
 def test_a_process_waits_for_nobody_on_another_database(postgresql_url: str, postgresql_server: str) -> None:
     engine, other = open_engine(postgresql_url), open_engine(postgresql_server)
     here, there = Replicas(engine), Replicas(other)
-    there.say(1)
+    there.announce(1)
     assert not here.are_behind(2)
     there.leave()
     for each in (engine, other):
@@ -47,13 +47,13 @@ def test_a_process_waits_for_nobody_on_another_database(postgresql_url: str, pos
 def test_a_lost_connection_is_made_anew(postgresql_url: str) -> None:
     engine = open_engine(postgresql_url)
     here, there = Replicas(engine), Replicas(engine)
-    there.say(1)
+    there.announce(1)
     with engine.begin() as connection:
         connection.execute(text(END_WHO_SAID_ONE))
     wait_until(lambda: not here.are_behind(2))  # the server has ended its connection
     with pytest.raises(Unreachable):
-        there.say(1)
-    there.say(1)
+        there.announce(1)
+    there.announce(1)
     assert here.are_behind(2)
     there.leave()
     engine.dispose()
@@ -62,7 +62,7 @@ def test_a_lost_connection_is_made_anew(postgresql_url: str) -> None:
 def test_without_a_server_there_is_nobody_to_wait_for(sqlite_url: str) -> None:
     engine: Engine = open_engine(sqlite_url)
     for alone in (Replicas(engine), Replicas(None)):
-        alone.say(1)
+        alone.announce(1)
         assert not alone.are_behind(2)
         alone.leave()
     engine.dispose()

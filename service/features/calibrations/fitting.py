@@ -181,7 +181,7 @@ class FitData:
 def read_fit_data(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> FitData:
     """Read the measurements that a request body selects."""
     chosen = read_chosen(body)
-    whose = caller.whose if chosen.measurements else caller.own
+    whose = caller.visible_owner if chosen.measurements else caller.own
     stored = read_measurements(engine, chosen.measurements or None, whose, values_of(chosen))
     rows = chosen_of(stored, chosen)
     before = _id_in_effect(rows[0], catalogue)

@@ -92,7 +92,7 @@ COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
 
 def listed_calibrations(engine: Engine, caller: Caller) -> Listed:
     """List of calibrations: of the caller, and all that were in effect for everyone."""
-    return Listed(COLUMNS, map(summary_of, read_calibrations(engine, caller.whose)), sort=NEWEST_FIRST)
+    return Listed(COLUMNS, map(summary_of, read_calibrations(engine, caller.visible_owner)), sort=NEWEST_FIRST)
 
 
 def find_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:

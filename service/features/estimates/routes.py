@@ -157,8 +157,10 @@ def stored_estimate(
     """Asking alone stores nothing; scenarios and checks do."""
     state = request.app.state
     checked = state.checked_questions
-    waiting = partial(checked.find, owner=caller.whose)
-    found = stored_answer(database, caller.whose, estimate_id, catalogue_at(request), waiting, checked.of_others())
+    waiting = partial(checked.find, owner=caller.visible_owner)
+    found = stored_answer(
+        database, caller.visible_owner, estimate_id, catalogue_at(request), waiting, checked.of_others()
+    )
     return Response(found, media_type=JSON)
 
 

@@ -76,7 +76,7 @@ def create_launch_check(
     """Create a launch check."""
 
     def stored(estimate_id: str) -> bytes:
-        return stored_answer(engine, caller.whose, estimate_id, catalogue_at, look_again=look_again)
+        return stored_answer(engine, caller.visible_owner, estimate_id, catalogue_at, look_again=look_again)
 
     parsed = read_launch_check(body, catalogue, stored)
     check, job, estimate = _prepare(engine, catalogue, parsed, caller.owner)
@@ -191,4 +191,4 @@ def launch_check_trace(engine: Engine, caller: Caller, check_id: str) -> bytes:
 
 def listed_launch_checks(engine: Engine, caller: Caller) -> Listed:
     """The list of launch checks."""
-    return listed_in_parts(COLUMNS, partial(store.read_launch_checks, engine, caller.whose), sort=NEWEST_FIRST)
+    return listed_in_parts(COLUMNS, partial(store.read_launch_checks, engine, caller.visible_owner), sort=NEWEST_FIRST)

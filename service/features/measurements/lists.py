@@ -121,14 +121,14 @@ def listed_measurements(engine: Engine, caller: Caller) -> Listed:
     """List of measurements."""
 
     def rows(part: RowPart | None) -> list[MeasurementRow]:
-        return [row_of(one) for one in read_measurements_of(engine, caller.whose, part)]
+        return [row_of(one) for one in read_measurements_of(engine, caller.visible_owner, part)]
 
     return listed_in_parts(COLUMNS, rows, "measured_at", NEWEST_FIRST)
 
 
 def find_measurement(engine: Engine, caller: Caller, measurement_id: str) -> Measured:
     """One measurement."""
-    rows = read_measurements(engine, [measurement_id], caller.whose)
+    rows = read_measurements(engine, [measurement_id], caller.visible_owner)
     if not rows:
         raise NotFound(NONE_SUCH)
     return rows[0]
@@ -208,7 +208,7 @@ def release(engine: Engine, caller: Caller, body: Mapping[str, Any]) -> Record:
 
 
 def _changed(engine: Engine, caller: Caller, ids: tuple[str, ...], reason: str | None) -> Record:
-    known = {row.id for row in read_measurements(engine, ids, caller.whose)}
+    known = {row.id for row in read_measurements(engine, ids, caller.visible_owner)}
     missing = len(set(ids) - known)
     if missing:
         message = f"{missing} of the {len(set(ids))} ids are those of no measurement, so nothing was changed"

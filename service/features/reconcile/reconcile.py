@@ -308,7 +308,7 @@ def reconcile(
     """Compare jobs with their predictions and store those with compared hours."""
 
     def predict(estimate_id: str) -> Prediction | None:
-        return predicted(engine, caller.whose, estimate_id, now, catalogue_at, look_again)
+        return predicted(engine, caller.visible_owner, estimate_id, now, catalogue_at, look_again)
 
     jobs, others = compare_jobs(found, predict)
     store_jobs(engine, caller, jobs, now)

@@ -119,7 +119,7 @@ class ScenarioChange:
 
 def listed_scenarios(engine: Engine, caller: Caller) -> Listed:
     """The list of scenarios."""
-    return listed_in_parts(COLUMNS, partial(store.read_scenarios, engine, caller.whose))
+    return listed_in_parts(COLUMNS, partial(store.read_scenarios, engine, caller.visible_owner))
 
 
 def find_scenario(engine: Engine, caller: Caller, scenario_id: str, revision: int | None = None) -> SavedQuestion:

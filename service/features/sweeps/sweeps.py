@@ -183,7 +183,9 @@ def listed_sweeps(engine: Engine, caller: Caller) -> Listed:
     """The list of sweeps."""
 
     def rows(part: RowPart | None) -> list[SweepRow]:
-        return [_row(sweep, status_of(counts)) for sweep, counts in store.read_sweeps(engine, caller.whose, part)]
+        return [
+            _row(sweep, status_of(counts)) for sweep, counts in store.read_sweeps(engine, caller.visible_owner, part)
+        ]
 
     return listed_in_parts(COLUMNS, rows)
 

@@ -99,7 +99,7 @@ async def expiring_leases(app: FastAPI) -> AsyncIterator[None]:
         return
     stop, lease_seconds = Event(), app.state.settings.lease_seconds
     tasks = (
-        ("jobs of lost workers wait", LeaseExpiry(engine, lease_seconds, on_end).look, lease_seconds / 2),
+        ("jobs of lost workers wait", LeaseExpiry(engine, lease_seconds, on_end).tick, lease_seconds / 2),
         ("workers that are long gone stay listed", partial(remove_workers, engine, LISTED_SECONDS), FORGET_SECONDS),
         ("what is old stays kept", Retention(engine, app.state.settings, stop).run, FORGET_SECONDS),
     )

@@ -198,7 +198,7 @@ def workers(request: Request, database: Database, caller: CallerDep) -> Response
 
     Those are listed that take the caller's jobs, and of what they are at only jobs that the caller may see.
     """
-    return json_answer(WorkerList(items=tuple(read_workers(database, _alive_seconds(request), caller.whose))))
+    return json_answer(WorkerList(items=tuple(read_workers(database, _alive_seconds(request), caller.visible_owner))))
 
 
 def _alive_seconds(request: Request) -> float:
