@@ -192,7 +192,7 @@ FINITE_OR_NAMED = core_schema.CoreConfig(ser_json_inf_nan="constants")
 ANY = _written_by(to_wire)
 PLAIN: Mapping[Any, CoreSchema] = {
     int: _written_by(_exact),
-    float: _written_by(_exact),
+    float: core_schema.union_schema([core_schema.float_schema(), _written_by(_exact)]),  # Python for other numbers
     str: core_schema.str_schema(),
     bool: core_schema.bool_schema(),
 }

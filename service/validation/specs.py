@@ -29,7 +29,7 @@ def read_spec(
 ) -> Spec:
     """The dataclass that a JSON object spells; `whole` names the object in a problem without a path."""
     hashable: type = kind  # mypy treats type[Spec] as unhashable
-    known = field_names(kind)
+    known = field_names(hashable)
     if not isinstance(value, Mapping):
         raise Refused(not_an_object(path, known))
     unknown = [name for name in value if name not in known]
@@ -54,14 +54,16 @@ def read_name(value: object, path: str) -> str:
     raise Refused(Problem(field=path, code="not_text", message=message, fix="give a name, in quotes"))
 
 
-def field_names(kind: type[Any]) -> tuple[str, ...]:
+@cache
+def field_names(kind: type) -> tuple[str, ...]:
     """The fields of a dataclass."""
     return tuple(f.name for f in fields(kind))
 
 
 def fields_of(spec: Any) -> dict[str, Any]:
     """A flat dataclass as the JSON object that would spell it."""
-    return {name: getattr(spec, name) for name in field_names(type(spec))}
+    kind: type = type(spec)
+    return {name: getattr(spec, name) for name in field_names(kind)}
 
 
 @cache

@@ -18,7 +18,7 @@ from service.estimator.model.ledger import Split
 from service.estimator.rules.model import problems_of_model
 from tests.cases import each_case
 from tests.catalogue.shapes import letter_of
-from tests.estimator.small_ledgers import ledger_of
+from tests.estimator.small_models import ledger_of
 
 HERE = Path(__file__).parent
 PRESETS: dict[str, dict[str, Any]] = json.loads((HERE / "preset_configs.json").read_text(encoding="utf-8"))["configs"]

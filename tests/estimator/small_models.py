@@ -1,6 +1,8 @@
-"""Small models of every family, for questions about any model: a few layers, real proportions."""
+"""Small models of every family, a few layers in real proportions, and the ledger of a model under a plain setting."""
 
 from service.estimator import Model
+from service.estimator.model.build import build_ledger
+from service.estimator.model.ledger import Ledger, Setting
 
 DENSE = Model(
     vocab_size=32000,
@@ -92,3 +94,12 @@ HYBRID = Model(
 )
 
 FAMILIES = {"dense": DENSE, "tied": TIED, "sparse": SPARSE, "latent": LATENT, "windowed": WINDOWED, "hybrid": HYBRID}
+
+
+def ledger_of(model: Model, tokens: int) -> Ledger:
+    """The ledger of a model in 16 bits, fused, without dropout."""
+    setting = Setting(
+        tokens=tokens, element_bytes=2, keeps_scores=False, drops_out=False, fused_norm=True, fused_activation=True,
+        repeats_key_values=False,
+    )  # fmt: skip
+    return build_ledger(model, setting)

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from service.estimator import Estimate, Layout, Question, Recipe, Recompute, estimate
 from service.estimator.answer import Interval
-from service.estimator.memory.memory import BETWEEN_STEPS, LIVE, OFFLOADED_ACTIVATIONS
+from service.estimator.memory.memory import BETWEEN_STEPS, LIVE, OFFLOADED_ACTIVATIONS, StageBytes
 from service.estimator.model.build import recurrences_of
 from service.estimator.question import Model, StackName
+from service.estimator.resolve import resolve
+from service.estimator.run.stages import rank_bytes_of, stages_of
 from service.estimator.software.stacks import STACKS, requested_software, software_of
 from tests.amounts import amount
 from tests.ask import STATES, ask, bytes_of, question
-from tests.estimator.holding import held_by, kinds_of
 from tests.estimator.legal_questions import questions, shard_groups, with_layout, with_recipe
 from tests.estimator.small_models import FAMILIES, TIED
 
@@ -34,6 +35,17 @@ def intervals(noun: Any) -> list[Interval]:
     if isinstance(noun, tuple):
         return [found for item in noun for found in intervals(item)]
     return [found for f in fields(noun) for found in intervals(getattr(noun, f.name))] if is_dataclass(noun) else []
+
+
+def held_by(asked: Question) -> list[StageBytes]:
+    """Bytes of one rank of every stage, first to last."""
+    resolved = resolve(asked)
+    return [rank_bytes_of(resolved, one) for one in stages_of(resolved)]
+
+
+def kinds_of(held: StageBytes) -> dict[str, float]:
+    """Bytes of a stage by kind, those of all phases."""
+    return {field.name: float(getattr(held, field.name)) for field in fields(StageBytes)}
 
 
 def resident_bytes(answer: Estimate, stage: int) -> float:

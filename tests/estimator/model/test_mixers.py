@@ -11,7 +11,7 @@ from service.estimator.model.build import MIXER_FIELDS, MIXERS
 from service.estimator.model.flop import forward_flop
 from service.estimator.question import LayerType
 from tests.ask import question
-from tests.estimator.small_ledgers import ledger_of
+from tests.estimator.small_models import ledger_of
 
 BASE: dict[str, Any] = {
     "vocab_size": 32000, "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 0,

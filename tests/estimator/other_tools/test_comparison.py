@@ -18,8 +18,8 @@ from service.estimator.resolve import resolve
 from service.estimator.samples import H100, LLAMA_3_8B
 from tests.ask import lines
 from tests.estimator.legal_questions import questions
+from tests.estimator.rules.test_refusals import asked
 from tests.estimator.small_models import DENSE, FAMILIES
-from tests.estimator.test_refusals import asked
 
 ROWS: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("refusals.toml").read_text(encoding="utf-8"))[
     "refusal"
