@@ -124,7 +124,7 @@ def lies_in(layout: Layout, question: Question, space: Constraints) -> bool:
     if group not in axes.shard_group or any(value not in getattr(axes, name) for name, value in values.items()):
         return False
     layers = plain.model.num_hidden_layers
-    deals = [dealing(one.layout, layers) for one in pipelines_of(plain, axes).every]
+    deals = [dealing(one.layout, layers) for one in pipelines_of(plain, axes)[0]]
     values |= {"shard_group": group, "expert_tensor": layout.expert_tensor}
     pinned = {name: (value,) for name, value in values.items()}
     *_, found = search(question, Constraints({**space.allowed, **pinned}), 1)

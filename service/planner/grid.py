@@ -1,13 +1,13 @@
 """Grids of layouts, with a dimension for each kind of axis, and the memory and time of all of their layouts.
 
 Tensor, context, sequence and expert parallelism decide what one layer costs; pipelines and sharding, how layers and
-their numbers are spread; micro-batches multiply both. A formula that reads one of the three broadcasts over the others.
+their state are spread; micro-batches multiply both. A formula that reads one of the three broadcasts over the others.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from itertools import groupby
 from math import prod
 from operator import add
@@ -33,7 +33,7 @@ from service.estimator.time.step import (
     whole_step_seconds,
 )
 from service.estimator.workload import Workload
-from service.planner.space import WITHIN_DOMAIN, Distinct, Pipeline, SearchSpace, Variant
+from service.planner.space import WITHIN_DOMAIN, Pipeline, SearchSpace, StageGroup, Variant
 
 Numbers = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -52,13 +52,13 @@ class Splits:
 
 @dataclass(frozen=True, slots=True)
 class Spreads:
-    """How layers are spread over stages, and their numbers over replicas."""
+    """How layers are spread over stages, and their state over replicas."""
 
     pipeline: CompleteLayout
-    """Its pipeline and its order of ranks, the other fields unsaid."""
+    """Its pipeline and its order of ranks, the other fields unset."""
     zero_stage: ZeroStage
     shard_group: int | None
-    """None: all that there are; 0: those inside one fast-link domain."""
+    """None: all replicas and context ranks; 0: those inside one fast-link domain."""
     reshard_after_forward: bool
 
 
@@ -141,11 +141,15 @@ def _whole(quotient: Numbers) -> tuple[Numbers, Mask]:
 
 
 def _shard_groups(grid: Grid, workload: Workload, degrees: Degrees) -> Numbers:
-    everybody = degrees.data * degrees.context
-    domain = local_ranks(everybody, replica_spacing(degrees), workload.cluster.scale_up_gpus)
+    every = degrees.data * degrees.context
+    domain = local_ranks(every, replica_spacing(degrees), workload.cluster.scale_up_gpus)
     group = along([one.shard_group or 0 for one in grid.spreads], 1)
-    within = along([one.shard_group == WITHIN_DOMAIN for one in grid.spreads], 1) == 1
-    return np.where(within, domain, np.where(group > 0, group, everybody))
+    return np.where(_within_domain(grid), domain, np.where(group > 0, group, every))
+
+
+def _within_domain(grid: Grid) -> Mask:
+    within: Mask = along([one.shard_group == WITHIN_DOMAIN for one in grid.spreads], 1) == 1
+    return within
 
 
 def legal_layouts(
@@ -156,11 +160,15 @@ def legal_layouts(
     whole: dict[str, Mask],
     data: Sequence[int],
 ) -> tuple[Mask, Counter[str]]:
-    """Which layouts of a grid break no rule, and how many break which."""
+    """Which layouts of a grid break no rule, and how many break which.
+
+    A shard group inside one domain that is all replicas is left out: the grid has it anyway.
+    """
     conditions: list[tuple[str, Mask]] = list(whole.items())
     if data:
         conditions.append(("data_is_as_pinned", np.isin(np.asarray(degrees.data), data)))
-    conditions.append(("shard_groups_differ", _differs(grid, degrees)))
+    is_whole_group = np.asarray(degrees.shard_group == degrees.data * degrees.context)
+    conditions.append(("shard_groups_differ", np.logical_not(_within_domain(grid) & is_whole_group)))
     conditions.extend((rule.name, np.asarray(rule.holds(workload, degrees))) for rule in rules)
     return met(np.ones(grid.shape, dtype=np.bool_), conditions)
 
@@ -178,14 +186,6 @@ def met(legal: Mask, conditions: Sequence[tuple[str, Mask]]) -> tuple[Mask, Coun
             refused[name] += left - still
         left = still
     return legal, refused
-
-
-def _differs(grid: Grid, degrees: Degrees) -> Mask:
-    """Whether a shard group inside one domain is another than all replicas, which the grid has anyway."""
-    within = along([one.shard_group == WITHIN_DOMAIN for one in grid.spreads], 1) == 1
-    same: Mask = np.asarray(degrees.shard_group == degrees.data * degrees.context)
-    differs: Mask = np.logical_not(np.logical_and(within, same))
-    return differs
 
 
 def in_order(grid: Grid, order: RankOrder) -> Grid:
@@ -206,7 +206,7 @@ def reordering_gains(grid: Grid, workload: Workload, degrees: Degrees) -> Mask:
 
 
 def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, int, int]) -> CompleteLayout:
-    """One layout of a grid, its schedule, context method and offload unsaid."""
+    """One layout of a grid, its schedule, context method and offload unset."""
     split, spread = grid.splits[place[0]], grid.spreads[place[1]]
 
     def number(column: object) -> int:
@@ -226,29 +226,29 @@ def layout_at(grid: Grid, degrees: Degrees, place: tuple[int, int, int]) -> Comp
     )
 
 
-Member = tuple[Spreads, tuple[Distinct, ...]]
-"""One way to spread layers and numbers, and the distinct stages of its pipeline."""
+Member = tuple[Spreads, tuple[StageGroup, ...]]
+"""One way to spread layers and state, and the stage groups of its pipeline."""
 
 CELLS = 1 << 16
-"""Layouts that are worked out at once. Source: measured; larger columns leave the cache, smaller ones cost calls."""
+"""Layouts that are scored at once. Source: measured; larger columns leave the cache, smaller ones cost calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A grid, and the choices that each of its layouts is worked out with."""
+    """A grid, and the choices under which its layouts are scored."""
 
     variant: Variant
     grid: Grid
-    stages: tuple[tuple[Distinct, ...], ...]
-    """The distinct stages of each spread of the grid; equally many."""
+    stages: tuple[tuple[StageGroup, ...], ...]
+    """The stage groups of each spread of the grid; equally many."""
     layouts: tuple[CompleteLayout, ...]
-    """Schedule, context method and offload, the other fields unsaid."""
+    """Schedule, context method and offload, the other fields unset."""
     mirrors: bool
     """Each rank serves a stage from either end (DualPipe)."""
     other_orders: tuple[RankOrder, ...]
     """Orders of ranks beside that of the grid."""
     data: tuple[int, ...]
-    """Numbers of replicas that the caller leaves; any where empty."""
+    """Allowed numbers of replicas; any where empty."""
 
 
 def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ...]) -> tuple[list[Block], Counter[str]]:
@@ -270,13 +270,18 @@ def blocks_of(variant: Variant, axes: SearchSpace, pipelines: tuple[Pipeline, ..
         for mirrors in (False, True):
             mine = tuple(name for name in runs if (name == "dualpipe" and pipeline.pipeline > 1) == mirrors)
             if mine:
-                kinds = one.mirrored if mirrors else one.alone
+                kinds = one.mirrored if mirrors else one.groups
                 key = (pipeline.virtual_pipeline, len(kinds), mirrors)
                 schedules[key] = mine
                 groups[key].extend((spread, kinds) for spread in spreads)
     results = []
     for key, members in groups.items():
-        choices = _choices(axes, schedules[key])
+        choices = tuple(
+            replace(PLAIN_LAYOUT, schedule=schedule, context_method=method, offload=offload)
+            for method in axes.context_method
+            for offload in axes.offload
+            for schedule in schedules[key]
+        )
         for own in _apart(members, len(splits), len(axes.micro_batch)):
             for part in _cut(splits, len(own) * len(axes.micro_batch)):
                 grid = Grid(part, tuple(spread for spread, _ in own), axes.micro_batch)
@@ -303,7 +308,7 @@ def _splits(workload: Workload, axes: SearchSpace) -> Iterator[Splits]:
 def _spreads(
     workload: Workload, axes: SearchSpace, variant: Variant, pipeline: CompleteLayout, refused: Counter[str], each: int
 ) -> Iterator[Spreads]:
-    """How one pipeline's layers and their numbers may be spread over replicas."""
+    """How one pipeline's layers and their state may be spread over replicas."""
     for zero in variant.zero_stages:
         if pipeline.pipeline > 1 and zero not in workload.stack.pipeline_zero_stages:
             refused["stack_shards_so_in_a_pipeline"] += each
@@ -316,15 +321,6 @@ def _spreads(
         for group in groups:
             for free in frees:
                 yield Spreads(pipeline, zero, group, free)
-
-
-def _choices(axes: SearchSpace, schedules: tuple[ScheduleName, ...]) -> tuple[CompleteLayout, ...]:
-    return tuple(
-        replace(PLAIN_LAYOUT, schedule=schedule, context_method=method, offload=offload)
-        for method in axes.context_method
-        for offload in axes.offload
-        for schedule in schedules
-    )
 
 
 def _apart(members: list[Member], splits: int, sizes: int) -> Iterator[list[Member]]:
@@ -355,16 +351,6 @@ def _cut(splits: tuple[Splits, ...], each: int) -> Iterator[tuple[Splits, ...]]:
     yield tuple(part)
 
 
-def with_choices(layout: CompleteLayout, choices: CompleteLayout) -> CompleteLayout:
-    """A layout with its schedule, context method and offload."""
-    return replace(
-        layout,
-        schedule=choices.schedule,
-        context_method=choices.context_method,
-        offload=choices.offload,
-    )
-
-
 @dataclass(slots=True)
 class StageColumn:
     """One kind of stage of every pipeline of a grid."""
@@ -375,18 +361,8 @@ class StageColumn:
     """Stages of this kind."""
 
 
-@dataclass(slots=True)
-class Scores:
-    """What every layout of a grid takes."""
-
-    step_seconds: Numbers
-    """Seconds of one optimizer step."""
-    reserved_bytes: Numbers
-    """What the allocator holds on the fullest GPU."""
-
-
 def stage_columns(
-    workload: Workload, degrees: Degrees, pipelines: Sequence[tuple[Distinct, ...]], *, mirrors: bool
+    workload: Workload, degrees: Degrees, pipelines: Sequence[tuple[StageGroup, ...]], *, mirrors: bool
 ) -> list[StageColumn]:
     """The stages of many pipelines that have equally many kinds of stages, kind by kind."""
     results = []
@@ -402,17 +378,14 @@ def stage_columns(
 def _columns(stages: Sequence[Stage]) -> Stage:
     """Stages of many pipelines as one; they are all at the same end, or all at none."""
     first = stages[0]
-    chunks, kinds = range(len(first.chunk_counts)), range(len(first.kind_counts))
-    alike: dict[tuple[tuple[Amount, ...], ...], tuple[Amount, ...]] = {}
-    counts = []
-    for chunk in chunks:
-        own = tuple(one.chunk_counts[chunk] for one in stages)
-        if own not in alike:
-            alike[own] = tuple(along_or_same([float(each[kind]) for each in own], 1) for kind in kinds)
-        counts.append(alike[own])
+
+    @cache
+    def kind_columns(counts: tuple[tuple[Amount, ...], ...]) -> tuple[Amount, ...]:
+        return tuple(along_or_same([float(count) for count in kind], 1) for kind in zip(*counts, strict=True))
+
     return Stage(
         index=along_or_same([float(one.index) for one in stages], 1),
-        chunk_counts=tuple(counts),
+        chunk_counts=tuple(map(kind_columns, zip(*(one.chunk_counts for one in stages), strict=True))),
         depths=along_or_same([float(one.depths) for one in stages], 1),
         is_first=first.is_first,
         is_last=first.is_last,
@@ -420,34 +393,33 @@ def _columns(stages: Sequence[Stage]) -> Stage:
 
 
 def micro_batches_of(
-    workload: Workload, degrees: Degrees, carried: Sequence[StageColumn], layout: CompleteLayout
+    workload: Workload, degrees: Degrees, columns: Sequence[StageColumn], layout: CompleteLayout
 ) -> list[MicroBatchSeconds]:
-    """What each kind of stage does for one micro-batch."""
+    """Seconds of one micro-batch on each group of stages."""
     each = ledger_seconds(workload, degrees)
-    return [micro_batch_seconds(workload, degrees, one.stage, one.load, layout, each) for one in carried]
+    return [micro_batch_seconds(workload, degrees, one.stage, one.load, layout, each) for one in columns]
 
 
-def scores_of(
+def step_and_memory(
     workload: Workload,
     degrees: Degrees,
-    carried: Sequence[StageColumn],
+    columns: Sequence[StageColumn],
     micro: Sequence[MicroBatchSeconds],
     layout: CompleteLayout,
-) -> Scores:
-    """The step and the memory of every layout of a grid."""
+) -> tuple[Numbers, Numbers]:
+    """Seconds of the step and reserved bytes of the peak GPU of every layout of a grid."""
     share, room = reserved_shares(workload)[1], allocator_room_bytes(workload)
     reserved: list[Amount] = []
-    for one in carried:
-        conditions = stage_bytes(workload, degrees, one.stage, one.load, layout)
-        reserved.append(reserved_bytes(conditions.peak, conditions.held, share, room))
+    for one in columns:
+        rank_bytes = stage_bytes(workload, degrees, one.stage, one.load, layout)
+        reserved.append(reserved_bytes(rank_bytes.peak, rank_bytes.held, share, room))
     peak = reduce(maximum, reserved)
-    sent = [one.count * each.sent_seconds for one, each in zip(carried, micro, strict=True)]
+    sent = [one.count * each.sent_seconds for one, each in zip(columns, micro, strict=True)]
     overhead = StepOverhead(
         stage_seconds=reduce(add, sent) / degrees.pipeline, filled_fraction=peak / usable_bytes(workload.gpu)
     )
     busy = [
         busy_seconds(workload, degrees, one.load, layout, each, overhead).total
-        for one, each in zip(carried, micro, strict=True)
+        for one, each in zip(columns, micro, strict=True)
     ]
-    step = whole_step_seconds(reduce(maximum, busy), workload, degrees, overhead)
-    return Scores(np.asarray(step), np.asarray(peak))
+    return np.asarray(whole_step_seconds(reduce(maximum, busy), workload, degrees, overhead)), np.asarray(peak)

@@ -21,7 +21,6 @@ from service.planner.grid import (
     Grid,
     Mask,
     Numbers,
-    Scores,
     StageColumn,
     blocks_of,
     degrees_in,
@@ -31,13 +30,12 @@ from service.planner.grid import (
     met,
     micro_batches_of,
     reordering_gains,
-    scores_of,
     stage_columns,
-    with_choices,
+    step_and_memory,
 )
 from service.planner.space import (
     Constraints,
-    Distinct,
+    StageGroup,
     Variant,
     pipelines_of,
     plain_workload,
@@ -62,46 +60,60 @@ class Candidate:
     recompute: str | Recompute = field(compare=False)
 
 
-@dataclass(slots=True)
-class SearchResult:
-    """What a search has found so far."""
+@dataclass(slots=True, kw_only=True)
+class SearchCounts:
+    """Counts of a search, and its smallest layout."""
 
     generated: int = 0
     """Layouts of the space, legal or not."""
     refused: Counter[str] = field(default_factory=Counter)
     """Layouts left out, by the first rule that they break."""
     scored: int = 0
-    """Legal layouts, whose memory and step were worked out."""
+    """Legal layouts, with their memory and step computed."""
     fitting: int = 0
     """Those of them that fit."""
+    smallest: Candidate | None = None
+    """The one that takes least memory, whether it fits or not."""
+
+    def leave_out(self, refused: Counter[str]) -> None:
+        """Count layouts that rules refuse before they are scored."""
+        self.refused.update(refused)
+        self.generated += refused.total()
+
+
+@dataclass(slots=True, kw_only=True)
+class SearchResult(SearchCounts):
+    """Candidates found so far."""
+
     best: list[Candidate] = field(default_factory=list)
     """The fastest that fit, fastest first."""
     front: list[Candidate] = field(default_factory=list)
     """Those that fit of which none is both faster and smaller, fastest first."""
-    smallest: Candidate | None = None
-    """The one that takes least memory, whether it fits or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The part of a grid that is worked out."""
+    """The part of a grid that is scored."""
 
     grid: Grid
     legal: Mask
     degrees: Degrees
-    stages: tuple[tuple[Distinct, ...], ...]
-    """The distinct stages of each spread of the grid."""
-    carried: list[StageColumn]
+    stages: tuple[tuple[StageGroup, ...], ...]
+    """The stage groups of each spread of the grid."""
+    columns: list[StageColumn]
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A grid that was worked out under one schedule."""
+    """A grid that was scored under one schedule."""
 
     variant: Variant
     part: Part
     choices: CompleteLayout
-    scores: Scores
+    step_seconds: Numbers
+    """Seconds of one optimizer step of each layout."""
+    reserved_bytes: Numbers
+    """Bytes that the allocator reserves on the peak GPU of each layout."""
 
 
 def keep(one: Scored, result: SearchResult, top: int) -> None:
@@ -109,12 +121,12 @@ def keep(one: Scored, result: SearchResult, top: int) -> None:
     grid = one.part.grid
     places = np.flatnonzero(one.part.legal)
     step, reserved = (
-        np.broadcast_to(score, grid.shape).ravel()[places]
-        for score in (one.scores.step_seconds, one.scores.reserved_bytes)
+        np.broadcast_to(score, grid.shape).ravel()[places] for score in (one.step_seconds, one.reserved_bytes)
     )
     offset, result.scored = result.scored, result.scored + len(places)
     fits = np.flatnonzero(reserved <= one.variant.most_reserved_bytes)
     result.fitting += len(fits)
+    own = {name: getattr(one.choices, name) for name in ("schedule", "context_method", "offload")}
 
     def candidate(index: int) -> Candidate:
         split, spread, size = (int(place) for place in np.unravel_index(int(places[index]), grid.shape))
@@ -122,7 +134,7 @@ def keep(one: Scored, result: SearchResult, top: int) -> None:
             step_seconds=float(step[index]),
             reserved_bytes=float(reserved[index]),
             place=offset + index,
-            layout=with_choices(layout_at(grid, one.part.degrees, (split, spread, size)), one.choices),
+            layout=replace(layout_at(grid, one.part.degrees, (split, spread, size)), **own),
             micro_batch=grid.micro_batches[size],
             recompute=one.variant.recompute,
         )
@@ -132,9 +144,8 @@ def keep(one: Scored, result: SearchResult, top: int) -> None:
         result.smallest = candidate(least)
     if len(fits):
         result.best = sorted([*result.best, *map(candidate, _fastest(step, reserved, fits, result.best, top))])[:top]
-        result.front = _undominated_candidates(
-            [*result.front, *map(candidate, _undominated(step, reserved, fits, result.front))]
-        )
+        added = map(candidate, _undominated(step, reserved, fits, result.front))
+        result.front = _undominated_candidates([*result.front, *added])
 
 
 def _fastest(step: Numbers, reserved: Numbers, fits: NDArray[np.intp], best: list[Candidate], top: int) -> list[int]:
@@ -201,14 +212,14 @@ def _blocks(
 ) -> Iterator[Block]:
     base = plain_workload(question)
     axes = search_space(base, constraints)
-    pipelines = pipelines_of(base, axes)
-    _leave_out(result, pipelines.refused)
-    variants, undoable = variants_of(question, axes, headroom_fraction)
-    _leave_out(result, undoable)
+    pipelines, refused = pipelines_of(base, axes)
+    result.leave_out(refused)
+    variants, refused = variants_of(question, axes, headroom_fraction)
+    result.leave_out(refused)
     for variant in variants:
-        blocks, refused = blocks_of(variant, axes, pipelines.every)
+        blocks, refused = blocks_of(variant, axes, pipelines)
         _refuse_too_many(result.generated + sum(block.grid.cells * len(block.layouts) for block in blocks))
-        _leave_out(result, refused)
+        result.leave_out(refused)
         yield from blocks
 
 
@@ -218,11 +229,6 @@ def _refuse_too_many(layouts: int) -> None:
     message = f"the fields that are left open make more than {MOST_LAYOUTS:,} layouts"
     fix = "pin or restrict some of them: recipe.micro_batch, layout.shard_group, layout.offload"
     raise Refused(Problem(field="layout", code="space_is_small_enough", message=message, fix=fix))
-
-
-def _leave_out(result: SearchResult, refused: Counter[str]) -> None:
-    result.refused.update(refused)
-    result.generated += refused.total()
 
 
 def _groups(block: Block) -> Iterator[tuple[CompleteLayout, ...]]:
@@ -244,9 +250,9 @@ def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], result: Sear
     if not legal.any():
         return
     part = _part(block, block.grid, block.stages, legal)
-    micro = micro_batches_of(workload, part.degrees, part.carried, choices[0])
+    micro = micro_batches_of(workload, part.degrees, part.columns, choices[0])
     for layout in choices:
-        one = Scored(block.variant, part, layout, scores_of(workload, part.degrees, part.carried, micro, layout))
+        one = Scored(block.variant, part, layout, *step_and_memory(workload, part.degrees, part.columns, micro, layout))
         keep(one, result, top)
         for order in block.other_orders:
             _search_reordered(block, one, order, rules, result, top)
@@ -255,16 +261,14 @@ def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], result: Sear
 def _search_reordered(
     block: Block, one: Scored, order: RankOrder, rules: Sequence[LayoutRule], result: SearchResult, top: int
 ) -> None:
-    """Work out again, in another order of ranks, the layouts that fit and whose stages it brings into one domain.
+    """Score again, in another order of ranks, the layouts that fit and whose stages it brings into one domain.
 
-    The order changes what is sent and nothing that is held, so those that do not fit are known not to. A shard group
-    inside one domain would be another one, and is left out.
+    The order changes what is sent and no memory, so those that do not fit are known not to. A shard group inside one
+    domain would be another one, and is left out.
     """
     workload, grid = block.variant.workload, one.part.grid
     gains = reordering_gains(grid, workload, replace(one.part.degrees, rank_order=order_number(order)))
-    if not gains.any():
-        return
-    fits = one.part.legal & gains & (one.scores.reserved_bytes <= block.variant.most_reserved_bytes)
+    fits = one.part.legal & gains & (one.reserved_bytes <= block.variant.most_reserved_bytes)
     if not fits.any():
         return
     part = _part(block, in_order(grid, order), one.part.stages, fits)
@@ -272,19 +276,19 @@ def _search_reordered(
     result.generated += int(np.count_nonzero(fits))
     result.refused.update(refused)
     if legal.any():
-        micro = micro_batches_of(workload, part.degrees, part.carried, one.choices)
-        scores = scores_of(workload, part.degrees, part.carried, micro, one.choices)
-        keep(Scored(block.variant, replace(part, legal=legal), one.choices, scores), result, top)
+        micro = micro_batches_of(workload, part.degrees, part.columns, one.choices)
+        scores = step_and_memory(workload, part.degrees, part.columns, micro, one.choices)
+        keep(Scored(block.variant, replace(part, legal=legal), one.choices, *scores), result, top)
 
 
-def _part(block: Block, grid: Grid, stages: tuple[tuple[Distinct, ...], ...], legal: Mask) -> Part:
+def _part(block: Block, grid: Grid, stages: tuple[tuple[StageGroup, ...], ...], legal: Mask) -> Part:
     """The part of a grid that holds all its legal layouts, of which there are some."""
     stages_by_spread = {id(spread): kinds for spread, kinds in zip(grid.spreads, stages, strict=True)}
     grid, legal = grid.part(legal)
     degrees, _ = degrees_in(grid, block.variant.workload)
     own = tuple(stages_by_spread[id(spread)] for spread in grid.spreads)
-    carried = stage_columns(block.variant.workload, degrees, own, mirrors=block.mirrors)
-    return Part(grid, legal, degrees, own, carried)
+    columns = stage_columns(block.variant.workload, degrees, own, mirrors=block.mirrors)
+    return Part(grid, legal, degrees, own, columns)
 
 
 MOST_FRONT = 24
@@ -321,19 +325,13 @@ class Plan:
 
 
 @dataclass(slots=True, kw_only=True)
-class Plans:
-    """What was found on all machines."""
+class Plans(SearchCounts):
+    """The plans of all machines."""
 
     best: tuple[Plan, ...] = ()
     """The best that keep to all limits, best first."""
     front: tuple[Plan, ...] = ()
     """Those of which none is faster, cheaper and smaller at once, fastest first."""
-    generated: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
-    scored: int = 0
-    fitting: int = 0
-    smallest: Candidate | None = None
-    """The layout that takes least memory of all, where none fits."""
 
 
 def plans_of(
@@ -370,7 +368,7 @@ def plans_of(
 
 
 def _with_counts(plans: Plans, result: SearchResult) -> Plans:
-    """What is told of earlier machines with what is found on one more."""
+    """Counts of earlier machines with those of one more."""
     sizes = [one for one in (plans.smallest, result.smallest) if one is not None]
     return Plans(
         generated=plans.generated + result.generated,

@@ -7,7 +7,6 @@ from math import inf
 from typing import Any
 
 from service.errors import Problem, Refused
-from service.estimator.answer import Interval
 from service.estimator.complete import PLAIN_LAYOUT, CompleteLayout
 from service.estimator.degrees import Degrees
 from service.estimator.memory.device import (
@@ -21,7 +20,6 @@ from service.estimator.memory.device import (
     usable_bytes,
     verdict_of,
 )
-from service.estimator.numeric import Amount
 from service.estimator.parallelism.pipeline import partition_layers, partition_layers_by_cost
 from service.estimator.parallelism.stages import Stage, stage_at
 from service.estimator.question import (
@@ -43,16 +41,16 @@ ONE_WAY = 1
 """The degree of an axis that is not used."""
 
 MOST_VIRTUAL_STAGES = 24
-"""Model chunks of one stage, where nothing is said of them. Source: NVIDIA-NeMo/Megatron-Bridge@067f987d
+"""Most model chunks of one stage where you do not restrict them. Source: NVIDIA-NeMo/Megatron-Bridge@067f987d
 docs/performance-summary-archive.md, Qwen3 30B-A3B on H100: the most of any published layout."""
 
 RECOMPUTES: tuple[str, ...] = ("none", "selective", "full")
-"""What recompute may be where nothing is said of it."""
+"""Recompute granularities where you do not restrict them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What the caller leaves open: the values that each field may take, by its name; absent fields are free."""
+    """Values that each field may take, by its name; absent fields are free."""
 
     allowed: Mapping[str, tuple[Any, ...]]
 
@@ -64,7 +62,7 @@ class Constraints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
-    """The values of every axis that one search goes through."""
+    """Values of every axis of one search."""
 
     tensor: tuple[int, ...]
     context: tuple[int, ...]
@@ -88,25 +86,25 @@ class SearchSpace:
     """Whether embedding and head count as layers."""
     recompute: tuple[str | Recompute, ...]
     data: tuple[int, ...]
-    """Empty where any will do."""
+    """Empty where any number will do."""
     stage_layers: tuple[int, ...] | None
-    """Layers of each chunk, where the caller says them."""
+    """Layers of each chunk, where you give them."""
     virtual_group: int | None
-    """Where the caller says it; the pipeline degree where None."""
+    """Where you give it; the pipeline degree where None."""
 
 
 WITHIN_DOMAIN = 0
-"""Stands for the shard group that stays inside one fast-link domain."""
+"""The shard group that stays inside one fast-link domain."""
 
 
 def search_space(workload: Workload, constraints: Constraints) -> SearchSpace:
-    """The values that the axes of a search take.
+    """Values of the axes of a search.
 
-    Degrees divide the number of GPUs; what the stack cannot do is left out. Where the caller says nothing, schedules
-    are those that the stack runs as it is released, the shard group is everybody or one fast-link domain, virtual
-    stages are few, recompute is one of three granularities, nothing is offloaded, and keys and values travel the
-    stack's first way. Ranks are numbered in the stack's first order, and in another too where that brings the stages
-    of a replica into one fast-link domain.
+    Degrees divide the number of GPUs; what the stack cannot do is left out. Without constraints, schedules are those
+    of the released stack, the shard group is all replicas or one fast-link domain, virtual stages are few, recompute
+    is one of three granularities, nothing is offloaded, and keys and values take the stack's first context method.
+    Ranks are numbered in the stack's first order, and in another too where that brings the stages of a replica into
+    one fast-link domain.
     """
     stack, model, gpus = workload.stack, workload.model, workload.cluster.gpus
     degrees = tuple(divisors(gpus))
@@ -144,7 +142,7 @@ def search_space(workload: Workload, constraints: Constraints) -> SearchSpace:
 
 
 def _offloads(workload: Workload, offload: OffloadName) -> bool:
-    """Whether the software sends that to host memory where everything is sharded."""
+    """Whether the software offloads this where everything is sharded."""
     layout = replace(PLAIN_LAYOUT, data=workload.cluster.gpus, zero_stage=3, offload=offload)
     return "layout.offload" not in {problem.field for problem in problems_whatever_the_degrees(workload, layout)}
 
@@ -160,7 +158,7 @@ def _ends_in_split(constraints: Constraints, *, counts: bool) -> tuple[tuple[boo
 
 
 def _rank_orders(workload: Workload, constraints: Constraints) -> tuple[RankOrder, ...]:
-    """Orders of ranks, the one that others are held against first."""
+    """Orders of ranks, first the one that others are compared with."""
     able = workload.stack.rank_orders
     orders = constraints.of("rank_order", able, able.__contains__)
     return tuple(sorted(orders, key=lambda order: order in able[1:]))
@@ -170,11 +168,8 @@ def _at_most(values: tuple[int, ...], most: int) -> tuple[int, ...]:
     return tuple(value for value in values if value <= most)
 
 
-Shape = tuple[Amount, ...]
-
-
 @dataclass(frozen=True, slots=True)
-class Distinct:
+class StageGroup:
     """Stages of one pipeline that are alike."""
 
     stage: Stage
@@ -182,34 +177,22 @@ class Distinct:
     far: Stage
     """The stage as far from the other end, whose weights a DualPipe rank holds too."""
     count: int
-    """How many they are."""
+    """Stages of the group."""
 
 
-def distinct_stages(workload: Workload, layout: CompleteLayout, *, mirrors: bool) -> tuple[Distinct, ...]:
-    """The stages of one pipeline that differ in what they hold."""
-    degrees = _degrees(layout)
+def stage_groups(workload: Workload, layout: CompleteLayout, *, mirrors: bool) -> tuple[StageGroup, ...]:
+    """The stages of one pipeline, grouped by their load; `stage_at` reads only the degrees of the pipeline."""
+    pipeline = {"pipeline": layout.pipeline, "virtual_pipeline": layout.virtual_pipeline}
+    degrees = Degrees(**{**dict.fromkeys(Degrees.__slots__, 1), **pipeline})
     stages = [
         stage_at(workload, degrees, index, layout.stage_layers, layout.virtual_pipeline)
         for index in range(layout.pipeline)
     ]
-    shapes = [_shape(stage) for stage in stages]
-    far_shapes = shapes[::-1] if mirrors else [()] * len(shapes)
-    counts: dict[tuple[Shape, Shape], int] = {}
-    first: dict[tuple[Shape, Shape], int] = {}
-    for index, key in enumerate(zip(shapes, far_shapes, strict=True)):
-        counts[key] = counts.get(key, 0) + 1
-        first.setdefault(key, index)
-    return tuple(Distinct(stages[index], stages[-1 - index], counts[key]) for key, index in first.items())
-
-
-def _shape(stage: Stage) -> Shape:
-    return (*(count for chunk in stage.chunk_counts for count in chunk), bool(stage.is_first), bool(stage.is_last))
-
-
-def _degrees(layout: CompleteLayout) -> Degrees:
-    """What `stage_at` reads of a layout; every other degree is 1."""
-    ones = dict.fromkeys(Degrees.__slots__, 1)
-    return Degrees(**{**ones, "pipeline": layout.pipeline, "virtual_pipeline": layout.virtual_pipeline})
+    shapes = [stage.shape for stage in stages]
+    places: dict[tuple[object, object], list[int]] = {}
+    for index, shape in enumerate(shapes):
+        places.setdefault((shape, shapes[-1 - index] if mirrors else ()), []).append(index)
+    return tuple(StageGroup(stages[first], stages[-1 - first], 1 + len(others)) for first, *others in places.values())
 
 
 HALVINGS = 100
@@ -217,15 +200,15 @@ HALVINGS = 100
 
 
 def fits(workload: Workload, reserved: float, headroom_fraction: float = 0.0) -> bool:
-    """Whether a job fits whose fullest GPU's allocator holds so much."""
-    device = _device(workload, reserved)
-    usable = usable_bytes(workload.gpu)
+    """Whether a job fits whose allocator reserves so much on the peak GPU."""
+    spread = reserved_interval(allocated_interval(workload, 1.0), reserved, reserved_shares(workload))
+    device, usable = device_interval(spread, beside_allocator(workload)), usable_bytes(workload.gpu)
     free = headroom_bytes(usable, device) >= headroom_fraction * usable
     return free and verdict_of(oom_probability_fraction(device, usable)) == "fits"
 
 
 def most_reserved_bytes(workload: Workload, headroom_fraction: float = 0.0) -> float:
-    """The most that the allocator may hold on the fullest GPU of a layout that fits.
+    """Most bytes that the allocator may reserve on the peak GPU of a layout that fits.
 
     Formula:
         the largest reserved memory of which `fits` is true, which is true of all that are smaller
@@ -253,54 +236,28 @@ def most_reserved_bytes(workload: Workload, headroom_fraction: float = 0.0) -> f
     return low
 
 
-def device_bytes(workload: Workload, reserved: float) -> float:
-    """Bytes in use on a device whose allocator holds so much.
-
-    Formula:
-        reserved + what is beside the allocator
-
-    Args:
-        reserved: what the allocator holds [byte]
-
-    Returns:
-        bytes of one GPU [byte]
-
-    Source:
-        device.device_interval
-
-    >>> from service.estimator.samples import sample_workload
-    >>> device_bytes(sample_workload(), 2**30) / 2**30
-    1.6
-    """
-    return _device(workload, reserved).value
-
-
-def _device(workload: Workload, reserved: float) -> Interval:
-    spread = reserved_interval(allocated_interval(workload, 1.0), reserved, reserved_shares(workload))
-    return device_interval(spread, beside_allocator(workload))
-
-
 def partitions_of(
     workload: Workload, axes: SearchSpace, stages: int
 ) -> Iterator[tuple[int, tuple[CompleteLayout, ...]]]:
     """The pipelines of so many stages, for each number of virtual stages.
 
-    Layers are dealt evenly, with embedding and head counted as layers or not. Where one chunk a stage cannot be dealt
-    evenly, they are dealt in the uneven ways that published runs use; where no number of several chunks can, all but
-    the last are full. A stack that deals by cost does so.
+    Layers are partitioned evenly, with embedding and head counted as layers or not. Where one chunk a stage cannot be
+    even, the partitions are the uneven ones of published runs; where no number of several chunks can be, all but the
+    last are full. A stack that partitions by cost does so.
     """
+    plain = {virtual: _plain_pipeline(axes, stages, virtual) for virtual in axes.virtual_pipeline}
     if axes.stage_layers or workload.stack.partitions_by_cost:
-        for virtual in axes.virtual_pipeline:
-            yield virtual, _given_partition(workload, axes, _plain(axes, stages, virtual))
+        for virtual, layout in plain.items():
+            yield virtual, _fixed_partition(workload, axes, layout)
         return
-    even = {virtual: _even(workload.model, axes, stages, virtual) for virtual in axes.virtual_pipeline}
+    even = {virtual: _even_partitions(workload.model, axes, layout) for virtual, layout in plain.items()}
     never_even = not any(layouts for virtual, layouts in even.items() if virtual > 1)
     for virtual, layouts in even.items():
         may_differ = (False, False) in axes.ends_in_split and (virtual == 1 or never_even)
-        yield virtual, layouts or (_uneven(workload.model, _plain(axes, stages, virtual)) if may_differ else ())
+        yield virtual, layouts or (_uneven_partitions(workload.model, plain[virtual]) if may_differ else ())
 
 
-def _plain(axes: SearchSpace, stages: int, virtual: int) -> CompleteLayout:
+def _plain_pipeline(axes: SearchSpace, stages: int, virtual: int) -> CompleteLayout:
     return replace(
         PLAIN_LAYOUT,
         pipeline=stages,
@@ -310,22 +267,19 @@ def _plain(axes: SearchSpace, stages: int, virtual: int) -> CompleteLayout:
     )
 
 
-def _given_partition(workload: Workload, axes: SearchSpace, plain: CompleteLayout) -> tuple[CompleteLayout, ...]:
-    """The one dealing that the caller says, or that the stack makes."""
+def _fixed_partition(workload: Workload, axes: SearchSpace, plain: CompleteLayout) -> tuple[CompleteLayout, ...]:
+    """The one partition that the caller gives, or that the stack makes."""
     chunks, layers = plain.pipeline * plain.virtual_pipeline, workload.model.num_hidden_layers
     if axes.stage_layers:
         fills = len(axes.stage_layers) == chunks and sum(axes.stage_layers) == layers
         return (replace(plain, stage_layers=axes.stage_layers),) if fills else ()
-    if chunks > 1:
-        return (
-            (replace(plain, stage_layers=partition_layers_by_cost(chunks, workload.model)),) if chunks <= layers else ()
-        )
-    return (plain,)
+    if chunks == 1:
+        return (plain,)
+    return (replace(plain, stage_layers=partition_layers_by_cost(chunks, workload.model)),) if chunks <= layers else ()
 
 
-def _even(model: Model, axes: SearchSpace, stages: int, virtual: int) -> tuple[CompleteLayout, ...]:
-    plain, results = _plain(axes, stages, virtual), []
-    chunks = stages * virtual
+def _even_partitions(model: Model, axes: SearchSpace, plain: CompleteLayout) -> tuple[CompleteLayout, ...]:
+    chunks, results = plain.pipeline * plain.virtual_pipeline, []
     for embedding, loss in axes.ends_in_split:
         counted = replace(plain, embedding_in_split=embedding, loss_in_split=loss)
         layers = partition_layers(counted, model)
@@ -336,19 +290,19 @@ def _even(model: Model, axes: SearchSpace, stages: int, virtual: int) -> tuple[C
     return tuple(results)
 
 
-def _uneven(model: Model, plain: CompleteLayout) -> tuple[CompleteLayout, ...]:
+def _uneven_partitions(model: Model, plain: CompleteLayout) -> tuple[CompleteLayout, ...]:
     chunks, layers = plain.pipeline * plain.virtual_pipeline, model.num_hidden_layers
-    ways = [full_but_last(layers, chunks)]
+    partitions = [full_but_last(layers, chunks)]
     if plain.virtual_pipeline == 1:
-        ways += [balanced_layers(layers, chunks), larger_first(layers, chunks)]
-    return tuple(replace(plain, stage_layers=way) for way in dict.fromkeys(ways) if way is not None)
+        partitions += [balanced_layers(layers, chunks), larger_first(layers, chunks)]
+    return tuple(replace(plain, stage_layers=one) for one in dict.fromkeys(partitions) if one is not None)
 
 
 def balanced_layers(layers: int, chunks: int) -> tuple[int, ...] | None:
     """Layers of each chunk, as even as they go with embedding and head counted as a layer each.
 
     Formula:
-        L + 2 dealt over n chunks, the larger shares in the middle and last of them first; one fewer at both ends
+        L + 2 split over n chunks, the larger shares in the middle and last of them first; one fewer at both ends
 
     Args:
         layers: layers of the model, L [1]
@@ -424,17 +378,17 @@ def full_but_last(layers: int, chunks: int) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A job as one recompute rule and some ZeRO stages make it."""
+    """A workload under one recompute rule and some ZeRO stages."""
 
     workload: Workload
     recompute: str | Recompute
     zero_stages: tuple[ZeroStage, ...]
     most_reserved_bytes: float
-    """What the allocator may hold on the fullest GPU of a layout that fits."""
+    """Most bytes that the allocator may reserve on the peak GPU of a layout that fits."""
 
 
 def variants_of(question: Question, axes: SearchSpace, headroom_fraction: float) -> tuple[list[Variant], Counter[str]]:
-    """The jobs of a question: one for each recompute rule, and for each kind of numbers that ZeRO stages keep."""
+    """The workloads of a question: one for each recompute rule, and for each kind of state that ZeRO stages keep."""
     results: list[Variant] = []
     problems: list[Problem] = []
     refused: Counter[str] = Counter()
@@ -442,7 +396,17 @@ def variants_of(question: Question, axes: SearchSpace, headroom_fraction: float)
         by_kind: dict[tuple[object, ...], tuple[Workload, list[ZeroStage]]] = {}
         for zero in axes.zero_stage:
             workload = plain_workload(question, recompute, zero)
-            unmet = problems_whatever_the_degrees(workload, _plainest(workload, zero, axes.rank_order[0]))
+            plain = replace(
+                PLAIN_LAYOUT,
+                data=workload.cluster.gpus,
+                zero_stage=zero,
+                shard_group=workload.cluster.gpus,
+                schedule=workload.stack.schedules[0],
+                context_method=workload.stack.context_methods[0],
+                reshard_after_forward=zero == 3,
+                rank_order=axes.rank_order[0],
+            )
+            unmet = problems_whatever_the_degrees(workload, plain)
             if unmet:
                 problems.extend(unmet)
                 refused[unmet[0].code] += 1
@@ -458,64 +422,37 @@ def variants_of(question: Question, axes: SearchSpace, headroom_fraction: float)
 def plain_workload(
     question: Question, recompute: str | Recompute = "none", zero_stage: ZeroStage | None = None
 ) -> Workload:
-    """The job of a question, before a layout divides it."""
+    """The workload of a question, before a layout divides it."""
     plain = Layout(data=1, zero_stage=zero_stage)
     recipe = replace(question.recipe, micro_batch=1, recompute=recompute)  # type: ignore[arg-type]  # a name of the table
     return workload_of(fill_defaults(replace(question, recipe=recipe, layout=plain)))
 
 
-def _plainest(workload: Workload, zero: ZeroStage, order: RankOrder) -> CompleteLayout:
-    """A layout that asks nothing of the software but its ZeRO stage and an order of ranks."""
-    return replace(
-        PLAIN_LAYOUT,
-        data=workload.cluster.gpus,
-        zero_stage=zero,
-        shard_group=workload.cluster.gpus,
-        schedule=workload.stack.schedules[0],
-        context_method=workload.stack.context_methods[0],
-        reshard_after_forward=zero == 3,
-        rank_order=order,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """One way to deal the layers of a model out."""
+    """One way to partition the layers of a model."""
 
     layout: CompleteLayout
-    """Stages, virtual stages, layers of each, order of ranks; the other fields unsaid."""
-    alone: tuple[Distinct, ...]
-    """Its stages that differ."""
-    mirrored: tuple[Distinct, ...]
+    """Stages, virtual stages, layers of each, order of ranks; the other fields unset."""
+    groups: tuple[StageGroup, ...]
+    """Its stages."""
+    mirrored: tuple[StageGroup, ...]
     """The same where each rank serves a stage from either end (DualPipe)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pipelines:
-    """The pipelines of a search."""
-
-    every: tuple[Pipeline, ...]
-    """All that the layers of the model fill."""
-    refused: Counter[str]
-    """How many pairs of stages and virtual stages were left out, by rule."""
-
-
-def pipelines_of(workload: Workload, axes: SearchSpace) -> Pipelines:
-    """Every pipeline that the layers of a model can fill."""
+def pipelines_of(workload: Workload, axes: SearchSpace) -> tuple[tuple[Pipeline, ...], Counter[str]]:
+    """Every pipeline that the layers of a model can fill, and how many pairs of degrees each rule leaves out."""
     results: list[Pipeline] = []
     refused: Counter[str] = Counter()
     for stages in axes.pipeline:
         for virtual, partitions in partitions_of(workload, axes, stages):
             if virtual > 1 and stages == 1:
                 refused["virtual_pipeline_needs_pipeline"] += 1
-            elif partitions:
-                results.extend(_pipeline(workload, layout) for layout in partitions)
-            else:
+                continue
+            if not partitions:
                 refused["stage_layers_cover_the_model" if axes.stage_layers else "pipeline_divides_layers"] += 1
-    return Pipelines(tuple(results), refused)
-
-
-def _pipeline(workload: Workload, layout: CompleteLayout) -> Pipeline:
-    alone = distinct_stages(workload, layout, mirrors=False)
-    mirrors = layout.virtual_pipeline == 1 and layout.pipeline > 1
-    return Pipeline(layout, alone, distinct_stages(workload, layout, mirrors=True) if mirrors else ())
+            for layout in partitions:
+                mirrors = virtual == 1 and stages > 1
+                mirrored = stage_groups(workload, layout, mirrors=True) if mirrors else ()
+                results.append(Pipeline(layout, stage_groups(workload, layout, mirrors=False), mirrored))
+    return tuple(results), refused

@@ -36,6 +36,12 @@ class Stage:
         """Layers of the stage, those of depths counted [1]."""
         return _total(self.kind_counts)
 
+    @property
+    def shape(self) -> tuple[Amount, ...]:
+        """What its load and its step depend on: layers of each kind in each chunk, and the ends of the model."""
+        layers = (count for chunk in self.chunk_counts for count in chunk)
+        return (*layers, where(self.is_first, 1, 0), where(self.is_last, 1, 0))
+
     def each_chunk(self, amount_of: Callable[[tuple[Amount, ...]], Amount]) -> tuple[Amount, ...]:
         """An amount that goes by the layers of a chunk, of each chunk; chunks that share their counts share it."""
         alike = {id(counts): counts for counts in self.chunk_counts}

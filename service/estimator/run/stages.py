@@ -35,7 +35,7 @@ from service.estimator.memory.memory import (
     stage_bytes,
 )
 from service.estimator.memory.states import checkpoint_bytes
-from service.estimator.numeric import Amount, maximum, where
+from service.estimator.numeric import Amount, maximum
 from service.estimator.parallelism.stages import Stage, stage_at, stage_total
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.time.step import StepOverhead, StepSeconds, ledger_seconds, micro_batch_seconds, step_seconds
@@ -58,11 +58,7 @@ def stages_of(resolved: ResolvedQuestion) -> list[LoadedStage]:
     loaded = []
     for index in range(layout.pipeline):
         stage = stage_at(workload, degrees, index, layout.stage_layers, layout.virtual_pipeline)
-        shape = (
-            *(count for chunk in stage.chunk_counts for count in chunk),
-            where(stage.is_first, 1, 0),
-            where(stage.is_last, 1, 0),
-        )
+        shape = stage.shape
         if shape not in loads:
             loads[shape] = rank_load_of(workload, degrees, stage)
         loaded.append(LoadedStage(stage, loads[shape], shape))
