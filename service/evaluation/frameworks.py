@@ -4,8 +4,11 @@ A framework has the stack that represents it, and its defaults where a row leave
 """
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from math import isqrt
 from typing import Any
 
@@ -15,10 +18,6 @@ GPT_2: Mapping[str, Any] = {
     "normalization": "layernorm", "attention_bias": True, "attention_out_bias": True, "mlp_bias": True,
 }  # fmt: skip
 """Fields of models of GPT-2's kind."""
-
-
-EVERY_MATRIX = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-"""The matrices of a layer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,125 +59,23 @@ class Framework:
     """Reason for this choice of stack."""
 
 
-BEFORE_MEGATRON_CORE: Mapping[str, Any] = {
-    "stack": {"name": "megatron-core", "implementation": "local"},
-    "model": GPT_2,
-    "recipe": {"dropout_fraction": 0.1},
-    "precisions": {"fp16": {"gradient_dtype": "fp16"}},
-    "learned_positions": True,
-}
-"""Megatron-LM before Megatron-Core: its own layers; fp16 gradients, which no option turns to fp32."""
+@cache
+def table_of(name: str) -> Mapping[str, Any]:
+    """A table of decisions that ships with this package."""
+    return tomllib.loads(files("service.evaluation").joinpath(name).read_text(encoding="utf-8"))
 
-FRAMEWORKS = (
-    Framework(
-        name=r"Megatron-DeepSpeed|Megatron \+ DeepSpeed",
-        stack={"name": "deepspeed", "implementation": "local"},
-        model=GPT_2,
-        recipe={"attention": "eager", "dropout_fraction": 0.1},
-        precisions={"fp16": {"gradient_dtype": "fp16"}},
-        learned_positions=True,
-        why="DeepSpeed's pipeline, ZeRO-1 and fp16 and bf16 optimizers around Megatron's own layers",
-    ),
-    Framework(
-        name=r"Megatron-LM \(Megatron-Core\)|Megatron-Core",
-        stack={"name": "megatron-core"},
-        why="the stack itself",
-    ),
-    Framework(name=r"Megatron-LM", **BEFORE_MEGATRON_CORE, why="Megatron-LM's own layers of 2021 and 2022"),
-    Framework(
-        name=r"OneFlow",
-        **BEFORE_MEGATRON_CORE,
-        predicts_memory=False,
-        why="OneFlow-GPT runs the same layers and the same tensor and pipeline parallelism as Megatron-LM of its time, "
-        "in a compiler that plans memory its own way",
-    ),
-    Framework(
-        name=r"Megatron-Bridge|NeMo",
-        stack={"name": "megatron-core", "cross_entropy": "transformer-engine"},
-        recipe={"gradient_dtype": "bf16"},
-        precisions={"fp8|mxfp8": {"fp8_weights": True}},
-        families={"moonlight|deepseek": {"moment_dtype": "bf16"}},
-        recipe_recomputes={"deepseek": {"granularity": "selective", "modules": ["mla_up_proj"]}, "": "none"},
-        models={"deepseek-v3": {"num_nextn_predict_layers": 1}},
-        last_takes_remainder=True,
-        overlaps_experts_since="26.6",
-        why="perf_recipes of NVIDIA-NeMo/Megatron-Bridge@067f987: bf16 gradients, fp8 weights, the engine's own loss; "
-        "its scripts/performance/configs@0fa501a and @0426418: recompute, pp_layout; README, news of June 2026: NeMo "
-        "26.06 with HybridEP and overlap of all-to-all on Blackwell; scripts/performance/configs@0fa501a: graphs",
-    ),
-    Framework(
-        name=r"InternEvo",
-        stack={"name": "deepspeed", "fused_update": False},
-        recipe={"gradient_dtype": "bf16"},
-        why="bf16 weights and gradients beside fp32 copies of both, spread by ZeRO-1 or sharded whole, in a pipeline, "
-        "and an optimizer of single operations: DeepSpeed's arrangement but for the last",
-    ),
-    Framework(name=r"torchtitan", stack={"name": "torchtitan"}, why="the stack itself"),
-    Framework(
-        name=r"PyTorch FSDP2",
-        stack={"name": "torchtitan", "implementation": "eager"},
-        recipe={"precision": "bf16"},
-        why="FSDP2 around a Hugging Face model in bf16",
-    ),
-    Framework(name=r"nanotron", stack={"name": "nanotron"}, why="the stack itself"),
-    Framework(
-        name=r"Qwen finetune.py \(HF Trainer, DeepSpeed\)",
-        stack={"name": "deepspeed"},
-        zero_stages={"full finetune": 3, "lora": 2},
-        adapters=EVERY_MATRIX,
-        why="finetune_ds.sh and finetune_lora_ds.sh of QwenLM/Qwen@2df8e8a name ZeRO 3 and 2",
-    ),
-    Framework(
-        name=r"Qwen finetune.py",
-        stack={"name": "transformers"},
-        adapters=EVERY_MATRIX,
-        why="Hugging Face's Trainer; finetune.py of QwenLM/Qwen@2df8e8a gives adapters to c_attn, c_proj, w1 and w2",
-    ),
-    Framework(
-        name=r".*(HF Trainer, DeepSpeed|DeepSpeed|deepspeed)",
-        stack={"name": "deepspeed"},
-        why="DeepSpeed around a Hugging Face model",
-    ),
-    Framework(
-        name=r"litgpt|lit-gpt",
-        stack={"name": "transformers"},
-        recompute="none",
-        why="PyTorch layers under Lightning Fabric; recompute only where the row says so",
-    ),
-    Framework(
-        name=r"torchtune",
-        stack={"name": "torchtitan"},
-        recipe={"precision": "bf16"},
-        adapters=("q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
-        why="torchtitan's kind of layers, FSDP2 and compiler, in bf16 without a master copy",
-    ),
-    Framework(
-        name=r".*(HF Trainer|transformers|Accelerate|accelerate|PEFT|peft)",
-        stack={"name": "transformers"},
-        why="the stack itself",
-    ),
-    Framework(
-        name=r"ColossalAI",
-        stack={"name": "deepspeed"},
-        why="ZeRO around bf16 weights with fp32 master weights: DeepSpeed's arrangement",
-    ),
-    Framework(
-        name=r"llm-foundry",
-        stack={"name": "fsdp1", "cross_entropy": "flash-attention", "fused_update": True},
-        recipe={"attention": "flash-1"},
-        why="PyTorch's sharding; scripts/train/benchmarking/submit_benchmarks.py of mosaicml/llm-foundry@b2a43a1 and "
-        "@5e85bd6, which gave its tables, runs the Triton kernel of FlashAttention by default; models/mpt: "
-        "loss_fn fused_crossentropy; its optimizers update one tensor after another, without copies of them all",
-    ),
-    Framework(name=r".*FSDP", stack={"name": "fsdp1"}, why="PyTorch's sharding around modules of its own"),
-)
-"""Frameworks that questions can express; the first match applies."""
+
+@cache
+def frameworks() -> tuple[Framework, ...]:
+    """Frameworks that questions can express; the first match applies."""
+    rows = table_of("frameworks.toml")["framework"]
+    return tuple(Framework(**{**row, "adapters": tuple(row.get("adapters", ()))}) for row in rows)
 
 
 def framework_of(row: MeasuredRow) -> Framework:
     """The framework of a row."""
     cell = row.text("framework")
-    for known in FRAMEWORKS:
+    for known in frameworks():
         if re.match(known.name, cell) and (known.predicts_memory or row.form != "memory"):
             return known
     raise NotExpressible("framework: no stack stands for it")

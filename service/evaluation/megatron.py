@@ -8,15 +8,13 @@ changes more.
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 from service.calibration.tables import MeasuredRow, NotExpressible
-from service.evaluation.frameworks import GPT_2, Draft, put_latent
+from service.evaluation.frameworks import GPT_2, Draft, put_latent, table_of
 from service.formats.frameworks.megatron import DTYPES, FP8_RECIPES, FUSED_LOSSES, RULES, SHARDING
 from service.formats.frameworks.megatron_model import even_chunks, layers_of_layout, layers_with_ends
 from service.formats.rules import COMBINED, Option, boolean, integer, options_of
@@ -119,16 +117,14 @@ Flags = dict[str, Any]
 """Options of a run, with their values."""
 
 
-@cache
-def options() -> Mapping[str, Any]:
-    """The table of options by their effect."""
-    return tomllib.loads(files("service.evaluation").joinpath("megatron_options.toml").read_text(encoding="utf-8"))
+OPTIONS = "megatron_options.toml"
+"""Options by their effect."""
 
 
 @cache
 def known_flags() -> Mapping[str, Flag]:
     """Every known option."""
-    table = options()
+    table = table_of(OPTIONS)
     return {
         **_OF_RULES,
         **dict.fromkeys(table["read"], Flag("reads")),
@@ -145,7 +141,7 @@ def flag_of(name: str) -> Flag | None:
     >>> flag_of("log-interval") == flag_of("bf16"), flag_of("warp-drive")
     (True, None)
     """
-    prefixes = tuple(options()["prefixes_without_bytes"])
+    prefixes = tuple(table_of(OPTIONS)["prefixes_without_bytes"])
     return known_flags().get(name) or (DESCRIBES if name.startswith(prefixes) else None)
 
 

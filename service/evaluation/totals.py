@@ -25,7 +25,7 @@ from service.estimator.model.parameters import count_parameters
 from service.estimator.question import Model, Question
 from service.estimator.run.totals import run_interval, scaled
 from service.estimator.software.stacks import STACKS
-from service.evaluation.frameworks import GPT_2
+from service.evaluation.frameworks import table_of
 from service.evaluation.hardware import gpu_slug
 from service.evaluation.questions import reason_of
 from service.validation.questions import read_question
@@ -34,40 +34,13 @@ from service.validation.serialization import to_bytes
 SAME_SIZE_FRACTION = 0.05
 """How far the parameters of a row and its model may differ: rows are rounded, and count embeddings or not."""
 
-PRESETS: Mapping[str, str] = {
-    r"LLaMA-1 (\S+)": r"llama-\1",
-    r"Llama2-7B replica": "llama-2-7b",
-    r"DeepSeek-V3": "deepseek-v3",
-    r"Amber": "llama-7b",
-    r"OLMoE": "olmoe-1b-7b",
-    r"phi-3.5-mini": "phi-3-mini",
-    r"Megatron-Turing NLG 530B": "mt-nlg-530b",
-    r"GPT-3 175B": "gpt3-175b",
-    r"GPT 1T on A100": "megatron-gpt-1008b",
-    r"GPT-2 \(1.5B": "gpt2-1.5b",
-}
-"""Catalogue presets of models that rows name differently, by the start of the name."""
-
-SHAPES: Mapping[str, Mapping[str, Any]] = {
-    "BloombergGPT 50B": {
-        **GPT_2, "vocab_size": 131072, "hidden_size": 7680, "num_hidden_layers": 70, "num_attention_heads": 40,
-        "intermediate_size": 30720, "gated_mlp": False, "tie_word_embeddings": True,
-    },
-    "StarCoderBase 15.5B": {
-        **GPT_2, "vocab_size": 49152, "hidden_size": 6144, "num_hidden_layers": 40, "num_attention_heads": 48,
-        "num_key_value_heads": 1, "intermediate_size": 24576, "gated_mlp": False, "tie_word_embeddings": True,
-        "position_embedding_rows": 8192,
-    },
-}  # fmt: skip
-"""Shapes of models that the catalogue does not have.
-Source: BloombergGPT, arXiv:2303.17564, section 3.1; StarCoder, arXiv:2305.06161, section 5; their parameters, 50.6
-and
-15.5 billion, are those that these give."""
+TABLE = "runs.toml"
+"""Presets, shapes and labs of published runs."""
 
 
 def model_body(row: MeasuredRow, catalogue: Catalogue) -> Any:
     """The model of a row, as a question names it."""
-    shape = SHAPES.get(row.text("model"))
+    shape = table_of(TABLE)["shapes"].get(row.text("model"))
     model = _preset(row, catalogue) if shape is None else Model(**shape)
     if model is None:
         raise NotExpressible("model: no shape of it is known")
@@ -95,7 +68,7 @@ def _preset(row: MeasuredRow, catalogue: Catalogue) -> Model | None:
 
 
 def _slug(name: str) -> str:
-    for pattern, slug in PRESETS.items():
+    for pattern, slug in table_of(TABLE)["presets"].items():
         if found := re.match(pattern, name):
             return found.expand(slug).lower()
     return name.lower().replace(" ", "-")
@@ -116,75 +89,15 @@ class LabDefaults:
     """Reason for them."""
 
 
-MEGATRON: Mapping[str, Any] = {"name": "megatron-core"}
-LOCAL_DEEPSPEED: Mapping[str, Any] = {"name": "deepspeed", "implementation": "local"}
-
-DEEPSEEK_STAGES = ({"until_tokens": 469e9, "global_batch": 4096, "final_global_batch": 15360},)
-"""DeepSeek-V3's batch schedule, from the smallest batch that fills both directions of DualPipe on 128 replicas; it
-began with 3,072.
-Source: arXiv:2412.19437, section 4.2."""
-
-LAB_DEFAULTS = (
-    LabDefaults(
-        name=r"DeepSeek-V3",
-        stack=MEGATRON,
-        recipe={
-            "precision": "fp8-deepseek",
-            "recompute": {"granularity": "selective", "modules": ["layernorm", "mla_up_proj"]},
-            "moment_dtype": "bf16",
-            "stages": DEEPSEEK_STAGES,
-        },
-        layout={"schedule": "dualpipe", "stage_layers": [4] * 15 + [1]},
-        why="arXiv:2412.19437, sections 3.2, 3.3 and 4.2: DualPipe, fp8, what is computed again, the rising batch; a "
-        "software of its own",
-    ),
-    LabDefaults(
-        name=r"Pythia|GPT-NeoX",
-        stack=LOCAL_DEEPSPEED,
-        recipe={"attention": "flash"},
-        why="GPT-NeoX is Megatron's layers inside DeepSpeed, ZeRO-1; arXiv:2304.01373, section 2: FlashAttention",
-    ),
-    LabDefaults(
-        name=r"BLOOM",
-        stack=LOCAL_DEEPSPEED,
-        recipe={"attention": "eager", "recompute": "full"},
-        layout={"embedding_in_split": True, "loss_in_split": True},
-        why="Megatron-DeepSpeed, as its rows of memory; the row's rate counts recompute; 70 layers on 12 stages",
-    ),
-    LabDefaults(
-        name=r"BloombergGPT",
-        stack={"name": "deepspeed"},
-        recipe={"recompute": "full"},
-        layout={"zero_stage": 3, "shard_group": 128},
-        why="the row says ZeRO-3 with recompute; arXiv:2303.17564, section 3.3: four copies on 512 GPUs",
-    ),
-    LabDefaults(
-        name=r"Llama 3.1 405B",
-        stack=MEGATRON,
-        layout={"embedding_in_split": True, "loss_in_split": True},
-        why="arXiv:2407.21783, section 3.3.2: the first and the last of 16 stages have a layer fewer",
-    ),
-    LabDefaults(
-        name=r"OPT",
-        stack=MEGATRON,
-        layout={"zero_stage": 3},
-        why="arXiv:2205.01068, section 2.4: FSDP beside tensor parallelism",
-    ),
-    LabDefaults(name=r"SmolLM3", stack={"name": "nanotron"}, why="the row names nanotron"),
-    LabDefaults(name=r"MPT", stack={"name": "fsdp1"}, why="llm-foundry, of the lab that trained it, shards by FSDP"),
-    LabDefaults(name=r"Llama2-7B replica", stack={"name": "fsdp1"}, why="fms-fsdp, as the row's source is called"),
-    LabDefaults(
-        name=r"",
-        stack=MEGATRON,
-        why="no software is published: the one most used for training at this scale stands for it",
-    ),
-)
-"""Defaults by lab; the last entry is for labs whose software is not published."""
+@cache
+def lab_defaults() -> tuple[LabDefaults, ...]:
+    """Defaults by lab; the last entry is for labs whose software is not published."""
+    return tuple(LabDefaults(**row) for row in table_of(TABLE)["lab"])
 
 
 def lab_defaults_of(row: MeasuredRow) -> LabDefaults:
     """The defaults of a row's lab."""
-    return next(defaults for defaults in LAB_DEFAULTS if re.match(defaults.name, row.text("model")))
+    return next(defaults for defaults in lab_defaults() if re.match(defaults.name, row.text("model")))
 
 
 USUAL_BATCH_TOKENS = 1 << 22

@@ -7,7 +7,7 @@ import pytest
 
 from service.calibration.tables import MeasuredRow, NotExpressible, shipped_rows
 from service.catalogue import shipped_catalogue
-from service.evaluation.frameworks import FRAMEWORKS, framework_of, layers_by_cost
+from service.evaluation.frameworks import framework_of, frameworks, layers_by_cost
 from service.evaluation.hardware import gpu_slug, network_bytes_per_s
 from service.evaluation.questions import draft_of, offload_of, question_of
 from service.evaluation.scoring import (
@@ -62,7 +62,7 @@ def test_an_unknown_gpu_is_a_reason() -> None:
 
 
 def test_every_framework_has_a_stack_and_says_why() -> None:
-    assert all(known.stack["name"] and known.why for known in FRAMEWORKS)
+    assert all(known.stack["name"] and known.why for known in frameworks())
 
 
 def test_a_framework_without_a_stack_is_a_reason() -> None:

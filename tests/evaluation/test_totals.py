@@ -15,13 +15,14 @@ from service.cli.accuracy_report import totals_text
 from service.estimator import Model, estimate_memory
 from service.estimator.model.parameters import count_parameters
 from service.estimator.run.totals import RUN_RESIDUALS
+from service.evaluation.frameworks import table_of
 from service.evaluation.totals import (
-    LAB_DEFAULTS,
-    SHAPES,
+    TABLE,
     RunQuestion,
     evaluate_run,
     gpu_of,
     gpus_of,
+    lab_defaults,
     question_of_run,
     run_residuals,
     sequence_of,
@@ -104,7 +105,7 @@ def test_what_is_assumed_is_what_the_row_leaves_empty(questions: dict[str, RunQu
 
 
 def test_shapes_of_our_own_have_the_parameters_of_their_papers() -> None:
-    sizes = {name: count_parameters(Model(**shape)).total for name, shape in SHAPES.items()}
+    sizes = {name: count_parameters(Model(**shape)).total for name, shape in table_of(TABLE)["shapes"].items()}
     assert sizes["BloombergGPT 50B"] == pytest.approx(50_558_868_480, rel=0.001)
     assert sizes["StarCoderBase 15.5B"] == pytest.approx(15.52e9, rel=0.001)
 
@@ -203,9 +204,9 @@ def test_deepseeks_batch_rises(questions: dict[str, RunQuestion]) -> None:
 
 
 def test_every_habit_has_a_row_and_a_reason() -> None:
-    for habits in LAB_DEFAULTS:
+    for habits in lab_defaults():
         assert habits.why
-    names = [habits.name for habits in LAB_DEFAULTS]
+    names = [habits.name for habits in lab_defaults()]
     assert len(set(names)) == len(names)
     assert names[-1] == ""
 
