@@ -1,9 +1,51 @@
-"""Batches: how many questions one request may hold, and of which kinds."""
+"""Batches: the answers to up to a thousand questions."""
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Len
+
+from service.answers.checks import Check
+from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, MemoryAnswer
+from service.answers.names import Published
+from service.estimator.question import DESCRIBED
 
 BatchKind = Literal["estimate", "memory", "flops", "gpu-hours", "check"]
-"""Which answer a question wants: that of the route of the same name."""
+"""The answer to a question: that of the route of the same name."""
 
 MOST_QUESTIONS = 1_000
 """Questions of one request. Source: a choice; they take some seconds of a core."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAnswer:
+    """A question that was answered."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    status: Literal[200]
+    """Answered."""
+    body: Answer | MemoryAnswer | FlopAnswer | GpuHoursAnswer | Check
+    """What the route of its kind answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchProblem:
+    """A question that was not."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    status: Literal[400, 422, 500]
+    """Status of the refusal."""
+    body: Annotated[Any, Published("Problem")]
+    """Why not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAnswers:
+    """The answers, in the order of the questions."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    answers: Annotated[tuple[BatchAnswer | BatchProblem, ...], Len(0, MOST_QUESTIONS)]
+    """One answer a question."""

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.answers.diagnoses import LONGEST_MESSAGE
 from service.api.queries import EXPLAIN, REV
 from service.validation.flat import FlatField, flat_fields
 from service.validation.specs import LONGEST_NAME
@@ -216,77 +215,3 @@ CONFIG: Schema = {
     "additionalProperties": True,
     "properties": {"model_type": {"type": "string", "description": "Which architecture the other keys describe."}},
 }
-
-
-def request_schemas(schemas: dict[str, Schema]) -> dict[str, Schema]:
-    """The request bodies, and the forms in which they take a model, a cluster and a price."""
-    return {
-        "QuestionRequest": _question("One configuration to estimate: four nouns, and a price if the cost is wanted."),
-        "DiagnoseRequest": _diagnose(),
-        "ChangedModel": _changed("A model preset with some of its fields given anew.", schemas["Model-Input"]),
-        "ChangedCluster": _changed("A cluster preset, resized or changed.", schemas["Nodes"], schemas["Cluster-Input"]),
-        "NodesOfGpu": _merged_object(
-            "So many nodes of one GPU.", ["gpu", "nodes"], schemas["Cluster-Input"], schemas["Nodes"]
-        ),
-        "ImportedModel": {
-            "type": "object",
-            "description": "A model as its Hugging Face config.json describes it.",
-            "additionalProperties": False,
-            "required": ["hf_config"],
-            "properties": {"hf_config": CONFIG},
-        },
-    }
-
-
-def _question(description: str, **more: Schema) -> Schema:
-    return {
-        "type": "object",
-        "description": description,
-        "additionalProperties": False,
-        "required": ["model", "recipe", "cluster"],
-        "properties": {
-            "model": _one_of("What is trained.", NAME, *map(ref, MODEL_FORMS)),
-            "recipe": described("How it is trained.", ref("Recipe-Input")),
-            "layout": _one_of("How it is divided; null for the defaults.", ref("Layout-Input"), NULL),
-            "cluster": _cluster("What it runs on."),
-            "price": _one_of("What it costs.", *map(ref, PRICE_FORMS), NULL),
-            **more,
-        },
-    }
-
-
-def _diagnose() -> Schema:
-    stats: Schema = {"type": "object", "additionalProperties": {"type": "number"}}
-    said = {"type": "string", "maxLength": LONGEST_MESSAGE}
-    return _question(
-        "A configuration that ran out of memory, and what was said of it: a message, statistics, or both.",
-        message=_one_of("The message, with its traceback, or torch.cuda.memory_summary().", said, NULL),
-        memory_stats=_one_of("What torch.cuda.memory_stats() gave.", stats, NULL),
-    )
-
-
-def _cluster(description: str) -> Schema:
-    return _one_of(description, NAME, *map(ref, CLUSTER_FORMS))
-
-
-def _changed(description: str, *schemas: Schema) -> Schema:
-    """A preset with changed fields; absent fields keep the preset's value, so no field has a default."""
-    changed = _merged_object(description, ["preset"], *schemas)
-    fields = changed["properties"].items()
-    changes = {name: undefaulted(schema) for name, schema in fields}
-    return changed | {"properties": {"preset": NAME, **changes}}
-
-
-def _merged_object(description: str, required: list[str], *schemas: Schema) -> Schema:
-    """The fields of several schemas in one object."""
-    return {
-        "type": "object",
-        "description": description,
-        "additionalProperties": False,
-        "required": required,
-        "properties": {name: field for schema in schemas for name, field in schema["properties"].items()},
-    }
-
-
-def _one_of(description: str, *options: Schema) -> Schema:
-    return {"description": description, "anyOf": list(options)}

@@ -15,7 +15,7 @@ from service.api.queries import REV
 from service.api.request_context import deprecation_of
 from service.features.catalogue.openapi import custom_row_schemas
 from service.openapi.compact import compacted, share_parameters, share_responses
-from service.openapi.components import component_schemas, plain_schemas
+from service.openapi.components import shared_schemas
 from service.openapi.generated import reached, tidied
 from service.openapi.problems import LIMIT_HEADERS, problem_responses, problem_schemas, response_ref
 from service.openapi.published_names import published, published_schemas
@@ -211,8 +211,7 @@ def _parameter(parameter: Schema) -> Schema:
 
 
 def _schemas() -> dict[str, Schema]:
-    lists = custom_row_schemas()
-    return component_schemas() | lists | plain_schemas() | problem_schemas()
+    return shared_schemas() | custom_row_schemas() | problem_schemas()
 
 
 def _place_in_tags(path: tuple[str, Schema]) -> int:

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from service.answers.plans import PlanCounts
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
-from service.features.batch.batch import ANSWERERS, BatchAnswer, answer_all
+from service.features.batch.batch import ANSWERERS, AnsweredQuestion, answer_all
 
 Question = dict[str, Any]
 
@@ -68,21 +68,21 @@ def _body(question: Question) -> dict[str, Any]:
     return found
 
 
-def repeated(questions: list[Question], _catalogue: object) -> list[BatchAnswer]:
+def repeated(questions: list[Question], _catalogue: object) -> list[AnsweredQuestion]:
     """Each question of a batch is its own answer."""
-    return [BatchAnswer(to_json(body), None, None, ()) for body in map(_body, questions)]
+    return [AnsweredQuestion(to_json(body), None, None, ()) for body in map(_body, questions)]
 
 
-def divided(questions: list[Question], catalogue: Catalogue) -> list[BatchAnswer]:
+def divided(questions: list[Question], catalogue: Catalogue) -> list[AnsweredQuestion]:
     """Each question of a batch is divided, one of them by 0."""
     ANSWERERS["flops"] = lambda body, *_: 1 / body["divisor"]  # type: ignore[index]  # of this process alone
     return answer_all(questions, catalogue)
 
 
-def written(questions: list[Question], _catalogue: object) -> list[BatchAnswer]:
+def written(questions: list[Question], _catalogue: object) -> list[AnsweredQuestion]:
     """Notes whose questions are worked out."""
     first = _body(questions[0])
     with (Path(first["folder"]) / "begun").open("a") as begun:
         begun.write(f"{first['of']}\n")
     time.sleep(LOOK_SECONDS)
-    return [BatchAnswer(b"{}", None, None, ()) for _ in questions]
+    return [AnsweredQuestion(b"{}", None, None, ()) for _ in questions]

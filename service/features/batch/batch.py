@@ -4,23 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from traceback import format_exception
-from typing import Any, ClassVar
+from typing import Any
 
-from service.answers.batch import MOST_QUESTIONS, BatchKind
+from service.answers.batch import BatchKind
 from service.answers.checks import Check
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Grounds, MemoryAnswer
 from service.catalogue import Catalogue
-from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError
-from service.estimator.question import STRICT
+from service.errors import TraincostError
+from service.features.batch.schemas import BODY, read_one
 from service.features.checks.check import StoreQuestion, check
 from service.features.estimates.answers import answer_of
 from service.store.scenarios import CheckedQuestion
 from service.validation.json_text import as_object, refuse_faults
-from service.validation.problems import not_an_object, unknown_field
 from service.validation.serialization import to_bytes
-from service.validation.specs import read_spec
-
-QUESTIONS, KIND, BODY = "questions", "kind", "body"
 
 
 def _estimated(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue, _: StoreQuestion) -> Grounds:
@@ -37,45 +33,8 @@ ANSWERERS: Mapping[BatchKind, Callable[[Mapping[str, Any], Catalogue, StoreQuest
 """Answerer of each kind; the question of a check is stored."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """Fields beside the body of a question."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
-    kind: BatchKind
-    """Requested answer."""
-
-
-def read_batch(body: Mapping[str, Any]) -> Sequence[object]:
-    """Parse the list of questions, not the questions."""
-    unknown = [name for name in body if name != QUESTIONS][:MOST_PROBLEMS]
-    if unknown:
-        raise Refused(*(unknown_field("", name, {QUESTIONS}, "the body") for name in unknown))
-    questions = body.get(QUESTIONS)
-    if not isinstance(questions, list):
-        message = "questions is not a list of questions"
-        fix = f'give questions, e.g. [{{"{KIND}": "memory", "{BODY}": {{...}}}}]'
-        raise Refused(Problem(field=QUESTIONS, code="not_a_list", message=message, fix=fix))
-    if len(questions) > MOST_QUESTIONS:
-        message = f"there are {len(questions)} questions, and one request takes {MOST_QUESTIONS}"
-        raise Refused(Problem(field=QUESTIONS, code="too_many", message=message, fix="ask in several requests"))
-    return questions
-
-
-def read_one(question: object) -> tuple[BatchKind, object]:
-    """Parse the kind of a question, not its body."""
-    if not isinstance(question, Mapping):
-        raise Refused(not_an_object("", [KIND, BODY]))
-    if BODY not in question:
-        message, fix = "body is missing; it says what is asked", "give what the route of its kind takes"
-        raise Refused(Problem(field=BODY, code="required", message=message, fix=fix))
-    label = {name: value for name, value in question.items() if name != BODY}
-    return read_spec(Label, label, "", beside=(BODY,)).kind, question[BODY]
-
-
 @dataclass(frozen=True, slots=True)
-class BatchAnswer:
+class AnsweredQuestion:
     """Answer to one question, or the error."""
 
     content: bytes
@@ -88,12 +47,12 @@ class BatchAnswer:
     """Question of a check, so that its estimate can be read again."""
 
 
-def answer_all(questions: Sequence[object], catalogue: Catalogue) -> list[BatchAnswer]:
+def answer_all(questions: Sequence[object], catalogue: Catalogue) -> list[AnsweredQuestion]:
     """Answer some questions of a batch, each on its own."""
     return [answer_one(question, catalogue) for question in questions]
 
 
-def answer_one(question: object, catalogue: Catalogue) -> BatchAnswer:
+def answer_one(question: object, catalogue: Catalogue) -> AnsweredQuestion:
     """Answer one question of a batch."""
     checked_questions: list[CheckedQuestion] = []
     try:
@@ -104,9 +63,11 @@ def answer_one(question: object, catalogue: Catalogue) -> BatchAnswer:
         found = ANSWERERS[kind](as_object(body), catalogue, checked_questions.append)
         content = to_bytes(found)
     except TraincostError as error:
-        return BatchAnswer(b"", error, None, tuple(checked_questions))
+        return AnsweredQuestion(b"", error, None, tuple(checked_questions))
     except Exception as error:  # a defect; the other questions have their answers
         defect = RuntimeError(repr(error))
         defect.add_note("".join(format_exception(error)))
-        return BatchAnswer(b"", defect, None, tuple(checked_questions))
-    return BatchAnswer(content, None, found.verdict if isinstance(found, Check) else None, tuple(checked_questions))
+        return AnsweredQuestion(b"", defect, None, tuple(checked_questions))
+    return AnsweredQuestion(
+        content, None, found.verdict if isinstance(found, Check) else None, tuple(checked_questions)
+    )

@@ -5,26 +5,29 @@ no process from others, and a hang-up ends the rest.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
+from service.answers.batch import BatchAnswers
 from service.api.access.authorization import caller_of
 from service.api.answers import JSON
-from service.api.catalogues import catalogue_of
 from service.api.computing.compute import compute
 from service.api.envelope import problem_of
 from service.api.errors import CallerGone
 from service.api.limits.rate_limits import count_questions
-from service.api.queries import REV, takes_only
-from service.api.requests import is_long_launcher_text, read_large_body
+from service.api.openapi import examples
+from service.api.requests import is_long_launcher_text
+from service.api.routing import CatalogueDep, LongJsonBody, StrictRoute, answer
 from service.api.streams import yield_to_others
 from service.catalogue import Catalogue
-from service.features.batch.batch import BODY, QUESTIONS, BatchAnswer, answer_all, answer_one, read_batch
-from service.features.batch.openapi import batch_operation
+from service.features.batch.batch import ANSWERERS, AnsweredQuestion, answer_all, answer_one
+from service.features.batch.schemas import BODY, QUESTIONS, BatchRequest, read_batch
+from service.features.estimates.examples import EXAMPLES
 from service.validation.json_text import refuse_faults
 
-router = APIRouter(tags=["estimates"], dependencies=[takes_only(REV)])
+router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
 FEW_QUESTIONS = 2
 """Questions answered in the API process; more need a compute process."""
@@ -32,15 +35,44 @@ AT_A_TIME = 16
 """Questions per turn of a compute process. Source: a choice; some 50 ms."""
 
 
+QUESTION: dict[str, Any] = EXAMPLES["one-node"]["value"]
+
+BATCHES: dict[str, Any] = {
+    "every-kind": {
+        "summary": "The same job asked five ways",
+        "value": {
+            "questions": [
+                *({"kind": kind, "body": QUESTION} for kind in ANSWERERS if kind != "check"),
+                {"kind": "check", "body": {**QUESTION, "limits": {"days": 2_000}}},
+            ]
+        },
+    },
+    "one-refused": {
+        "summary": "Two layouts, the second of which divides no attention head; it alone is refused",
+        "value": {
+            "questions": [
+                {"kind": "memory", "body": {**QUESTION, "layout": {"tensor": tensor}, "cluster": _cluster}}
+                for tensor, _cluster in ((4, {"gpu": "h100", "gpus": 8}), (3, {"gpu": "h100", "gpus": 6}))
+            ]
+        },
+    },
+}
+"""Request bodies that POST /v1/batch answers."""
+
+
 @router.post(
     "/v1/batch",
     operation_id="createBatch",
     summary="Many questions, each with its own status",
-    openapi_extra=batch_operation(),
+    description="Each question is answered, or refused, as the route of its kind would answer it; pointers of a "
+    "refusal begin at its body. What is wrong with one leaves the others as they are; what is wrong with the "
+    "request as a whole, such as too many questions, refuses all of them.",
+    response_model=answer(BatchAnswers),
+    response_description="One answer a question, in the same order.",
+    openapi_extra=examples(BATCHES),
 )
-async def create_batch(request: Request) -> Response:
+async def create_batch(request: Request, body: LongJsonBody[BatchRequest], catalogue: CatalogueDep) -> Response:
     """Answer questions in order; a refused one does not affect the others."""
-    catalogue, body = await catalogue_of(request), await read_large_body(request)
     refuse_faults({**body, QUESTIONS: None})
     questions = read_batch(body)
     await count_questions(request, len(questions))
@@ -86,13 +118,13 @@ def _is_long(question: object) -> bool:
     return isinstance(content, str) and is_long_launcher_text(content.encode(errors="replace"))
 
 
-def _response(request: Request, answer: BatchAnswer) -> Response:
+def _response(request: Request, answered: AnsweredQuestion) -> Response:
     state = request.app.state
-    for question in answer.checked_questions:
+    for question in answered.checked_questions:
         state.checked_questions.keep(question, caller_of(request).owner)
-    if answer.verdict is not None:
-        state.metrics.verdicts.labels(answer.verdict).inc()
-    return Response(answer.content) if answer.error is None else problem_of(request, answer.error)
+    if answered.verdict is not None:
+        state.metrics.verdicts.labels(answered.verdict).inc()
+    return Response(answered.content) if answered.error is None else problem_of(request, answered.error)
 
 
 def _shown(status: int, body: bytes) -> bytes:

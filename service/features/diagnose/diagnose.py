@@ -20,6 +20,7 @@ from service.features.diagnose.hypotheses import (
     likeliest_hypothesis,
 )
 from service.features.diagnose.messages import EXAMPLE, read_message
+from service.features.diagnose.schemas import BESIDE
 from service.features.estimates.answers import grounds_of
 from service.units import BYTES, in_units
 from service.validation.questions import ParsedQuestion, read_question
@@ -137,9 +138,6 @@ def _outside_allocator(oom: Said, memory: Memory) -> Explanation:
 def _b(amount: float) -> str:
     return in_units(amount, BYTES)
 
-
-BESIDE = ("message", "memory_stats")
-"""Fields beside the question."""
 
 CHANGEABLE = frozenset({"too_large", "larger_than_predicted", "less_room", "not_told", "outside_allocator"})
 """Causes that a change of the question can remove."""

@@ -11,8 +11,8 @@ import pytest
 from fastapi import FastAPI
 
 from service.answers.batch import MOST_QUESTIONS
-from service.features.batch.batch import ANSWERERS, BatchAnswer
-from service.features.batch.openapi import BATCHES
+from service.features.batch.batch import ANSWERERS, AnsweredQuestion
+from service.features.batch.routes import BATCHES
 from tests.api import computations
 from tests.api.asking import QUESTION, Ask
 from tests.api.replicated import client_of
@@ -52,7 +52,7 @@ def together(*questions: Any) -> dict[str, Any]:
     return {"questions": list(questions)}
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, answered: Callable[..., list[BatchAnswer]]) -> None:
+def answering(monkeypatch: pytest.MonkeyPatch, answered: Callable[..., list[AnsweredQuestion]]) -> None:
     """Questions are answered otherwise, by a function that other processes can import."""
     monkeypatch.setattr("service.features.batch.routes.answer_all", answered)
 
