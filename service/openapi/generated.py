@@ -41,26 +41,28 @@ REFERENCE = "#/components/schemas/"
 def tidied(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Schema]]:
     """The paths and the component schemas of a document that FastAPI generated."""
     generated = document.get("components", {}).get("schemas", {})
-    schemas = {name: _untitled(one) for name, one in generated.items() if name not in FASTAPI_SCHEMAS}
+    schemas = {name: without_titles(one) for name, one in generated.items() if name not in FASTAPI_SCHEMAS}
     hoisted: dict[str, Schema] = {}
-    paths = with_references(_untitled(document["paths"]), hoisted)
+    paths = with_references(without_titles(document["paths"]), hoisted)
     schemas = {name: with_references(one, hoisted) for name, one in schemas.items()}
     answered = _answered(paths, schemas | hoisted)
     described = {name: _explained(name, one) for name, one in schemas.items()}
     complete = {name: _complete(one) if name in answered else one for name, one in described.items()}
-    return paths, {name: _defaults_in_words(_as_on_the_wire(one)) for name, one in (complete | hoisted).items()}
+    used = {*_references([paths, *schemas.values(), *hoisted.values()])}
+    whole = {name: one for name, one in (complete | hoisted).items() if name in used}
+    return paths, {name: _defaults_in_words(_as_on_the_wire(one)) for name, one in whole.items()}
 
 
-def _untitled(value: Any) -> Any:
+def without_titles(value: Any) -> Any:
     """A schema without titles, which repeat the names of fields."""
     if isinstance(value, list):
-        return [_untitled(item) for item in value]
+        return [without_titles(item) for item in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)  # FastAPI gives the bounds of integers as doubles
     if not isinstance(value, Mapping):
         return value
     return {
-        key: {name: _untitled(one) for name, one in item.items()} if key in NAMED_PLACES else _untitled(item)
+        key: {name: without_titles(one) for name, one in item.items()} if key in NAMED_PLACES else without_titles(item)
         for key, item in value.items()
         if not (key == "title" and isinstance(item, str))
     }

@@ -106,6 +106,16 @@ class FlatField:
         return f"{meaning} Spelled {':'.join(self.members)}.{others}"
 
 
+EXAMPLE: Mapping[str, Any] = {
+    "model": "llama-3.1-8b",
+    "sequence_length": 8192,
+    "tensor": 2,
+    "gpu": "h100-sxm5-80gb",
+    "gpus": 8,
+}
+"""A question in its flat form."""
+
+
 @dataclass(frozen=True)
 class FlatForm(ReadElsewhere):
     """Every parameter of the flat form as one object, described when the contract is written."""
@@ -119,12 +129,15 @@ class FlatForm(ReadElsewhere):
     """Further value of a field with choices, by its name."""
     beside: type | None = None
     """Dataclass of the parameters beside the question."""
+    example: Mapping[str, Any] = dataclass_field(default_factory=lambda: EXAMPLE, hash=False)
+    """Parameters that a route answers."""
 
     def __get_pydantic_json_schema__(self, _schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         properties = {name: self._schema(field) for name, field in flat_fields().items()}
         if self.beside is not None:
             properties |= handler.resolve_ref_schema(described_as(self.beside, handler))["properties"]
-        return component(self.name, {"type": "object", "description": self.description, "properties": properties})
+        whole = {"type": "object", "description": self.description, "properties": properties}
+        return component(self.name, whole | {"examples": [dict(self.example)]})
 
     def _schema(self, field: FlatField) -> dict[str, Any]:
         choices = [*field.choices, *([self.wildcard[field.name]] if field.name in self.wildcard else [])]

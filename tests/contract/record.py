@@ -111,6 +111,7 @@ def request_of(document: Document, place: tuple[str, str]) -> dict[str, Any]:
             given[parameter["in"]][parameter["name"]] = parameter["example"]
         elif parameter["name"] == "limit":
             given["query"]["limit"] = 1
+        given["query"] |= next(iter(resolved(document, parameter.get("schema", {})).get("examples", ())), {})
     if "token" in given["path"]:
         given["path"]["token"] = ADMISSION_TOKEN
     headers: dict[str, str] = given["header"]

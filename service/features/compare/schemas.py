@@ -15,7 +15,7 @@ from service.catalogue.rows import PriceRow
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.question import STRICT, Name, OwnedPrice, Price, PriceModel
 from service.planner.steps import Steps
-from service.validation.flat import ALIASES, FlatForm, body_of_flat, flat_fields
+from service.validation.flat import ALIASES, EXAMPLE, FlatForm, body_of_flat, flat_fields
 from service.validation.flat_values import LIST_MARK, read_value
 from service.validation.forms import DescribedAs, requiring
 from service.validation.merge_patch import apply_merge_patch
@@ -142,6 +142,7 @@ FlatComparison = Annotated[
         several=(*LISTS,),
         wildcard=dict.fromkeys(SPREAD, ANY),
         beside=ComparisonOptions,
+        example=EXAMPLE | {"gpu": [EXAMPLE["gpu"]], "gpus": [EXAMPLE["gpus"]]},
     ),
 ]
 
