@@ -48,9 +48,7 @@ def tidied(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Schem
     answered = _answered(paths, schemas | hoisted)
     described = {name: _explained(name, one) for name, one in schemas.items()}
     complete = {name: _complete(one) if name in answered else one for name, one in described.items()}
-    used = {*_references([paths, *schemas.values(), *hoisted.values()])}
-    whole = {name: one for name, one in (complete | hoisted).items() if name in used}
-    return paths, {name: _defaults_in_words(_as_on_the_wire(one)) for name, one in whole.items()}
+    return paths, {name: _defaults_in_words(_as_on_the_wire(one)) for name, one in (complete | hoisted).items()}
 
 
 def without_titles(value: Any) -> Any:
