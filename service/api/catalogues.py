@@ -71,7 +71,7 @@ async def background_refresh(app: FastAPI) -> AsyncIterator[None]:
         ("refused changes are missing in the audit log", app.state.denied_changes.write, WRITE_SECONDS, stop, denied),
     )
     with suppress(Unreachable):  # recorded before the first read, so that concurrent writers wait for it
-        await run_in_threadpool(app.state.replicas.say, 0)
+        await run_in_threadpool(app.state.replicas.announce, 0)
         await run_in_threadpool(_follow, app)
     threads = [_started(partial(repeat, *task)) for task in tasks]
     try:
