@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Interval, Len, MaxLen
-from pydantic import Field
 
 from service.answers.names import Published
 from service.estimator.question import DESCRIBED, STRICT
@@ -105,9 +104,7 @@ ShownScenario = Annotated[
         required=(*HEAD, QUESTION, "summary", "versions", "links"),
         only=HEAD,
         more={
-            QUESTION: Annotated[
-                Any, Published("QuestionRequest"), Field(description="What POST /v1/estimates takes, as it was sent.")
-            ],
+            QUESTION: Annotated[Any, Published("QuestionRequest")],
             "summary": Annotated[
                 Any,
                 Variant(Scenario, "ScenarioSummary", "What was answered, in short.", required=SUMMARY, only=SUMMARY),
