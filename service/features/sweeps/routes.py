@@ -24,6 +24,7 @@ from service.features.sweeps.events import events_of
 from service.features.sweeps.schemas import SweepRequest, read_sweep
 from service.features.workers.leases import NOT_HELD, LeaseToken
 from service.jobs.leases import holds_part
+from service.store import Engine
 from service.tabular.contract import ListTypes
 from service.validation.serialization import to_bytes
 
@@ -152,7 +153,7 @@ def read(database: Database, caller: CallerDep, sweep_id: SweepId) -> Response:
 )
 def events(request: Request, database: Database, caller: CallerDep, sweep_id: SweepId) -> Response:
     """Stream its states until it ends, the client hangs up or the service stops."""
-    sweeps.require_visible(database, caller, sweep_id)
+    sweeps.visible_sweep(database, caller, sweep_id)
     state_events = while_authorized(request, events_of(request, sweep_id))
     return StreamingResponse(state_events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
@@ -200,7 +201,7 @@ TABLE = (
 )
 def parquet(request: Request, database: Database, sweep_id: SweepId) -> Response:
     """Stream the table by shard."""
-    return _table(request, tables.parquet_of(database, caller_of(request), sweep_id), f"{sweep_id}.parquet", PARQUET)
+    return _table(request, database, sweep_id, "parquet")
 
 
 @router.get(
@@ -223,8 +224,7 @@ def parquet(request: Request, database: Database, sweep_id: SweepId) -> Response
 )
 def csv(request: Request, database: Database, sweep_id: SweepId) -> Response:
     """Stream the table by shard."""
-    media_type = f"{CSV_BODY}; charset=utf-8; header=present"
-    return _table(request, tables.csv_of(database, caller_of(request), sweep_id), f"{sweep_id}.csv", media_type)
+    return _table(request, database, sweep_id, "csv")
 
 
 @router.get(
@@ -253,8 +253,17 @@ def content(request: Request, database: Database, sweep_id: SweepId, token: Leas
     return Response(sweeps.content_of(database, sweep_id), media_type="application/octet-stream")
 
 
-def _table(request: Request, table: tables.Table, name: str, media_type: str) -> Response:
-    headers = {"ETag": f'"{table.digest}"', "Content-Disposition": f'attachment; filename="{name}"'}
+FORMS = {
+    "parquet": (tables.as_parquet, PARQUET),
+    "csv": (tables.as_csv, f"{CSV_BODY}; charset=utf-8; header=present"),
+}
+"""Writer and media type of a table, by the ending of its path."""
+
+
+def _table(request: Request, database: Engine, sweep_id: str, ending: str) -> Response:
+    write, media_type = FORMS[ending]
+    table = tables.table_of(database, caller_of(request), sweep_id, write)
+    headers = {"ETag": f'"{table.digest}"', "Content-Disposition": f'attachment; filename="{sweep_id}.{ending}"'}
     is_unread = is_head(request) or matches_etag(request, headers["ETag"])
     chunks: Iterator[bytes] = iter(()) if is_unread else table.chunks
     return StreamingResponse(chunks, media_type=media_type, headers=headers)

@@ -3,9 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from secrets import token_hex
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 from service.answers.estimates import Versions
 from service.answers.sweeps import SweepAnswer, SweepColumnAnswer, SweepRow, SweepRows, SweepShards, SweepStatus
@@ -25,6 +26,11 @@ from service.tabular.lists import Listed, listed_in_parts
 
 PATH = "/v1/sweeps"
 
+LINKS = {
+    "events": "events", "parquet": "rows.parquet", "csv": "rows.csv", "cancel": "cancel", "resume": "resume",
+}  # fmt: skip
+"""Paths below that of a sweep."""
+
 MOST_REASONS = 10
 """Most reasons of failed shards in an answer. Source: a choice."""
 
@@ -34,6 +40,7 @@ def answer_of(sweep: StoredSweep, shards: Sequence[ShardState]) -> SweepAnswer:
     counts = Counter(shard.status for shard in shards)
     rows = _rows(sweep, shards)
     status = status_of(counts)
+    own = f"{PATH}/{sweep.id}"
     ended = [shard.finished_at for shard in shards if shard.finished_at is not None]
     return SweepAnswer(
         id=sweep.id,
@@ -41,13 +48,7 @@ def answer_of(sweep: StoredSweep, shards: Sequence[ShardState]) -> SweepAnswer:
         kind="plan" if sweep.kind == "plan" else "estimate",
         status=status,
         rows=rows,
-        shards=SweepShards(
-            queued=counts["queued"],
-            running=counts["running"],
-            succeeded=counts["succeeded"],
-            failed=counts["failed"],
-            cancelled=counts["cancelled"],
-        ),
+        shards=SweepShards(**{status: counts[status] for status in get_args(SweepStatus)}),
         done_fraction=rows.done / rows.total,
         left_seconds=_left_seconds(shards, rows, counts["running"]),
         reasons=_reasons(shards),
@@ -55,7 +56,7 @@ def answer_of(sweep: StoredSweep, shards: Sequence[ShardState]) -> SweepAnswer:
         versions=Versions(formulas=sweep.formulas, catalogue=sweep.catalogue, calibration=sweep.calibration),
         created_at=sweep.created_at,
         finished_at=None if status in {"queued", "running"} or not ended else utc_text(max(ended)),
-        links=_links(sweep.id),
+        links={"self": own, **{name: f"{own}/{path}" for name, path in LINKS.items()}},
     )
 
 
@@ -74,16 +75,10 @@ def status_of(shards: Mapping[JobStatus, int]) -> SweepStatus:
 
 def _rows(sweep: StoredSweep, shards: Sequence[ShardState]) -> SweepRows:
     whole = [shard.result for shard in shards if shard.status == "succeeded"]
-    partly = [shard.progress or {} for shard in shards if shard.status == "running"]
-    sums = {name: sum(result[name] for result in whole) for name in ("rows", "answered", "refused", "fitting")}
-    return SweepRows(
-        total=sweep.rows,
-        done=sums["rows"] + sum(progress.get("rows", 0) for progress in partly),
-        kept=sums["rows"],
-        answered=sums["answered"],
-        refused=sums["refused"],
-        fitting=sums["fitting"],
-    )
+    partly = sum((shard.progress or {}).get("rows", 0) for shard in shards if shard.status == "running")
+    sums = {name: sum(result[name] for result in whole) for name in ("answered", "refused", "fitting")}
+    kept = sum(result["rows"] for result in whole)
+    return SweepRows(total=sweep.rows, done=kept + partly, kept=kept, **sums)
 
 
 def _left_seconds(shards: Sequence[ShardState], rows: SweepRows, running: int) -> float | None:
@@ -100,18 +95,6 @@ def _seconds(started: datetime | None, finished: datetime | None) -> float:
 def _reasons(shards: Sequence[ShardState]) -> tuple[str, ...]:
     messages = (str((shard.error or {}).get("message", "")) for shard in shards if shard.status == "failed")
     return tuple(filter(None, dict.fromkeys(messages)))[:MOST_REASONS]
-
-
-def _links(sweep_id: str) -> dict[str, str]:
-    own = f"{PATH}/{sweep_id}"
-    return {
-        "self": own,
-        "events": f"{own}/events",
-        "parquet": f"{own}/rows.parquet",
-        "csv": f"{own}/rows.csv",
-        "cancel": f"{own}/cancel",
-        "resume": f"{own}/resume",
-    }
 
 
 SHARD_ROWS: dict[SweepKind, int] = {"estimate": 20_000, "plan": 10}
@@ -151,20 +134,41 @@ SHARD_SECONDS = 3600.0
 _KEYED = {column.name: column for column in columns_of(SweepRow)}
 COLUMNS: Final[tuple[Column, ...]] = (_KEYED.pop("id"), *_KEYED.values())
 """Columns of the list, the key first."""
+SHARED = tuple(column.name for column in COLUMNS if column.name != "status")
+"""Columns that a stored sweep has too."""
 
 
 def create_sweep(engine: Engine, caller: Caller, sweep: Sweep, charge: Callable[[int], None]) -> SweepAnswer:
     """Create a sweep and its jobs."""
     charge(sweep.axes.rows)
     sweep_id = f"swp_{token_hex(RANDOM_BYTES)}"
-    new, jobs = _new(sweep_id, sweep, caller.owner), _jobs(sweep_id, sweep, caller.owner)
+    new = NewSweep(
+        id=sweep_id,
+        name=sweep.name,
+        kind=sweep.kind,
+        owner=caller.owner,
+        rows=sweep.axes.rows,
+        columns=[list(column) for column in table_columns(sweep)],
+        **asdict(sweep.versions),
+    )
+    jobs = [
+        NewJob(
+            id=f"{sweep_id}-{shard.number:06}",
+            kind=KIND,
+            payload={"sweep": sweep_id, **shard._asdict()},
+            timeout_seconds=SHARD_SECONDS,
+            parent=sweep_id,
+            owner=caller.owner,
+        )
+        for shard in shards_of(sweep.axes.rows, SHARD_ROWS[sweep.kind])
+    ]
     store.create_sweep(engine, new, sweep_to_bytes(sweep), jobs)
     return find_sweep(engine, caller, sweep_id)
 
 
 def find_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
     """Current state of one sweep."""
-    sweep = _stored_sweep(engine, caller, sweep_id)
+    sweep = visible_sweep(engine, caller, sweep_id)
     return answer_of(sweep, store.read_shards(engine, sweep_id))
 
 
@@ -184,7 +188,8 @@ def listed_sweeps(engine: Engine, caller: Caller) -> Listed:
 
     def rows(part: RowPart | None) -> list[SweepRow]:
         return [
-            _row(sweep, status_of(counts)) for sweep, counts in store.read_sweeps(engine, caller.visible_owner, part)
+            SweepRow(status=status_of(counts), **{name: getattr(sweep, name) for name in SHARED})
+            for sweep, counts in store.read_sweeps(engine, caller.visible_owner, part)
         ]
 
     return listed_in_parts(COLUMNS, rows)
@@ -192,14 +197,14 @@ def listed_sweeps(engine: Engine, caller: Caller) -> Listed:
 
 def cancel_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
     """Cancel a sweep; finished shards remain."""
-    _stored_sweep(engine, caller, sweep_id)
+    visible_sweep(engine, caller, sweep_id)
     cancel_jobs(engine, sweep_id, on_end)
     return find_sweep(engine, caller, sweep_id)
 
 
 def resume_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
     """Queue the missing shards of a sweep that was cancelled or failed in parts."""
-    _stored_sweep(engine, caller, sweep_id)
+    visible_sweep(engine, caller, sweep_id)
     retry_jobs(engine, sweep_id)
     return find_sweep(engine, caller, sweep_id)
 
@@ -212,56 +217,9 @@ def content_of(engine: Engine, sweep_id: str) -> bytes:
     return content
 
 
-def require_visible(engine: Engine, caller: Caller, sweep_id: str) -> None:
-    """Refuse callers that may not see the sweep."""
-    _stored_sweep(engine, caller, sweep_id)
-
-
-def _stored_sweep(engine: Engine, caller: Caller, sweep_id: str) -> StoredSweep:
+def visible_sweep(engine: Engine, caller: Caller, sweep_id: str) -> StoredSweep:
+    """A stored sweep that the caller may see."""
     sweep = store.read_sweep(engine, sweep_id) if SWEEP_ID.fullmatch(sweep_id) else None
     if sweep is None or not caller.reaches(sweep.owner):
         raise unknown_sweep()
     return sweep
-
-
-def _new(sweep_id: str, sweep: Sweep, owner: str) -> NewSweep:
-    return NewSweep(
-        id=sweep_id,
-        name=sweep.name,
-        kind=sweep.kind,
-        owner=owner,
-        rows=sweep.axes.rows,
-        columns=[list(column) for column in table_columns(sweep)],
-        formulas=sweep.versions.formulas,
-        catalogue=sweep.versions.catalogue,
-        calibration=sweep.versions.calibration,
-    )
-
-
-def _jobs(sweep_id: str, sweep: Sweep, owner: str) -> list[NewJob]:
-    return [
-        NewJob(
-            id=f"{sweep_id}-{shard.number:06}",
-            kind=KIND,
-            payload={"sweep": sweep_id, **shard._asdict()},
-            timeout_seconds=SHARD_SECONDS,
-            parent=sweep_id,
-            owner=owner,
-        )
-        for shard in shards_of(sweep.axes.rows, SHARD_ROWS[sweep.kind])
-    ]
-
-
-def _row(sweep: StoredSweep, status: SweepStatus) -> SweepRow:
-    return SweepRow(
-        id=sweep.id,
-        name=sweep.name,
-        kind=sweep.kind,
-        owner=sweep.owner,
-        status=status,
-        rows=sweep.rows,
-        formulas=sweep.formulas,
-        catalogue=sweep.catalogue,
-        calibration=sweep.calibration,
-        created_at=sweep.created_at,
-    )

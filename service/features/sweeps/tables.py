@@ -17,7 +17,7 @@ from service.features.sweeps import store
 from service.features.sweeps.axes import Sweep, sweep_from_bytes
 from service.features.sweeps.columns import columns_of
 from service.features.sweeps.rows import Counts, Rows
-from service.features.sweeps.sweeps import Shard, content_of, require_visible
+from service.features.sweeps.sweeps import Shard, content_of, visible_sweep
 from service.jobs.leases import read_file
 from service.store import Engine
 from service.store.keys import Caller
@@ -146,19 +146,11 @@ class Table:
     """Its bytes."""
 
 
-def parquet_of(engine: Engine, caller: Caller, sweep_id: str) -> Table:
-    """The table of a sweep as Parquet."""
-    require_visible(engine, caller, sweep_id)
-    return _one_table(engine, sweep_id, as_parquet)
-
-
-def csv_of(engine: Engine, caller: Caller, sweep_id: str) -> Table:
-    """The table of a sweep as CSV."""
-    require_visible(engine, caller, sweep_id)
-    return _one_table(engine, sweep_id, as_csv)
-
-
-def _one_table(engine: Engine, sweep_id: str, form: Callable[[Iterable[bytes], Sweep], Iterator[bytes]]) -> Table:
+def table_of(
+    engine: Engine, caller: Caller, sweep_id: str, form: Callable[[Iterable[bytes], Sweep], Iterator[bytes]]
+) -> Table:
+    """The table of a sweep that the caller may see, as `as_parquet` or `as_csv` writes it."""
+    visible_sweep(engine, caller, sweep_id)
     sweep = sweep_from_bytes(content_of(engine, sweep_id))
     done = [shard.id for shard in store.read_shards(engine, sweep_id) if shard.status == "succeeded"]
     identity = "\n".join([form.__name__, sweep_id, *done])
