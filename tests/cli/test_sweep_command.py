@@ -10,9 +10,8 @@ import pytest
 
 from service.catalogue import shipped_catalogue
 from service.features.sweeps.axes import Sweep
-from service.features.sweeps.columns import columns_of
 from service.features.sweeps.local import run_locally
-from service.features.sweeps.rows import Counts, rows_of
+from service.features.sweeps.rows import Counts, columns_of, rows_of
 from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.sweeps import SHARD_ROWS
 from tests.commands import Command

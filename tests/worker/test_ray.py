@@ -13,8 +13,7 @@ import pytest
 
 from service.catalogue import shipped_catalogue
 from service.features.sweeps.axes import Sweep, sweep_to_bytes
-from service.features.sweeps.columns import columns_of
-from service.features.sweeps.rows import rows_of
+from service.features.sweeps.rows import columns_of, rows_of
 from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.sweeps import Shard, shards_of
 from service.worker.jobs import ROWS_FILE, SHARD_PROCESS, SWEEP_FILE

@@ -1,12 +1,11 @@
 """Reconciliation of sacct records with predictions, job by job and in total."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
-from typing import Literal, cast
+from typing import Any, cast
 
-from service.answers.estimates import Answer
 from service.answers.reconciliations import EndState, Fault, LeftOut, Reason, ReconciledJob, Reconciliation
 from service.calibration.records import DeviceKind, Environment
 from service.catalogue import Catalogue
@@ -26,7 +25,7 @@ from service.store.requests import log_change_in
 from service.store.scenarios import CheckedQuestion, read_answer, read_checked_question
 from service.units import BYTES, in_units
 from service.validation.questions import read_question
-from service.validation.serialization import digest_of, to_bytes
+from service.validation.serialization import digest_of, to_bytes, to_wire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,24 +63,22 @@ def predicted(
         return None
     stored = read_answer(engine, estimate_id, owner)
     if stored is not None:
-        return _of_stored_answer(stored)
+        return _prediction(json.loads(stored), is_asked_again=False)
     checked = read_checked_question(engine, estimate_id, owner, look_again)
     return None if checked is None else _recomputed(checked, now, catalogue_at)
 
 
-def _of_stored_answer(content: bytes) -> Prediction:
-    """Prediction of an answer that a scenario stored."""
-    answer = json.loads(content)
-    hours = None if answer["totals"] is None else Interval(**answer["totals"]["gpu_hours"])
+def _prediction(answer: Mapping[str, Any], *, is_asked_again: bool) -> Prediction:
+    """Prediction of an answer as JSON."""
     return Prediction(
-        gpu_hours=hours,
+        gpu_hours=None if answer["totals"] is None else Interval(**answer["totals"]["gpu_hours"]),
         verdict=answer["verdict"],
         gpus=answer["resolved"]["cluster"]["gpus"],
         gpu=answer["resolved"]["gpu"]["slug"],
         host_bytes=answer["memory"]["host_bytes"],
         formulas=answer["versions"]["formulas"],
         calibration=answer["versions"]["calibration"],
-        is_asked_again=False,
+        is_asked_again=is_asked_again,
     )
 
 
@@ -96,20 +93,7 @@ def _recomputed(
         found = answer(read_question(checked.question, catalogue), catalogue, advise=False)
     except Refused:
         return None
-    return _of_answer(found, is_asked_again=not is_of_then)
-
-
-def _of_answer(found: Answer, *, is_asked_again: bool) -> Prediction:
-    return Prediction(
-        gpu_hours=None if found.totals is None else found.totals.gpu_hours,
-        verdict=found.verdict,
-        gpus=found.resolved.cluster.gpus,
-        gpu=found.resolved.gpu.slug,
-        host_bytes=found.memory.host_bytes,
-        formulas=found.versions.formulas,
-        calibration=found.versions.calibration,
-        is_asked_again=is_asked_again,
-    )
+    return _prediction(to_wire(found), is_asked_again=not is_of_then)
 
 
 MOST_FAULTS = 20
@@ -215,7 +199,7 @@ def cut_short_at(jobs: Iterable[FinishedJob]) -> str | None:
     return min((job.started for job in jobs if job.state in CUT_SHORT), default=None)
 
 
-def _is_verdict_right(state: str, verdict: Literal["fits", "at_risk", "out_of_memory"]) -> bool | None:
+def _is_verdict_right(state: str, verdict: Verdict) -> bool | None:
     """Whether the end of a job confirms its verdict: only completion shows that GPU memory sufficed."""
     return verdict != "out_of_memory" if state == "COMPLETED" else None
 

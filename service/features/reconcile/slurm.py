@@ -1,29 +1,17 @@
 """Accounting records of Slurm, from `sacct --json` or `sacct --parsable2`, and their faults."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from functools import partial
+from typing import Any, TypeVar, get_args
 
-from service.answers.reconciliations import Fault
+from service.answers.reconciliations import EndState, Fault
 from service.errors import Problem, Refused, did_you_mean, nearest
 from service.text_bounds import MOST_COLUMNS
 from service.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
-RecordState = Literal[
-    "BOOT_FAIL",
-    "CANCELLED",
-    "COMPLETED",
-    "DEADLINE",
-    "FAILED",
-    "NODE_FAIL",
-    "OUT_OF_MEMORY",
-    "PREEMPTED",
-    "REQUEUED",
-    "RESIZING",
-    "REVOKED",
-    "TIMEOUT",
-]
+ENDED = frozenset({*get_args(EndState), "REQUEUED", "RESIZING"})
 """End states of records. Source: Slurm's manual, JOB STATE CODES of sacct."""
 
 UNFINISHED = frozenset({
@@ -31,7 +19,7 @@ UNFINISHED = frozenset({
     "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "RUNNING", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED",
     "SUSPENDED", "UPDATE_DB",
 })  # fmt: skip
-"""States of jobs that have not ended. Source: as RecordState."""
+"""States of jobs that have not ended. Source: as ENDED."""
 
 ESTIMATE_ID = re.compile(r"est_[0-9a-f]{32}(?![0-9a-f])")
 """Id that a hook writes into the comment of a job."""
@@ -41,14 +29,12 @@ ESTIMATE_ID = re.compile(r"est_[0-9a-f]{32}(?![0-9a-f])")
 class SlurmRecord:
     """One record of the accounting: a job, or one attempt at it, or one component of it."""
 
-    place: str
-    """Its place in the output, as text."""
     cluster: str
     """Name of its cluster; empty if missing."""
     job_id: str
     """As sacct prints it: 12, 12_3 of an array, 12+1 of a heterogeneous job."""
     state: str
-    """State: a RecordState or one of UNFINISHED."""
+    """State: one of ENDED or UNFINISHED."""
     elapsed_seconds: float
     """Time with resources."""
     gpus: int | None
@@ -82,10 +68,6 @@ class FaultFound(Exception):
         super().__init__(message)
         self.field, self.message, self.fix = field, message, fix
 
-    def at(self, place: str) -> Fault:
-        """This fault at a place."""
-        return Fault(place=place, field=self.field, message=self.message, fix=self.fix)
-
 
 def known_state(written: str, field: str) -> str:
     """How a record ended, of what its state says.
@@ -94,7 +76,7 @@ def known_state(written: str, field: str) -> str:
     'CANCELLED'
     """
     state = written.partition(" ")[0]
-    if state in UNFINISHED or state in get_args(RecordState):
+    if state in UNFINISHED | ENDED:
         return state
     if state.endswith("+"):
         raise FaultFound(field, "the state is cut off", "print whole fields: sacct --parsable2")
@@ -258,28 +240,29 @@ def read_parsable(text: str) -> SlurmRecords:
         message = f"the table has more than {MOST_ROWS} rows, the most that one request takes"
         raise Refused(_problem("too_many_rows", message, "send it in parts, each with the header"))
     header = _header(lines)
-    records: list[SlurmRecord] = []
+    rows = ((f"row {number}", line) for number, line in enumerate(lines[1:], start=2) if line.strip())
+    found, faults = _read_each(rows, partial(_record, header))
+    records = tuple(record for record in found if record is not None)
+    return SlurmRecords(records=records, steps=len(found) - len(records), faults=faults)
+
+
+Found = TypeVar("Found")
+
+
+def _read_each(rows: Iterable[tuple[str, Any]], read: Callable[[Any], Found]) -> tuple[list[Found], tuple[Fault, ...]]:
+    """Read rows, each with its place; and the faults of those that cannot be read, unless there are no others."""
+    found: list[Found] = []
     faults: list[Fault] = []
-    steps = 0
-    for number, line in enumerate((line.removesuffix("\r") for line in lines[1:]), start=2):
-        if not line.strip():
-            continue
+    for place, row in rows:
         try:
-            record = _record(header, line, f"row {number}")
+            found.append(read(row))
         except FaultFound as fault:
-            faults.append(fault.at(f"row {number}"))
-        else:
-            steps += record is None
-            records += [] if record is None else [record]
-    if faults and not records and not steps:
-        raise Refused(*(all_unreadable(fault) for fault in faults[:1]))
-    return SlurmRecords(records=tuple(records), steps=steps, faults=tuple(faults))
-
-
-def all_unreadable(fault: Fault) -> Problem:
-    """Problem of an output without any readable record."""
-    message = f"no record can be read; of {fault.place}: {fault.message}"
-    return Problem(field=fault.field, code="unreadable", message=message, fix=fault.fix)
+            faults.append(Fault(place=place, field=fault.field, message=fault.message, fix=fault.fix))
+    if faults and not found:
+        first = faults[0]
+        message = f"no record can be read; of {first.place}: {first.message}"
+        raise Refused(Problem(field=first.field, code="unreadable", message=message, fix=first.fix))
+    return found, tuple(faults)
 
 
 def _header(lines: Sequence[str]) -> Header:
@@ -321,16 +304,16 @@ def _missing(names: tuple[str, ...], header: Header) -> Problem:
     near = did_you_mean(nearest(names[0], [name[:64] for name in header.names], likeness=0.8))
     typed = " (a column is spelled almost so)" if near else ""
     message = f"there is no column {' or '.join(names)}{typed}"
-    return Problem(field=names[0], code="missing_column", message=message, fix=f"call it so: {COMMAND}")
+    return _problem("missing_column", message, f"call it so: {COMMAND}", names[0])
 
 
-def _problem(code: str, message: str, fix: str) -> Problem:
-    return Problem(field="", code=code, message=message, fix=fix)
+def _problem(code: str, message: str, fix: str, field: str = "") -> Problem:
+    return Problem(field=field, code=code, message=message, fix=fix)
 
 
-def _record(header: Header, line: str, place: str) -> SlurmRecord | None:
+def _record(header: Header, line: str) -> SlurmRecord | None:
     """The record of a row; None where it is a step."""
-    cells = {name: cell.strip() for name, cell in header.cells(line).items()}
+    cells = {name: cell.strip() for name, cell in header.cells(line.removesuffix("\r")).items()}
     lost = [name for names in REQUIRED_COLUMNS[:-1] for name in names if name in header.names and name not in cells]
     if lost:
         fix = f"print free text last: {COMMAND}"
@@ -341,11 +324,11 @@ def _record(header: Header, line: str, place: str) -> SlurmRecord | None:
     if job[2] is not None:
         return None
     state = known_state(cells["State"], "State")
-    gpus, is_partition = _gpus(cells)
+    resources = next((name for name in ("AllocTRES", "ReqTRES") if cells.get(name)), None)
+    gpus, is_partition = gpus_of(cells[resources], resources) if resources else (None, False)
     raw = "ElapsedRaw" in cells
     restarts = cells.get("Restarts", "")
     return SlurmRecord(
-        place=place,
         cluster=cells.get("Cluster", ""),
         job_id=job[1],
         state=state,
@@ -358,12 +341,6 @@ def _record(header: Header, line: str, place: str) -> SlurmRecord | None:
         comment=cells[""],
         restarts=int(restarts) if restarts.isascii() and restarts.isdigit() and len(restarts) < 9 else 0,
     )
-
-
-def _gpus(cells: dict[str, str]) -> tuple[int | None, bool]:
-    """Allocated GPUs, else requested ones."""
-    names = [name for name in ("AllocTRES", "ReqTRES") if cells.get(name)]
-    return gpus_of(cells[names[0]], names[0]) if names else (None, False)
 
 
 OLDEST, NEWEST = 38, 44
@@ -380,22 +357,12 @@ def read_document(document: Mapping[str, Any]) -> SlurmRecords:
     """Parse the document of sacct --json."""
     jobs = document.get("jobs")
     if not isinstance(jobs, list):
-        raise Refused(_document_problem("jobs", "no_jobs", "there is no list of jobs", AS_PRINTED))
+        raise Refused(_problem("no_jobs", "there is no list of jobs", AS_PRINTED, "jobs"))
     _refuse_version(document)
-    records: list[SlurmRecord] = []
-    faults: list[Fault] = []
-    steps = 0
-    for number, job in enumerate(jobs, start=1):
-        try:
-            record = _document_record(job, f"job {number} of the list")
-        except FaultFound as fault:
-            faults.append(fault.at(f"job {number} of the list"))
-        else:
-            records.append(record)
-            steps += len(job["steps"]) if isinstance(job.get("steps"), list) else 0
-    if faults and not records:
-        raise Refused(all_unreadable(faults[0]))
-    return SlurmRecords(records=tuple(records), steps=steps, faults=tuple(faults))
+    rows = ((f"job {number} of the list", job) for number, job in enumerate(jobs, start=1))
+    found, faults = _read_each(rows, lambda job: (_document_record(job), job.get("steps")))
+    steps = sum(len(steps) for _, steps in found if isinstance(steps, list))
+    return SlurmRecords(records=tuple(record for record, _ in found), steps=steps, faults=faults)
 
 
 def _refuse_version(document: Mapping[str, Any]) -> None:
@@ -404,10 +371,10 @@ def _refuse_version(document: Mapping[str, Any]) -> None:
     versions = [int(found[1]) for found in map(VERSION.fullmatch, texts) if found is not None]
     if not versions:
         message = "it does not say its version (meta.plugin.data_parser)"
-        raise Refused(_document_problem("meta", "no_version", message, AS_PRINTED))
+        raise Refused(_problem("no_version", message, AS_PRINTED, "meta"))
     if not OLDEST <= versions[0] <= NEWEST:
         message = f"its schema is v0.0.{versions[0]}; v0.0.{OLDEST} to v0.0.{NEWEST} are read"
-        raise Refused(_document_problem("meta", "unknown_version", message, OTHER_VERSION))
+        raise Refused(_problem("unknown_version", message, OTHER_VERSION, "meta"))
 
 
 def _version_texts(document: Mapping[str, Any]) -> Iterator[str]:
@@ -418,13 +385,12 @@ def _version_texts(document: Mapping[str, Any]) -> Iterator[str]:
             yield plugin[name]
 
 
-def _document_record(job: object, place: str) -> SlurmRecord:
+def _document_record(job: object) -> SlurmRecord:
     if not isinstance(job, Mapping):
         raise FaultFound("jobs", "this is no object", AS_PRINTED)
     gpus, is_partition = _document_gpus(job)
     started = _number(job, "time", "start") or 0
     return SlurmRecord(
-        place=place,
         cluster=_text(job, "cluster"),
         job_id=_job_id(job),
         state=known_state(_state(job), "state.current"),
@@ -500,7 +466,3 @@ def _inside(value: object, *path: str) -> Any:
     for name in path:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
-
-
-def _document_problem(field: str, code: str, message: str, fix: str) -> Problem:
-    return Problem(field=field, code=code, message=message, fix=fix)

@@ -1,31 +1,160 @@
-"""Rows of a sweep: each combination with its answer or the reason for its refusal.
+"""Rows of a sweep in the columns of its table: each combination with its answer or the reason for its refusal.
 
-Rows that differ only in their price share the rest of their estimate.
+Every number is a double, as in JSON and cells: 1 and 0 for true and false. Rows that differ only in their price share
+the rest of their estimate.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from math import isfinite
-from typing import Protocol
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple
 
+from service.answers.names import WIRE_NAMES
 from service.errors import Problem, Refused
-from service.estimator.answer import Estimate
+from service.estimator.answer import Estimate, Interval
 from service.estimator.question import Price, Question, Recompute
 from service.estimator.resolve import ResolvedQuestion, configuration_of
 from service.estimator.rules.recipe import problems_of_run
 from service.estimator.run import totals
 from service.estimator.run.totals import Running, at_price, running_of
 from service.features.compare.compare import ANSWERED, REFUSED
-from service.features.estimates.metrics import fits
+from service.features.estimates.metrics import COLUMNS, FITS, Metric, fits, number_named
 from service.features.plans.schemas import constraints_of, on_each_size, ranking_problems
 from service.features.plans.search_plans import bounds_of, unmet
-from service.features.sweeps.axes import Axes, Combination, Sweep
-from service.features.sweeps.columns import OF_PLANS, Cell, Number, numbers_of
+from service.features.sweeps.axes import Axes, Combination, Sweep, SweepKind
 from service.planner.plans import plans_of
 from service.planner.space import Constraints
 from service.validation.serialization import NotFinite, to_bytes
 from service.validation.text import single_line
+
+ColumnType = Literal["int64", "double", "string"]
+"""Column types by their Arrow names."""
+
+Cell = str | int | float | None
+
+PLAN_NUMBERS = ("data", "tensor", "context", "pipeline", "virtual_pipeline", "expert", "zero_stage", "micro_batch")
+"""Numbers of a plan in the default columns."""
+
+DEFAULT_COLUMNS: Mapping[SweepKind, tuple[str, ...]] = {
+    "estimate": tuple(COLUMNS),
+    "plan": (*PLAN_NUMBERS, *COLUMNS),
+}
+"""Default numbers of a row."""
+
+
+class SweepColumn(NamedTuple):
+    """One column of the table of a sweep."""
+
+    name: str
+    """Its name."""
+    type: ColumnType
+    """Type of its cells, all nullable."""
+
+
+POSITIONS: Final = ("model_index", "cluster_index", "layout_index", "recipe_index", "price_index")
+"""Columns with the positions of the combined items."""
+
+FIRST: Final[Sequence[SweepColumn]] = (
+    SweepColumn("row", "int64"),
+    *(SweepColumn(name, "int64") for name in POSITIONS),
+    SweepColumn("model", "string"),
+    SweepColumn("cluster", "string"),
+    SweepColumn("gpu", "string"),
+    SweepColumn("gpus", "int64"),
+    SweepColumn("usd_per_gpu_hour", "double"),
+    SweepColumn("status", "int64"),
+    SweepColumn("verdict", "string"),
+)
+"""Columns before the numbers."""
+
+OF_PLANS: Final[Sequence[SweepColumn]] = (
+    SweepColumn("recompute", "string"),
+    SweepColumn("schedule", "string"),
+    SweepColumn("layouts_generated", "int64"),
+    SweepColumn("layouts_scored", "int64"),
+    SweepColumn("layouts_fitting", "int64"),
+)
+"""Further columns of a plan, after its numbers."""
+
+LAST: Final[Sequence[SweepColumn]] = (SweepColumn("reason", "string"),)
+"""Last column: the reason for missing numbers."""
+
+
+def reserved_names(kind: SweepKind) -> tuple[str, ...]:
+    """Names that numbers may not have, because every row has them."""
+    return tuple(column.name for column in (*FIRST, *(OF_PLANS if kind == "plan" else ()), *LAST))
+
+
+def columns_of(sweep: Sweep) -> tuple[SweepColumn, ...]:
+    """The columns of the table of a sweep; ends of an interval by the names that cells give them."""
+    first = FIRST if sweep.axes.picked is None else [column for column in FIRST if column.name not in POSITIONS]
+    numbers = [SweepColumn(name, "double") for number in numbers_of(sweep) for name in number.names]
+    return (*first, *numbers, *(OF_PLANS if sweep.kind == "plan" else ()), *LAST)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One number of each row."""
+
+    names: tuple[str, ...]
+    """Its columns: one, or three for an interval."""
+    read: Callable[[Estimate], Any]
+    """Reader of the value in an estimate: a number, an interval or a boolean; None if unknown."""
+
+    def cells(self, estimate: Estimate) -> tuple[float | None, ...]:
+        """Its cells."""
+        found = self.read(estimate)
+        if len(self.names) == 1:
+            return (None if found is None else float(found),)
+        return (found.low, found.value, found.high) if isinstance(found, Interval) else (None, None, None)
+
+
+def numbers_of(sweep: Sweep) -> tuple[Number, ...]:
+    """The numbers of each row of a sweep."""
+    metrics = {name: number_named("columns", name) for name in sweep.columns}
+    return tuple(
+        Number((f"{name}.low", name, f"{name}.high") if metric.is_interval else (name,), reader_of(metric))
+        for name, metric in metrics.items()
+    )
+
+
+def reader_of(metric: Metric) -> Callable[[Estimate], Any]:
+    """Reader of a number in an estimate, without serializing the whole estimate."""
+    if metric.path == (FITS,):
+        return lambda estimate: fits(estimate.verdict)
+    fields = {wire: name for name, wire in WIRE_NAMES.items()}
+    names = [fields.get(step, step) for step in metric.path]
+    if not metric.has_items and not any(hasattr(str, name) for name in names):
+        return partial(_attribute, attrgetter(".".join(names)))
+    return partial(_follow, tuple(zip(metric.path, names, strict=True)))
+
+
+def _attribute(read: Callable[[Estimate], Any], estimate: Estimate) -> Any:
+    """Number at the end of an attribute path; None if a step is missing."""
+    try:
+        return read(estimate)
+    except AttributeError:
+        return None
+
+
+def _follow(steps: Sequence[tuple[str, str]], estimate: Estimate) -> Any:
+    """Number at the end of a path of fields and items; None if a step is missing."""
+    value: Any = estimate
+    for step, attribute in steps:
+        if value is None or isinstance(value, str):
+            return None
+        value = _item(value, step) if isinstance(value, tuple | list) else getattr(value, attribute, None)
+    return value
+
+
+def _item(items: Sequence[Any], step: str) -> Any:
+    """Item of a list by position or kind; None if there is none."""
+    if step.isdecimal():
+        return items[int(step)] if int(step) < len(items) else None
+    return next((item for item in items if getattr(item, "kind", None) == step), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +167,6 @@ class RowAnswer:
     """Further cells of a plan."""
     reason: str | None = None
     """Reason for a missing answer."""
-
-
-class RowAnswerer(Protocol):
-    """Answers one row after another and may reuse results of the row before."""
-
-    def answer(self, question: Question, at: Combination) -> RowAnswer:
-        """Answer of a row."""
 
 
 @dataclass(slots=True)
@@ -62,10 +184,8 @@ class Counts:
 
     def add(self, other: "Counts") -> None:
         """Add further rows."""
-        self.rows += other.rows
-        self.answered += other.answered
-        self.refused += other.refused
-        self.fitting += other.fitting
+        for name, count in asdict(other).items():
+            setattr(self, name, getattr(self, name) + count)
 
 
 @dataclass(slots=True)
@@ -74,7 +194,7 @@ class Rows:
 
     sweep: Sweep
     """The sweep."""
-    answerer: RowAnswerer
+    answerer: "EstimateAnswerer | PlanAnswerer"
     """Answerer of its rows."""
     counts: Counts = field(default_factory=Counts)
     """Counts of computed rows."""

@@ -33,7 +33,7 @@ from service.features.sweeps.axes import (
     SweptPrice,
     SweptRecipe,
 )
-from service.features.sweeps.columns import DEFAULT_COLUMNS, reserved_names
+from service.features.sweeps.rows import DEFAULT_COLUMNS, reserved_names
 from service.validation.clusters import read_cluster, region_of_price, with_region
 from service.validation.forms import DescribedAs
 from service.validation.models import read_model

@@ -14,7 +14,7 @@ from service.errors import NotFound
 from service.features.launch_checks.finished_jobs import KIND, on_end
 from service.features.sweeps import store
 from service.features.sweeps.axes import Sweep, SweepKind, sweep_to_bytes
-from service.features.sweeps.columns import columns_of as table_columns
+from service.features.sweeps.rows import columns_of as table_columns
 from service.features.sweeps.store import NewSweep, ShardState, StoredSweep
 from service.jobs.ends import cancel_jobs, retry_jobs
 from service.jobs.jobs import JobStatus, NewJob

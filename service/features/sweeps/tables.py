@@ -15,8 +15,7 @@ from service.answers.estimates import Versions
 from service.features.launch_checks.finished_jobs import ROWS_FILE
 from service.features.sweeps import store
 from service.features.sweeps.axes import Sweep, sweep_from_bytes
-from service.features.sweeps.columns import columns_of
-from service.features.sweeps.rows import Counts, Rows
+from service.features.sweeps.rows import Counts, Rows, columns_of
 from service.features.sweeps.sweeps import Shard, content_of, visible_sweep
 from service.jobs.leases import read_file
 from service.store import Engine

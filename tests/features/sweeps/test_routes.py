@@ -15,8 +15,7 @@ from sqlalchemy import update
 from service.catalogue import shipped_catalogue
 from service.features.launch_checks.finished_jobs import KIND, ROWS_FILE, on_end
 from service.features.sweeps.axes import sweep_from_bytes
-from service.features.sweeps.columns import columns_of
-from service.features.sweeps.rows import rows_of
+from service.features.sweeps.rows import columns_of, rows_of
 from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.shard_process import compute_shard, shard_of
 from service.features.sweeps.sweeps import SHARD_ROWS

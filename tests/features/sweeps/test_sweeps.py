@@ -22,8 +22,7 @@ from service.features.sweeps.axes import (
     sweep_from_bytes,
     sweep_to_bytes,
 )
-from service.features.sweeps.columns import columns_of, reader_of
-from service.features.sweeps.rows import rows_of
+from service.features.sweeps.rows import columns_of, reader_of, rows_of
 from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.sweeps import shards_of
 from service.validation.questions import read_question
