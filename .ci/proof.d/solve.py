@@ -16,8 +16,7 @@ from service.catalogue import shipped_catalogue
 from service.planner.solve import PlannedBatch, Threshold
 from tests.features.solve.offers import asked_cluster, offers, wrong_cluster
 from tests.features.solve.sizes import asked_size, size_cases, wrong_size
-from tests.planner.batches import asked_batch, batch_cases, wrong_batch
-from tests.planner.thresholds import BOUNDS, asked, cases, wrong
+from tests.planner.solutions import BOUNDS, asked, asked_batch, batch_cases, cases, wrong, wrong_batch
 
 QUESTIONS = 200
 NEAR = 200

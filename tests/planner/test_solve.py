@@ -1,20 +1,41 @@
-"""The border of made-up fields: sparse legal values, fields that end, borders that are crossed twice, nothing legal."""
+"""Thresholds of open fields, and batches: the value does, the next does not, and single estimates agree."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from service.answers.solutions import WhyNot
 from service.errors import Problem, Refused
-from service.estimator import Recipe
-from service.estimator.question import Question
-from service.planner.feasibility import NONE, Attempt, Attempts, MemoryShortfall
-from service.planner.solve import MOST_REFUSED_IN_ALL, Threshold, largest_that_will_do, smallest_that_will_do
+from service.estimator import Layout, Recipe
+from service.estimator.question import Question, StackName
+from service.estimator.samples import H100
+from service.planner.feasibility import NONE, UNKNOWNS, Attempt, Attempts, MemoryShortfall, SolveLimits
+from service.planner.solve import (
+    MOST_REFUSED_IN_ALL,
+    Threshold,
+    largest_that_will_do,
+    plan_batch,
+    smallest_that_will_do,
+    solve_steps,
+)
 from service.planner.steps import Steps, outcome
 from tests.ask import question
-from tests.estimator.small_models import DENSE
+from tests.estimator.small_models import DENSE, FAMILIES
+from tests.planner.solutions import (
+    BOUNDS,
+    BatchCase,
+    Case,
+    asked,
+    asked_batch,
+    batch_cases,
+    cases,
+    does,
+    wrong,
+    wrong_batch,
+)
 
 ASKED: Question = question(DENSE, Recipe(sequence_length=1024))
 TOO_MUCH = WhyNot(code="out_of_memory", message="too much")
@@ -111,3 +132,74 @@ def test_a_field_without_a_legal_value_is_given_up_soon(search: Callable[..., St
     attempts = Made(lambda _: False, above(1))
     assert told(outcome(search(range(1, 1 << 26), attempts))) == (None, None)
     assert attempts.count <= MOST_REFUSED_IN_ALL + 100
+
+
+NEAR = 10
+"""Values beside each border that are asked again; `.ci/proof solve` asks more questions."""
+
+
+@pytest.mark.parametrize(("name", "is_limited"), [(name, limited) for name in BOUNDS for limited in BOUNDS[name]])
+@given(data=st.data())
+@settings(max_examples=5, suppress_health_check=list(HealthCheck))
+def test_the_border_is_where_the_search_says(name: str, is_limited: bool, data: st.DataObject) -> None:
+    case = data.draw(cases(name, is_limited=is_limited))
+    found = asked(case)
+    if found is None:
+        assert not any(does(case, value) for value in UNKNOWNS[name].values(case.question, 1)[:NEAR])
+        assume(False)
+    assert found is not None
+    assert wrong(case, found, NEAR) == []
+    assert found.found is not None or found.beyond is not None
+    assert found.beyond is None or found.beyond.why_not is not None
+
+
+@pytest.mark.parametrize(
+    ("family", "stack", "room_bytes"),
+    [
+        ("dense", "torchtitan", 56e9),
+        ("dense", "torchtitan", 80e9),
+        ("tied", "fsdp1", 58e9),
+        ("windowed", "torchtitan", 56e9),
+    ],
+)
+def test_a_larger_value_may_fit_where_a_smaller_one_does_not(family: str, stack: StackName, room_bytes: float) -> None:
+    """The allocator gives back what it caches where memory ends, so that fitting is not monotone."""
+    gpu = replace(H100, usable_bytes=room_bytes)
+    recipe = Recipe(sequence_length=4096, stack=stack, recompute="full")
+    asked_of = replace(question(FAMILIES[family], recipe), gpu=gpu)
+    case = Case("recipe.micro_batch", asked_of, SolveLimits())
+    found = outcome(solve_steps(asked_of, case.name, case.limits))
+    fitting = [value for value in range(1, 200) if does(case, value)]
+    assert found.found is not None
+    assert found.gap is not None
+    assert found.found.value == fitting[-1]
+    assert found.gap.value not in fitting
+    assert fitting != list(range(1, fitting[-1] + 1))
+
+
+@given(case=batch_cases())
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
+def test_no_other_batch_near_the_wanted_one_is_faster(case: BatchCase) -> None:
+    """`.ci/proof solve` asks more questions."""
+    assert wrong_batch(case, asked_batch(case)) == []
+
+
+def test_a_schedule_in_groups_of_micro_batches_gets_whole_groups() -> None:
+    """A step of one micro-batch breaks the rule of the schedule, and every micro-batch would."""
+    layout = Layout(pipeline=4, virtual_pipeline=2)
+    asked = question(replace(DENSE, num_hidden_layers=8), Recipe(sequence_length=1024), layout, gpus=8)
+    wanted = replace(asked, recipe=replace(asked.recipe, global_batch=70))
+    plan = outcome(plan_batch(wanted, SolveLimits())).plan
+    assert plan is not None
+    assert plan.accumulation % 4 == 0
+    assert abs(plan.global_batch - 70) <= 4
+
+
+def test_a_batch_that_is_no_whole_number_of_micro_batches_may_be_rounded_up() -> None:
+    asked = question(DENSE, Recipe(sequence_length=1024, global_batch=13), gpus=2)
+    case = BatchCase(asked, 13 * 1024, SolveLimits())
+    found = asked_batch(case)
+    assert wrong_batch(case, found) == []
+    assert found is not None
+    assert found.plan is not None
+    assert found.plan.global_batch in {12, 14}

@@ -12,7 +12,7 @@ from service.estimator import estimate
 from service.estimator.answer import Interval, Totals
 from service.estimator.question import Egress, OwnedPrice, Price, Storage
 from service.estimator.run.cost import amortisation_usd, hosting_usd, maintenance_usd, rent_usd, sum_usd, usd
-from tests.estimator.run.test_goodput import PLAIN
+from tests.estimator.run.test_totals import PLAIN
 
 ENDS = ("low", "value", "high")
 

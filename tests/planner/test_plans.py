@@ -1,4 +1,4 @@
-"""Does a search find what a loop of single estimates would, and count what it leaves out?"""
+"""A search finds what a loop of single estimates finds, and counts what it leaves out."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
