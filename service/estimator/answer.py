@@ -345,7 +345,7 @@ class Totals:
     energy_kwh: Interval
     """Energy at the meter: GPUs, spares, and their share of the hosts and the building."""
     carbon_kg_co2e: Interval | None
-    """Energy x carbon intensity of the grid; null where neither region nor intensity is told."""
+    """Energy x carbon intensity of the grid; null where neither region nor intensity is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ Source: Llama 3, arXiv:2407.21783, section 3.3.4."""
 PREEMPTIONS_PER_INSTANCE_HOUR = 2.2e-4
 """How often one spot machine is taken back: 15 % of machines in a month, -ln(1 - 0.15) / 730 h. Rates differ by
 machine, place and month, from below 5 % to far above 20 % in a month.
-Source: middle of the 10 to 20 % of the AWS Spot Instance Advisor for p5 (H100) of 2025-05-01, as told by
+Source: middle of the 10 to 20 % of the AWS Spot Instance Advisor for p5 (H100) of 2025-05-01, as reported by
 thundercompute.com, GPU spot instance interruption rates."""
 
 CHECKPOINT_SECONDS = 30.0
@@ -160,8 +160,8 @@ def product_scale(constants: StepConstants, gpu: Gpu) -> float:
     return constants.product_scales.get(generation(gpu), constants.product_scales[NEWEST_FITTED])
 
 
-UNTOLD = {"untold": True}
-"""Metadata of a field that no answer spells: versions.calibration names what it holds."""
+UNWRITTEN = {"unwritten": True}
+"""Metadata of a field that no answer holds: versions.calibration names it."""
 
 CurveName = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 """Collectives that a link has a curve for; a send goes by that of all-to-all."""
@@ -271,7 +271,7 @@ class DeviceCalibration:
 class CalibratedGpu(Gpu):
     """A GPU of which more is known than its data sheet."""
 
-    calibration: DeviceCalibration = field(metadata=UNTOLD)
+    calibration: DeviceCalibration = field(metadata=UNWRITTEN)
     """What was measured of it."""
 
 

@@ -379,7 +379,7 @@ class OwnedPrice:
     residual_fraction: Share = 0.0
     """Share of the purchase price that it still brings after those years."""
     utilisation_fraction: Annotated[float, Ge(0.01), Le(1)] = 0.8
-    """Share of those years in which it works for somebody: idle hours are paid by the busy ones."""
+    """Share of those years in which it works: busy hours pay for idle ones."""
     maintenance_fraction: Share = 0.0
     """Maintenance and support of one year over the purchase price."""
     usd_per_kwh: SmallUsd | None = None
@@ -602,7 +602,7 @@ class Software:
     dispatcher: DispatcherName | None = None
     """How tokens reach their experts; all-to-all where absent."""
     attention_mask: bool = False
-    """The data loader makes a mask of all pairs of tokens, as Megatron-LM's scripts do unless they are told not to."""
+    """The data loader makes a mask of all pairs of tokens, as Megatron-LM's scripts do by default."""
     expandable_segments: bool | None = None
     """The allocator grows its segments instead of opening new ones, and so holds fewer fragments; as the stack's
     launcher sets it where absent."""

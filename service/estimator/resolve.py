@@ -181,10 +181,10 @@ _RUNNING: dict[str, Any] = {
     "idle_power_fraction": IDLE_POWER_FRACTION,
     "host_power_fraction": HOST_POWER_FRACTION,
 }
-"""Fields of a cluster that no step depends on, with what holds where they are not told.
+"""Fields of a cluster that no step depends on, with their defaults.
 Source: constants.py."""
 
-_UNTOLD: dict[str, Any] = dict.fromkeys(_RUNNING)
+_UNSET: dict[str, Any] = dict.fromkeys(_RUNNING)
 
 
 def _fill_running(cluster: Cluster) -> dict[str, Any]:
@@ -202,20 +202,8 @@ def configuration_in(question: Question) -> Question:
     return replace(
         question,
         recipe=replace(recipe, training_tokens=tokens, checkpoint=None),
-        cluster=replace(question.cluster, **_UNTOLD),
+        cluster=replace(question.cluster, **_UNSET),
         price=None,
-    )
-
-
-def with_run(configuration: CompleteQuestion, question: Question) -> CompleteQuestion:
-    """A configuration with the run of a question, every default filled."""
-    return replace(
-        configuration,
-        recipe=replace(
-            configuration.recipe, training_tokens=question.recipe.training_tokens, checkpoint=question.recipe.checkpoint
-        ),
-        cluster=replace(configuration.cluster, **_fill_running(question.cluster)),
-        price=_fill_price(question.price),
     )
 
 
@@ -272,7 +260,13 @@ def configuration_of(question: Question) -> ResolvedQuestion:
 
 def with_run_of(question: Question, configuration: ResolvedQuestion) -> ResolvedQuestion:
     """A configuration that can be answered with the run of a question."""
-    full = with_run(configuration.question, question)
+    tokens, checkpoint = question.recipe.training_tokens, question.recipe.checkpoint
+    full = replace(
+        configuration.question,
+        recipe=replace(configuration.question.recipe, training_tokens=tokens, checkpoint=checkpoint),
+        cluster=replace(configuration.question.cluster, **_fill_running(question.cluster)),
+        price=_fill_price(question.price),
+    )
     return replace(
         configuration, question=full, workload=replace(configuration.workload, recipe=full.recipe, cluster=full.cluster)
     )

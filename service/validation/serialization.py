@@ -17,7 +17,7 @@ from pydantic_core import CoreSchema, PydanticSerializationError, SchemaSerializ
 
 from service.answers.names import INLINE, WIRE_NAMES
 from service.errors import Problem, Refused
-from service.estimator.constants import UNTOLD
+from service.estimator.constants import UNWRITTEN
 
 DIGEST_CHARACTERS = 32
 
@@ -95,7 +95,7 @@ def _wire_fields(kind: type) -> tuple[tuple[tuple[str, str], ...], str | None]:
     if not is_dataclass(kind):
         raise TypeError(f"{kind.__name__} has no wire form")
     inline = next((f.name for f in fields(kind) if f.metadata == INLINE), None)
-    return tuple((f.name, WIRE_NAMES.get(f.name, f.name)) for f in fields(kind) if f.metadata != UNTOLD), inline
+    return tuple((f.name, WIRE_NAMES.get(f.name, f.name)) for f in fields(kind) if f.metadata != UNWRITTEN), inline
 
 
 def _spread(members: dict[str, Any], inline: str) -> dict[str, Any]:

@@ -199,7 +199,7 @@ class Split(IntEnum):
     """Who divides an amount among the ranks of one pipeline stage; an index into `degrees.divisors`."""
 
     WHOLE = 0
-    """Nobody: every rank holds it or does it."""
+    """No group: every rank holds it or does it."""
     TENSOR = 1
     """The tensor group."""
     KEY_VALUE = 2
@@ -213,7 +213,7 @@ class Split(IntEnum):
     EXPERT_TOKENS = 6
     """The tensor group, but for the ranks that share an expert's matrices and so see the same tokens."""
     GATHERED = 7
-    """Nobody, where sequence parallelism gathers what is split along the sequence; else there is none of it."""
+    """No group, where sequence parallelism gathers what is split along the sequence; else there is none of it."""
     BATCHED = 8
     """The tensor group, where a micro-batch has several sequences; else there is none of it."""
 

@@ -128,7 +128,7 @@ def ledger_of(model: Model, setting: Setting, method: Method) -> Ledger:
 
 
 def trained_ledger(ledger: Ledger, method: Method, setting: Setting) -> Ledger:
-    """The ledger with its frozen weights told, its adapters added, and each backward pass as far as it is needed.
+    """The ledger with its frozen weights marked, its adapters added, and each backward pass as far as it is needed.
 
     Layers that differ in what is trained in or before them are kinds of their own.
 

@@ -173,28 +173,22 @@ def rank_parameters(workload: Workload, degrees: Degrees, stage: Stage) -> RankP
     """
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     adapts = workload.method.name != "full"
-    sums = RankParameters(**dict.fromkeys((each.name for each in fields(RankParameters)), 0))
+    sums: dict[str, Amount] = {each.name: 0 for each in fields(RankParameters)}
     for times, ops in _stage_ops(workload, stage):
         for op in ops:
             for weight in op.weights:
                 copies = times * _held(weight, degrees) / split[weight.split]
-                parameters, states = weight.parameters * copies, state_numbers(workload.optimizer, weight) * copies
-                trained = parameters if weight.trained else 0
-                if weight.split is Split.EXPERT:
-                    sums.expert = sums.expert + parameters
-                    sums.expert_trained = sums.expert_trained + trained
-                    sums.expert_states = sums.expert_states + states
-                    if weight.role == "matrix":
-                        sums.expert_products = sums.expert_products + parameters
-                else:
-                    sums.dense = sums.dense + parameters
-                    sums.dense_trained = sums.dense_trained + trained
-                    sums.dense_states = sums.dense_states + states
-                    if adapts and weight.trained and weight.role != "adapter":
-                        sums.dense_copied = sums.dense_copied + parameters
-                    if weight.role == "matrix":
-                        sums.dense_products = sums.dense_products + parameters
-    return sums
+                parameters, group = weight.parameters * copies, "expert" if weight.split is Split.EXPERT else "dense"
+                added = {group: parameters, f"{group}_states": state_numbers(workload.optimizer, weight) * copies}
+                if weight.trained:
+                    added[f"{group}_trained"] = parameters
+                if weight.role == "matrix":
+                    added[f"{group}_products"] = parameters
+                if adapts and weight.trained and weight.role != "adapter" and group == "dense":
+                    added["dense_copied"] = parameters
+                for name, amount in added.items():
+                    sums[name] = sums[name] + amount
+    return RankParameters(**sums)
 
 
 def stage_total(workload: Workload, degrees: Degrees, stage: Stage) -> int:

@@ -60,11 +60,11 @@ class Stack:
     keeps_gather_buffers: int = 0
     """Buffers of gathered streams that tensor ranks keep."""
     partitions_by_cost: bool = False
-    """Layers are dealt to stages by cost, the head counted as its matrix."""
+    """Layers are partitioned over stages by cost, the head counted as its matrix."""
     keeps_matrices_whole: bool = False
-    """Where an optimizer needs matrices whole, each is dealt to one rank of the data group."""
+    """Where an optimizer needs whole matrices, each belongs to one rank of the data group."""
     splits_loss: bool = False
-    """Tensor ranks share the loss, unless it is told otherwise."""
+    """Tensor ranks share the loss, unless an option says otherwise."""
     grows_segments: bool = False
     """Its launcher lets the allocator grow segments instead of opening new ones."""
     bucket_numbers: int = 0

@@ -30,7 +30,7 @@ def is_year_and_month(version: str, first_year: int) -> bool:
 
 
 def at_least(version: str | None, first: str) -> bool:
-    """Whether a version is not older than another; a version that is not told is the newest.
+    """Whether a version is not older than another; an unnamed version is the newest.
 
     >>> at_least("2.11", "2.3"), at_least("2.2", "2.3"), at_least(None, "2.3")
     (True, False, True)
@@ -48,7 +48,7 @@ class Range:
     """The oldest that will not do any more; none where None."""
 
     def holds(self, version: str | None) -> bool:
-        """Whether a version is in the range; one that is not told is."""
+        """Whether a version is in the range; an unnamed one is."""
         too_new = version is not None and self.end is not None and at_least(version, self.end)
         return at_least(version, self.first) and not too_new
 
