@@ -48,7 +48,7 @@ def test_the_command_is_answered_as_the_page_shows(address: str) -> None:
 
 def test_every_method_that_the_page_names_is_there() -> None:
     with Client("http://localhost") as client:
-        (said,) = re.findall(r"The others are (.*?):", TEXT, re.DOTALL)
+        (said,) = re.findall(r"The other methods are (.*?):", TEXT, re.DOTALL)
         methods = re.findall(r"<code>(\w+)</code>", said)
         (said,) = re.findall(r"change is lost: (.*?) are all read", TEXT, re.DOTALL)
         lists = re.findall(r"<code>(\w+)</code>", said)
