@@ -106,7 +106,10 @@ class Fragment:
     """What you have to know to use the file."""
 
 
-Rule = Callable[[Any, CompleteQuestion], Fragment]
+Written = Fragment | Mapping[str, Any] | None
+"""What a field becomes: settings alone, with gaps and assumptions, or nothing."""
+
+Rule = Callable[[Any, CompleteQuestion], Written]
 """Conversion of one field of a resolved question."""
 
 Rules = Mapping[str, Rule]
@@ -115,7 +118,10 @@ Rules = Mapping[str, Rule]
 Writer = Callable[[Any, CompleteQuestion], Any]
 """Conversion of a value for a setting, or to a fragment; None to omit it."""
 
-NOTHING = Fragment()
+
+def fragment_of(written: Written) -> Fragment:
+    """What a field becomes, with its gaps and assumptions."""
+    return written if isinstance(written, Fragment) else Fragment(tuple((written or {}).items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +131,8 @@ class Omitted:
     reason: str
     """Why not."""
 
-    def __call__(self, value: Any, question: CompleteQuestion) -> Fragment:  # noqa: ARG002 - every rule is called so
+    def __call__(self, value: Any, question: CompleteQuestion) -> None:
         """Nothing, whatever the value."""
-        return NOTHING
 
 
 def apply_rules(
@@ -138,7 +143,7 @@ def apply_rules(
     missing: list[NotExpressed] = []
     assumptions: list[str] = []
     for path, rule in rules.items():
-        fragment = rule(values[path], question)
+        fragment = fragment_of(rule(values[path], question))
         settings += fragment.settings
         missing += (NotExpressed(field=path, message=message, fix=fix) for message, fix in fragment.gaps)
         assumptions += fragment.assumptions
@@ -167,9 +172,13 @@ class Option:
     """Conversion of a value for the setting; None to omit it."""
     gap: tuple[str, str] = ("", "")
     """Why a value has no choice, and what to do."""
+    when: Callable[[CompleteQuestion], bool] | None = None
+    """Questions that need the setting; all of them by default."""
 
-    def __call__(self, value: Any, question: CompleteQuestion) -> Fragment:
+    def __call__(self, value: Any, question: CompleteQuestion) -> Written:
         """The setting of a value."""
+        if self.when is not None and not self.when(question):
+            return None
         if self.write is not None:
             written = self.write(value, question)
         elif not self.choices:
@@ -179,9 +188,7 @@ class Option:
             if not names and value != self.default:
                 return not_expressible(*self.gap, value)
             written = names[0] if names else None
-        if isinstance(written, Fragment):
-            return written
-        return NOTHING if written is None else Fragment(((self.name, written),))
+        return written if written is None or isinstance(written, Fragment | Mapping) else {self.name: written}
 
 
 def switch(name: str, *, default: bool = False, write: Writer | None = None) -> Option:
@@ -206,13 +213,7 @@ def options_of(rules: Rules) -> dict[str, Option]:
 
 def chooses(choices: Mapping[Any, Mapping[str, Any]], why: str, fix: str) -> Rule:
     """Rule of a field with a few values, each with settings of its own."""
-
-    def rule(value: Any, question: CompleteQuestion) -> Fragment:
-        if value in choices:
-            return Fragment(tuple(choices[value].items()))
-        return not_expressible(why, fix, value)
-
-    return rule
+    return lambda value, _: choices[value] if value in choices else not_expressible(why, fix, value)
 
 
 def only(plain: Sequence[Any], why: str, fix: str) -> Rule:
@@ -222,7 +223,7 @@ def only(plain: Sequence[Any], why: str, fix: str) -> Rule:
 
 def needs(is_met: Callable[[Any, CompleteQuestion], Any], why: str, fix: str) -> Rule:
     """Rule of a field without a setting: the tool supports the values that meet a condition."""
-    return lambda value, question: NOTHING if is_met(value, question) else not_expressible(why, fix, value)
+    return lambda value, question: None if is_met(value, question) else not_expressible(why, fix, value)
 
 
 def not_expressible(why: str, fix: str, value: Any = None) -> Fragment:
@@ -241,10 +242,13 @@ def display(value: Any) -> str:
     return str(value) if isinstance(value, str | int | float) else "what the question says"
 
 
-def combined(first: Fragment, second: Fragment) -> Fragment:
-    """Two fragments joined."""
+def combined(*written: Written) -> Fragment:
+    """Fragments joined."""
+    parts = [fragment_of(one) for one in written]
     return Fragment(
-        (*first.settings, *second.settings), (*first.gaps, *second.gaps), (*first.assumptions, *second.assumptions)
+        tuple(setting for part in parts for setting in part.settings),
+        tuple(gap for part in parts for gap in part.gaps),
+        tuple(note for part in parts for note in part.assumptions),
     )
 
 
@@ -325,9 +329,9 @@ class Target:
 def stack_default(field: str, why: str, fix: str) -> Rule:
     """Rule of a software choice without a setting: the stack's default alone is expressible."""
 
-    def rule(value: Any, question: CompleteQuestion) -> Fragment:
+    def rule(value: Any, question: CompleteQuestion) -> Written:
         plain = replace(question.recipe, stack=software_of(question.recipe).name)
-        return NOTHING if value == getattr(software_of(plain), field) else not_expressible(why, fix, value)
+        return None if value == getattr(software_of(plain), field) else not_expressible(why, fix, value)
 
     return rule
 

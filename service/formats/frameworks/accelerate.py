@@ -11,17 +11,16 @@ from service.estimator.complete import CompleteQuestion
 from service.estimator.software.stacks import software_of
 from service.formats.rules import (
     IN_SCRIPT,
-    NOTHING,
     SCRIPT_RULES,
     Converter,
     Draft,
     ExportedFile,
     ExportRequest,
-    Fragment,
     Option,
     Rules,
     Target,
     Version,
+    Written,
     apply_rules,
     boolean,
     chooses,
@@ -41,7 +40,7 @@ from service.formats.text import Entry, nested, yaml_text
 _FSDP = "fsdp_config.fsdp_"
 _PARALLEL = "parallelism_config.parallelism_config_"
 
-_WRAP = ((f"{_FSDP}auto_wrap_policy", "TRANSFORMER_BASED_WRAP"),)
+_WRAP = {f"{_FSDP}auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
 
 
 def _is_old(question: CompleteQuestion) -> bool:
@@ -55,87 +54,77 @@ def _is_plain(question: CompleteQuestion) -> bool:
     return layout.zero_stage == 0 and layout.tensor == layout.context == 1
 
 
-def _distributed(value: Any, question: CompleteQuestion) -> Fragment:
+def _distributed(value: Any, question: CompleteQuestion) -> Written:
     """Replicas, and the ranks that each is sharded over."""
     layout = question.layout
-    fewer = NOTHING
+    fewer: Written = None
     if layout.pipeline > 1:
         fewer = not_expressible("without a pipeline every process is part of a replica", "set pipeline to 1")
     if _is_plain(question):
-        return combined(Fragment((("distributed_type", "MULTI_GPU"),)), fewer)
-    kind = ("distributed_type", "FSDP")
-    if _is_old(question):
-        return combined(Fragment((kind, (f"{_FSDP}version", 1), *_WRAP)), fewer)
+        return combined({"distributed_type": "MULTI_GPU"}, fewer)
+    old = _is_old(question)
+    kind = {"distributed_type": "FSDP", f"{_FSDP}version": 1 if old else 2, **_WRAP}
+    if old:
+        return combined(kind, fewer)
     shards = 1 if layout.zero_stage == 0 else layout.shard_group // layout.context
     is_divisible = bool(shards) and value % shards == 0 and layout.shard_group % layout.context == 0
     shards = shards if is_divisible else value
-    degrees = ((f"{_PARALLEL}dp_replicate_size", value // shards), (f"{_PARALLEL}dp_shard_size", shards))
-    settings = Fragment((kind, (f"{_FSDP}version", 2), *_WRAP, *degrees))
+    settings = {**kind, f"{_PARALLEL}dp_replicate_size": value // shards, f"{_PARALLEL}dp_shard_size": shards}
     if is_divisible:
         return settings
-    return combined(
-        settings, not_expressible("groups that shard hold whole context groups", "make shard_group a multiple of it")
-    )
+    why = "groups that shard hold whole context groups"
+    return combined(settings, not_expressible(why, "make shard_group a multiple of it"))
 
 
-def _stage(value: Any, question: CompleteQuestion) -> Fragment:
+def _stage(value: Any, question: CompleteQuestion) -> Written:
     if value == 0 and question.layout.context > 1:
         return not_expressible("context ranks always shard weights", "use zero_stage 3")
     if value in (0, 3):
-        return NOTHING
+        return None
     return not_expressible(f"ZeRO stage {value} is not FSDP's; the file shards weights too", "use zero_stage 3 or 0")
 
 
-def _groups(value: Any, question: CompleteQuestion) -> Fragment:
-    layout = question.layout
+def _groups(value: Any, question: CompleteQuestion) -> Written:
+    layout, node = question.layout, question.cluster.gpus_per_node
     if not _is_old(question) or layout.zero_stage != 3:
-        return NOTHING
+        return None
     hybrid = value != layout.data * layout.context
-    kept = {(True, False): "FULL_SHARD", (False, False): "SHARD_GRAD_OP", (True, True): "HYBRID_SHARD"}
-    strategy = kept.get((bool(layout.reshard_after_forward), hybrid), "_HYBRID_SHARD_ZERO2")
-    if strategy.startswith("_"):
+    if hybrid and not layout.reshard_after_forward:
         return not_expressible("no strategy of the launcher shards so in groups", "set reshard_after_forward to true")
-    named = Fragment(((f"{_FSDP}sharding_strategy", strategy),))
-    if hybrid and value != question.cluster.gpus_per_node:
-        return combined(
-            named, not_expressible("groups are the nodes", f"set shard_group to {question.cluster.gpus_per_node}")
-        )
+    strategy = "HYBRID_SHARD" if hybrid else "FULL_SHARD" if layout.reshard_after_forward else "SHARD_GRAD_OP"
+    named = {f"{_FSDP}sharding_strategy": strategy}
+    if hybrid and value != node:
+        return combined(named, not_expressible("groups are the nodes", f"set shard_group to {node}"))
     return named
 
 
-def _reshard(value: Any, question: CompleteQuestion) -> Fragment:
-    if _is_old(question) or question.layout.zero_stage != 3:
-        return NOTHING
-    return Fragment(((f"{_FSDP}reshard_after_forward", bool(value)),))
-
-
-def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
+def _recompute(value: Any, question: CompleteQuestion) -> Written:
     if value.granularity == "none":
-        return NOTHING
+        return None
     is_whole = value.granularity == "full" and value.method == "uniform" and (value.layers or 1) == 1
     if not is_whole or _is_plain(question):
         return not_expressible("the file can have every wrapped layer recompute, with FSDP alone", IN_SCRIPT)
-    return Fragment(((f"{_FSDP}activation_checkpointing", True),))
+    return {f"{_FSDP}activation_checkpointing": True}
 
 
-def _context(value: Any, question: CompleteQuestion) -> Fragment:
+def _context(value: Any, question: CompleteQuestion) -> Written:
     name = "sp_size" if question.layout.context_method == "ulysses" else "cp_size"
-    return NOTHING if value == 1 else Fragment(((f"{_PARALLEL}{name}", value),))
+    return None if value == 1 else {f"{_PARALLEL}{name}": value}
 
 
-def _context_method(value: Any, question: CompleteQuestion) -> Fragment:
+def _context_method(value: Any, question: CompleteQuestion) -> Written:
     if question.layout.context == 1:
-        return NOTHING
+        return None
     names = {"ring": ("cp_comm_strategy", "alltoall"), "all-gather": ("cp_comm_strategy", "allgather")}
     name, chosen = names.get(value, ("sp_backend", "deepspeed"))
-    return Fragment(((f"{_PARALLEL}{name}", chosen),))
+    return {f"{_PARALLEL}{name}": chosen}
 
 
-def _offload(value: Any, question: CompleteQuestion) -> Fragment:
+def _offload(value: Any, question: CompleteQuestion) -> Written:
     if value == "none":
-        return NOTHING
+        return None
     if value == "model" and not _is_plain(question):
-        return Fragment(((f"{_FSDP}offload_params", True),))
+        return {f"{_FSDP}offload_params": True}
     return not_expressible(
         f"FSDP offloads weights and all that belongs to them, and not {value}", "use offload model, or none"
     )
@@ -183,7 +172,11 @@ RULES: Rules = {
     ),
     "layout.zero_stage": _stage,
     "layout.shard_group": _groups,
-    "layout.reshard_after_forward": _reshard,
+    "layout.reshard_after_forward": combined_option(
+        f"{_FSDP}reshard_after_forward",
+        boolean,
+        lambda value, q: None if _is_old(q) or q.layout.zero_stage != 3 else bool(value),
+    ),
     "layout.sequence_parallel": needs(
         lambda value, q: not value or q.layout.tensor == 1, "whether norms are split is the model's plan", IN_SCRIPT
     ),
@@ -231,9 +224,7 @@ ACCELERATE = Target(
 SETTINGS: Mapping[str, Converter] = {
     **dict.fromkeys(("num_processes", f"{_FSDP}version"), integer),
     **dict.fromkeys((f"{_PARALLEL}{name}_size" for name in ("dp_replicate", "dp_shard", "cp", "sp")), integer),
-    **dict.fromkeys(
-        (f"{_FSDP}activation_checkpointing", f"{_FSDP}offload_params", f"{_FSDP}reshard_after_forward"), boolean
-    ),
+    **dict.fromkeys((f"{_FSDP}activation_checkpointing", f"{_FSDP}offload_params"), boolean),
     **dict.fromkeys((f"{_FSDP}sharding_strategy", f"{_PARALLEL}cp_comm_strategy", f"{_PARALLEL}sp_backend"), text),
     "dynamo_config.dynamo_backend": text,
 }

@@ -11,7 +11,6 @@ from service.estimator.complete import CompleteQuestion
 from service.formats.rules import (
     DATA_FROM_PROCESSES,
     IN_SCRIPT,
-    NOTHING,
     OPEN,
     SCRIPT_RULES,
     Converter,
@@ -23,6 +22,7 @@ from service.formats.rules import (
     Rules,
     Target,
     Version,
+    Written,
     apply_rules,
     boolean,
     chooses,
@@ -43,26 +43,20 @@ from service.formats.text import Entry, json_text, nested
 
 _OWN = "choose a value that DeepSpeed has"
 
-_PRECISIONS: dict[str, dict[str, Any]] = {
-    "fp32": {},
-    "bf16-mixed": {"bf16.enabled": True},
-    "fp16-mixed": {"fp16.enabled": True},
-}
-
 _DTYPES = {name: name for name in ("fp32", "bf16", "fp16")}
 
 _LEARNING_RATE = {"optimizer.params.lr": 3e-4}
 
 
-def _accumulation(value: Any, question: CompleteQuestion) -> Fragment:
+def _accumulation(value: Any, question: CompleteQuestion) -> Written:
     """Global batch and accumulation steps, which DeepSpeed requires to agree."""
     steps = value // (question.recipe.micro_batch * question.layout.data)
-    return Fragment((("train_batch_size", value), ("gradient_accumulation_steps", steps)))
+    return {"train_batch_size": value, "gradient_accumulation_steps": steps}
 
 
-def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
+def _recompute(value: Any, question: CompleteQuestion) -> Written:
     if value.granularity == "none":
-        return NOTHING
+        return None
     if value.granularity == "selective" or value.method == "block" or (value.layers or 1) > 1:
         return not_expressible("the file counts checkpoints of whole layers, and the script makes them", IN_SCRIPT)
     count = ("activation_checkpointing.number_checkpoints", question.model.num_hidden_layers)
@@ -70,58 +64,55 @@ def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
     return Fragment((("activation_checkpointing.partition_activations", False), count), assumptions=(note,))
 
 
-def _precision(value: Any, question: CompleteQuestion) -> Fragment:
+def _precision(value: Any, question: CompleteQuestion) -> Written:
+    plain = {"bf16.enabled": True}
     if value == "bf16" and question.layout.zero_stage == 0:
-        plain = Fragment((("bf16.enabled", True),))
-        return combined(
-            plain, not_expressible("without ZeRO the master copy is in fp32", "use zero_stage 1, or bf16-mixed")
-        )
-    if value == "bf16":
-        names = ("bf16.enabled", "bf16.bf16_master_weights_and_grads", "bf16.bf16_optimizer_states")
-        return Fragment(tuple((name, True) for name in names))
-    return chooses(_PRECISIONS, "DeepSpeed does not train in {value}", _OWN)(value, question)
+        why = "without ZeRO the master copy is in fp32"
+        return combined(plain, not_expressible(why, "use zero_stage 1, or bf16-mixed"))
+    pure = {**plain, "bf16.bf16_master_weights_and_grads": True, "bf16.bf16_optimizer_states": True}
+    known = {"fp32": {}, "bf16-mixed": plain, "fp16-mixed": {"fp16.enabled": True}, "bf16": pure}
+    return chooses(known, "DeepSpeed does not train in {value}", _OWN)(value, question)
 
 
-def _moments(value: Any, question: CompleteQuestion) -> Fragment:
+def _moments(value: Any, question: CompleteQuestion) -> Written:
     if value is None or (value == "fp32" and question.recipe.precision != "bf16"):
-        return NOTHING
+        return None
     has_master = question.recipe.master_dtype == "bf16" and question.layout.zero_stage != 0
     if value == "bf16" and has_master and question.recipe.precision.startswith("bf16"):
-        return Fragment((("bf16.bf16_optimizer_states", True),))
+        return {"bf16.bf16_optimizer_states": True}
     return not_expressible(f"moments in {value} come with a master copy in bf16 alone", "set master_dtype to bf16 too")
 
 
-def _master(value: Any, question: CompleteQuestion) -> Fragment:
+def _master(value: Any, question: CompleteQuestion) -> Written:
     if value is None or value == "fp32":
-        return NOTHING
+        return None
     if not question.recipe.precision.startswith(value):
         return not_expressible(f"a master copy in {value} comes with weights in {value}", "leave master_dtype out")
     if question.layout.zero_stage == 0:
         return not_expressible(f"without ZeRO the master copy is in fp32, not in {value}", "use zero_stage 1")
-    return Fragment(((f"{value}.{value}_master_weights_and_grads", True),))
+    return {f"{value}.{value}_master_weights_and_grads": True}
 
 
-def _offload(value: Any, question: CompleteQuestion) -> Fragment:
-    states = Fragment((("zero_optimization.offload_optimizer.device", "cpu"),))
-    weights = combined(states, Fragment((("zero_optimization.offload_param.device", "cpu"),)))
-    if value in ("activations", "optimizer-and-activations"):
-        found = Fragment((("activation_checkpointing.cpu_checkpointing", True),))
-        if question.recipe.recompute == "none":
-            found = not_expressible("only what recompute keeps goes to host memory", "set recompute to full")
-        return combined(found, states) if value != "activations" else found
-    return {"none": NOTHING, "optimizer": states, "model": weights}[value]
+def _offload(value: Any, question: CompleteQuestion) -> Written:
+    states = {"zero_optimization.offload_optimizer.device": "cpu"}
+    kept: Written = {"activation_checkpointing.cpu_checkpointing": True}
+    if question.recipe.recompute == "none":
+        kept = not_expressible("only what recompute keeps goes to host memory", "set recompute to full")
+    found: dict[str, Written] = {"none": None, "optimizer": states, "activations": kept}
+    found["model"] = {**states, "zero_optimization.offload_param.device": "cpu"}
+    return combined(kept, states) if value == "optimizer-and-activations" else found[value]
 
 
-def _stages(value: Any, question: CompleteQuestion) -> Fragment:
+def _stages(value: Any, question: CompleteQuestion) -> Written:
     if value == 1:
-        return NOTHING
+        return None
     note = "the script makes the pipeline: PipelineModule with as many stages"
     return Fragment((("pipeline.stages", value),), assumptions=(note,))
 
 
-def _tensor(value: Any, question: CompleteQuestion) -> Fragment:
+def _tensor(value: Any, question: CompleteQuestion) -> Written:
     if value == 1:
-        return NOTHING
+        return None
     return Fragment((("tensor_parallel.autotp_size", value),), assumptions=("matrices are split by AutoTP",))
 
 

@@ -24,21 +24,20 @@ from service.formats.rules import (
     COMBINED,
     COMMON_RULES,
     DATA_FROM_PROCESSES,
-    NOTHING,
     Converter,
     Draft,
     ExportedFile,
     ExportRequest,
     Fragment,
     Option,
-    Rule,
     Rules,
     Target,
     Version,
+    Writer,
+    Written,
     apply_rules,
     boolean,
     chooses,
-    combined,
     combined_option,
     draft_from,
     has_custom_split,
@@ -50,12 +49,16 @@ from service.formats.rules import (
     only,
     only_stack,
     options_of,
+    shards_over_all,
     stack_default,
     switch,
     text,
     values_of,
 )
 from service.formats.text import Entry, command_text, words_of
+
+CONTEXT_METHODS = {"p2p": "ring", "a2a": "ulysses", "allgather": "all-gather", "all_gather": "all-gather"}
+"""Methods of cp-comm-type."""
 
 SHARDING = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 """ZeRO stages of data-parallel-sharding-strategy."""
@@ -76,55 +79,45 @@ _STAGES_FIRST = "tp-cp-ep-pp-dp"
 _OFFLOADED = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm")
 
 
-def _virtual(value: Any, question: CompleteQuestion) -> Fragment:
-    if value == 1 or has_custom_split(question):
-        return NOTHING
-    return Fragment((("num-virtual-stages-per-pipeline-rank", value),))
-
-
-def _stages(value: Any, question: CompleteQuestion) -> Fragment:
+def _stages(value: Any, question: CompleteQuestion) -> str | None:
     """Chunks with bars between: E, the layers of each chunk as t, further depths as m, L."""
     if not has_custom_split(question):
-        return NOTHING
+        return None
     chunks = [f"t*{layers}" if layers else "" for layers in value]
     chunks[0] = f"E,{chunks[0]}".rstrip(",")
     depths = question.model.num_nextn_predict_layers
     chunks[-1] = f"{chunks[-1]},{f'm*{depths},' if depths else ''}L".lstrip(",")
-    return Fragment((("pipeline-model-parallel-layout", "|".join(chunks)),))
+    return "|".join(chunks)
 
 
-def _zero(value: Any, question: CompleteQuestion) -> Fragment:
+def _zero(value: Any, question: CompleteQuestion) -> Written:
     if value == 0:
-        return NOTHING
-    if value == 1:
-        return Fragment((("use-distributed-optimizer", True),))
-    fsdp = (("use-megatron-fsdp", True), ("data-parallel-sharding-strategy", list(SHARDING)[value]))
-    return Fragment((*fsdp, ("use-distributed-optimizer", True), ("ckpt-format", "fsdp_dtensor")))
+        return None
+    fsdp = {"use-megatron-fsdp": True, "data-parallel-sharding-strategy": list(SHARDING)[value]}
+    distributed = {"use-distributed-optimizer": True}
+    return distributed if value == 1 else {**fsdp, **distributed, "ckpt-format": "fsdp_dtensor"}
 
 
-def _groups(value: Any, question: CompleteQuestion) -> Fragment:
-    layout = question.layout
-    replicas = layout.data * layout.context
-    if layout.zero_stage == 0 or value == replicas:
-        return NOTHING
-    return Fragment((("num-distributed-optimizer-instances", replicas // value),))
+def _groups(value: Any, question: CompleteQuestion) -> Written:
+    replicas = question.layout.data * question.layout.context
+    return None if shards_over_all(value, question) else {"num-distributed-optimizer-instances": replicas // value}
 
 
-def _offload(value: Any, question: CompleteQuestion) -> Fragment:
-    optimizer = Fragment((("optimizer-cpu-offload", True), ("use-precision-aware-optimizer", True)))
-    modules = ("offload-modules", _OFFLOADED)
-    waits = (("fine-grained-offloading-max-inflight-offloads", 1),)
-    in_a_graph = waits if software_of(question.recipe).cuda_graphs else ()
-    activations = Fragment((("fine-grained-activation-offloading", True), modules, *in_a_graph))
-    found = {"none": NOTHING, "optimizer": optimizer, "activations": activations}
-    if value == "optimizer-and-activations":
-        return combined(optimizer, activations)
-    return found.get(value) or not_expressible("weights stay on the GPU, sharded or not", "offload the optimizer alone")
+def _offload(value: Any, question: CompleteQuestion) -> Written:
+    in_a_graph = software_of(question.recipe).cuda_graphs
+    optimizer = {"optimizer-cpu-offload": True, "use-precision-aware-optimizer": True}
+    activations: dict[str, Any] = {"fine-grained-activation-offloading": True, "offload-modules": _OFFLOADED}
+    activations |= {"fine-grained-offloading-max-inflight-offloads": 1} if in_a_graph else {}
+    found = {"none": {}, "optimizer": optimizer, "activations": activations}
+    found["optimizer-and-activations"] = optimizer | activations
+    if value not in found:
+        return not_expressible("weights stay on the GPU, sharded or not", "offload the optimizer alone")
+    return found[value]
 
 
-def _of_split(name: str) -> Rule:
-    """Rule of an end of the model that counts as a layer, unless the layers are written out."""
-    return switch(name, write=lambda value, q: True if value and not has_custom_split(q) else None)
+def _unless(plain: Any) -> Writer:
+    """A value that is written unless it is the plain one, or the layers are written out."""
+    return lambda value, q: None if value == plain or has_custom_split(q) else value
 
 
 def _expert_tensor(value: Any, question: CompleteQuestion) -> int | None:
@@ -136,21 +129,12 @@ def _expert_tensor(value: Any, question: CompleteQuestion) -> int | None:
     return layout.tensor * layout.context if is_asked else None
 
 
-CONTEXT_METHODS = {"p2p": "ring", "a2a": "ulysses", "allgather": "all-gather", "all_gather": "all-gather"}
-"""Methods of cp-comm-type."""
-
-
-def _context_method(value: Any, question: CompleteQuestion) -> Any:
-    names = {"ring": "p2p", "all-gather": "allgather", "ulysses": "a2a"}
-    return None if question.layout.context == 1 else names[value]
-
-
 LAYOUT_RULES: Rules = {
     "layout.data": DATA_FROM_PROCESSES,
     "layout.tensor": Option("tensor-model-parallel-size", integer, 1),
     "layout.context": Option("context-parallel-size", integer, 1),
     "layout.pipeline": Option("pipeline-model-parallel-size", integer, 1),
-    "layout.virtual_pipeline": Option("num-virtual-stages-per-pipeline-rank", integer, 1, write=_virtual),
+    "layout.virtual_pipeline": Option("num-virtual-stages-per-pipeline-rank", integer, 1, write=_unless(1)),
     "layout.expert": Option("expert-model-parallel-size", integer, 1),
     "layout.expert_tensor": Option("expert-tensor-parallel-size", integer, write=_expert_tensor),
     "layout.zero_stage": _zero,
@@ -161,7 +145,9 @@ LAYOUT_RULES: Rules = {
         "leave reshard_after_forward out",
     ),
     "layout.sequence_parallel": switch("sequence-parallel"),
-    "layout.context_method": Option("cp-comm-type", text, COMBINED, CONTEXT_METHODS, _context_method),
+    "layout.context_method": Option(
+        "cp-comm-type", text, COMBINED, CONTEXT_METHODS, when=lambda q: q.layout.context > 1
+    ),
     "layout.virtual_group": Option(
         "microbatch-group-size-per-virtual-pipeline-stage",
         integer,
@@ -171,8 +157,8 @@ LAYOUT_RULES: Rules = {
         ("1f1b", "interleaved-1f1b"), "Megatron-LM runs 1f1b, interleaved or not, and not {value}", "use one of these"
     ),
     "layout.stage_layers": combined_option("pipeline-model-parallel-layout", text, _stages),
-    "layout.embedding_in_split": _of_split("account-for-embedding-in-pipeline-split"),
-    "layout.loss_in_split": _of_split("account-for-loss-in-pipeline-split"),
+    "layout.embedding_in_split": switch("account-for-embedding-in-pipeline-split", write=_unless(plain=False)),
+    "layout.loss_in_split": switch("account-for-loss-in-pipeline-split", write=_unless(plain=False)),
     "layout.rank_order": Option("use-tp-pp-dp-mapping", boolean, "tp-cp-ep-dp-pp", {True: _STAGES_FIRST}),
     "layout.offload": _offload,
 }
@@ -200,76 +186,58 @@ _ATTENTION: dict[str, dict[str, Any]] = {
 _LOSSES: dict[str, dict[str, Any]] = {"vocab-parallel": {}, "fused": {"cross-entropy-loss-fusion": True}}
 
 
-def _samples(value: Any, question: CompleteQuestion) -> Fragment:
+def _samples(value: Any, question: CompleteQuestion) -> Written:
     if value is None:
         note = "the question names no training_tokens, so add --train-iters or --train-samples"
         return Fragment(assumptions=(note,))
-    return Fragment((("train-samples", ceil(value / question.recipe.sequence_length)),))
+    return {"train-samples": ceil(value / question.recipe.sequence_length)}
 
 
-def _gradients(value: Any, question: CompleteQuestion) -> Fragment:
-    if value == "bf16":
-        return Fragment((("grad-reduce-in-bf16", True),))
+def _gradients(value: Any, question: CompleteQuestion) -> Written:
     if value == "fp16":
         note = "gradients are in fp16 as --fp16 does without --accumulate-allreduce-grads-in-fp32"
         return Fragment(assumptions=(note,))
-    return Fragment((("accumulate-allreduce-grads-in-fp32", True),))
+    return {"grad-reduce-in-bf16" if value == "bf16" else "accumulate-allreduce-grads-in-fp32": True}
 
 
-def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
+def _recompute(value: Any, question: CompleteQuestion) -> Written:
+    granularity = {"recompute-granularity": value.granularity}
     if value.granularity == "none":
-        return NOTHING
+        return None
     if value.granularity == "selective":
         if "op" in value.modules:
             return not_expressible("recompute by operation is another stack's", "name modules, such as core_attn")
-        modules = (("recompute-modules", value.modules),) if value.modules else ()
-        return Fragment((("recompute-granularity", "selective"), *modules))
+        return {**granularity, "recompute-modules": value.modules} if value.modules else granularity
     layers = value.layers or (1 if value.method == "uniform" else max(chunk_layers(question)))
-    settings = (
-        ("recompute-granularity", "full"),
-        ("recompute-method", value.method),
-        ("recompute-num-layers", layers),
-    )
-    return Fragment(settings)
+    return {**granularity, "recompute-method": value.method, "recompute-num-layers": layers}
 
 
-def _moments(value: Any, question: CompleteQuestion) -> Fragment:
-    if value is None:
-        return NOTHING
-    formats = (("exp-avg-dtype", value), ("exp-avg-sq-dtype", value))
-    return Fragment((("use-precision-aware-optimizer", True), *formats))
+def _moments(value: Any, question: CompleteQuestion) -> Written:
+    return value and {"use-precision-aware-optimizer": True, "exp-avg-dtype": value, "exp-avg-sq-dtype": value}
 
 
-def _master(value: Any, question: CompleteQuestion) -> Fragment:
-    if value is None:
-        return NOTHING
+def _master(value: Any, question: CompleteQuestion) -> Written:
     if value == "bf16":
         return not_expressible("the master copy is in fp32 or fp16", "leave master_dtype out")
-    return Fragment((("use-precision-aware-optimizer", True), ("main-params-dtype", value)))
+    return value and {"use-precision-aware-optimizer": True, "main-params-dtype": value}
 
 
-def _tensor_overlap(value: Any, question: CompleteQuestion) -> Any:
-    return True if value and question.layout.tensor > 1 and question.layout.sequence_parallel else None
-
-
-def _expert_overlap(value: Any, question: CompleteQuestion) -> Fragment:
-    if not value:
-        return NOTHING
-    if question.layout.pipeline > 1 and question.layout.virtual_pipeline == 1:
+def _expert_overlap(value: Any, question: CompleteQuestion) -> Any:
+    if value and question.layout.pipeline > 1 and question.layout.virtual_pipeline == 1:
         return not_expressible(
             "Megatron-LM runs one micro-batch beside another in a pipeline only where stages have several chunks",
             "set virtual_pipeline above 1, or leave expert_overlap out",
         )
-    return Fragment((("overlap-moe-expert-parallel-comm", True),))
+    return value or None
 
 
-def _kernel(value: Any, question: CompleteQuestion) -> Fragment:
+def _kernel(value: Any, question: CompleteQuestion) -> Written:
     if software_of(question.recipe).implementation == "local" and value.startswith("flash"):
-        return Fragment((("use-flash-attn", True),))
+        return {"use-flash-attn": True}
     return chooses(_ATTENTION, "Megatron-LM has no option for the kernel {value}", _OWN)(value, question)
 
 
-def _loss(value: Any, question: CompleteQuestion) -> Fragment:
+def _loss(value: Any, question: CompleteQuestion) -> Written:
     if value == "transformer-engine":
         return not_expressible(
             "Megatron-LM turned Transformer Engine's cross entropy off in Megatron-Core 0.19",
@@ -312,7 +280,9 @@ SOFTWARE_RULES: Rules = {
     "recipe.stack.grouped_experts": switch(
         "moe-grouped-gemm", write=lambda value, q: True if value and q.model.num_experts else None
     ),
-    "recipe.stack.tensor_overlap": switch("tp-comm-overlap", write=_tensor_overlap),
+    "recipe.stack.tensor_overlap": switch(
+        "tp-comm-overlap", write=lambda value, q: (value and q.layout.tensor > 1 and q.layout.sequence_parallel) or None
+    ),
     "recipe.stack.cuda_graphs": chooses(
         {False: {}, True: {"cuda-graph-impl": "full_iteration", "no-check-for-nan-in-loss-and-grad": True}}, "", ""
     ),
@@ -343,7 +313,7 @@ RECIPE_RULES: Rules = {
     ),
     "recipe.recompute": _recompute,
     "recipe.attention": _kernel,
-    "recipe.dropout_fraction": lambda value, _: Fragment((("attention-dropout", value), ("hidden-dropout", value))),
+    "recipe.dropout_fraction": lambda value, _: {"attention-dropout": value, "hidden-dropout": value},
     "recipe.moment_dtype": _moments,
     "recipe.master_dtype": _master,
     "recipe.fp8_weights": switch("fp8-param-gather"),

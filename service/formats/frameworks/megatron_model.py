@@ -16,7 +16,6 @@ from service.estimator.complete import CompleteQuestion
 from service.estimator.question import Model
 from service.formats.rules import (
     COMBINED,
-    NOTHING,
     OPEN,
     Converter,
     Draft,
@@ -25,6 +24,7 @@ from service.formats.rules import (
     Option,
     Rule,
     Rules,
+    Written,
     boolean,
     chooses,
     combined_option,
@@ -61,23 +61,20 @@ def _of_attention(name: str) -> Rule:
     return Option(name, integer, write=lambda value, q: value if q.model.kv_lora_rank is not None else None)
 
 
-def _groups(value: Any, question: CompleteQuestion) -> Fragment:
-    if value is None or question.model.kv_lora_rank is not None or value == question.model.num_attention_heads:
-        return NOTHING
-    return Fragment((("group-query-attention", True), ("num-query-groups", value)))
+def _groups(value: Any, question: CompleteQuestion) -> Written:
+    latent = question.model.kv_lora_rank is not None
+    if value is None or latent or value == question.model.num_attention_heads:
+        return None
+    return {"group-query-attention": True, "num-query-groups": value}
 
 
-def _head_width(value: Any, question: CompleteQuestion) -> Fragment:
+def _head_width(value: Any, question: CompleteQuestion) -> Any:
     model = question.model
     usual = model.num_attention_heads and model.num_attention_heads * (value or 0) == model.hidden_size
-    return NOTHING if value is None or usual or model.kv_lora_rank is not None else Fragment((("kv-channels", value),))
+    return None if usual or model.kv_lora_rank is not None else value
 
 
-def _feed_forward(value: Any, question: CompleteQuestion) -> int:
-    return int(value or question.model.expert_width)
-
-
-def _biases(value: Any, question: CompleteQuestion) -> Fragment:
+def _biases(value: Any, question: CompleteQuestion) -> Written:
     """Biases of the MLP and of the attention's output share an option; those of queries, keys, values have another."""
     model = question.model
     attends = model.num_attention_heads > 0
@@ -89,19 +86,19 @@ def _biases(value: Any, question: CompleteQuestion) -> Fragment:
         return Fragment((("disable-bias-linear", True), *alone))
     if attends and not model.attention_bias:
         return not_expressible("biases of all products are one option, and the model has none on queries", _OWN_LAYER)
-    return NOTHING
+    return None
 
 
-def _positions(value: Any, question: CompleteQuestion) -> Fragment:
+def _positions(value: Any, question: CompleteQuestion) -> Written:
     longest = max(question.recipe.sequence_length, question.model.max_position_embeddings or 0)
     if value:
-        return Fragment((("position-embedding-type", "learned_absolute"), ("max-position-embeddings", value)))
+        return {"position-embedding-type": "learned_absolute", "max-position-embeddings": value}
     note = "the model's positions are taken to be rotary; say --position-embedding-type none where it has none"
     settings = (("position-embedding-type", "rope"), ("max-position-embeddings", longest))
     return Fragment(settings, assumptions=(note,))
 
 
-def _layer_types(value: Any, question: CompleteQuestion) -> Fragment:
+def _layer_types(value: Any, question: CompleteQuestion) -> Written:
     """Periodic windows, gated delta nets between full attention, or full attention alone."""
     model = question.model
     kinds = value or (("sliding_attention",) if model.sliding_window else ("full_attention",))
@@ -109,14 +106,14 @@ def _layer_types(value: Any, question: CompleteQuestion) -> Fragment:
     every = len(kinds)
     ends_full = kinds[-1] == "full_attention" and len({*kinds[:-1]}) == 1
     if alike == {"full_attention"}:
-        return NOTHING
+        return None
     if alike == {"sliding_attention"}:
-        return Fragment((("window-size", f"{(model.sliding_window or 1) - 1},0"),))
+        return {"window-size": f"{(model.sliding_window or 1) - 1},0"}
     if alike == {"sliding_attention", "full_attention"} and ends_full:
         window = ("window-size", f"{(model.sliding_window or 1) - 1},0")
         return Fragment((window, ("window-attn-skip-freq", every)))
     if alike == {"gated_delta_net", "full_attention"} and ends_full:
-        return Fragment((("experimental-attention-variant", "gated_delta_net"), ("linear-attention-freq", every)))
+        return {"experimental-attention-variant": "gated_delta_net", "linear-attention-freq": every}
     return not_expressible(_NO_PLACE, _OWN_LAYER)
 
 
@@ -143,15 +140,15 @@ def sparse_layers(model: Model) -> list[int]:
     return [int(kind == "sparse" and layer >= model.first_k_dense_replace) for layer, kind in enumerate(named)]
 
 
-def _sparse(value: Any, question: CompleteQuestion) -> Fragment:
+def _sparse(value: Any, question: CompleteQuestion) -> Written:
     model = question.model
     if not model.num_experts:
         odd = [kind for kind in model.mlp_layer_types if kind != "dense"]
-        return not_expressible("layers without an MLP are written as a pattern", _OWN_LAYER) if odd else NOTHING
+        return not_expressible("layers without an MLP are written as a pattern", _OWN_LAYER) if odd else None
     if {*model.mlp_layer_types} - {"dense", "sparse"}:
         return not_expressible("a layer has experts or a dense MLP, not both and not neither", _OWN_LAYER)
     kinds = sparse_layers(model)
-    return NOTHING if all(kinds) else Fragment((("moe-layer-freq", layer_list(kinds)),))
+    return None if all(kinds) else {"moe-layer-freq": layer_list(kinds)}
 
 
 _UNWRITTEN = (
@@ -165,7 +162,9 @@ _UNWRITTEN = (
 MODEL_RULES: Rules = {
     "model.num_hidden_layers": Option("num-layers", integer),
     "model.hidden_size": Option("hidden-size", integer),
-    "model.intermediate_size": combined_option("ffn-hidden-size", integer, _feed_forward),
+    "model.intermediate_size": combined_option(
+        "ffn-hidden-size", integer, lambda value, q: value or q.model.expert_width
+    ),
     "model.num_attention_heads": Option("num-attention-heads", integer, write=lambda value, _: max(1, value)),
     "model.num_key_value_heads": combined_option("num-query-groups", integer, _groups),
     "model.head_dim": Option("kv-channels", integer, write=_head_width),
@@ -219,9 +218,7 @@ MODEL_RULES: Rules = {
     "model.kv_lora_rank": Option(
         "kv-lora-rank",
         integer,
-        write=lambda value, _: (
-            None if value is None else Fragment((("multi-latent-attention", True), ("kv-lora-rank", value)))
-        ),
+        write=lambda value, _: None if value is None else {"multi-latent-attention": True, "kv-lora-rank": value},
     ),
     "model.q_lora_rank": _of_attention("q-lora-rank"),
     "model.qk_nope_head_dim": _of_attention("qk-head-dim"),

@@ -13,7 +13,6 @@ from service.estimator.parallelism.pipeline import partition_layers_by_cost
 from service.estimator.question import Model
 from service.formats.rules import (
     COMMON_RULES,
-    NOTHING,
     Converter,
     Draft,
     ExportedFile,
@@ -25,6 +24,7 @@ from service.formats.rules import (
     Rules,
     Target,
     Version,
+    Written,
     apply_rules,
     boolean,
     chooses,
@@ -58,19 +58,19 @@ def _only(name: str) -> Rule:
     return only((default,), "nanotron's configuration of Qwen2 has no such part of a model", _OWN_OF_MODEL)
 
 
-def _windows(value: Any, question: CompleteQuestion) -> Fragment:
+def _windows(value: Any, question: CompleteQuestion) -> Written:
     kinds = {*value} or ({"sliding_attention"} if question.model.sliding_window else {"full_attention"})
     if kinds == {"full_attention"}:
-        return NOTHING
+        return None
     if kinds == {"sliding_attention"}:
-        return Fragment(((f"{_MODEL}sliding_window_size", question.model.sliding_window),))
+        return {f"{_MODEL}sliding_window_size": question.model.sliding_window}
     return not_expressible("every layer attends alike, in a window or not", _OWN_OF_MODEL)
 
 
-def _experts(value: Any, question: CompleteQuestion) -> Fragment:
+def _experts(value: Any, question: CompleteQuestion) -> Written:
     model = question.model
     if not value:
-        return NOTHING
+        return None
     shared = model.shared_expert_intermediate_size
     sizes = (
         (f"{_EXPERTS}num_experts", value),
@@ -160,23 +160,23 @@ _SOME_STEPS = 1000
 """Steps if the question names no tokens."""
 
 
-def _steps(value: Any, question: CompleteQuestion) -> Fragment:
+def _steps(value: Any, question: CompleteQuestion) -> Written:
     steps = steps_of(question)
     if steps is not None:
-        return Fragment((("tokens.train_steps", steps),))
+        return {"tokens.train_steps": steps}
     note = f"the question names no training_tokens, so train_steps is {_SOME_STEPS}: change it"
     return Fragment((("tokens.train_steps", _SOME_STEPS),), assumptions=(note,))
 
 
-def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
+def _recompute(value: Any, question: CompleteQuestion) -> Written:
     if value.granularity == "selective":
         return not_expressible("a layer recomputes as a whole or not at all", "use full recompute, or none")
     if value.method == "block" or (value.layers or 1) > 1:
         return not_expressible("every layer recomputes by itself", "leave method and layers out")
-    return Fragment((("parallelism.recompute_layer", value.granularity == "full"),))
+    return {"parallelism.recompute_layer": value.granularity == "full"}
 
 
-def _precision(value: Any, question: CompleteQuestion) -> Fragment:
+def _precision(value: Any, question: CompleteQuestion) -> Written:
     """fp32 gradients and a master copy come together, and make bf16 mixed."""
     if value not in _DTYPES:
         return not_expressible(f"nanotron does not train in {value}", _OWN)
@@ -184,15 +184,15 @@ def _precision(value: Any, question: CompleteQuestion) -> Fragment:
     return Fragment((("model.dtype", _DTYPES[value]), mixed))
 
 
-def _gradients(value: Any, question: CompleteQuestion) -> Fragment:
+def _gradients(value: Any, question: CompleteQuestion) -> Written:
     precision = question.recipe.precision
     own = "fp32" if precision.endswith("mixed") or precision not in _DTYPES else precision
     if value == own:
-        return NOTHING
+        return None
     return not_expressible(f"gradients are in {own} under {precision}, and not in {value}", "leave gradient_dtype out")
 
 
-def _norms(value: Any, question: CompleteQuestion) -> Fragment:
+def _norms(value: Any, question: CompleteQuestion) -> Written:
     mode = "REDUCE_SCATTER" if value else "ALL_REDUCE"
     asynchronous = ("parallelism.tp_linear_async_communication", bool(value))
     return Fragment((("parallelism.tp_mode", mode), asynchronous))

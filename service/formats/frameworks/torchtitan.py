@@ -13,7 +13,6 @@ from service.estimator.question import Model
 from service.estimator.software.stacks import software_of
 from service.formats.rules import (
     COMMON_RULES,
-    NOTHING,
     Converter,
     Draft,
     ExportedFile,
@@ -24,6 +23,7 @@ from service.formats.rules import (
     Rules,
     Target,
     Version,
+    Written,
     apply_rules,
     boolean,
     chooses,
@@ -55,49 +55,43 @@ SCHEDULES = {
 """Names of pipeline schedules in torch.distributed.pipelining."""
 
 
-def schedule(value: Any, question: CompleteQuestion) -> Fragment:
-    """Rule of the schedule."""
+def _schedule(value: Any, question: CompleteQuestion) -> Written:
     if question.layout.pipeline == 1:
-        return NOTHING
+        return None
     note = f"torch's {SCHEDULES[value]} runs two chunks on each rank, the question one"
     name = ("parallelism.pipeline_parallel_schedule", SCHEDULES[value])
     return Fragment((name,), assumptions=(note,) if value in ("zero-bubble", "dualpipe") else ())
 
 
-def chunks(value: Any, question: CompleteQuestion) -> Fragment:
-    """Rule of chunks: looped schedules have two a rank unless layers are counted."""
-    if value <= 2 or has_custom_split(question):
-        return NOTHING
+def _chunks(value: Any, question: CompleteQuestion) -> int | None:
+    """Layers of a chunk: looped schedules have two chunks a rank unless layers are counted."""
     layout = question.layout
     ends = layout.embedding_in_split + layout.loss_in_split
     layers = (question.model.num_hidden_layers + ends) // (layout.pipeline * value)
-    return Fragment((("parallelism.pipeline_parallel_layers_per_stage", layers),))
+    return None if value <= 2 or has_custom_split(question) else layers
 
 
-def end(name: str) -> Rule:
+def _end(name: str) -> Rule:
     """Rule of an end of the model that counts as a layer."""
-
-    def rule(value: Any, question: CompleteQuestion) -> Fragment:
-        if question.layout.pipeline == 1 or has_custom_split(question):
-            return NOTHING
-        return Fragment(((f"parallelism.pipeline_parallel_{name}_stage_less_layers", int(value)),))
-
-    return rule
+    return writes(
+        f"parallelism.pipeline_parallel_{name}_stage_less_layers",
+        lambda value, q: None if q.layout.pipeline == 1 or has_custom_split(q) else int(value),
+    )
 
 
-def stage_modules(head: str) -> Rule:
+def _stage_modules(head: str) -> Rule:
     """Rule of a partition given as module lists."""
 
-    def rule(value: Any, question: CompleteQuestion) -> Fragment:
+    def write(value: Any, question: CompleteQuestion) -> list[list[str]] | None:
         if not has_custom_split(question):
-            return NOTHING
+            return None
         names = iter(range(question.model.num_hidden_layers))
-        chunks = [[f"layers.{next(names)}" for _ in range(layers)] for layers in value]
-        chunks[0].insert(0, "tok_embeddings")
-        chunks[-1] += ["norm", head]
-        return Fragment((("parallelism.module_fqns_per_model_part", chunks),))
+        modules = [[f"layers.{next(names)}" for _ in range(layers)] for layers in value]
+        modules[0].insert(0, "tok_embeddings")
+        modules[-1] += ["norm", head]
+        return modules
 
-    return rule
+    return combined_option("parallelism.module_fqns_per_model_part", items, write)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,29 +160,28 @@ def replica_degrees(question: CompleteQuestion) -> tuple[int, int] | None:
     return None if left or not shards or data % shards else (data // shards, shards)
 
 
-def _replicas(value: Any, question: CompleteQuestion) -> Fragment:
+def _replicas(value: Any, question: CompleteQuestion) -> Written:
     found = replica_degrees(question)
     if found is None:
-        return Fragment((("parallelism.data_parallel_shard_degree", value),))
+        return {"parallelism.data_parallel_shard_degree": value}
     names = ("parallelism.data_parallel_replicate_degree", "parallelism.data_parallel_shard_degree")
     return Fragment(tuple(zip(names, found, strict=True)))
 
 
-def _groups(value: Any, question: CompleteQuestion) -> Fragment:
-    if replica_degrees(question) is not None:
-        return NOTHING
-    return not_expressible(
+def _groups(value: Any, question: CompleteQuestion) -> Written:
+    why = (
         f"groups that shard hold whole context groups, and {value} ranks are not a multiple of "
-        f"{question.layout.context}; the file shards over all replicas",
-        "make shard_group a multiple of the context degree",
+        f"{question.layout.context}; the file shards over all replicas"
     )
+    fix = "make shard_group a multiple of the context degree"
+    return not_expressible(why, fix) if replica_degrees(question) is None else None
 
 
-def _stage(value: Any, question: CompleteQuestion) -> Fragment:
+def _stage(value: Any, question: CompleteQuestion) -> Written:
     if value == 0 and question.layout.context > 1:
         return not_expressible("context ranks always shard weights", "use zero_stage 3")
     if value in (0, 3):
-        return NOTHING
+        return None
     return not_expressible(
         "weights are sharded with the optimizer or not at all; the file shards them", "use zero_stage 3 or 0"
     )
@@ -198,51 +191,48 @@ def _reshard(value: Any, question: CompleteQuestion) -> Any:
     return ("always" if value else "never") if question.layout.zero_stage == 3 else None
 
 
-def _precision(value: Any, question: CompleteQuestion) -> Fragment:
+def _precision(value: Any, question: CompleteQuestion) -> Written:
     mixed = "training.mixed_precision_param"
     plain = {
-        "bf16-mixed": ((mixed, "bfloat16"),),
-        "fp32": ((mixed, "float32"),),
-        "bf16": (("training.dtype", "bfloat16"), (mixed, "bfloat16")),
+        "bf16-mixed": {mixed: "bfloat16"},
+        "fp32": {mixed: "float32"},
+        "bf16": {"training.dtype": "bfloat16", mixed: "bfloat16"},
     }
     if value in plain:
-        return Fragment(plain[value])
+        return plain[value]
     why = f"{value} is a change of the model's modules, not a setting"
-    return combined(
-        Fragment(plain["bf16-mixed"]), not_expressible(why, "convert the model in the configuration's function")
-    )
+    return combined(plain["bf16-mixed"], not_expressible(why, "convert the model in the configuration's function"))
 
 
-def _graphs(value: Any, question: CompleteQuestion) -> Fragment:
+def _graphs(value: Any, question: CompleteQuestion) -> Written:
+    off = {"training.disable_cuda_graphs": True}
     if value and question.layout.pipeline > 1:
-        off = Fragment((("training.disable_cuda_graphs", True),))
         return combined(
             off, not_expressible("a step of a pipeline is not captured as a graph", "leave cuda_graphs out")
         )
-    return NOTHING if value else Fragment((("training.disable_cuda_graphs", True),))
+    return None if value else off
 
 
-def _compiled(value: Any, question: CompleteQuestion) -> Fragment:
+def _compiled(value: Any, question: CompleteQuestion) -> Written:
     """Layers and loss are compiled separately."""
     software = software_of(question.recipe)
     parts = {"model": software.implementation == "compiled", "loss": software.cross_entropy == "compiled"}
     components = [name for name, is_compiled in parts.items() if is_compiled]
-    named = (("compile.enable", True), ("compile.components", components)) if components else ()
+    named = {"compile.enable": True, "compile.components": components} if components else {}
     if value in ("eager", "compiled"):
-        return Fragment(named)
-    return combined(Fragment(named), not_expressible(f"operations are torch's, not {value}", NO_SETTING))
+        return named
+    return combined(named, not_expressible(f"operations are torch's, not {value}", NO_SETTING))
 
 
 def _tensor_overlap(name: str) -> Rule:
-    def write(value: Any, question: CompleteQuestion) -> Fragment:
+    def write(value: Any, question: CompleteQuestion) -> Written:
+        compiled = {"compile.enable": True, name: True}
         if not value or question.layout.tensor == 1:
-            return NOTHING
-        compiled = Fragment((("compile.enable", True), (name, True)))
+            return None
         if software_of(question.recipe).implementation == "compiled":
             return compiled
-        return combined(
-            compiled, not_expressible("exchanges in pieces come with compiled layers alone", "name that implementation")
-        )
+        why = "exchanges in pieces come with compiled layers alone"
+        return combined(compiled, not_expressible(why, "name that implementation"))
 
     return Option(name, boolean, default=False, write=write)
 
@@ -253,9 +243,10 @@ _ROTATIONS = {"allgather": "all-gather", "alltoall": "ring"}
 
 def _rotation(value: Any, question: CompleteQuestion) -> Any:
     names = {method: name for name, method in _ROTATIONS.items()}
-    if question.layout.context == 1 or value in names:
-        return None if question.layout.context == 1 else names[value]
-    return not_expressible(f"context ranks exchange keys and values, and not heads as {value} does", NO_SETTING)
+    if question.layout.context == 1:
+        return None
+    why = f"context ranks exchange keys and values, and not heads as {value} does"
+    return names.get(value) or not_expressible(why, NO_SETTING)
 
 
 SHARED_RULES: Rules = {
@@ -297,7 +288,7 @@ SHARED_RULES: Rules = {
     "layout.tensor": Option("parallelism.tensor_parallel_degree", integer, 1),
     "layout.context": Option("parallelism.context_parallel_degree", integer, 1),
     "layout.pipeline": Option("parallelism.pipeline_parallel_degree", integer, 1),
-    "layout.virtual_pipeline": chunks,
+    "layout.virtual_pipeline": combined_option("parallelism.pipeline_parallel_layers_per_stage", integer, _chunks),
     "layout.expert": Option("parallelism.expert_parallel_degree", integer, 1),
     "layout.zero_stage": _stage,
     "layout.shard_group": _groups,
@@ -307,9 +298,9 @@ SHARED_RULES: Rules = {
         "the schedule has groups of one pipeline",
         "leave virtual_group out",
     ),
-    "layout.schedule": schedule,
-    "layout.embedding_in_split": end("first"),
-    "layout.loss_in_split": end("last"),
+    "layout.schedule": _schedule,
+    "layout.embedding_in_split": _end("first"),
+    "layout.loss_in_split": _end("last"),
     "layout.offload": Option(
         "training.enable_cpu_offload",
         boolean,
@@ -336,7 +327,7 @@ OLD_RULES: Rules = {
     "layout.expert_tensor": combined_option(
         "parallelism.expert_tensor_parallel_degree", integer, lambda value, q: value if q.model.num_experts else None
     ),
-    "layout.stage_layers": stage_modules("output"),
+    "layout.stage_layers": _stage_modules("output"),
 }
 """Rules of 0.2 alone."""
 
@@ -366,56 +357,51 @@ FULL, SELECTIVE, NONE = "FullAC.Config()", "SelectiveAC.Config()", "None"
 """Activation checkpointing as a Python configuration has it."""
 
 
-def _named(value: Any, question: CompleteQuestion) -> Fragment:
+def _named(value: Any, question: CompleteQuestion) -> Written:
     found = registered_model(value)
     if found is None:
         return not_expressible(_UNKNOWN_MODEL, _REGISTER)
-    return Fragment((("model.name", found.module), ("model.flavor", found.flavor)))
+    return {"model.name": found.module, "model.flavor": found.flavor}
 
 
-def _configured(value: Any, question: CompleteQuestion) -> Fragment:
+def _configured(value: Any, question: CompleteQuestion) -> Written:
     found = registered_model(value)
     if found is None or not found.config:
-        base = Fragment((("module", "llama3"), ("config", "llama3_debugmodel")))
+        base = {"module": "llama3", "config": "llama3_debugmodel"}
         return combined(base, not_expressible(f"{_UNKNOWN_MODEL}; the file starts from llama3_debugmodel", _REGISTER))
-    return Fragment((("module", found.module), ("config", found.config)))
+    return {"module": found.module, "config": found.config}
 
 
-def _local_batch(value: Any, question: CompleteQuestion) -> Fragment:
+def _local_batch(value: Any, question: CompleteQuestion) -> Written:
     """Sequences of a rank at once; in a pipeline all of a step, which it cuts into micro-batches itself."""
-    layout, recipe = question.layout, question.recipe
-    if layout.pipeline == 1:
-        return Fragment((("training.local_batch_size", value),))
-    batch = (recipe.global_batch or value) // (layout.data or 1)
-    cut = ("parallelism.pipeline_parallel_microbatch_size", value)
-    return Fragment((("training.local_batch_size", batch), cut))
+    batch = (question.recipe.global_batch or value) // (question.layout.data or 1)
+    cut = {"training.local_batch_size": batch, "parallelism.pipeline_parallel_microbatch_size": value}
+    return {"training.local_batch_size": value} if question.layout.pipeline == 1 else cut
 
 
-def _local_tokens(value: Any, question: CompleteQuestion) -> Fragment:
+def _local_tokens(value: Any, question: CompleteQuestion) -> Written:
     layout, recipe = question.layout, question.recipe
-    settings: Settings = (("training.num_tokens_per_microbatch_per_dp_rank", value * recipe.sequence_length),)
-    if layout.pipeline > 1:
-        count = (recipe.global_batch or value) // (value * (layout.data or 1))
-        settings = (*settings, ("parallelism.num_pp_microbatches", count))
-    return Fragment(settings)
+    count = (recipe.global_batch or value) // (value * (layout.data or 1))
+    tokens = {"training.num_tokens_per_microbatch_per_dp_rank": value * recipe.sequence_length}
+    return tokens if layout.pipeline == 1 else {**tokens, "parallelism.num_pp_microbatches": count}
 
 
 def _recompute(value: Any, question: CompleteQuestion) -> Fragment:
-    mode = Fragment((("activation_checkpoint.mode", value.granularity),))
+    mode = {"activation_checkpoint.mode": value.granularity}
     if value.granularity == "selective":
-        mode = combined(mode, Fragment((("activation_checkpoint.selective_ac_option", "op"),)))
+        mode["activation_checkpoint.selective_ac_option"] = "op"
     return combined(mode, _recompute_lacks(value))
 
 
-def _recompute_lacks(value: Any) -> Fragment:
+def _recompute_lacks(value: Any) -> Written:
     if value.granularity == "selective" and value.modules not in ((), ("op",)):
         return not_expressible("selective recompute is by operation, and modules cannot be named", "set modules to op")
     if value.granularity == "full" and (value.method == "block" or (value.layers or 1) > 1):
         return not_expressible("every layer recomputes by itself", "leave method and layers out")
-    return NOTHING
+    return None
 
 
-def _recompute_fixed(value: Any, question: CompleteQuestion) -> Fragment:
+def _recompute_fixed(value: Any, question: CompleteQuestion) -> Written:
     if value.granularity != "selective":
         return not_expressible(
             f"recompute {value.granularity} is a class in the configuration's function, not a flag; the named "
@@ -425,9 +411,9 @@ def _recompute_fixed(value: Any, question: CompleteQuestion) -> Fragment:
     return _recompute_lacks(value)
 
 
-def _recompute_class(value: Any, question: CompleteQuestion) -> Fragment:
+def _recompute_class(value: Any, question: CompleteQuestion) -> Written:
     classes = {"none": NONE, "full": FULL, "selective": SELECTIVE}
-    return combined(Fragment((("activation_checkpoint", classes[value.granularity]),)), _recompute_lacks(value))
+    return combined({"activation_checkpoint": classes[value.granularity]}, _recompute_lacks(value))
 
 
 _BATCH: Rules = {
@@ -489,7 +475,7 @@ RULES: dict[str, Rules] = {
         **_TOKENS,
         **_OPTIMIZER_IN_CODE,
         "recipe.recompute": _recompute_class,
-        "layout.stage_layers": stage_modules("lm_head"),
+        "layout.stage_layers": _stage_modules("lm_head"),
     },
 }
 """Rules by version."""
@@ -569,7 +555,7 @@ SETTINGS: Mapping[str, Converter] = {
     **dict.fromkeys(
         (
             "parallelism.data_parallel_replicate_degree", "parallelism.data_parallel_shard_degree",
-            "parallelism.pipeline_parallel_microbatch_size", "parallelism.pipeline_parallel_layers_per_stage",
+            "parallelism.pipeline_parallel_microbatch_size",
             "parallelism.pipeline_parallel_first_stage_less_layers",
             "parallelism.pipeline_parallel_last_stage_less_layers",
         ),
@@ -582,7 +568,7 @@ SETTINGS: Mapping[str, Converter] = {
         ),
         text,
     ),
-    **dict.fromkeys(("parallelism.module_fqns_per_model_part", "compile.components"), items),
+    "compile.components": items,
     "compile.enable": boolean,
 }  # fmt: skip
 """Settings that are read beside those of the rules."""
