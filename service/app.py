@@ -39,7 +39,7 @@ from service.features.calibrations import routes as calibrations
 from service.features.catalogue import routes as catalogue
 from service.features.catalogue import row_routes
 from service.features.cells import routes as cells
-from service.features.cells.answers import on_not_allowed
+from service.features.cells.routes import on_not_allowed
 from service.features.checks import adapter_routes
 from service.features.checks import routes as checks
 from service.features.compare import routes as compare

@@ -3,10 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.api.queries import EXPLAIN, REV
-from service.validation.flat import FlatField, flat_fields
-from service.validation.specs import LONGEST_NAME
-
 Schema = dict[str, Any]
 """A JSON schema, or another part of an OpenAPI document."""
 
@@ -26,28 +22,6 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def object_schema(description: str, required: Sequence[str], properties: Schema) -> Schema:
-    """The schema of an object that has no other fields than these."""
-    requirement = {"required": list(required)} if required else {}
-    return {
-        "type": "object",
-        "description": description,
-        "additionalProperties": False,
-        **requirement,
-        "properties": properties,
-    }
-
-
-def untitled(schema: Schema) -> Schema:
-    """A schema without its title, which repeats the name of a field."""
-    return {key: value for key, value in schema.items() if key != "title"}
-
-
-def undefaulted(schema: Schema) -> Schema:
-    """A schema without its default, for fields that stay unchanged where absent."""
-    return {key: value for key, value in schema.items() if key != "default"}
-
-
 def bare(schema: Schema) -> Schema:
     """A schema without the description and default of its use."""
     return {key: value for key, value in schema.items() if key not in {"description", "default"}}
@@ -63,11 +37,6 @@ def nullable(schema: Schema) -> Schema:
     options = schema.get("anyOf", [bare(schema)])
     annotations = {key: schema[key] for key in ("description", "default") if key in schema}
     return annotations | {"anyOf": options if NULL in options else [*options, NULL]}
-
-
-def parameter_ref(name: str) -> Schema:
-    """The query parameter of a component, by its name."""
-    return {"$ref": f"#/components/parameters/{name}"}
 
 
 def query_parameter(name: str, description: str, schema: Schema) -> Schema:
@@ -136,77 +105,6 @@ def table_response(media_type: str, description: str) -> dict[int | str, Schema]
     """An answer that is a table, for `responses`."""
     return {200: {"description": description, "content": {media_type: {"schema": TABLES[media_type]}}}}
 
-
-TYPES: dict[str, Schema] = {
-    "integer": {"type": "integer"},
-    "integers": {"type": "string"},
-    "numbers": {"type": "string"},
-    "number": {"type": "number"},
-    "truth": {"type": "boolean"},
-    "text": {"type": "string"},
-}
-
-EXPLAINED = query_parameter(
-    EXPLAIN,
-    "Add the equation, the inputs and the source of each headline number.",
-    {"type": "boolean", "default": False},
-)
-
-UNDER = query_parameter(
-    REV,
-    "Answer under an earlier catalogue: versions.catalogue of an answer, or one that /v1/catalogue/revisions lists. "
-    "The one that holds now where absent.",
-    {"type": "string", "pattern": "^[0-9a-f]{12}$"},
-)
-
-EXAMPLE: Mapping[str, str | int] = {
-    "model": "llama-3.1-8b",
-    "sequence_length": 8192,
-    "tensor": 2,
-    "gpu": "h100-sxm5-80gb",
-    "gpus": 8,
-}
-"""A question in its flat form."""
-
-
-def component_parameters() -> dict[str, Schema]:
-    """Every query parameter of the estimating routes."""
-    return {EXPLAIN: EXPLAINED, REV: UNDER} | {name: _parameter(field) for name, field in flat_fields().items()}
-
-
-def flat_references() -> list[Schema]:
-    """References to the parameters of the flat form, for one operation."""
-    return [parameter_ref(name) for name in component_parameters()]
-
-
-def _parameter(field: FlatField) -> Schema:
-    one = TYPES[field.form] | ({"enum": list(field.choices)} if field.choices else {})
-    schema = {"type": "array", "items": one} if field.is_list else one
-    return query_parameter(field.name, field.meaning, schema) | flat_example(field.name)
-
-
-def flat_example(name: str, *, is_list: bool = False) -> Schema:
-    """Example of a parameter."""
-    if name not in EXAMPLE:
-        return {}
-    return {"example": [EXAMPLE[name]] if is_list else EXAMPLE[name]}
-
-
-MODEL_FORMS = ("Model-Input", "ChangedModel", "ImportedModel")
-"""Components that spell a model, beside its name."""
-
-CLUSTER_FORMS = ("Cluster-Input", "NodesOfGpu", "ChangedCluster")
-"""Components that spell a cluster, beside its name."""
-
-PRICE_FORMS = ("Price-Input", "CataloguePrice", "CardPrice", "OwnedPrice-Input")
-"""Components that spell a price."""
-
-NAME: Schema = {
-    "type": "string",
-    "minLength": 1,
-    "maxLength": LONGEST_NAME,
-    "description": "A name, alias or Hugging Face id.",
-}
 
 CONFIG: Schema = {
     "type": "object",

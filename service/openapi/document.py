@@ -10,7 +10,7 @@ from fastapi.openapi.utils import get_openapi
 
 from service.api.access.authorization import KEY, SCOPE, SECURITY_SCHEMES, security_requirement
 from service.api.caching import describe_idempotency, takes_idempotency_key
-from service.api.openapi import ETAG, JSON, MERGE_PATCH, Schema, component_parameters
+from service.api.openapi import ETAG, JSON, MERGE_PATCH, Schema
 from service.api.queries import REV
 from service.api.request_context import deprecation_of
 from service.features.catalogue.openapi import custom_row_schemas
@@ -139,11 +139,11 @@ def contract(app: FastAPI) -> dict[str, Any]:
     for path, operations in paths.items():
         for method, operation in operations.items():
             _complete(path, method, operation)
-    used = reached([paths, component_parameters(), problem_responses()], schemas)
+    used = reached([paths, problem_responses()], schemas)
     document["paths"], document["security"] = paths, [{KEY: []}]
     document["components"] = {
         "schemas": {name: one for name, one in schemas.items() if name in used},
-        "parameters": compacted(published(component_parameters())) | share_parameters(paths),
+        "parameters": share_parameters(paths),
         "responses": {"NotModified": NOT_MODIFIED, **problem_responses(), **share_responses(paths)},
         "headers": {"ETag": ETAG, **LIMIT_HEADERS},
         "securitySchemes": SECURITY_SCHEMES,
@@ -175,6 +175,7 @@ def _complete(path: str, method: str, operation: Schema) -> None:
     if method == "get":
         operation["responses"]["200"].setdefault("headers", {}).setdefault("ETag", ETAG_REFERENCE)
         operation["responses"]["304"] = {"$ref": "#/components/responses/NotModified"}
+    operation["responses"].pop("422", None)  # FastAPI's own
     operation["responses"] |= {status: response_ref(status) for status in _refusals(path, method, operation)}
     add_examples(operation)
 
@@ -206,6 +207,8 @@ def _parameter(parameter: Schema) -> Schema:
     """A parameter with its example beside its schema, and without what goes without saying."""
     schema = dict(parameter.get("schema", {}))
     examples = schema.pop("examples", ())
+    if schema.get("description") == parameter.get("description"):
+        schema.pop("description", None)
     named = {key: value for key, value in parameter.items() if (key, value) != ("required", False)}
     return named | ({"schema": schema} if schema else {}) | ({"example": examples[0]} if examples else {})
 

@@ -6,185 +6,272 @@ an error: so HEAD computes nothing, nothing redirects, and `on_error` puts error
 /v1/cell/table.csv and /v1/cell/estimate.xml are mounted before /v1/cell/{metric}; no metric has a file ending.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import PlainTextResponse, Response
+from pydantic_core import to_json
 
+from service import __version__
+from service.api.access.authorization import AccessDenied
 from service.api.caching import is_head
-from service.api.catalogues import catalogue_of
+from service.api.catalogues import catalogue_of, view_of
 from service.api.computing.compute import compute
-from service.api.openapi import path_parameter, query_parameter
+from service.api.errors import WrongParameter, on_api_error
+from service.api.openapi import CSV_BODY, TEXT_BODY
+from service.api.queries import REV
+from service.api.routing import Parameters, RevisionQuery, StrictRoute, query, whole_query
 from service.api.streams import finish
 from service.catalogue import Catalogue
-from service.errors import NotFound, Refused
+from service.errors import NotFound, Refused, UnknownRevision, Unreachable
+from service.estimator import FORMULAS_VERSION
 from service.estimator.answer import Verdict
 from service.features.cells import cells, tables
-from service.features.cells.answers import (
-    ERROR_FORMS,
-    NO_CATALOGUE,
-    head_answer,
-    sheet_parameters,
-    sheet_text,
-    uncached_text,
-)
-from service.features.cells.cells import Pairs
+from service.validation.flat import FlatQuestion
+from service.validation.serialization import digest_of
 
-router = APIRouter(tags=["cells"], default_response_class=PlainTextResponse)
+router = APIRouter(tags=["cells"], route_class=StrictRoute)
+table_router = APIRouter(tags=["cells"], route_class=StrictRoute)
 
-ERRORS = ERROR_FORMS["getCell"]
-UNIT = {"description": "Unit of the number.", "schema": {"type": "string"}}
-VERDICT = {
-    "description": "Whether the job fits; the number is that of the job as asked, even where it does not.",
-    "schema": {"enum": list(get_args(Verdict))},
-}
+XML = "application/xml"
 
-
-def _operation(description: str, headers: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """OpenAPI of an operation that answers one text."""
-    text = {"schema": {"type": "string"}}
-    return {
-        "parameters": sheet_parameters(own),
-        "responses": {"200": {"description": description, "headers": headers, "content": {"text/plain": text}}},
-    }
-
-
-METRIC_PARAMETER = query_parameter(
-    cells.METRIC,
-    "The metric of the cell, whose error is then explained too; where absent, ok speaks of the question alone.",
-    {"type": "string"},
-)
-WHY = _operation("ok, or one line for each thing to mend.", {}, METRIC_PARAMETER)
-NUMBER = path_parameter("metric", "Name of the number, or as much of its path as tells it apart.", "step_seconds")
-CELL = _operation("The number alone.", {"X-Unit": UNIT, "X-Verdict": VERDICT}, NUMBER)
-
-
-@router.get("/v1/cell/why", operation_id="getCellReason", summary="Why a cell shows an error", openapi_extra=WHY)
-async def why(request: Request) -> Response:
-    """Explain a cell, given its query and metric; always text."""
-    if is_head(request):
-        return head_answer(request)
-    try:
-        catalogue = await catalogue_of(request)
-    except NO_CATALOGUE as error:
-        return uncached_text(cells.reason(error))
-    return sheet_text(request, cells.why(request.query_params.multi_items(), catalogue), catalogue.revision)
-
-
-@router.get("/v1/cell/{metric}", operation_id="getCell", summary="One number of an answer", openapi_extra=CELL)
-async def cell(request: Request, metric: str) -> Response:
-    """Any number of an answer by its name, or by as much of its path as tells it apart."""
-    if is_head(request):
-        return head_answer(request)
-    given, question = cells.split_options(request.query_params.multi_items())
-    on_error = cells.on_error_of(given)
-    try:
-        catalogue = await catalogue_of(request)
-    except NO_CATALOGUE as error:
-        if on_error == "problem":
-            raise
-        return uncached_text(ERRORS.shown(cells.error_text(error), on_error))
-    try:
-        found = cells.cell(metric, question, cells.read_options(given), catalogue)
-    except (Refused, NotFound) as error:
-        if on_error == "problem":
-            raise
-        return sheet_text(request, ERRORS.shown(cells.error_text(error), on_error), catalogue.revision)
-    headers = {"X-Unit": found.unit, "X-Verdict": found.verdict}
-    return sheet_text(request, found.text, catalogue.revision, headers)
-
-
-table_router = APIRouter(tags=["cells"], default_response_class=Response)
-
-METRICS_PARAMETER = query_parameter(
-    tables.METRICS,
-    "Names of the numbers, as cells take them, with ; between them; the main ones where absent.",
-    {"type": "string"},
-)
-
+NO_CATALOGUE = (UnknownRevision, Unreachable, WrongParameter)
+"""Reasons for a missing catalogue."""
 
 FEW_ROWS = 2
 """Answers computed in the API process; more need a compute process."""
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """One format of many numbers."""
+class SheetForm:
+    """Form of the texts of an operation, and of its errors for sheets that want no problem document."""
 
-    path: str
-    operation_id: str
-    summary: str
-    made: Callable[[Request, Pairs, Catalogue], Awaitable[str]]
+    media_type: str = TEXT_BODY
+    render: Callable[[str], str] = str
+    """Function from the text of an error to the body."""
+    blank: str = ""
+    """Body of an error without a text."""
 
-
-async def _table(request: Request, parameters: Pairs, catalogue: Catalogue) -> str:
-    if tables.rows_of(parameters) <= FEW_ROWS:
-        return await finish(request, tables.table_csv(parameters, catalogue))
-    found: str = await compute(request, tables.table_csv, parameters, catalogue)
-    return found
+    def shown(self, text: str, on_error: cells.OnError) -> str:
+        """Body of an error as requested."""
+        return self.render(text) if on_error == "text" else self.blank
 
 
-async def _xml(_: Request, parameters: Pairs, catalogue: Catalogue) -> str:
-    return tables.estimate_xml(parameters, catalogue)
+FORMS = {
+    "getCell": SheetForm(),
+    "getCellTable": SheetForm(CSV_BODY, tables.error_csv),
+    "getCellXml": SheetForm(XML, tables.error_xml, "<estimate/>"),
+}
+"""Forms by operation id; getCellReason always answers text."""
 
 
-FORMS = (
-    Form(
-        "/v1/cell/table.csv",
-        "getCellTable",
-        "Numbers of an answer as CSV, or of several: a field with several values (tp=1;2;4) is swept",
-        _table,
+def _choice(name: str, description: str) -> Any:
+    return query({"enum": list(cells.CHOICES[name])}, description)
+
+
+NumQuery = Annotated[
+    Any,
+    *_choice(
+        "num", "How what is not a whole number is written: mantissa and exponent, decimal point, or decimal comma."
     ),
-    Form(
-        "/v1/cell/estimate.xml",
-        "getCellXml",
-        "Numbers of an answer as XML without a namespace, for FILTERXML",
-        _xml,
+]
+UnitQuery = Annotated[Any, *_choice("unit", "Unit of the number; the metric's own where absent.")]
+DecQuery = Annotated[Any, *_choice("dec", "Decimal mark of the numbers in this query.")]
+OnErrorQuery = Annotated[
+    Any,
+    *_choice(
+        "on_error",
+        "What an error becomes: a problem document, a text in the cell (#ERR code: why), or an empty cell.",
     ),
+]
+RefreshQuery = Annotated[Any, *query({"type": "string"}, "Changes nothing but the URL, so that a sheet asks anew.")]
+FlatQuery = Annotated[Parameters, Depends(whole_query(FlatQuestion))]
+
+
+async def _sheet_query(  # noqa: PLR0913 - parameters of every sheet, which the readers of cells and tables validate
+    request: Request,
+    question: FlatQuery,  # noqa: ARG001
+    *,
+    rev: RevisionQuery = None,  # noqa: ARG001
+    num: NumQuery = None,  # noqa: ARG001
+    dec: DecQuery = None,  # noqa: ARG001
+    on_error: OnErrorQuery = None,  # noqa: ARG001
+    r: RefreshQuery = None,  # noqa: ARG001
+) -> Parameters:
+    return request.query_params.multi_items()
+
+
+async def _cell_query(sheet: Annotated[Parameters, Depends(_sheet_query)], unit: UnitQuery = None) -> Parameters:  # noqa: ARG001 - read with the others
+    return sheet
+
+
+CellQuery = Annotated[Parameters, Depends(_cell_query)]
+TableQuery = Annotated[Parameters, Depends(_sheet_query)]
+MetricQuery = Annotated[
+    Any,
+    *query(
+        {"type": "string"},
+        "The metric of the cell, whose error is then explained too; where absent, ok speaks of the question alone.",
+    ),
+]
+MetricsQuery = Annotated[
+    Any,
+    *query(
+        {"type": "string"}, "Names of the numbers, as cells take them, with ; between them; the main ones where absent."
+    ),
+]
+
+
+def _text(description: str, media_type: str = TEXT_BODY, **more: Any) -> dict[int | str, Any]:
+    """An answer that is one text, for `responses`."""
+    return {200: {"description": description, "content": {media_type: {"schema": {"type": "string"}}}, **more}}
+
+
+HEADERS = {
+    "X-Unit": {"description": "Unit of the number.", "schema": {"type": "string"}},
+    "X-Verdict": {
+        "description": "Whether the job fits; the number is that of the job as asked, even where it does not.",
+        "schema": {"enum": list(get_args(Verdict))},
+    },
+}
+
+
+@router.get(
+    "/v1/cell/why",
+    operation_id="getCellReason",
+    summary="Why a cell shows an error",
+    response_class=PlainTextResponse,
+    responses=_text("ok, or one line for each thing to mend."),
 )
+async def why(request: Request, parameters: CellQuery, metric: MetricQuery = None) -> Response:  # noqa: ARG001 - among the parameters
+    """Explain a cell, given its query and metric; always text."""
+    if is_head(request):
+        return _head(request)
+    try:
+        catalogue = await catalogue_of(request)
+    except NO_CATALOGUE as error:
+        return _uncached(cells.reason(error))
+    return _sheet(request, cells.why(parameters, catalogue), catalogue.revision)
 
 
-def _table_operation(form: Form) -> dict[str, Any]:
-    content = {ERROR_FORMS[form.operation_id].media_type: {"schema": {"type": "string"}}}
-    return {
-        "parameters": sheet_parameters(METRICS_PARAMETER, without="unit"),
-        "responses": {"200": {"description": "The numbers.", "content": content}},
-    }
+@router.get(
+    "/v1/cell/{metric}",
+    operation_id="getCell",
+    summary="One number of an answer",
+    response_class=PlainTextResponse,
+    responses=_text("The number alone.", headers=HEADERS),
+)
+async def cell(
+    request: Request,
+    parameters: CellQuery,
+    metric: Annotated[
+        str,
+        Path(description="Name of the number, or as much of its path as tells it apart.", examples=["step_seconds"]),
+    ],
+) -> Response:
+    """Any number of an answer by its name, or by as much of its path as tells it apart."""
+
+    async def number(catalogue: Catalogue) -> tuple[str, dict[str, str]]:
+        given, question = cells.split_options(parameters)
+        found = cells.cell(metric, question, cells.read_options(given), catalogue)
+        return found.text, {"X-Unit": found.unit, "X-Verdict": found.verdict}
+
+    return await _answered(request, parameters, number)
 
 
-def _route(form: Form) -> Callable[[Request], Awaitable[Response]]:
-    errors = ERROR_FORMS[form.operation_id]
+@table_router.get(
+    "/v1/cell/table.csv",
+    operation_id="getCellTable",
+    summary="Numbers of an answer as CSV, or of several: a field with several values (tp=1;2;4) is swept",
+    response_class=Response,
+    responses=_text("The numbers.", CSV_BODY),
+)
+async def table(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:  # noqa: ARG001 - among the parameters
+    """Each number with its unit, a prediction with its ends; one that is not known with the reason."""
 
-    async def tell(request: Request) -> Response:
-        if is_head(request):
-            return head_answer(request, errors.media_type)
-        parameters = request.query_params.multi_items()
-        on_error = cells.on_error_of(cells.split_options(parameters)[0])
-        try:
-            catalogue = await catalogue_of(request)
-        except NO_CATALOGUE as error:
-            if on_error == "problem":
-                raise
-            return uncached_text(errors.shown(cells.error_text(error), on_error), errors.media_type)
-        try:
-            text = await form.made(request, parameters, catalogue)
-        except (Refused, NotFound) as error:
-            if on_error == "problem":
-                raise
-            text = errors.shown(cells.error_text(error), on_error)
-        return sheet_text(request, text, catalogue.revision, media_type=errors.media_type)
+    async def rows(catalogue: Catalogue) -> tuple[str, dict[str, str]]:
+        if tables.rows_of(parameters) <= FEW_ROWS:
+            return await finish(request, tables.table_csv(parameters, catalogue)), {}
+        return await compute(request, tables.table_csv, parameters, catalogue), {}
 
-    tell.__doc__ = "Each number with its unit, a prediction with its ends; one that is not known with the reason."
-    return tell
+    return await _answered(request, parameters, rows)
 
 
-for _form in FORMS:
-    table_router.add_api_route(
-        _form.path,
-        _route(_form),
-        operation_id=_form.operation_id,
-        summary=_form.summary,
-        openapi_extra=_table_operation(_form),
-    )
+@table_router.get(
+    "/v1/cell/estimate.xml",
+    operation_id="getCellXml",
+    summary="Numbers of an answer as XML without a namespace, for FILTERXML",
+    response_class=Response,
+    responses=_text("The numbers.", XML),
+)
+async def estimate(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:  # noqa: ARG001 - among the parameters
+    """Each number with its unit, a prediction with its ends; one that is not known with the reason."""
+
+    async def elements(catalogue: Catalogue) -> tuple[str, dict[str, str]]:
+        return tables.estimate_xml(parameters, catalogue), {}
+
+    return await _answered(request, parameters, elements)
+
+
+async def _answered(
+    request: Request,
+    parameters: Parameters,
+    answer: Callable[[Catalogue], Awaitable[tuple[str, dict[str, str]]]],
+) -> Response:
+    """The text of an answer with its headers, or its error in the requested form."""
+    form = FORMS[request.scope["route"].operation_id]
+    if is_head(request):
+        return _head(request, form.media_type)
+    on_error = cells.on_error_of(parameters)
+    try:
+        catalogue = await catalogue_of(request)
+    except NO_CATALOGUE as error:
+        if on_error == "problem":
+            raise
+        return _uncached(form.shown(cells.error_text(error), on_error), form.media_type)
+    try:
+        text, headers = await answer(catalogue)
+    except (Refused, NotFound) as error:
+        if on_error == "problem":
+            raise
+        text, headers = form.shown(cells.error_text(error), on_error), {}
+    return _sheet(request, text, catalogue.revision, headers, form.media_type)
+
+
+def _sheet(
+    request: Request, text: str, revision: str, headers: Mapping[str, str] | None = None, media_type: str = TEXT_BODY
+) -> Response:
+    """Text answer under a catalogue.
+
+    The path, the query and the versions of the computation determine the text, and so its ETag. It is known before the
+    answer, and HEAD returns the same one without computing anything.
+    """
+    inputs = [request.url.path, request.query_params.multi_items(), revision, FORMULAS_VERSION, __version__]
+    cached = {"Cache-Control": "private, max-age=300", "ETag": f'"{digest_of(to_json(inputs))}"'}
+    response = PlainTextResponse(text, headers=cached | dict(headers or {}), media_type=media_type)
+    if is_head(request):
+        del response.headers["content-length"]
+    return response
+
+
+def _head(request: Request, media_type: str = TEXT_BODY) -> Response:
+    """Headers of GET, without computing its body."""
+    return _sheet(request, "", request.query_params.get(REV) or view_of(request).revision, media_type=media_type)
+
+
+def _uncached(text: str, media_type: str = TEXT_BODY) -> Response:
+    """Text for a missing catalogue, not cached because it may be available soon."""
+    return PlainTextResponse(text, headers={"Cache-Control": "no-store"}, media_type=media_type)
+
+
+def on_not_allowed(request: Request, error: AccessDenied) -> Response:
+    """Problem document of a refusal, or its text if a cell asks for that."""
+    operation_id, text = request.scope["route"].operation_id, f"{error.code}: {error.detail}"
+    if operation_id == "getCellReason":
+        return _uncached(text)
+    form, on_error = FORMS.get(operation_id), cells.on_error_of(request.query_params.multi_items())
+    if form is None or on_error == "problem":
+        return on_api_error(request, error)
+    return _uncached(form.shown(f"#ERR {text}", on_error), form.media_type)
