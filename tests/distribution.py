@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 LONGEST = (
-    "tests/house/test_linters.py", "tests/test_outages.py", "tests/worker/test_faults.py", "tests/worker/test_ray.py",
+    "tests/house/test_linters.py", "tests/test_outages.py", "tests/worker/test_faults.py",
+    "tests/worker/runners/test_ray.py",
     "tests/test_libreoffice.py", "tests/api/test_contract.py", "tests/formats/launchers/test_launchers.py",
     "tests/planner/test_plans.py", "tests/test_reconcile.py", "tests/formats/test_real_tools.py",
-    "tests/worker/test_probe_process.py", "tests/worker/test_live_bytes.py", "tests/contract", "tests/page",
+    "tests/worker/test_probe_process.py", "tests/worker/probes/test_step.py", "tests/contract", "tests/page",
     "tests/worker/test_launch_check.py", "tests/test_slurm_hooks.py", "tests/test_replicas.py",
     "tests/test_capacity.py", "tests/features/calibrations/test_calibrations.py", "tests/store/test_backups.py",
     "tests/api/test_hostile", "tests/features/catalogue/test_hostile", "tests/features/accounts/test_audit.py",

@@ -24,7 +24,7 @@ from service.worker.runners.ray import RayRunner
 from tests.house.source import ROOT
 from tests.live import serving
 from tests.worker.clusters import A100, H100, Cluster, cluster
-from tests.worker.test_ray import Cloud, kinds, noted, start, until_ended, until_noted
+from tests.worker.runners.test_ray import Cloud, kinds, noted, start, until_ended, until_noted
 
 ROWS = 1_000_000
 LEAST_TIMES = 1.5

@@ -7,6 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from service.worker.jobs import JobContext, JobResult, record_of
+from service.worker.runners import Task
+
 JUMPING, RIGHT = "jumping", "right"
 """Clocks of workers."""
 
@@ -78,12 +81,20 @@ def serve(url: str, port: int, lease_seconds: float, log: str) -> None:
         run(app, listener, settings, moments)
 
 
+MODULE = "tests.worker.sleeper"
+
+
+async def sleep(desk: JobContext) -> JobResult:
+    task: dict[str, Any] = {"probe": "sleep", **desk.job.payload}
+    errand = Task(task=task, folder=desk.folder, module=MODULE, most_seconds=60.0)
+    record = await record_of(desk.runner, errand, desk.report)
+    return JobResult(outcome="succeeded", result={"record": record, "attempt": desk.job.attempt})
+
+
 def work(address: str, name: str, kind: str, log: str, clock: str) -> None:
     """Be a worker that does jobs of one kind of tests."""
     from service.worker import jobs
     from service.worker.command import main
-    from service.worker.jobs import JobContext, JobResult
-    from tests.worker.sleeping import sleep
 
     async def note(desk: JobContext) -> JobResult:
         return JobResult(outcome="succeeded", result={"by": name, "attempt": desk.job.attempt})

@@ -4,8 +4,10 @@ The lines are in the format that `nvidia-smi --help-query-gpu` documents: a fiel
 Supported], a value that the driver could not get is [Unknown Error].
 """
 
+import importlib.util
 import os
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,7 @@ from service.worker.devices import (
     sampling,
 )
 from service.worker.probing import CannotRun
+from tests.house.source import ROOT
 
 TWO = """\
 GPU-8f6d9f8e-5a6c-0c2b-5f61-0f1b7e1b5a11, 00000000:1B:00.0, 550.90.07, 1980, 700.00, 4, Disabled
@@ -155,3 +158,22 @@ def test_nothing_is_watched_without_a_driver(tmp_path: Path) -> None:
 
 def test_a_gpu_is_told_by_all_of_its_fields() -> None:
     assert {type(gpu) for gpu in parse_gpus(TWO + OLD)} == {DriverGpu}
+
+
+@pytest.fixture
+def _no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+
+
+@pytest.mark.usefixtures("_no_torch")
+def test_a_checkout_is_told_its_own_extra_which_brings_torch() -> None:
+    assert str(devices.missing_torch()).endswith("pip install '.[measure]'")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert any(needed.startswith("torch") for needed in extras["measure"])
+
+
+@pytest.mark.usefixtures("_no_torch")
+def test_an_image_is_told_what_the_extra_would_bring(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(devices, "CHECKOUT", tmp_path)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert [str(devices.missing_torch()).rpartition("pip install ")[2]] == [f"'{one}'" for one in extras["measure"]]
