@@ -34,11 +34,11 @@ class Implementation:
 
     meaning: str
     """What it is, in one line."""
-    fused_norm: bool
+    fused_norm: bool = True
     """Norms keep only input and output."""
-    fused_activation: bool
+    fused_activation: bool = False
     """The activation keeps only its inputs and output."""
-    repeats_key_values: bool
+    repeats_key_values: bool = False
     """Keys and values are copied to every query head before attention."""
     sequence_first: bool = False
     """Activations lie sequence first, so kernels that want the batch first keep a copy of their result."""
@@ -82,9 +82,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
     "megatron-core": {
         "transformer-engine": Implementation(
             meaning="Transformer Engine's fused layers",
-            fused_norm=True,
             fused_activation=True,
-            repeats_key_values=False,
             sequence_first=True,
             uses_transformer_engine=True,
             prefers_cudnn=("Hopper", "Blackwell"),
@@ -101,9 +99,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
         ),
         "local": Implementation(
             meaning="Megatron-Core's own layers",
-            fused_norm=True,
             fused_activation=True,
-            repeats_key_values=False,
             sequence_first=True,
             keeps_score_buffer=True,
             weighs_results=False,
@@ -122,9 +118,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
     "torchtitan": {
         "eager": Implementation(
             meaning="torch operations one by one",
-            fused_norm=True,
             prefers_cudnn=("Blackwell",),
-            fused_activation=False,
             repeats_key_values=True,
             cross_entropies=("eager", "compiled", "loss-parallel", "chunked"),
             overlap=_TITAN_OVERLAP,
@@ -132,7 +126,6 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
         ),
         "compiled": Implementation(
             meaning="each block compiled",
-            fused_norm=True,
             prefers_cudnn=("Blackwell",),
             fused_activation=True,
             repeats_key_values=True,
@@ -145,9 +138,6 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
     "fsdp1": {
         "eager": Implementation(
             meaning="torch operations one by one",
-            fused_norm=True,
-            fused_activation=False,
-            repeats_key_values=False,
             cross_entropies=("eager", "fused", "flash-attention"),
             overlap=Overlap(
                 sharded_copy_bytes=4.0,
@@ -161,7 +151,6 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
         "eager": Implementation(
             meaning="torch operations one by one",
             fused_norm=False,
-            fused_activation=False,
             repeats_key_values=True,
             runs_transformers=True,
             cross_entropies=("eager", "eager-half", "vocab-parallel", "chunked"),
@@ -175,9 +164,7 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
         ),
         "local": Implementation(
             meaning="Megatron-DeepSpeed's own layers, Megatron-LM's of 2022",
-            fused_norm=True,
             fused_activation=True,
-            repeats_key_values=False,
             sequence_first=True,
             keeps_embedding=True,
             cross_entropies=("vocab-parallel",),
@@ -195,9 +182,6 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
     "nanotron": {
         "eager": Implementation(
             meaning="torch operations with fused norms and flash attention",
-            fused_norm=True,
-            fused_activation=False,
-            repeats_key_values=False,
             cross_entropies=("vocab-parallel-fp32",),
             overlap=Overlap(
                 hides_gradients=False,
@@ -211,7 +195,6 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
         "eager": Implementation(
             meaning="torch operations one by one",
             fused_norm=False,
-            fused_activation=False,
             repeats_key_values=True,
             casts_each_input=True,
             runs_transformers=True,
@@ -249,9 +232,9 @@ class CrossEntropy:
 
     meaning: str
     """What it does, in one line."""
-    half_copies: float
+    half_copies: float = 0
     """Copies in the activations' format."""
-    full_copies: float
+    full_copies: float = 0
     """Copies in fp32."""
     kept_bytes: float
     """Bytes for each logit that stay until the backward pass."""
@@ -272,7 +255,6 @@ _MEGATRON = "NVIDIA/Megatron-LM@d98e8a64 core/tensor_parallel/cross_entropy.py"
 CROSS_ENTROPIES: dict[CrossEntropyName, CrossEntropy] = {
     "eager": CrossEntropy(
         meaning="logits in fp32, their log-softmax and its gradient",
-        half_copies=0,
         full_copies=3,
         kept_bytes=4,
         hole_bytes=2.0,
@@ -282,21 +264,18 @@ CROSS_ENTROPIES: dict[CrossEntropyName, CrossEntropy] = {
     "eager-half": CrossEntropy(
         meaning="logits, their shifted copy, log-softmax and gradient, all in the compute format",
         half_copies=4,
-        full_copies=0,
         kept_bytes=2,
         source="torch.nn.functional.cross_entropy of half-precision logits without autocast (DeepSpeed fp16)",
     ),
     "compiled": CrossEntropy(
         meaning="the same in one compiled graph, which keeps the logits and writes their gradient",
         half_copies=2,
-        full_copies=0,
         kept_bytes=2,
         source="torch.compile of torch.nn.functional.cross_entropy",
     ),
     "flash-attention": CrossEntropy(
         meaning="FlashAttention's kernel, which reads the logits as they are and writes their gradient beside them",
         half_copies=2,
-        full_copies=0,
         kept_bytes=2,
         source="Dao-AILab/flash-attention@v2.5.0 flash_attn/ops/triton/cross_entropy.py (inplace_backward off)",
     ),
@@ -309,7 +288,6 @@ CROSS_ENTROPIES: dict[CrossEntropyName, CrossEntropy] = {
     ),
     "vocab-parallel-fp32": CrossEntropy(
         meaning="the same from logits that are fp32 already, out of place",
-        half_copies=0,
         full_copies=2,
         kept_bytes=4,
         source="huggingface/nanotron@67c5ebb6 parallel/tensor_parallel/functional.py sharded_cross_entropy",
@@ -324,13 +302,11 @@ CROSS_ENTROPIES: dict[CrossEntropyName, CrossEntropy] = {
     "transformer-engine": CrossEntropy(
         meaning="Transformer Engine's kernel, which writes the gradient over the logits",
         half_copies=1,
-        full_copies=0,
         kept_bytes=2,
         source="NVIDIA/TransformerEngine@v2.11 pytorch/triton/cross_entropy.py",
     ),
     "loss-parallel": CrossEntropy(
         meaning="DTensor: each tensor rank its part of the vocabulary, in fp32 and out of place",
-        half_copies=0,
         full_copies=4,
         kept_bytes=4,
         source="torch.distributed.tensor.parallel.loss_parallel",

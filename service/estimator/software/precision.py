@@ -24,7 +24,7 @@ class Precision:
     """fp32 copy that the optimizer updates; 0 where the weights themselves are updated."""
     moment_bytes: float
     """One optimizer moment."""
-    copy_bytes: float
+    copy_bytes: float = 0
     """Low-precision copies of the weights kept for the matrix products."""
     element_bytes: int
     """One saved activation."""
@@ -58,7 +58,6 @@ def _plain(meaning: str, number_format: Format, width: int, source: str) -> Prec
         gradient_bytes=width,
         master_bytes=0,
         moment_bytes=width,
-        copy_bytes=0,
         element_bytes=width,
         matrix_format=number_format,
         attention_format=number_format,
@@ -369,12 +368,12 @@ def half_gradient_bytes(precision: Precision, gradient: float, stack: Stack) -> 
 def default_gradient_dtype(precision: Precision, stack: Stack, zero_stage: int = 0) -> GradientDtype | None:
     """Format in which a stack accumulates gradients under a precision recipe.
 
-    Some stacks shard gradients only in the compute format.
+    Mixed precision accumulates in fp32; some stacks shard gradients only in the compute format.
     """
     if precision.is_mixed and precision.matrix_format == "fp16":
-        return "fp16" if stack.step_gradient_bytes else stack.mixed_gradient
+        return "fp16" if stack.step_gradient_bytes else "fp32"
     if precision.is_mixed and precision.matrix_format != "int8":
-        return "bf16" if stack.shards_half_gradients and zero_stage >= SHARDED_GRADIENTS else stack.mixed_gradient
+        return "bf16" if stack.shards_half_gradients and zero_stage >= SHARDED_GRADIENTS else "fp32"
     named: dict[Format, GradientDtype] = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}
     return named.get(precision.matrix_format)
 

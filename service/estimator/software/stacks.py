@@ -10,7 +10,6 @@ from service.estimator.model.build import MIXERS
 from service.estimator.question import (
     ContextMethod,
     CrossEntropyName,
-    GradientDtype,
     LayerType,
     MasterDtype,
     MomentDtype,
@@ -41,13 +40,11 @@ class Stack:
 
     meaning: str
     """What it is, in one line."""
-    mixed_weights: WeightHome
+    mixed_weights: WeightHome = "fp32"
     """Mixed precision keeps compute-format weights and a master copy, or fp32 weights cast on the fly."""
-    mixed_gradient: GradientDtype
-    """Format in which mixed precision accumulates gradients by default."""
-    keeps_half_gradients: Literal["never", "backward", "always"]
+    keeps_half_gradients: Literal["never", "backward", "always"] = "never"
     """When compute-format gradients stand beside fp32 accumulated ones."""
-    keeps_gradients: bool
+    keeps_gradients: bool = False
     """Gradients have buffers for the whole run; else they appear in the backward pass and go after the step."""
     buckets_gradients: bool = False
     """Replicas that shard nothing add gradients up in buffers beside them."""
@@ -75,33 +72,33 @@ class Stack:
     """Sharded weights and gradients live on streams of their own, whose memory the allocator keeps apart."""
     ends_apart_since: str | None = None
     """Version from which embedding and head are gathered one by one; always as one group where None."""
-    step_gradient_bytes: float
+    step_gradient_bytes: float = 0.0
     """fp32 gradients that are made of narrower ones inside the optimizer step."""
     shards_half_gradients: bool = False
     """Where ZeRO shards gradients, it accumulates them in the compute format."""
-    vocabulary_multiple: int
+    vocabulary_multiple: int = 1
     """The vocabulary is padded to a multiple of this x tensor."""
     zero_stages: tuple[ZeroStage, ...]
     """What the data group can shard; the first is the default."""
-    recurrences: tuple[LayerType, ...]
+    recurrences: tuple[LayerType, ...] = ()
     """Layers carrying a state along the sequence that it has code for."""
-    axes: tuple[str, ...]
+    axes: tuple[str, ...] = ()
     """Axes it can use beside data."""
-    schedules: tuple[ScheduleName, ...]
+    schedules: tuple[ScheduleName, ...] = ("1f1b",)
     """Pipeline schedules it can run; the first is the default."""
     forked_schedules: tuple[ScheduleName, ...] = ()
     """Those of them that only forks of it run: plans take them where they are asked for."""
     precisions: tuple[PrecisionName, ...]
     """Precision recipes it can run."""
-    context_methods: tuple[ContextMethod, ...]
+    context_methods: tuple[ContextMethod, ...] = ("ring",)
     """How its context ranks may exchange keys and values; the first is the default."""
-    pipeline_zero_stages: tuple[ZeroStage, ...]
+    pipeline_zero_stages: tuple[ZeroStage, ...] = (0,)
     """What the data group can shard beside a pipeline."""
-    rank_orders: tuple[RankOrder, ...]
+    rank_orders: tuple[RankOrder, ...] = ("tp-cp-ep-dp-pp",)
     """Orders in which it can number ranks; the first is the default."""
     reordered_zero_stages: tuple[ZeroStage, ...] = ()
     """What the data group can shard in another order than the first."""
-    splits_norms: bool
+    splits_norms: bool = False
     """Tensor ranks split norms along the sequence (sequence parallelism)."""
     moment_dtypes: tuple[MomentDtype, ...] = ()
     """Formats of moments that can be asked of it, beside the precision recipe's own."""
@@ -113,7 +110,7 @@ class Stack:
     """It multiplies by frozen matrices of 4 bits."""
     selects: RecomputeModule = "core_attn"
     """What selective recompute means where no module is named."""
-    freezes: bool
+    freezes: bool = True
     """It can freeze parameters and train adapters."""
     source: str
     """Where these facts come from."""
@@ -132,8 +129,6 @@ STACKS: dict[StackName, Stack] = {
         moment_dtypes=("fp32", "bf16", "fp16", "fp8"),
         master_dtypes=("fp32", "fp16"),
         mixed_weights="compute",
-        mixed_gradient="fp32",
-        keeps_half_gradients="never",
         keeps_gradients=True,
         step_gradient_bytes=4.0,
         vocabulary_multiple=128,
@@ -148,7 +143,6 @@ STACKS: dict[StackName, Stack] = {
         rank_orders=("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
         reordered_zero_stages=(0, 1),
         splits_norms=True,
-        freezes=True,
         source="NVIDIA/Megatron-LM@d98e8a64 docs dist_optimizer, theoretical_memory_usage.py, core/tensor_parallel/"
         "cross_entropy.py (2-byte logits, 4-byte softmax in place); overlap: hidden share of asynchronous exchange, "
         "0.4-0.5 when fitted on published H100 runs; recurrences: core/ssm, experimental_attention_variant; schedules: "
@@ -158,51 +152,29 @@ STACKS: dict[StackName, Stack] = {
     ),
     "torchtitan": Stack(
         meaning="torchtitan: FSDP2, DTensor tensor parallelism",
-        mixed_weights="fp32",
-        mixed_gradient="fp32",
-        keeps_half_gradients="never",
-        keeps_gradients=False,
         gathers_on_streams=True,
         splits_loss=True,
         grows_segments=True,
         ends_apart_since="2025.8",
-        step_gradient_bytes=0.0,
-        vocabulary_multiple=1,
         zero_stages=(3, 0),
-        recurrences=(),
         axes=EVERY_AXIS,
         schedules=("1f1b", "interleaved-1f1b", "gpipe", "zero-bubble", "dualpipe"),
         precisions=("fp32", "bf16", "bf16-mixed", "fp8-tensorwise", "fp8-blockwise", "mxfp8"),
         context_methods=("ring", "all-gather"),
         pipeline_zero_stages=(0, 3),
-        rank_orders=("tp-cp-ep-dp-pp",),
         splits_norms=True,
         selects="op",
-        freezes=True,
         source="pytorch/torchtitan@b5bcd76 models/common, distributed; FSDP2 MixedPrecisionPolicy (fp32 shards, bf16 "
         "gathered); loss: float logits, log-softmax and gradient in fp32; adapters: components/lora.py",
     ),
     "fsdp1": Stack(
         meaning="PyTorch FullyShardedDataParallel (llm-foundry)",
-        mixed_weights="fp32",
-        mixed_gradient="fp32",
-        keeps_half_gradients="never",
         fuses_update=False,
-        keeps_gradients=False,
         gathers_on_streams=True,
-        step_gradient_bytes=0.0,
-        vocabulary_multiple=1,
         zero_stages=(3, 0),
         recurrences=_EVERY_RECURRENCE,
-        axes=(),
-        schedules=("1f1b",),
         precisions=("fp32", "fp16", "bf16", *_MIXED, "fp8-tensorwise"),
-        context_methods=("ring",),
-        pipeline_zero_stages=(0,),
-        rank_orders=("tp-cp-ep-dp-pp",),
-        splits_norms=False,
         quantizes=True,
-        freezes=True,
         source="Zhao et al. 2023, arXiv:2304.11277; mosaicml/llm-foundry@8c8dd48f (adapters: peft_config)",
     ),
     "deepspeed": Stack(
@@ -210,25 +182,19 @@ STACKS: dict[StackName, Stack] = {
         moment_dtypes=("bf16",),
         master_dtypes=("bf16", "fp16"),
         mixed_weights="compute",
-        mixed_gradient="fp32",
         keeps_half_gradients="always",
         shards_half_gradients=True,
         keeps_step_gradients=True,
         keeps_gradients=True,
         bucket_numbers=500_000_000,
         step_gradient_bytes=4.0,
-        vocabulary_multiple=1,
         zero_stages=(1, 0, 2, 3),
         recurrences=_EVERY_RECURRENCE,
         axes=("tensor", "pipeline", "context", "expert"),
-        schedules=("1f1b",),
         precisions=("fp32", "fp16", "bf16", *_MIXED),
         context_methods=("ulysses",),
         pipeline_zero_stages=(0, 1),
-        rank_orders=("tp-cp-ep-dp-pp",),
-        splits_norms=False,
         quantizes=True,
-        freezes=True,
         source="Rajbhandari et al. 2020, arXiv:1910.02054; deepspeedai/DeepSpeed@edaa722 "
         "runtime/zero/stage3.py estimators (18 bytes a parameter); adapters: huggingface/peft docs, DeepSpeed; "
         "formats: runtime/precision_config.py",
@@ -236,7 +202,6 @@ STACKS: dict[StackName, Stack] = {
     "nanotron": Stack(
         meaning="nanotron",
         mixed_weights="compute",
-        mixed_gradient="fp32",
         keeps_half_gradients="backward",
         buckets_gradients=True,
         keeps_results_ahead=True,
@@ -245,16 +210,11 @@ STACKS: dict[StackName, Stack] = {
         offloads_activations=False,
         partitions_by_cost=True,
         keeps_gradients=True,
-        step_gradient_bytes=0.0,
-        vocabulary_multiple=1,
         zero_stages=(1, 0),
-        recurrences=(),
         axes=("tensor", "context", "pipeline", "expert"),
         schedules=("1f1b", "gpipe"),
         precisions=("fp32", "fp16", "bf16", "bf16-mixed"),
-        context_methods=("ring",),
         pipeline_zero_stages=(0, 1),
-        rank_orders=("tp-cp-ep-dp-pp",),
         splits_norms=True,
         freezes=False,
         source="Ultrascale Playbook (fp32 gradients beside the bf16 ones); huggingface/nanotron@2411b02: fp32 "
@@ -262,25 +222,14 @@ STACKS: dict[StackName, Stack] = {
     ),
     "transformers": Stack(
         meaning="Hugging Face Trainer: autocast, data parallelism, FSDP or DeepSpeed by plugin",
-        mixed_weights="fp32",
-        mixed_gradient="fp32",
-        keeps_half_gradients="never",
         fuses_update=False,
-        keeps_gradients=False,
         buckets_gradients=True,
-        step_gradient_bytes=0.0,
-        vocabulary_multiple=1,
         zero_stages=(0, 3),
         recurrences=_EVERY_RECURRENCE,
         axes=("tensor", "context"),
-        schedules=("1f1b",),
         precisions=("fp32", "fp16", "bf16", *_MIXED),
         context_methods=("ring", "all-gather"),
-        pipeline_zero_stages=(0,),
-        rank_orders=("tp-cp-ep-dp-pp",),
-        splits_norms=False,
         quantizes=True,
-        freezes=True,
         source="huggingface/transformers 5.23.0 Trainer, modeling_llama; float logits, log-softmax and their gradient; "
         "adapters: huggingface/peft",
     ),
