@@ -59,6 +59,7 @@ from service.features.sweeps.events import sweep_feed
 from service.features.workers import routes as workers
 from service.features.workers.leases import expiring_leases
 from service.features.workers.notifications import JobNotifications
+from service.openapi import places  # noqa: F401 - the field names that problems of JSON may repeat
 from service.openapi.document import contract_bytes
 from service.settings import Settings
 from service.store import Engine

@@ -9,12 +9,12 @@ from typing import Any
 from service.answers.checks import Alternative, Check, CheckVerdict
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
-from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.errors import Problem, Refused
 from service.estimator.advice import advised
 from service.estimator.answer import Change, Interval
 from service.estimator.question import Question
 from service.estimator.software.stacks import software_of
-from service.features.checks.schemas import FIELDS_BESIDE, Limits, ParsedCheck, Problems, read_check
+from service.features.checks.schemas import Limits, ParsedCheck, read_check
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import fits
 from service.store.scenarios import CheckedQuestion
@@ -227,22 +227,20 @@ def _checked(
     body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion, taken: Callable[[float], float]
 ) -> tuple[Check, _Deadline]:
     started = time.monotonic()
-    problems = Problems()
-    request = read_check(body, catalogue, problems)
-    parsed = problems.read(lambda: read_question(request.question, catalogue, beside=FIELDS_BESIDE))
-    if parsed is None or problems.found:
-        raise Refused(*problems.found[:MOST_PROBLEMS])
+    request = read_check(body, catalogue)
     deadline = _Deadline(request.deadline_seconds, taken(request.deadline_seconds), started)
-    found = _check(request, parsed, catalogue, deadline)
+    found = _check(request, catalogue, deadline)
     rests_on = {"formulas": found.versions.formulas, "catalogue": found.versions.catalogue}
     keep(CheckedQuestion(estimate_id=found.id, question=request.question, **rests_on))
     return found, deadline
 
 
-def _check(request: ParsedCheck, parsed: ParsedQuestion, catalogue: Catalogue, deadline: _Deadline) -> Check:
-    found = answer(parsed, catalogue, advise=False)
+def _check(request: ParsedCheck, catalogue: Catalogue, deadline: _Deadline) -> Check:
+    found = answer(request.parsed, catalogue, advise=False)
     exceeded = _exceeded(found, request.limits)
-    found = replace(found, memory=advised(found.memory, parsed.question, lambda: deadline.has_time(SHARE_OF_CHANGES)))
+    found = replace(
+        found, memory=advised(found.memory, request.parsed.question, lambda: deadline.has_time(SHARE_OF_CHANGES))
+    )
     memory, totals = found.memory, found.totals
     verdict = _verdict(found, exceeded)
     alternatives: tuple[Alternative, ...] = ()

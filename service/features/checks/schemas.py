@@ -1,8 +1,9 @@
 """Requests for a check: a question or a launcher's command, with limits, free GPUs and a deadline; scheduler jobs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen
 from pydantic import Field
@@ -19,15 +20,9 @@ from service.formats.text import LONGEST_FILE_BYTES
 from service.validation.clusters import read_cluster
 from service.validation.forms import Component, DescribedAs
 from service.validation.merge_patch import apply_merge_patch
-from service.validation.question_parts import (
-    ClusterFields,
-    ClusterForm,
-    LayoutForm,
-    ModelForm,
-    PriceForm,
-    RecipeFields,
-    RowName,
-)
+from service.validation.problems import Collector
+from service.validation.question_parts import ClusterFields, ClusterForm, QuestionRequest, RecipeFields, RowName
+from service.validation.questions import ParsedQuestion, read_question
 from service.validation.specs import field_names, read_spec
 from service.validation.text import single_line
 
@@ -64,21 +59,13 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRequest:
+class CheckRequest(QuestionRequest):
     """A job that wants to start: a question, in its own words or its launcher's, and what it may take."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    model: ModelForm = None
-    """What is trained."""
     recipe: RecipeFields = None
     """How it is trained, as far as its launcher does not say it."""
-    layout: LayoutForm = None
-    """How it is divided; null for the defaults."""
-    cluster: ClusterForm = None
-    """What it runs on."""
-    price: PriceForm = None
-    """What it costs."""
     limits: Annotated[Any, DescribedAs(Limits | None)] = None
     """What the run may take at most; null for no limit."""
     launch: Annotated[Any, DescribedAs(Launch | None)] = None
@@ -90,21 +77,15 @@ class CheckRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteQuestion:
+class SiteQuestion(QuestionRequest):
     """What holds for every job of a site."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
-    model: ModelForm = None
-    """What is trained."""
     recipe: RecipeFields = None
     """How they train, as far as all agree."""
-    layout: LayoutForm = None
-    """How it is divided; null for the defaults."""
     cluster: Annotated[Any, DescribedAs(RowName | ClusterFields)] = None
     """What the jobs run on; the job says how many GPUs."""
-    price: PriceForm = None
-    """What it costs."""
     limits: Annotated[Any, DescribedAs(Limits)] = None
     """What a run may take at most."""
 
@@ -163,13 +144,12 @@ class AdmissionReview:
     """What is to be admitted."""
 
 
-def _object(description: str, required: Sequence[str], **properties: Any) -> dict[str, Any]:
+_TEXT = {"type": "string"}
+
+
+def _object(description: str, required: Sequence[str], properties: Mapping[str, Any]) -> dict[str, Any]:
     closed = {"type": "object", "description": description, "additionalProperties": False, "properties": properties}
     return closed | ({"required": list(required)} if required else {})
-
-
-def _text(description: str) -> dict[str, Any]:
-    return {"type": "string", "description": description}
 
 
 AdmissionAnswer = Annotated[
@@ -179,22 +159,30 @@ AdmissionAnswer = Annotated[
         _object(
             "The same review, answered.",
             ("apiVersion", "kind", "response"),
-            apiVersion={"const": VERSION, "description": "Group and version."},
-            kind={"const": KIND, "description": "Kind of object."},
-            response=_object(
-                "Whether it is admitted.",
-                ("uid", "allowed"),
-                uid=_text("The request's own name."),
-                allowed={"type": "boolean", "description": "False only for what runs out of memory."},
-                status=_object(
-                    "Why not.",
-                    ("code", "message"),
-                    code={"const": FORBIDDEN, "description": "HTTP status."},
-                    message=_text("Why."),
+            {
+                "apiVersion": {"const": VERSION, "description": "Group and version."},
+                "kind": {"const": KIND, "description": "Kind of object."},
+                "response": _object(
+                    "Whether it is admitted.",
+                    ("uid", "allowed"),
+                    {
+                        "uid": _TEXT | {"description": "The request's own name."},
+                        "allowed": {"type": "boolean", "description": "False only for what runs out of memory."},
+                        "status": _object(
+                            "Why not.",
+                            ("code", "message"),
+                            {
+                                "code": {"const": FORBIDDEN, "description": "HTTP status."},
+                                "message": _TEXT | {"description": "Why."},
+                            },
+                        ),
+                        "warnings": {"type": "array", "description": "For the caller who created it.", "items": _TEXT},
+                        "auditAnnotations": _object(
+                            "For the audit log.", (), {"estimate": _TEXT | {"description": "Id of the estimate."}}
+                        ),
+                    },
                 ),
-                warnings={"type": "array", "description": "For the caller who created it.", "items": _text("One.")},
-                auditAnnotations=_object("For the audit log.", (), estimate=_text("Id of the estimate.")),
-            ),
+            },
         ),
     ),
 ]
@@ -207,6 +195,8 @@ class ParsedCheck:
 
     question: Mapping[str, Any]
     """What POST /v1/estimates takes."""
+    parsed: ParsedQuestion
+    """The question, looked up in the catalogue."""
     limits: Limits
     """What the run may take."""
     free_pool: tuple[Any, ...]
@@ -223,40 +213,28 @@ BESIDE = ("limits", "launch", "free_pool", "deadline_seconds")
 FIELDS_BESIDE = (*BESIDE, *(f"limits.{name}" for name in field_names(Limits)))
 """Fields beside the question, nested ones included."""
 
-Part = TypeVar("Part")
 
-
-class Problems:
-    """Collected problems of the parts of a body."""
-
-    def __init__(self) -> None:
-        self.found: list[Problem] = []
-
-    def read(self, part: Callable[[], Part]) -> Part | None:
-        """Parse a part; None if refused."""
-        try:
-            return part()
-        except Refused as refused:
-            self.found.extend(refused.problems)
-            return None
-
-
-def read_check(body: Mapping[str, Any], catalogue: Catalogue, problems: Problems) -> ParsedCheck:
-    """Parse a request body; problems are collected."""
+def read_check(body: Mapping[str, Any], catalogue: Catalogue) -> ParsedCheck:
+    """Parse a request body."""
+    problems = Collector()
     question = {name: value for name, value in body.items() if name not in BESIDE}
     warnings: tuple[str, ...] = ()
-    imported = None if body.get("launch") is None else problems.read(lambda: read_launch(body["launch"]))
+    imported = None if body.get("launch") is None else problems.read(read_launch, body["launch"])
     if imported is not None:
         question = with_launch(question, imported)
         warnings = _unknown_settings(imported)
-    free_pool = problems.read(lambda: _free_pool(body.get("free_pool"), catalogue)) or ()
+    free_pool = problems.read(_free_pool, body.get("free_pool"), catalogue) or ()
     if free_pool and question.get("cluster") is None:
         question["cluster"], *others = free_pool
         free_pool = tuple(others)
     given = {name: body[name] for name in ("limits", "deadline_seconds") if body.get(name) is not None}
-    limits = problems.read(lambda: read_spec(Limits, given.pop("limits", {}), "limits")) or Limits()
-    waiting = problems.read(lambda: read_spec(CheckRequest, given, "")) or CheckRequest()
-    return ParsedCheck(question, limits, free_pool, waiting.deadline_seconds, warnings)
+    limits = problems.read(read_spec, Limits, given.pop("limits", {}), "limits")
+    waiting = problems.read(read_spec, CheckRequest, given, "")
+    parsed = problems.read(partial(read_question, question, catalogue, beside=FIELDS_BESIDE))
+    problems.refuse()
+    if limits is None or waiting is None or parsed is None:
+        raise AssertionError("a refused part is a problem")
+    return ParsedCheck(question, parsed, limits, free_pool, waiting.deadline_seconds, warnings)
 
 
 def read_launch(value: object) -> Imported:

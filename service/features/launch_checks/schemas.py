@@ -13,10 +13,9 @@ from service.calibration.records import ProbeName
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused
 from service.estimator.question import STRICT, Name
-from service.features.checks.schemas import Problems
 from service.features.estimates.answers import answer
 from service.validation.forms import DescribedAs
-from service.validation.problems import not_an_object
+from service.validation.problems import Collector, not_an_object
 from service.validation.question_parts import PARTS, QuestionRequest
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.specs import read_spec
@@ -69,12 +68,12 @@ def read_launch_check(
     body: Mapping[str, Any], catalogue: Catalogue, stored: Callable[[str], bytes]
 ) -> ParsedLaunchCheck:
     """Parse a request body."""
-    problems = Problems()
-    request = problems.read(lambda: read_spec(LaunchCheckRequest, body, ""))
-    question = problems.read(lambda: _question(body.get("question"), body.get("estimate_id"), stored))
-    answered = None if question is None else problems.read(lambda: _answered(question, catalogue))
-    if request is None or question is None or answered is None or problems.found:
-        raise Refused(*problems.found[:MOST_PROBLEMS])
+    problems = Collector()
+    request = problems.read(read_spec, LaunchCheckRequest, body, "")
+    question = problems.read(_question, body.get("question"), body.get("estimate_id"), stored)
+    answered = None if question is None else problems.read(_answered, question, catalogue)
+    if request is None or question is None or answered is None or problems.problems:
+        raise Refused(*[*problems.problems][:MOST_PROBLEMS])
     parsed, estimate = answered
     return ParsedLaunchCheck(question=question, parsed=parsed, estimate=estimate, request=request)
 

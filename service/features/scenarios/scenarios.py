@@ -28,7 +28,7 @@ from service.store.scenarios import SavedQuestion, Scenario
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import IsCurrent, Listed, Record, as_record, listed_in_parts
 from service.validation.merge_patch import apply_merge_patch
-from service.validation.problems import not_an_object, unknown_field
+from service.validation.problems import Collector, not_an_object, unknown_field
 from service.validation.questions import read_question
 from service.validation.serialization import to_bytes
 from service.validation.specs import read_spec
@@ -49,13 +49,13 @@ class ParsedScenario:
 
 def read_request(body: Mapping[str, Any], catalogue: Catalogue, *, answered: object = None) -> ParsedScenario:
     """Parse a request body."""
-    problems: list[Problem] = []
-    label = _collect(lambda: _label(body), problems)
+    problems = Collector()
+    label = problems.read(_label, body)
     question = body.get(QUESTION)
     is_known = question is not None and to_json(question) == to_json(answered)
-    found = None if is_known else _collect(lambda: _answer(question, catalogue), problems)
-    if label is None or problems or not isinstance(question, Mapping):
-        raise Refused(*problems)
+    found = None if is_known else problems.read(_answer, question, catalogue)
+    if label is None or problems.problems or not isinstance(question, Mapping):
+        raise Refused(*problems.problems)
     return ParsedScenario(label, question, found)
 
 
@@ -81,14 +81,6 @@ def _answer(question: object, catalogue: Catalogue) -> Answer:
     except Refused as refused:
         inside = [replace(one, field=f"{QUESTION}.{one.field}".rstrip(".")) for one in refused.problems]
         raise Refused(*inside) from None
-
-
-def _collect(part: Callable[[], Any], problems: list[Problem]) -> Any:
-    try:
-        return part()
-    except Refused as refused:
-        problems.extend(refused.problems)
-        return None
 
 
 Done = TypeVar("Done")
