@@ -37,7 +37,6 @@ from service.features.accuracy import routes as accuracy
 from service.features.batch import routes as batch
 from service.features.calibrations import routes as calibrations
 from service.features.catalogue import routes as catalogue
-from service.features.catalogue import row_routes
 from service.features.cells import routes as cells
 from service.features.cells.routes import on_not_allowed
 from service.features.checks import adapter_routes
@@ -89,7 +88,6 @@ ROUTERS = (
     health.router,
     launch_checks.router,
     measurements.router,
-    row_routes.router,
     pages.router,
     plans.router,
     reconcile.router,

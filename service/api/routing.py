@@ -32,8 +32,9 @@ from service.api.queries import is_explained, one_of
 from service.api.request_context import context_of, deprecation_headers
 from service.api.requests import is_long, read_in_process, refuse_media_type, text_of
 from service.catalogue import Catalogue
-from service.errors import Problem
+from service.errors import Problem, Refused
 from service.store.keys import ApiKey, Caller
+from service.validation.flat_values import read_value
 from service.validation.forms import DescribedAs
 from service.validation.json_text import parse_object, parse_unchecked_object
 
@@ -119,7 +120,17 @@ def answer(kind: Any) -> Any:
     return Annotated[Any, DescribedAs(kind)]
 
 
-CsvBody = Annotated[bytes, BodyForm((CSV_BODY,), parse=None), Body(media_type=CSV_BODY, default_factory=bytes)]
+CsvBody = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "type": "string",
+            "description": "UTF-8 with a header of column names; comma, semicolon or tab between the cells.",
+        }
+    ),
+    BodyForm((CSV_BODY,), parse=None),
+    Body(media_type=CSV_BODY, default_factory=bytes),
+]
 """A CSV file as the body."""
 
 
@@ -242,6 +253,11 @@ def query(schema: Mapping[str, Any], description: str, name: str | None = None) 
     return WithJsonSchema(dict(schema)), Query(description=description, alias=name)
 
 
+def query_choice(choices: Sequence[str], description: str) -> Any:
+    """A query parameter with choices, which its reader validates; the first where it is absent."""
+    return query({"type": "string", "enum": list(choices), "default": choices[0]}, description)
+
+
 def query_text(name: str, schema: Mapping[str, Any], description: str) -> Any:
     """A dependency that gives the text of a query parameter; None where it is absent."""
     described = Annotated[Any, *query(schema, description, name)]
@@ -281,6 +297,30 @@ async def _explained(request: Request, explain: ExplainQuery = None) -> bool:  #
     return is_explained(request)
 
 
+ROW_REVISION = "revision"
+LARGEST_REVISION = (1 << 31) - 1
+"""Largest revision in the database."""
+
+RowRevisionText = Annotated[
+    str | None,
+    query_text(
+        ROW_REVISION,
+        {"type": "integer", "minimum": 1},
+        "An older version of the row, by its revision; the one that holds where absent.",
+    ),
+]
+
+
+async def _row_revision(text: RowRevisionText) -> int | None:
+    number = None if text is None else read_value(ROW_REVISION, "integer", text, ".")
+    if number is None or (isinstance(number, int) and 1 <= number <= LARGEST_REVISION):
+        return number
+    message = f"{ROW_REVISION} is not from 1 to {LARGEST_REVISION}"
+    raise Refused(Problem(field=ROW_REVISION, code="out_of_range", message=message, fix="give the revision of a row"))
+
+
+RowRevisionDep = Annotated[int | None, Depends(_row_revision)]
+"""The revision of a row that a request names; None for the one that holds."""
 CatalogueDep = Annotated[Catalogue, Depends(_catalogue)]
 """The catalogue that the caller sees now, or that of the revision in `rev`."""
 ExplainDep = Annotated[bool, Depends(_explained)]

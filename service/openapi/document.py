@@ -13,7 +13,6 @@ from service.api.caching import describe_idempotency, takes_idempotency_key
 from service.api.openapi import ETAG, JSON, MERGE_PATCH, Schema
 from service.api.queries import REV
 from service.api.request_context import deprecation_of
-from service.features.catalogue.openapi import custom_row_schemas
 from service.openapi.compact import compacted, share_parameters, share_responses
 from service.openapi.components import shared_schemas
 from service.openapi.generated import reached, tidied
@@ -214,7 +213,7 @@ def _parameter(parameter: Schema) -> Schema:
 
 
 def _schemas() -> dict[str, Schema]:
-    return shared_schemas() | custom_row_schemas() | problem_schemas()
+    return shared_schemas() | problem_schemas()
 
 
 def _place_in_tags(path: tuple[str, Schema]) -> int:

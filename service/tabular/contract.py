@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema
 from service.answers.names import COMPONENT
 from service.tabular.columns import Column
 from service.tabular.lists import DEFAULT_ROWS, MOST_ROWS
-from service.validation.forms import ReadElsewhere, described_as
+from service.validation.forms import ReadElsewhere, described_as, object_schema
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ class ListTypes:
         fields = {column.name: dict(column.schema) for column in self.columns}
         return {
             COMPONENT: f"{self.singular}Row",
-            **_object(f"{self.row_meaning}; null means not known, never zero.", fields, required=list(fields)),
+            **object_schema(f"{self.row_meaning}; null means not known, never zero.", fields, required=list(fields)),
         }
 
     def _detail(self, name: str, meaning: str, more: type, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         further = handler.resolve_ref_schema(described_as(more, handler))["properties"]
         fields = {column.name: dict(column.schema) for column in self.columns} | further
-        return {COMPONENT: name, **_object(meaning, fields, required=list(fields))}
+        return {COMPONENT: name, **object_schema(meaning, fields, required=list(fields))}
 
     def _page(self) -> JsonSchemaValue:
         items = {"type": "array", "description": "The rows.", "maxItems": MOST_ROWS, "items": self._row()}
@@ -74,7 +74,7 @@ class ListTypes:
         fields = {"items": items, "next_cursor": {"type": ["string", "null"], "description": meaning}}
         return {
             COMPONENT: f"{self.singular}Page",
-            **_object("Some rows of a list.", fields, required=list(fields)),
+            **object_schema("Some rows of a list.", fields, required=list(fields)),
         }
 
     def _query(self) -> JsonSchemaValue:
@@ -91,23 +91,16 @@ class ListTypes:
             "limit": {"type": "integer", "minimum": 1, "maximum": MOST_ROWS, "description": rows},
             "cursor": {"type": "string", "minLength": 1, "description": cursor},
         }
-        return {COMPONENT: f"{self.singular}Query", **_object(f"Which rows, and in which order. {FILTERS}", fields)}
+        return {
+            COMPONENT: f"{self.singular}Query",
+            **object_schema(f"Which rows, and in which order. {FILTERS}", fields),
+        }
 
 
 FILTERS = (
     "Each column is a filter of its own name: given twice, either value will do; empty, rows of which it is not known; "
     "a GPU by any of its names."
 )
-
-
-def _object(description: str, fields: dict[str, Any], required: Sequence[str] = ()) -> JsonSchemaValue:
-    return {
-        "type": "object",
-        "description": description,
-        "additionalProperties": False,
-        **({"required": list(required)} if required else {}),
-        "properties": fields,
-    }
 
 
 def _filter(column: Column) -> JsonSchemaValue:

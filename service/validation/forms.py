@@ -90,8 +90,7 @@ class Variant(ReadElsewhere):
         fields = {name: _undefaulted(one) for name, one in whole["properties"].items() if name in (self.only or [name])}
         further = {name: described_as(kind, handler) for name, kind in self.more.items()}
         opened = {name: _or_list(fields[name]) for name in self.opened}
-        required = {"required": list(self.required)} if self.required else {}
-        return component(self.name, _closed(self.description, further | fields | opened) | required)
+        return component(self.name, object_schema(self.description, further | fields | opened, self.required))
 
 
 @dataclass(frozen=True)
@@ -115,8 +114,8 @@ class Patch(ReadElsewhere):
 
 def _patch(name: str, fields: Mapping[str, Any], handler: GetJsonSchemaHandler) -> JsonSchemaValue:
     description = f"What changes in the {name.removesuffix('Patch').lower()}; null takes a field away."
-    inner = {field: _or_null(_patched(_undefaulted(schema), handler)) for field, schema in fields.items()}
-    return component(name, _closed(description, inner))
+    inner = {field: or_null(_patched(_undefaulted(schema), handler)) for field, schema in fields.items()}
+    return component(name, object_schema(description, inner))
 
 
 def _patched(schema: JsonSchemaValue, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -130,14 +129,22 @@ def _patched(schema: JsonSchemaValue, handler: GetJsonSchemaHandler) -> JsonSche
     return _patch(f"{whole['title']}Patch", whole["properties"], handler) | others
 
 
-def _or_null(schema: JsonSchemaValue) -> JsonSchemaValue:
+def or_null(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """The schema of a value that may be null."""
     options = schema.get("anyOf", [{key: value for key, value in schema.items() if key != "description"}])
     description = {key: schema[key] for key in ("description",) if key in schema}
     return {**description, "anyOf": [*(one for one in options if one != NULL), NULL]}
 
 
-def _closed(description: str, properties: Mapping[str, Any]) -> JsonSchemaValue:
-    return {"type": "object", "description": description, "additionalProperties": False, "properties": properties}
+def object_schema(description: str, properties: Mapping[str, Any], required: Sequence[str] = ()) -> JsonSchemaValue:
+    """The schema of an object that has no other fields than these."""
+    return {
+        "type": "object",
+        "description": description,
+        "additionalProperties": False,
+        **({"required": list(required)} if required else {}),
+        "properties": properties,
+    }
 
 
 def _undefaulted(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 
 from service.api.errors import KINDS
-from service.features.catalogue.list_openapi import ROWS
+from service.features.catalogue.schemas import ROWS
 from service.openapi.document import RECORDED, successes
 from service.openapi.problems import problem_example
 from tests.api.asking import Ask

@@ -18,7 +18,7 @@ from service.settings import Settings
 from tests.contract.record import Document
 
 FREE = {
-    "FieldValue", "HfConfig", "ModelPatch", "ModelRowRequest", "ModelRowPatch", "KubernetesObject", "AdmissionRequest",
+    "FieldValue", "HfConfig", "ModelPatch", "KubernetesObject", "AdmissionRequest",
     "ClaimedJob", "HeartbeatRequest", "FinishRequest", "SacctDocument", "ComparedMeasurement", "ProbeFindings",
     "ProbeRecord",
 }  # fmt: skip

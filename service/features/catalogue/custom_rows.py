@@ -7,17 +7,22 @@ several writers that start from one version of a row, the first succeeds and the
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
+from service.answers.names import Published
 from service.catalogue import EVERYONE, SHIPPED, Catalogue, GpuRow, Holdings, ModelRow, Row, key_of
 from service.errors import Conflict, ForAdmins, NotFound, Problem, Refused, Stale
 from service.estimator.model.parameters import ParameterCounts, count_parameters
+from service.estimator.question import DESCRIBED
 from service.features.catalogue.lists import LISTINGS, Listing, record_of
-from service.features.catalogue.models import columns_of_config, patched, slug_of_config, with_model
 from service.features.catalogue.row_bodies import (
     NOT_SETTABLE,
+    columns_of_config,
+    patched,
     read_row,
+    slug_of_config,
     with_defaults,
+    with_model,
     without_consequences,
     without_derived,
 )
@@ -260,10 +265,12 @@ SHIPPED_STAYS = Problem(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedModel:
+class ImportedModelRow:
     """A model preset made from a config."""
 
-    row: Record
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    row: Annotated[Record, Published("ModelRow")]
     """The row, as in the list of models."""
     parameters: ParameterCounts
     """Its exact parameter counts."""
@@ -275,10 +282,10 @@ class ImportedModel:
 
 def import_model(
     history: History, caller: Caller, config: Mapping[str, Any], slug: str | None, name: str | None
-) -> ImportedModel:
+) -> ImportedModelRow:
     """Create a model preset from a Hugging Face config."""
     read = read_config(config, "")
     counts = count_parameters(read.spec)
     given = {"slug": slug or slug_of_config(config, read.spec), "name": name}
     row = create_row(history, LISTINGS["models"], caller, {**columns_of_config(read), **given})
-    return ImportedModel(row=row, parameters=counts, assumptions=read.assumptions, warnings=read.warnings)
+    return ImportedModelRow(row=row, parameters=counts, assumptions=read.assumptions, warnings=read.warnings)

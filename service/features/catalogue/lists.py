@@ -6,7 +6,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow, Row
+from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow, Row, key_of
 from service.catalogue.indexes import normal
 from service.errors import NotFound, UnknownName
 from service.store.engine import utc_text
@@ -125,3 +125,15 @@ def _revision(change: Change) -> Revision:
         owner=change.owner,
         summary=change.summary,
     )
+
+
+def read_version(listing: Listing, history: History, caller: Caller, name: str, revision: int) -> Record:
+    """A version of a row, current or not."""
+    try:
+        key = key_of(listing.find(history.view(caller.owner), name))
+    except (UnknownName, NotFound):
+        key = name
+    found = history.version(listing.row, key, revision, lambda row: row.is_for_everyone or caller.reaches(row.owner))
+    if found is None:
+        raise NotFound("no row of this name has or had a version of this revision")
+    return record_of(listing, found)

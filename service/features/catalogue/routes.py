@@ -1,18 +1,47 @@
-"""GET /v1/models, /v1/gpus, /v1/prices and the other lists of the catalogue: in every form, and single rows.
+"""/v1/models, /v1/gpus, /v1/prices and the other lists of the catalogue: in every form, single rows, and custom rows.
 
-The catalogue is in memory, so these routes answer without the database; only an older version of a row is read there.
+The catalogue is in memory, so lists and rows are answered without the database; only an older version of a row is read
+there. Routes that change a row pass the write queue, then run on threads, and update the catalogue in memory before
+they answer. A change of a shipped row is 409, not 403: no caller may change it.
 """
 
-from fastapi import APIRouter, Request
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from service.api.access.authorization import SINGULAR, caller_of
-from service.api.answers import add_list, json_answer
+from service.api.access.authorization import SINGULAR, CallerDep, caller_of
+from service.api.answers import JSON, add_list, json_answer
+from service.api.caching import IfMatch, idempotent, row_etag
 from service.api.catalogues import view_of
-from service.api.queries import one_of, takes_only
-from service.catalogue import Catalogue
-from service.features.catalogue.list_openapi import OWNER, row_operation
+from service.api.computing.write_queue import on_compute_threads, queued
+from service.api.errors import WrongParameter, problem_response
+from service.api.openapi import CSV_BODY, ETAG, MERGE_PATCH, example
+from service.api.queries import choice_of
+from service.api.requests import is_long, read_in_process
+from service.api.routing import (
+    CsvBody,
+    JsonBody,
+    PatchBody,
+    RowRevisionDep,
+    StrictRoute,
+    answer,
+    query_choice,
+    query_text,
+)
+from service.catalogue import Catalogue, Holdings
+from service.errors import Conflict, Refused
+from service.features.catalogue.custom_rows import (
+    ImportedModelRow,
+    RowChange,
+    create_row,
+    delete_row,
+    import_model,
+    patch_row,
+    replace_row,
+)
 from service.features.catalogue.lists import (
     COLUMNS,
     LISTINGS,
@@ -21,13 +50,38 @@ from service.features.catalogue.lists import (
     listed,
     listed_revisions,
     read_row,
+    read_version,
 )
-from service.features.catalogue.versions import REVISION, read_version
+from service.features.catalogue.price_import import (
+    ImportDraft,
+    ImportOptions,
+    ImportRefused,
+    ImportReport,
+    draft_import,
+    refuse_wrong,
+    write_import,
+)
+from service.features.catalogue.schemas import CONFIG_JSON, PATCHES, PRICE_ID, ROWS, RowColumns
 from service.store.history import History
 from service.tabular.contract import ListTypes
 from service.tabular.lists import Record
+from service.validation.question_parts import HfConfig
+from service.validation.serialization import to_bytes
 
-router = APIRouter(tags=["catalogue"])
+router = APIRouter(tags=["catalogue"], route_class=StrictRoute)
+
+OWNER = "owner"
+OwnerText = Annotated[
+    str | None,
+    query_text(
+        OWNER,
+        {"type": "string"},
+        "Whose row is meant, where an admin asks and several owners have one of this name; your own where absent.",
+    ),
+]
+CREATED = {"ETag": ETAG, "Location": {"description": "Where the row is read.", "schema": {"type": "string"}}}
+"""Headers of an answer that creates a row."""
+NOW = "The row as it is now."
 
 
 def visible_catalogue(request: Request) -> Catalogue:
@@ -49,10 +103,21 @@ def _row(request: Request, listing: Listing, name: str) -> Record:
     return read_row(listing, view, name)
 
 
+def _created(plural: str, key: str, record: Record, whole: Any) -> Response:
+    headers = {"Location": f"/v1/{plural}/{record[key]}", "ETag": row_etag(record)}
+    return Response(to_bytes(whole), status_code=201, headers=headers, media_type=JSON)
+
+
+def _changed(record: Record) -> Response:
+    response = json_answer(record)
+    response.headers["ETag"] = row_etag(record)
+    return response
+
+
 def _add_routes(plural: str, listing: Listing) -> None:
-    types = ListTypes(
-        singular=SINGULAR[plural], row_meaning=f"One of the {plural} of the catalogue", columns=listing.columns
-    )
+    """Add the lists and the rows of a list."""
+    singular, path, one = SINGULAR[plural], f"/v1/{plural}", f"/v1/{plural}/{{name:path}}"
+    types = ListTypes(singular=singular, row_meaning=f"One of the {plural} of the catalogue", columns=listing.columns)
     add_list(
         router,
         plural,
@@ -60,22 +125,97 @@ def _add_routes(plural: str, listing: Listing) -> None:
         f"The {plural} of the catalogue",
         lambda request: listed(listing, visible_catalogue(request)),
     )
+    is_price, examples = plural == "prices", [ROWS[plural].get("slug", PRICE_ID)]
+    any_name = "Its id." if is_price else "Its slug or any other name, in any spelling."
+    own_name = "Its id." if is_price else "Its slug, and no other name."
 
-    async def row(request: Request, name: str) -> Response:
-        revision = one_of(request, REVISION)
+    @router.get(
+        one,
+        operation_id=f"get{singular}",
+        summary=f"One of the {plural} of the catalogue",
+        response_model=answer(types.row),
+    )
+    async def read(
+        request: Request,
+        name: Annotated[str, Path(description=any_name, examples=examples)],
+        revision: RowRevisionDep,
+        owner: OwnerText,  # noqa: ARG001 - part of what the caller sees
+    ) -> Response:
         if revision is None:
             return json_answer(await run_in_threadpool(_row, request, listing, name))
         history, caller = request.app.state.history, caller_of(request)
         return json_answer(await run_in_threadpool(read_version, listing, history, caller, name, revision))
 
-    router.add_api_route(
-        f"/v1/{plural}/{{name:path}}",
-        row,
-        dependencies=[takes_only(REVISION, OWNER)],
-        operation_id=f"get{SINGULAR[plural]}",
-        summary=f"One of the {plural} of the catalogue",
-        openapi_extra=row_operation(plural),
+    @router.post(
+        path,
+        status_code=201,
+        operation_id=f"create{singular}",
+        summary=f"Create one of your own {plural}",
+        response_model=answer(types.row),
+        response_description=NOW,
+        responses={201: {"headers": CREATED}},
+        openapi_extra=example("A row of your own", ROWS[plural]),
     )
+    @queued
+    @idempotent
+    def create(request: Request, body: JsonBody[Annotated[Any, RowColumns(plural)]]) -> Response:
+        record = create_row(request.app.state.history, listing, caller_of(request), body)
+        return _created(plural, listing.key.name, record, record)
+
+    async def change_of(
+        caller: CallerDep,
+        name: Annotated[str, Path(description=own_name, examples=examples)],
+        is_current: IfMatch,
+        owner: OwnerText,
+    ) -> RowChange:
+        return RowChange(listing, name, is_current, caller, owner)
+
+    @router.put(
+        one,
+        operation_id=f"replace{singular}",
+        summary=f"Put another row in the place of one of your own {plural}",
+        response_model=answer(types.row),
+        response_description=NOW,
+        responses={200: {"headers": {"ETag": ETAG}}},
+        openapi_extra=example("A row of your own", ROWS[plural]),
+    )
+    @queued
+    def replace(
+        request: Request,
+        change: Annotated[RowChange, Depends(change_of)],
+        body: JsonBody[Annotated[Any, RowColumns(plural)]],
+    ) -> Response:
+        return _changed(replace_row(request.app.state.history, change, body))
+
+    @router.patch(
+        one,
+        operation_id=f"patch{singular}",
+        summary=f"Change some columns of one of your own {plural}",
+        description="An RFC 7396 merge patch of the row as GET shows it.",
+        response_model=answer(types.row),
+        response_description=NOW,
+        responses={200: {"headers": {"ETag": ETAG}}},
+        openapi_extra=example("Some columns of the row", PATCHES[plural], MERGE_PATCH, JSON),
+    )
+    @queued
+    def patch(
+        request: Request,
+        change: Annotated[RowChange, Depends(change_of)],
+        body: PatchBody[Annotated[Any, RowColumns(plural, is_patch=True)]],
+    ) -> Response:
+        return _changed(patch_row(request.app.state.history, change, body))
+
+    @router.delete(
+        one,
+        status_code=204,
+        operation_id=f"delete{singular}",
+        summary=f"Delete one of your own {plural}",
+        response_description="The row is gone.",
+    )
+    @queued
+    def delete(request: Request, change: Annotated[RowChange, Depends(change_of)]) -> Response:
+        delete_row(request.app.state.history, change)
+        return Response(status_code=204)
 
 
 for _plural, _listing in LISTINGS.items():
@@ -89,3 +229,120 @@ add_list(
     "Every change of the catalogue, the newest first",
     lambda request: listed_revisions(request.app.state.history, caller_of(request)),
 )
+
+NAMES = ("slug", "name")
+"""Query parameters of an import beside the config."""
+SlugText = Annotated[
+    str | None,
+    query_text(
+        "slug",
+        {"type": "string"},
+        "What the model is to be called; as its repository, else by type and size, where absent.",
+    ),
+]
+NameText = Annotated[str | None, query_text("name", {"type": "string"}, "Its name in print; its slug where absent.")]
+
+
+@router.post(
+    "/v1/models/import",
+    status_code=201,
+    operation_id="importModel",
+    summary="Create one of your own models from its config.json",
+    description="The whole body is the config.json, as it is.",
+    response_model=answer(ImportedModelRow),
+    response_description="The row, its parameters, and what was assumed.",
+    responses={201: {"headers": CREATED}},
+    openapi_extra=example("A config.json", CONFIG_JSON),
+)
+@queued
+@idempotent
+def import_config_json(request: Request, body: JsonBody[HfConfig], slug: SlugText, name: NameText) -> Response:
+    """The whole body is the config.json, as it is."""
+    try:
+        imported = import_model(request.app.state.history, caller_of(request), body, slug, name)
+    except Refused as refused:
+        raise _of_query(refused) from None
+    return _created("models", "slug", imported.row, imported)
+
+
+class _TakenParameter(WrongParameter, Conflict):
+    """A query parameter has a name that is taken."""
+
+
+def _of_query(refused: Refused) -> Refused:
+    """Report problems of names in the query as query problems, all others as problems of the config."""
+    if any(problem.field not in NAMES for problem in refused.problems):
+        return refused
+    kind = _TakenParameter if isinstance(refused, Conflict) else WrongParameter
+    return kind(*refused.problems)
+
+
+EXAMPLE = "provider,gpu,region,price_model,usd_per_gpu_hour\r\nour-cluster,h100,all,on-demand,1.9\r\n"
+
+
+DRY_RUN, ON_ERROR, DECIMAL_MARK = ("false", "true"), ("refuse", "skip"), (".", ",")
+"""Choices of an import; the first is the default."""
+
+
+async def _options(
+    request: Request,
+    caller: CallerDep,
+    dry_run: Annotated[Any, *query_choice(DRY_RUN, "Whether to tell only what would be done.")] = None,  # noqa: ARG001
+    on_error: Annotated[  # noqa: ARG001 - read with its choices
+        Any,
+        *query_choice(
+            ON_ERROR, "What is done about wrong rows: refuse the whole table, or skip them and import the others."
+        ),
+    ] = None,
+    dec: Annotated[Any, *query_choice(DECIMAL_MARK, "Decimal mark of the numbers in the table.")] = None,  # noqa: ARG001
+) -> ImportOptions:
+    return ImportOptions(
+        is_trial=choice_of(request, "dry_run", DRY_RUN) == "true",
+        skips=choice_of(request, "on_error", ON_ERROR) == "skip",
+        mark="," if choice_of(request, "dec", DECIMAL_MARK) == "," else ".",
+        caller=caller,
+    )
+
+
+async def _read_import(
+    request: Request, content: CsvBody, options: Annotated[ImportOptions, Depends(_options)]
+) -> tuple[ImportOptions, Holdings, ImportDraft | ImportReport]:
+    """Parse a table before it enters the write queue: ten thousand rows take a second."""
+    history: History = request.app.state.history
+    await run_in_threadpool(history.refresh)
+    before = history.holdings
+    catalogue = await run_in_threadpool(before.view, options.caller.owner)
+    run = read_in_process if is_long(content) else on_compute_threads
+    return options, before, await run(request, draft_import, content, options, catalogue)
+
+
+ReadImport = Annotated[tuple[ImportOptions, Holdings, ImportDraft | ImportReport], Depends(_read_import)]
+"""Route argument: the import options, the rows at the time of parsing, and the parsed table."""
+
+
+@router.post(
+    "/v1/prices/import",
+    operation_id="importPrices",
+    summary="Own prices from a spreadsheet",
+    response_model=answer(ImportReport),
+    response_description="What was done, and what is wrong with rows that were skipped.",
+    openapi_extra=example("One price", EXAMPLE, CSV_BODY),
+)
+@queued
+def import_table(request: Request, read: ReadImport) -> Response:
+    """Import all rows or none, unless wrong ones are to be skipped; the CSV of the list can be imported back."""
+    options, before, draft = read
+    try:
+        if isinstance(draft, ImportReport):
+            refuse_wrong(draft, options)
+            return json_answer(draft)
+        return json_answer(write_import(request.app.state.history, before, draft, options))
+    except ImportRefused as refused:
+        return _refusal(request, refused.report)
+
+
+def _refusal(request: Request, report: ImportReport) -> Response:
+    """Problem document of a table with wrong rows: the first as errors, all of them in its report."""
+    detail = f"{report.failed} of {report.rows} rows are wrong, so none was imported; mend them, or say on_error=skip"
+    errors = [asdict(finding) for finding in report.findings]
+    return problem_response(request.scope, "refused", detail, errors=errors, report=report)

@@ -20,8 +20,7 @@ from service.api.computing.write_queue import queued
 from service.api.openapi import ETAG, MERGE_PATCH, XLSX, Schema, example
 from service.api.pages import GUIDE
 from service.api.queries import address_of, with_address
-from service.api.routing import JsonBody, PatchBody, StrictRoute, answer, query_text
-from service.features.catalogue.versions import REVISION, read_revision
+from service.api.routing import JsonBody, PatchBody, RowRevisionDep, StrictRoute, answer
 from service.features.estimates.examples import EXAMPLES
 from service.features.scenarios import scenarios
 from service.features.scenarios.budgets import budget_sheets, example_budget, scenario_budget
@@ -43,24 +42,6 @@ ShareId = Annotated[str, Path(description="Id of the links.", examples=["shr_k3J
 LOCATION: Schema = {"description": "Where it is read; handing this on shares it.", "schema": {"type": "string"}}
 EXAMPLE: Schema = {"name": "8B on one node", "note": "first guess", QUESTION: EXAMPLES["one-node"]["value"]}
 PATCH: Schema = {"name": "8B on two nodes", QUESTION: {"cluster": {"gpus": 16}}}
-
-RevisionText = Annotated[
-    str | None,
-    query_text(
-        REVISION,
-        {"type": "integer", "minimum": 1},
-        "An older version of the row, by its revision; the one that holds where absent.",
-    ),
-]
-
-
-async def _revision(text: RevisionText) -> int | None:
-    return None if text is None else read_revision(text)
-
-
-RevisionDep = Annotated[int | None, Depends(_revision)]
-"""The revision that a request names."""
-
 
 SCENARIOS = ListTypes(singular="Scenario", row_meaning="One of the scenarios", columns=scenarios.COLUMNS)
 add_list(
@@ -111,7 +92,7 @@ def create(request: Request, database: Database, body: JsonBody[ScenarioRequest]
     response_model=answer(ShownScenario),
     response_description="The scenario.",
 )
-def read(request: Request, database: Database, scenario_id: ScenarioId, revision: RevisionDep) -> Response:
+def read(request: Request, database: Database, scenario_id: ScenarioId, revision: RowRevisionDep) -> Response:
     """Return its current or a former revision."""
     return _scenario(scenarios.find_scenario(database, caller_of(request), scenario_id, revision))
 
@@ -223,7 +204,7 @@ def _add_budgets(ending: str) -> None:
     media_type, write, called = WORKBOOKS[ending]
     name = f"budget.{ending}"
 
-    def budget(request: Request, database: Database, scenario_id: ScenarioId, revision: RevisionDep) -> Response:
+    def budget(request: Request, database: Database, scenario_id: ScenarioId, revision: RowRevisionDep) -> Response:
         """Change a field, and every number is asked anew; the catalogue is pinned until rev is cleared."""
         history, caller = request.app.state.history, caller_of(request)
         found = scenario_budget(database, history, caller, scenario_id, revision, address_of(request))
