@@ -313,28 +313,29 @@ def _run_stages(own: ResolvedQuestion) -> tuple[tuple[ResolvedQuestion, ...], ..
     return tuple(stages)
 
 
-_RULES: tuple[WorkloadRule, ...] = (
-    *software.SOFTWARE_RULES,
-    *device.ATTENTION_RULES,
-    *recipe.FORMAT_RULES,
-    *device.ABILITY_RULES,
-    *software.ORDER_RULES,
-    *recipe.TRAINING_RULES,
-    *device.MEASURED_RULES,
-)
+_RULES: dict[str, WorkloadRule] = {
+    **software.SOFTWARE_RULES,
+    **device.ATTENTION_RULES,
+    **recipe.FORMAT_RULES,
+    **device.ABILITY_RULES,
+    **software.ORDER_RULES,
+    **recipe.TRAINING_RULES,
+    **device.MEASURED_RULES,
+}
 """Rules of a workload, whatever its degrees."""
 
 
-def rules_of(layout: Layout) -> tuple[LayoutRule, ...]:
+def rules_of(layout: Layout) -> dict[str, LayoutRule]:
     """The rules that a layout's choices bring with them."""
-    return (
-        *software.RULES,
-        *data.RULES,
-        *tensor.RULES,
-        *context.RULES,
-        *(context.HEAD_RULES if layout.context_method == "ulysses" else context.BLOCK_RULES),
-        *pipeline.RULES,
-        *(pipeline.EVEN_RULES if layout.stage_layers is None else ()),
-        *(pipeline.DUALPIPE_RULES if layout.schedule == "dualpipe" and layout.pipeline > 1 else ()),
-        *expert.RULES,
-    )
+    is_even, is_dualpipe = layout.stage_layers is None, layout.schedule == "dualpipe" and layout.pipeline > 1
+    return {
+        **software.RULES,
+        **data.RULES,
+        **tensor.RULES,
+        **context.RULES,
+        **(context.HEAD_RULES if layout.context_method == "ulysses" else context.BLOCK_RULES),
+        **pipeline.RULES,
+        **(pipeline.EVEN_RULES if is_even else {}),
+        **(pipeline.DUALPIPE_RULES if is_dualpipe else {}),
+        **expert.RULES,
+    }

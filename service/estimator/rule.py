@@ -1,6 +1,6 @@
 """Named rules of a question, and the refusal of what breaks them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
@@ -22,8 +22,6 @@ Source: a choice; no degree, and no useful length, has a larger one."""
 class Rule(Generic[Subject, Division]):
     """One condition on a subject and how it is divided: a workload (w) with its layout or degrees (d), or a model."""
 
-    name: str
-    """Code of the refusal."""
     field: str
     """Field to blame."""
     holds: Callable[[Subject, Division], Condition]
@@ -39,16 +37,16 @@ WorkloadRule: TypeAlias = Rule[Workload, CompleteLayout]
 
 
 def problems_of(
-    rules: tuple[Rule[Subject, Division], ...], subject: Subject, division: Division
+    rules: Mapping[str, Rule[Subject, Division]], subject: Subject, division: Division
 ) -> tuple[Problem, ...]:
-    """The rules that one subject and its division break, as problems."""
+    """The rules that one subject and its division break, as problems; a rule's name is the code of its refusal."""
 
     def text(words: str | Callable[[Subject, Division], str]) -> str:
         return words if isinstance(words, str) else words(subject, division)
 
     return tuple(
-        Problem(field=rule.field, code=rule.name, message=text(rule.message), fix=text(rule.fix))
-        for rule in rules
+        Problem(field=rule.field, code=name, message=text(rule.message), fix=text(rule.fix))
+        for name, rule in rules.items()
         if not rule.holds(subject, division)
     )
 

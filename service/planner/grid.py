@@ -5,7 +5,7 @@ their state are spread; micro-batches multiply both. A formula that reads one of
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from itertools import groupby
@@ -155,7 +155,7 @@ def _within_domain(grid: Grid) -> Mask:
 def legal_layouts(
     grid: Grid,
     workload: Workload,
-    rules: Sequence[LayoutRule],
+    rules: Mapping[str, LayoutRule],
     degrees: Degrees,
     whole: dict[str, Mask],
     data: Sequence[int],
@@ -169,7 +169,7 @@ def legal_layouts(
         conditions.append(("data_is_as_pinned", np.isin(np.asarray(degrees.data), data)))
     is_whole_group = np.asarray(degrees.shard_group == degrees.data * degrees.context)
     conditions.append(("shard_groups_differ", np.logical_not(_within_domain(grid) & is_whole_group)))
-    conditions.extend((rule.name, np.asarray(rule.holds(workload, degrees))) for rule in rules)
+    conditions.extend((name, np.asarray(rule.holds(workload, degrees))) for name, rule in rules.items())
     return met(np.ones(grid.shape, dtype=np.bool_), conditions)
 
 

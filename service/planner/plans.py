@@ -1,7 +1,7 @@
 """Search over every legal layout, and the best layouts of each machine answered in full and ranked."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -259,7 +259,7 @@ def _search_grid(block: Block, choices: tuple[CompleteLayout, ...], result: Sear
 
 
 def _search_reordered(
-    block: Block, one: Scored, order: RankOrder, rules: Sequence[LayoutRule], result: SearchResult, top: int
+    block: Block, one: Scored, order: RankOrder, rules: Mapping[str, LayoutRule], result: SearchResult, top: int
 ) -> None:
     """Score again, in another order of ranks, the layouts that fit and whose stages it brings into one domain.
 
@@ -272,7 +272,9 @@ def _search_reordered(
     if not fits.any():
         return
     part = _part(block, in_order(grid, order), one.part.stages, fits)
-    legal, refused = met(part.legal, [(rule.name, np.asarray(rule.holds(workload, part.degrees))) for rule in rules])
+    legal, refused = met(
+        part.legal, [(name, np.asarray(rule.holds(workload, part.degrees))) for name, rule in rules.items()]
+    )
     result.generated += int(np.count_nonzero(fits))
     result.refused.update(refused)
     if legal.any():

@@ -218,10 +218,10 @@ def test_rules_agree_on_columns() -> None:
     broken = [replace(q, layout=replace(q.layout, tensor=3, data=7)) for q in questions[:20]]
     every = questions + broken
     degrees, workload = columns_of(every), workload_of(every[0])
-    for rule in rules_of(every[0].layout):
+    for name, rule in rules_of(every[0].layout).items():
         held = np.broadcast_to(rule.holds(workload, degrees), (len(every),))
         alone = [bool(rule.holds(workload, degrees_of(q.recipe, q.layout))) for q in every]
-        assert held.tolist() == alone, rule.name
+        assert held.tolist() == alone, name
 
 
 def test_every_degree_is_a_field_of_layout_or_batch() -> None:

@@ -7,9 +7,8 @@ from service.estimator.question import ContextMethod
 from service.estimator.rule import LayoutRule, Rule, divisors_of
 from service.estimator.workload import Workload
 
-RULES: tuple[LayoutRule, ...] = (
-    Rule(
-        "context_needs_attention_alone",
+RULES: dict[str, LayoutRule] = {
+    "context_needs_attention_alone": Rule(
         "layout.context",
         lambda w, d: implies(any(MIXERS[shape.mixer].carries_state for shape in w.ledger.shapes), d.context == 1),
         lambda _, d: (
@@ -18,12 +17,11 @@ RULES: tuple[LayoutRule, ...] = (
         ),
         "set context to 1; tensor and data split such a model",
     ),
-)
+}
 """Rules of every context_method."""
 
-BLOCK_RULES: tuple[LayoutRule, ...] = (
-    Rule(
-        "context_divides_sequence",
+BLOCK_RULES: dict[str, LayoutRule] = {
+    "context_divides_sequence": Rule(
         "layout.context",
         lambda w, d: divides(where(d.context > 1, 2 * d.context, 1), w.recipe.sequence_length),
         lambda w, d: (
@@ -32,12 +30,11 @@ BLOCK_RULES: tuple[LayoutRule, ...] = (
         ),
         lambda _, d: f"make the sequence a multiple of {2 * d.context}, or lower context",
     ),
-)
+}
 """Rules of context_method ring and all-gather."""
 
-HEAD_RULES: tuple[LayoutRule, ...] = (
-    Rule(
-        "ulysses_divides_heads",
+HEAD_RULES: dict[str, LayoutRule] = {
+    "ulysses_divides_heads": Rule(
         "layout.context",
         lambda w, d: divides(d.context * d.tensor, w.model.num_attention_heads),
         lambda w, d: (
@@ -45,14 +42,13 @@ HEAD_RULES: tuple[LayoutRule, ...] = (
         ),
         lambda w, _: f"use context x tensor of {divisors_of(w.model.num_attention_heads)}, or context_method ring",
     ),
-    Rule(
-        "ulysses_divides_sequence",
+    "ulysses_divides_sequence": Rule(
         "layout.context",
         lambda w, d: divides(d.context, w.recipe.sequence_length),
         lambda w, d: f"context degree {d.context} does not divide {w.recipe.sequence_length} tokens",
         lambda _, d: f"make the sequence a multiple of {d.context}, or lower context",
     ),
-)
+}
 """Rules of context_method ulysses."""
 
 

@@ -24,9 +24,8 @@ OPTIMIZER_STATES, GRADIENTS, WEIGHTS = 1, 2, 3
 """ZeRO stage from which each kind of tensor is sharded."""
 
 
-RULES: tuple[LayoutRule, ...] = (
-    Rule(
-        "degrees_fill_cluster",
+RULES: dict[str, LayoutRule] = {
+    "degrees_fill_cluster": Rule(
         "layout.data",
         lambda w, d: d.gpus == w.cluster.gpus,
         lambda w, d: (
@@ -35,15 +34,13 @@ RULES: tuple[LayoutRule, ...] = (
         ),
         lambda w, _: f"leave data out, or make the product {w.cluster.gpus}",
     ),
-    Rule(
-        "shard_group_divides_data",
+    "shard_group_divides_data": Rule(
         "layout.shard_group",
         lambda _, d: divides(d.shard_group, d.data * d.context),
         lambda _, d: f"a shard group of {d.shard_group} does not divide data {d.data} x context {d.context}",
         lambda _, d: f"use {divisors_of(int(d.data * d.context))}",
     ),
-    Rule(
-        "shard_group_divides_experts",
+    "shard_group_divides_experts": Rule(
         "layout.shard_group",
         lambda w, d: implies(
             d.shard_group < d.data * d.context,
@@ -54,21 +51,19 @@ RULES: tuple[LayoutRule, ...] = (
         ),
         lambda _, d: f"use a shard_group that divides {d.expert_data:g}, or leave it out",
     ),
-    Rule(
-        "shard_group_needs_sharding",
+    "shard_group_needs_sharding": Rule(
         "layout.shard_group",
         lambda _, d: implies(d.zero_stage == 0, d.shard_group == d.data * d.context),
         lambda _, d: f"a shard group of {d.shard_group} shards nothing at ZeRO stage 0",
         "leave shard_group out, or use zero_stage 1, 2 or 3",
     ),
-    Rule(
-        "sharded_weights_stay_gathered_in_a_pipeline",
+    "sharded_weights_stay_gathered_in_a_pipeline": Rule(
         "layout.reshard_after_forward",
         lambda _, d: implies(both(d.zero_stage == WEIGHTS, d.pipeline > 1), d.reshard_after_forward == 0),
         "with a pipeline, weights freed after each forward pass would be gathered again for every micro-batch",
         "leave reshard_after_forward out or set it to false, or use zero_stage 1",
     ),
-)
+}
 
 
 def shards(degrees: Degrees, kind: int) -> Amount:

@@ -12,23 +12,20 @@ def is_grouped(degrees: Degrees) -> Condition:
     return either(degrees.expert > 1, degrees.expert_tensor != degrees.tensor)
 
 
-RULES: tuple[LayoutRule, ...] = (
-    Rule(
-        "expert_needs_experts",
+RULES: dict[str, LayoutRule] = {
+    "expert_needs_experts": Rule(
         "layout.expert",
         lambda w, d: implies(d.expert > 1, w.model.num_experts > 0),
         lambda _, d: f"expert degree {d.expert} splits experts, and the model has none",
         "set expert to 1",
     ),
-    Rule(
-        "expert_divides_experts",
+    "expert_divides_experts": Rule(
         "layout.expert",
         lambda w, d: divides(d.expert, w.model.num_experts),
         lambda w, d: f"expert degree {d.expert} does not divide {w.model.num_experts} experts",
         lambda w, _: f"use {divisors_of(w.model.num_experts or 1)}",
     ),
-    Rule(
-        "imbalance_is_possible",
+    "imbalance_is_possible": Rule(
         "recipe.expert_imbalance",
         lambda w, d: implies(w.model.num_experts > 0, w.recipe.expert_imbalance <= d.expert),
         lambda w, d: (
@@ -41,15 +38,13 @@ RULES: tuple[LayoutRule, ...] = (
             else f"use 1 to {d.expert}, or a larger layout.expert"
         ),
     ),
-    Rule(
-        "expert_tensor_divides_expert",
+    "expert_tensor_divides_expert": Rule(
         "layout.expert_tensor",
         lambda w, d: divides(d.expert_tensor, w.model.expert_width),
         lambda w, d: f"expert_tensor {d.expert_tensor} does not divide the expert width {w.model.expert_width}",
         lambda w, _: f"use {divisors_of(w.model.expert_width or 1)}",
     ),
-    Rule(
-        "expert_grid_fits",
+    "expert_grid_fits": Rule(
         "layout.expert",
         lambda _, d: divides(d.expert * d.expert_tensor, d.data * d.context * d.tensor),
         lambda _, d: (
@@ -58,8 +53,7 @@ RULES: tuple[LayoutRule, ...] = (
         ),
         lambda _, d: f"use expert x expert_tensor of {divisors_of(int(d.data * d.context * d.tensor))}",
     ),
-    Rule(
-        "expert_fits_rank_order",
+    "expert_fits_rank_order": Rule(
         "layout.rank_order",
         lambda w, d: implies(
             both(stages_are_first(d), d.pipeline > 1),
@@ -71,8 +65,7 @@ RULES: tuple[LayoutRule, ...] = (
         ),
         lambda _, d: f"leave rank_order out, or make expert x expert_tensor {d.tensor * d.context}",
     ),
-    Rule(
-        "expert_with_tensor_needs_sequence_parallel",
+    "expert_with_tensor_needs_sequence_parallel": Rule(
         "layout.sequence_parallel",
         lambda _, d: implies(both(is_grouped(d), d.tensor > 1), d.sequence_parallel == 1),
         lambda _, d: f"tensor ranks would send the same tokens to the experts {d.tensor} times",
@@ -82,7 +75,7 @@ RULES: tuple[LayoutRule, ...] = (
             else f"set tensor to 1, or leave expert and expert_tensor out: {w.software.name} splits no norms"
         ),
     ),
-)
+}
 
 
 def layer_transfers(workload: Workload, degrees: Degrees, forwards: Amount, backwards: Amount) -> tuple[Transfer, ...]:

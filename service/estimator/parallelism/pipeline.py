@@ -161,16 +161,14 @@ def _done(passes: Amount, place: Amount, group: Amount, period: Amount) -> Amoun
     return whole * group + minimum(maximum(passes - whole * period - place * group, 0), group)
 
 
-RULES: tuple[LayoutRule, ...] = (
-    Rule(
-        "virtual_pipeline_needs_pipeline",
+RULES: dict[str, LayoutRule] = {
+    "virtual_pipeline_needs_pipeline": Rule(
         "layout.virtual_pipeline",
         lambda _, d: implies(d.virtual_pipeline > 1, d.pipeline > 1),
         lambda _, d: f"{d.virtual_pipeline} virtual stages need a pipeline, and pipeline is 1",
         "set pipeline above 1, or virtual_pipeline to 1",
     ),
-    Rule(
-        "pipeline_needs_unshared_layers",
+    "pipeline_needs_unshared_layers": Rule(
         "layout.pipeline",
         lambda w, d: implies(bool(w.model.num_mem_blocks), d.pipeline == 1),
         lambda w, d: (
@@ -179,25 +177,22 @@ RULES: tuple[LayoutRule, ...] = (
         ),
         "set pipeline to 1",
     ),
-    Rule(
-        "interleaving_divides_micro_batches",
+    "interleaving_divides_micro_batches": Rule(
         "layout.virtual_pipeline",
         lambda _, d: implies(d.virtual_pipeline > 1, divides(d.virtual_group, d.accumulation)),
         lambda _, d: f"interleaving runs micro-batches in groups of {d.virtual_group}, and a step has {d.accumulation}",
         lambda _, d: f"choose global_batch so that a step has a multiple of {d.virtual_group} micro-batches",
     ),
-    Rule(
-        "virtual_group_fills_the_pipeline",
+    "virtual_group_fills_the_pipeline": Rule(
         "layout.virtual_group",
         lambda _, d: implies(d.virtual_pipeline > 1, d.virtual_group >= d.pipeline),
         lambda _, d: f"groups of {d.virtual_group} micro-batches leave stages idle in a pipeline of {d.pipeline}",
         lambda _, d: f"set virtual_group to {d.pipeline} or more, or leave it out",
     ),
-)
+}
 
-EVEN_RULES: tuple[LayoutRule, ...] = (
-    Rule(
-        "pipeline_divides_layers",
+EVEN_RULES: dict[str, LayoutRule] = {
+    "pipeline_divides_layers": Rule(
         "layout.pipeline",
         lambda w, d: divides(d.pipeline * d.virtual_pipeline, w.model.num_hidden_layers),
         lambda w, d: (
@@ -207,12 +202,11 @@ EVEN_RULES: tuple[LayoutRule, ...] = (
             f"use pipeline x virtual_pipeline of {divisors_of(w.model.num_hidden_layers)}, or give stage_layers"
         ),
     ),
-)
+}
 """Rules of a layout without stage_layers."""
 
-DUALPIPE_RULES: tuple[LayoutRule, ...] = (
-    Rule(
-        "dualpipe_needs_even_stages",
+DUALPIPE_RULES: dict[str, LayoutRule] = {
+    "dualpipe_needs_even_stages": Rule(
         "layout.pipeline",
         lambda _, d: divides(2, d.pipeline),
         lambda _, d: (
@@ -220,8 +214,7 @@ DUALPIPE_RULES: tuple[LayoutRule, ...] = (
         ),
         "use an even pipeline degree, or schedule 1f1b",
     ),
-    Rule(
-        "dualpipe_needs_micro_batches",
+    "dualpipe_needs_micro_batches": Rule(
         "recipe.global_batch",
         lambda _, d: both(divides(2, d.accumulation), d.accumulation >= 2 * d.pipeline),
         lambda _, d: (
@@ -229,7 +222,7 @@ DUALPIPE_RULES: tuple[LayoutRule, ...] = (
         ),
         lambda _, d: f"choose global_batch so that a step has {2 * d.pipeline} or more, or schedule 1f1b",
     ),
-)
+}
 """Rules of the dualpipe schedule with a pipeline."""
 
 

@@ -26,9 +26,8 @@ def _mixer_heads(workload: Workload) -> tuple[int, ...]:
     return tuple(getattr(workload.model, name) or 0 for name in sorted(names))
 
 
-RULES: tuple[LayoutRule, ...] = (
-    Rule(
-        "tensor_divides_heads",
+RULES: dict[str, LayoutRule] = {
+    "tensor_divides_heads": Rule(
         "layout.tensor",
         lambda w, d: divides(d.tensor, w.model.num_attention_heads),
         lambda w, d: (
@@ -37,8 +36,7 @@ RULES: tuple[LayoutRule, ...] = (
         ),
         lambda w, _: f"use {divisors_of(w.model.num_attention_heads)}",
     ),
-    Rule(
-        "tensor_divides_key_value_heads",
+    "tensor_divides_key_value_heads": Rule(
         "layout.tensor",
         lambda w, d: either(divides(w.model.key_value_heads, d.tensor), divides(d.tensor, w.model.key_value_heads)),
         lambda w, d: (
@@ -47,15 +45,13 @@ RULES: tuple[LayoutRule, ...] = (
         ),
         lambda w, _: f"use {divisors_of(w.model.key_value_heads)}, or a multiple of {w.model.key_value_heads}",
     ),
-    Rule(
-        "tensor_divides_mlp",
+    "tensor_divides_mlp": Rule(
         "layout.tensor",
         lambda w, d: divides(d.tensor, gcd(*_widths(w))),
         lambda w, d: f"tensor degree {d.tensor} does not divide the MLP width {' or '.join(map(str, _widths(w)))}",
         lambda w, _: f"use {divisors_of(gcd(*_widths(w)))}",
     ),
-    Rule(
-        "tensor_divides_mixer",
+    "tensor_divides_mixer": Rule(
         "layout.tensor",
         lambda w, d: divides(d.tensor, gcd(*_mixer_heads(w))),
         lambda w, d: (
@@ -64,15 +60,13 @@ RULES: tuple[LayoutRule, ...] = (
         ),
         lambda w, _: f"use {divisors_of(gcd(*_mixer_heads(w)))}",
     ),
-    Rule(
-        "sequence_parallel_needs_tensor",
+    "sequence_parallel_needs_tensor": Rule(
         "layout.sequence_parallel",
         lambda _, d: implies(d.sequence_parallel == 1, d.tensor > 1),
         lambda _, d: f"sequence parallelism splits norms over the tensor group, which has {d.tensor} GPU",
         "set tensor above 1, or leave sequence_parallel out",
     ),
-    Rule(
-        "sequence_parallel_divides_sequence",
+    "sequence_parallel_divides_sequence": Rule(
         "recipe.sequence_length",
         lambda w, d: implies(d.sequence_parallel == 1, divides(d.tensor * d.context, w.recipe.sequence_length)),
         lambda w, d: (
@@ -80,7 +74,7 @@ RULES: tuple[LayoutRule, ...] = (
         ),
         lambda _, d: f"use a multiple of {d.tensor * d.context}, or sequence_parallel false",
     ),
-)
+}
 
 
 def layer_transfers(

@@ -60,9 +60,8 @@ def _gradient_format_fits(workload: Workload) -> bool:
     return wanted in (None, "fp32", own)
 
 
-ABILITY_RULES: tuple[WorkloadRule, ...] = (
-    Rule(
-        "gpu_has_the_format",
+ABILITY_RULES: dict[str, WorkloadRule] = {
+    "gpu_has_the_format": Rule(
         "recipe.precision",
         lambda w, _: _has_formats(w.gpu, w.precision),
         lambda w, _: f"the GPU has no published rate for {_missing_formats(w)} arithmetic, so no time can be given",
@@ -71,22 +70,19 @@ ABILITY_RULES: tuple[WorkloadRule, ...] = (
             "or a GPU that has the format"
         ),
     ),
-    Rule(
-        "stack_runs_the_precision",
+    "stack_runs_the_precision": Rule(
         "recipe.precision",
         lambda w, _: w.recipe.precision in w.stack.precisions,
         lambda w, _: f"{w.software.name} does not train in {w.recipe.precision}",
         lambda w, _: f"use {', '.join(w.stack.precisions)}",
     ),
-    Rule(
-        "stack_accumulates_in_the_format",
+    "stack_accumulates_in_the_format": Rule(
         "recipe.gradient_dtype",
         lambda w, _: _gradient_format_fits(w),
         lambda w, _: f"{w.software.name} under {w.recipe.precision} cannot keep gradients in {w.recipe.gradient_dtype}",
         "leave gradient_dtype out to take the stack's own",
     ),
-    Rule(
-        "stack_has_the_layers",
+    "stack_has_the_layers": Rule(
         "recipe.stack",
         lambda w, _: not _unknown_layers(w),
         lambda w, _: f"{w.software.name} has no {' and no '.join(_unknown_layers(w))} layers",
@@ -95,57 +91,49 @@ ABILITY_RULES: tuple[WorkloadRule, ...] = (
             + " or ".join(name for name, row in STACKS.items() if {*recurrences_of(w.model)} <= {*row.recurrences})
         ),
     ),
-    Rule(
-        "stack_has_the_axis",
+    "stack_has_the_axis": Rule(
         "layout",
         lambda w, layout: not _unknown_axes(w, layout),
         lambda w, layout: f"{w.software.name} cannot split over {', '.join(_unknown_axes(w, layout))}",
         lambda w, _: f"it can split over data{''.join(', ' + axis for axis in w.stack.axes)}; or name another stack",
     ),
-    Rule(
-        "stack_shards_so",
+    "stack_shards_so": Rule(
         "layout.zero_stage",
         lambda w, layout: layout.zero_stage in w.stack.zero_stages,
         lambda w, layout: f"{w.software.name} has no ZeRO stage {layout.zero_stage}",
         lambda w, _: f"use {', '.join(map(str, sorted(w.stack.zero_stages)))}",
     ),
-    Rule(
-        "stack_shards_so_in_a_pipeline",
+    "stack_shards_so_in_a_pipeline": Rule(
         "layout.zero_stage",
         lambda w, layout: layout.pipeline == 1 or layout.zero_stage in w.stack.pipeline_zero_stages,
         lambda w, layout: f"{w.software.name} cannot combine ZeRO stage {layout.zero_stage} with a pipeline",
         lambda w, _: f"use {' or '.join(map(str, w.stack.pipeline_zero_stages))} with it, or pipeline 1",
     ),
-    Rule(
-        "stack_exchanges_context_so",
+    "stack_exchanges_context_so": Rule(
         "layout.context_method",
         lambda w, layout: layout.context == 1 or layout.context_method in w.stack.context_methods,
         lambda w, layout: f"{w.software.name} cannot exchange keys and values by {layout.context_method}",
         lambda w, _: f"use {', '.join(w.stack.context_methods)}",
     ),
-    Rule(
-        "stack_splits_norms",
+    "stack_splits_norms": Rule(
         "layout.sequence_parallel",
         lambda w, layout: w.stack.splits_norms or not layout.sequence_parallel,
         lambda w, _: f"{w.software.name} keeps norms whole on every tensor rank",
         "leave sequence_parallel out or set it to false",
     ),
-    Rule(
-        "expert_tensor_needs_experts",
+    "expert_tensor_needs_experts": Rule(
         "layout.expert_tensor",
         lambda w, layout: bool(w.model.num_experts) or layout.expert_tensor in (1, layout.tensor),
         "expert_tensor splits experts, and the model has none",
         "leave expert_tensor out",
     ),
-    Rule(
-        "stack_runs_the_schedule",
+    "stack_runs_the_schedule": Rule(
         "layout.schedule",
         lambda w, layout: layout.schedule in w.stack.schedules,
         lambda w, layout: f"{w.software.name} cannot run the schedule {layout.schedule}",
         lambda w, _: f"use {', '.join(w.stack.schedules)}",
     ),
-    Rule(
-        "interleaving_has_chunks",
+    "interleaving_has_chunks": Rule(
         "layout.schedule",
         lambda _, layout: (layout.schedule == "interleaved-1f1b") == (layout.virtual_pipeline > 1),
         lambda _, layout: (
@@ -153,8 +141,7 @@ ABILITY_RULES: tuple[WorkloadRule, ...] = (
         ),
         "interleaved-1f1b needs virtual_pipeline above 1, and only it can use that",
     ),
-    Rule(
-        "stage_layers_cover_the_model",
+    "stage_layers_cover_the_model": Rule(
         "layout.stage_layers",
         lambda w, layout: (
             layout.stage_layers is None
@@ -166,8 +153,7 @@ ABILITY_RULES: tuple[WorkloadRule, ...] = (
         ),
         lambda w, layout: f"give {_chunks(layout)} numbers that sum to {w.model.num_hidden_layers}",
     ),
-    Rule(
-        "stage_layers_or_ends_in_split",
+    "stage_layers_or_ends_in_split": Rule(
         "layout.stage_layers",
         lambda w, layout: (
             layout.stage_layers is None
@@ -178,15 +164,13 @@ ABILITY_RULES: tuple[WorkloadRule, ...] = (
         "stage_layers says how layers are dealt, and so do embedding_in_split and loss_in_split, and they differ",
         "give stage_layers alone, or leave it out",
     ),
-    Rule(
-        "stack_counts_ends_in_split",
+    "stack_counts_ends_in_split": Rule(
         "layout.embedding_in_split",
         lambda w, layout: not (_ends_in_split(layout) and w.stack.partitions_by_cost),
         lambda w, _: f"{w.software.name} deals layers by their cost, whatever counts as a layer",
         "leave embedding_in_split and loss_in_split out, or give stage_layers instead",
     ),
-    Rule(
-        "ends_in_split_fill_the_stages",
+    "ends_in_split_fill_the_stages": Rule(
         "layout.embedding_in_split",
         lambda _, layout: not _ends_in_split(layout) or layout.stage_layers is not None,
         lambda w, layout: (
@@ -195,15 +179,13 @@ ABILITY_RULES: tuple[WorkloadRule, ...] = (
         ),
         "change pipeline or virtual_pipeline, or give stage_layers instead",
     ),
-    Rule(
-        "virtual_group_needs_virtual_stages",
+    "virtual_group_needs_virtual_stages": Rule(
         "layout.virtual_group",
         lambda _, layout: layout.virtual_pipeline > 1 or layout.virtual_group == layout.pipeline,
         "virtual_group orders the chunks of virtual stages, and there are none",
         "leave virtual_group out, or set virtual_pipeline above 1",
     ),
-    Rule(
-        "model_offload_needs_sharded_weights",
+    "model_offload_needs_sharded_weights": Rule(
         "layout.offload",
         lambda _, layout: layout.offload != "model" or layout.zero_stage == 3,
         lambda _, layout: (
@@ -211,8 +193,7 @@ ABILITY_RULES: tuple[WorkloadRule, ...] = (
         ),
         "set zero_stage to 3, or offload the optimizer alone",
     ),
-    Rule(
-        "resharding_needs_sharded_weights",
+    "resharding_needs_sharded_weights": Rule(
         "layout.reshard_after_forward",
         lambda _, layout: layout.zero_stage == 3 or not layout.reshard_after_forward,
         lambda _, layout: (
@@ -220,8 +201,7 @@ ABILITY_RULES: tuple[WorkloadRule, ...] = (
         ),
         "use zero_stage 3, or leave reshard_after_forward out",
     ),
-    Rule(
-        "recompute_modules_exist",
+    "recompute_modules_exist": Rule(
         "recipe.recompute",
         lambda w, _: not _unusable_modules(w),
         lambda w, _: (
@@ -229,8 +209,7 @@ ABILITY_RULES: tuple[WorkloadRule, ...] = (
         ),
         lambda w, _: f"leave {', '.join(_unusable_modules(w))} out of modules",
     ),
-    Rule(
-        "recompute_layers_are_in_the_stage",
+    "recompute_layers_are_in_the_stage": Rule(
         "recipe.recompute",
         lambda w, layout: (w.recompute.layers or 1) <= _largest_chunk(w, layout),
         lambda w, layout: (
@@ -238,8 +217,7 @@ ABILITY_RULES: tuple[WorkloadRule, ...] = (
         ),
         lambda w, layout: f"use at most {_largest_chunk(w, layout)}",
     ),
-    Rule(
-        "recompute_choices_fit_the_granularity",
+    "recompute_choices_fit_the_granularity": Rule(
         "recipe.recompute",
         lambda w, _: (
             not (w.recompute.modules and w.recompute.granularity != "selective")
@@ -249,14 +227,13 @@ ABILITY_RULES: tuple[WorkloadRule, ...] = (
         "modules belong to selective recompute, method and layers to full recompute",
         "give only what the granularity uses",
     ),
-    Rule(
-        "padding_needs_document_lengths",
+    "padding_needs_document_lengths": Rule(
         "recipe.batching",
         lambda w, _: w.recipe.batching == "packed" or bool(w.recipe.document_lengths),
         "without document_lengths every sequence is one document, so nothing is padded",
         "give document_lengths, or leave batching out",
     ),
-)
+}
 
 
 _WRITTEN_FOR: dict[AttentionName, str] = {"flash-3": "Hopper", "flash-4": "Blackwell"}
@@ -288,15 +265,14 @@ def _lacks_kernel(workload: Workload) -> str | None:
     return f"{software.name} with {software.implementation} operations does not call cuDNN's attention"
 
 
-ATTENTION_RULES: tuple[WorkloadRule, ...] = (
-    Rule(
-        "kernel_runs_there",
+ATTENTION_RULES: dict[str, WorkloadRule] = {
+    "kernel_runs_there": Rule(
         "recipe.attention",
         lambda w, _: _lacks_kernel(w) is None,
         lambda w, _: _lacks_kernel(w) or "",
         "use flash to take the kernel that runs there",
     ),
-)
+}
 
 
 LEAST_LIMIT_FRACTION = 0.2
@@ -321,9 +297,8 @@ def _implausible(workload: Workload) -> str | None:
     return None
 
 
-MEASURED_RULES: tuple[WorkloadRule, ...] = (
-    Rule(
-        "power_limit_in_range",
+MEASURED_RULES: dict[str, WorkloadRule] = {
+    "power_limit_in_range": Rule(
         "cluster.power_limit_watts",
         lambda w, _: _limit_fits(w),
         lambda w, _: (
@@ -332,8 +307,7 @@ MEASURED_RULES: tuple[WorkloadRule, ...] = (
         ),
         lambda w, _: f"use {LEAST_LIMIT_FRACTION * w.gpu.board_watts:g} to {w.gpu.board_watts:g}, or leave it out",
     ),
-    Rule(
-        "measured_steps_plausible",
+    "measured_steps_plausible": Rule(
         "cluster.measured_steps",
         lambda w, _: _implausible(w) is None,
         lambda w, _: (
@@ -342,5 +316,5 @@ MEASURED_RULES: tuple[WorkloadRule, ...] = (
         ),
         "give seconds of the same step in both, or leave it out",
     ),
-)
+}
 """Rules of the power limit and of measured steps."""

@@ -97,9 +97,8 @@ def _sparse_fields_have_experts(model: Model) -> bool:
     return model.num_experts > 0 or not any(sparse_only)
 
 
-RULES: tuple[Rule[Model, None], ...] = (
-    Rule(
-        "head_width_is_whole",
+RULES: dict[str, Rule[Model, None]] = {
+    "head_width_is_whole": Rule(
         "model.head_dim",
         lambda model, _: (
             model.kv_lora_rank is not None
@@ -112,8 +111,7 @@ RULES: tuple[Rule[Model, None], ...] = (
         ),
         "give head_dim",
     ),
-    Rule(
-        "key_value_heads_divide_heads",
+    "key_value_heads_divide_heads": Rule(
         "model.num_key_value_heads",
         lambda model, _: model.num_attention_heads % model.key_value_heads == 0,
         lambda model, _: (
@@ -121,8 +119,7 @@ RULES: tuple[Rule[Model, None], ...] = (
         ),
         lambda model, _: f"use {divisors_of(model.num_attention_heads)}",
     ),
-    Rule(
-        "dense_layers_have_a_width",
+    "dense_layers_have_a_width": Rule(
         "model.intermediate_size",
         lambda model, _: (
             model.intermediate_size is not None
@@ -131,15 +128,13 @@ RULES: tuple[Rule[Model, None], ...] = (
         "the model has dense layers, and the width of their MLP is unknown",
         "give intermediate_size",
     ),
-    Rule(
-        "latent_attention_is_complete",
+    "latent_attention_is_complete": Rule(
         "model.kv_lora_rank",
         lambda model, _: _latent_fields_agree(model),
         "latent attention needs kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim together",
         "give all four (q_lora_rank is optional), or none",
     ),
-    Rule(
-        "latent_attention_replaces_heads",
+    "latent_attention_replaces_heads": Rule(
         "model.kv_lora_rank",
         lambda model, _: model.kv_lora_rank is None or not _has_plain_heads(model),
         (
@@ -148,57 +143,49 @@ RULES: tuple[Rule[Model, None], ...] = (
         ),
         "leave qk_norm and attention_gate out, and num_key_value_heads as many as num_attention_heads",
     ),
-    Rule(
-        "windows_have_a_length",
+    "windows_have_a_length": Rule(
         "model.sliding_window",
         lambda model, _: model.sliding_window is not None or not _has_layer(model, "sliding_attention"),
         "layer_types names sliding_attention, and the window is unknown",
         "give sliding_window",
     ),
-    Rule(
-        "chunks_have_a_length",
+    "chunks_have_a_length": Rule(
         "model.attention_chunk_size",
         lambda model, _: (model.attention_chunk_size is not None) == _has_layer(model, "chunked_attention"),
         "chunked_attention in layer_types and attention_chunk_size belong together",
         "give both, or neither",
     ),
-    Rule(
-        "window_is_used",
+    "window_is_used": Rule(
         "model.sliding_window",
         lambda model, _: model.sliding_window is None or _has_layer(model, "sliding_attention"),
         "a sliding window is given, and no layer in layer_types uses it",
         "name sliding_attention layers",
     ),
-    Rule(
-        "experts_are_visited",
+    "experts_are_visited": Rule(
         "model.num_experts_per_tok",
         lambda model, _: min(1, model.num_experts) <= model.num_experts_per_tok <= model.num_experts,
         lambda model, _: f"a token visits {model.num_experts_per_tok} of {model.num_experts} experts",
         lambda model, _: f"use 1 to {model.num_experts}" if model.num_experts else "leave it out, or give num_experts",
     ),
-    Rule(
-        "experts_have_a_width",
+    "experts_have_a_width": Rule(
         "model.moe_intermediate_size",
         lambda model, _: not model.num_experts or model.expert_width > 0,
         "the width of an expert is unknown",
         "give moe_intermediate_size",
     ),
-    Rule(
-        "sparse_fields_need_experts",
+    "sparse_fields_need_experts": Rule(
         "model.num_experts",
         lambda model, _: _sparse_fields_have_experts(model),
         "the model has fields of a mixture of experts, and no experts",
         "give num_experts",
     ),
-    Rule(
-        "shared_gate_needs_shared_expert",
+    "shared_gate_needs_shared_expert": Rule(
         "model.shared_expert_gate",
         lambda model, _: not model.shared_expert_gate or model.shared_expert_intermediate_size > 0,
         "a gate on the shared expert, and no shared expert",
         "give shared_expert_intermediate_size",
     ),
-    Rule(
-        "dense_layers_are_in_the_model",
+    "dense_layers_are_in_the_model": Rule(
         "model.first_k_dense_replace",
         lambda model, _: model.first_k_dense_replace <= model.num_hidden_layers,
         lambda model, _: (
@@ -206,8 +193,7 @@ RULES: tuple[Rule[Model, None], ...] = (
         ),
         lambda model, _: f"use at most {model.num_hidden_layers}",
     ),
-    Rule(
-        "mixer_is_complete",
+    "mixer_is_complete": Rule(
         "model.layer_types",
         lambda model, _: not _missing(model),
         lambda model, _: (
@@ -215,22 +201,19 @@ RULES: tuple[Rule[Model, None], ...] = (
         ),
         lambda model, _: f"give {', '.join(_missing(model))}",
     ),
-    Rule(
-        "mixer_fields_are_used",
+    "mixer_fields_are_used": Rule(
         "model.layer_types",
         lambda model, _: not _unread(model),
         lambda model, _: f"{', '.join(_unread(model))}: no layer in layer_types reads them",
         "leave them out, or name the layers that they describe",
     ),
-    Rule(
-        "mlp_fields_have_an_mlp",
+    "mlp_fields_have_an_mlp": Rule(
         "model.mlp_layer_types",
         lambda model, _: _has_mlp(model) or not _without_mlp(model),
         lambda model, _: f"{' and '.join(_without_mlp(model))} describe an MLP, and no layer has one",
         "leave them out, or name layers with an MLP in mlp_layer_types",
     ),
-    Rule(
-        "shared_blocks_are_held",
+    "shared_blocks_are_held": Rule(
         "model.num_mem_blocks",
         lambda model, _: not model.num_mem_blocks or model.num_mem_blocks <= _sharing_layers(model),
         lambda model, _: (
@@ -238,22 +221,19 @@ RULES: tuple[Rule[Model, None], ...] = (
         ),
         lambda model, _: f"use at most {_sharing_layers(model)}",
     ),
-    Rule(
-        "mixer_heads_share_evenly",
+    "mixer_heads_share_evenly": Rule(
         "model.layer_types",
         lambda model, _: not _uneven(model),
         lambda model, _: "{} {} does not divide {} {}, so the heads would differ".format(*_uneven(model)[0]),
         lambda model, _: f"make {_uneven(model)[0][0]} {divisors_of(_uneven(model)[0][3])}",
     ),
-    Rule(
-        "adapters_have_a_rank",
+    "adapters_have_a_rank": Rule(
         "model.adapter_rank",
         lambda model, _: not model.shared_attention_adapter or model.adapter_rank > 0,
         "adapters on the shared attention, and their rank is unknown",
         "give adapter_rank",
     ),
-    Rule(
-        "layers_mix_something",
+    "layers_mix_something": Rule(
         "model.layer_types",
         lambda model, _: (
             "none" not in model.layer_types or all(shape[:2] != ("none", "none") for shape in layer_shapes(model))
@@ -261,7 +241,7 @@ RULES: tuple[Rule[Model, None], ...] = (
         "a layer mixes neither tokens nor channels, so it does nothing",
         "name another mixer in layer_types, or another MLP in mlp_layer_types",
     ),
-)
+}
 
 
 @lru_cache(maxsize=LEDGERS_KEPT)

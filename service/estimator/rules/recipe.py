@@ -66,9 +66,8 @@ def _adapted_twice(workload: Workload) -> str:
     return " and ".join(f"{name} is a matrix of {' and '.join(parts)}" for name, parts in matrices)
 
 
-TRAINING_RULES: tuple[WorkloadRule, ...] = (
-    Rule(
-        "method_choices_fit_its_name",
+TRAINING_RULES: dict[str, WorkloadRule] = {
+    "method_choices_fit_its_name": Rule(
         "recipe.method",
         lambda w, _: (
             not (w.method.frozen or w.method.frozen_layers)
@@ -81,29 +80,25 @@ TRAINING_RULES: tuple[WorkloadRule, ...] = (
         ),
         "give only what the method uses",
     ),
-    Rule(
-        "quantization_belongs_to_qlora",
+    "quantization_belongs_to_qlora": Rule(
         "recipe.method.quantization",
         lambda w, _: w.method.quantization is None or w.method.name == "qlora",
         lambda w, _: f"{w.method.name} keeps frozen matrices in the compute format, so none is quantised",
         "use method qlora, or leave quantization out",
     ),
-    Rule(
-        "stack_quantizes",
+    "stack_quantizes": Rule(
         "recipe.method",
         lambda w, _: w.method.name != "qlora" or w.stack.quantizes,
         lambda w, _: f"{w.software.name} multiplies by no 4-bit matrices",
         f"use {' or '.join(name for name, row in STACKS.items() if row.quantizes)}, or method lora",
     ),
-    Rule(
-        "adapters_have_targets",
+    "adapters_have_targets": Rule(
         "recipe.method.targets",
         lambda w, _: not _missing_targets(w),
         lambda w, _: f"the model has no {', '.join(_missing_targets(w))} to put adapters beside",
         lambda w, _: f"use {', '.join(_matrices(w))}",
     ),
-    Rule(
-        "adapters_stand_beside_frozen_matrices",
+    "adapters_stand_beside_frozen_matrices": Rule(
         "recipe.method.targets",
         lambda w, _: not _whole_targets(w),
         lambda w, _: (
@@ -115,8 +110,7 @@ TRAINING_RULES: tuple[WorkloadRule, ...] = (
             f"{', '.join(dict.fromkeys(chain(*_whole_targets(w).values())))} out of whole"
         ),
     ),
-    Rule(
-        "adapters_train_no_depths",
+    "adapters_train_no_depths": Rule(
         "recipe.method",
         lambda w, _: w.method.name == "full" or not w.model.num_nextn_predict_layers,
         lambda w, _: (
@@ -124,22 +118,19 @@ TRAINING_RULES: tuple[WorkloadRule, ...] = (
         ),
         "set model.num_nextn_predict_layers to 0, or use method full",
     ),
-    Rule(
-        "frozen_parts_exist",
+    "frozen_parts_exist": Rule(
         "recipe.method.frozen",
         lambda w, _: not _missing_parts(w),
         lambda w, _: f"the model has no {', '.join(_missing_parts(w))} to freeze or to train",
         lambda w, _: f"use {', '.join(_parts(w))}",
     ),
-    Rule(
-        "frozen_layers_are_in_the_model",
+    "frozen_layers_are_in_the_model": Rule(
         "recipe.method.frozen_layers",
         lambda w, _: w.method.frozen_layers <= w.model.num_hidden_layers,
         lambda w, _: f"{w.method.frozen_layers} layers cannot be frozen in a model of {w.model.num_hidden_layers}",
         lambda w, _: f"use at most {w.model.num_hidden_layers}",
     ),
-    Rule(
-        "shared_blocks_freeze_together",
+    "shared_blocks_freeze_together": Rule(
         "recipe.method.frozen_layers",
         lambda w, _: w.method.frozen_layers in (0, w.model.num_hidden_layers) or not w.model.num_mem_blocks,
         lambda w, _: (
@@ -148,29 +139,25 @@ TRAINING_RULES: tuple[WorkloadRule, ...] = (
         ),
         lambda w, _: f"freeze all {w.model.num_hidden_layers} layers or none",
     ),
-    Rule(
-        "tied_tables_freeze_together",
+    "tied_tables_freeze_together": Rule(
         "recipe.method.frozen",
         lambda w, _: not w.model.tie_word_embeddings or ("embedding" in _named_parts(w)) == ("head" in _named_parts(w)),
         "embedding and head are the same numbers in this model, so one cannot be frozen while the other is trained",
         "name both or neither",
     ),
-    Rule(
-        "something_is_trained",
+    "something_is_trained": Rule(
         "recipe.method.frozen",
         lambda w, _: w.method.name != "full" or any(weight.trained for _, weight in _weights(w)),
         "every part of the model is frozen, so a step would change nothing",
         "leave a part out",
     ),
-    Rule(
-        "stack_trains_so",
+    "stack_trains_so": Rule(
         "recipe.method",
         lambda w, _: w.stack.freezes or trains_everything(w.method),
         lambda w, _: f"{w.software.name} trains whole models only: it has no frozen parameters and no adapters",
         "use method full with nothing frozen, or another stack",
     ),
-    Rule(
-        "schedule_has_weight_gradients",
+    "schedule_has_weight_gradients": Rule(
         "layout.schedule",
         lambda w, layout: trains_everything(w.method) or layout.schedule not in _SPLIT_BACKWARD,
         lambda _, layout: (
@@ -178,7 +165,7 @@ TRAINING_RULES: tuple[WorkloadRule, ...] = (
         ),
         "use 1f1b, or interleaved-1f1b with virtual stages",
     ),
-)
+}
 
 
 def _keeps_fp8_weights(workload: Workload) -> bool:
@@ -217,9 +204,8 @@ def _keeps_master(workload: Workload) -> bool:
     return workload.precision.is_mixed and workload.stack.mixed_weights == "compute"
 
 
-FORMAT_RULES: tuple[WorkloadRule, ...] = (
-    Rule(
-        "fp8_weights_replace_copies",
+FORMAT_RULES: dict[str, WorkloadRule] = {
+    "fp8_weights_replace_copies": Rule(
         "recipe.fp8_weights",
         lambda w, _: not w.recipe.fp8_weights or _keeps_fp8_weights(w),
         lambda w, _: (
@@ -231,15 +217,13 @@ FORMAT_RULES: tuple[WorkloadRule, ...] = (
             "fp8_weights out"
         ),
     ),
-    Rule(
-        "fp8_weights_are_all_trained",
+    "fp8_weights_are_all_trained": Rule(
         "recipe.fp8_weights",
         lambda w, _: not w.recipe.fp8_weights or trains_everything(w.method),
         lambda w, _: f"fp8_weights keeps every weight in fp8 and trains it, and here {_untrained(w)}",
         lambda w, _: f"{_trained_mends(w)}, or leave fp8_weights out",
     ),
-    Rule(
-        "master_copy_is_kept",
+    "master_copy_is_kept": Rule(
         "recipe.master_dtype",
         lambda w, _: w.recipe.master_dtype is None or _keeps_master(w),
         lambda w, _: (
@@ -247,28 +231,25 @@ FORMAT_RULES: tuple[WorkloadRule, ...] = (
         ),
         "leave master_dtype out, or use a mixed precision with a stack that keeps a master copy",
     ),
-    Rule(
-        "stack_keeps_the_master_copy_so",
+    "stack_keeps_the_master_copy_so": Rule(
         "recipe.master_dtype",
         lambda w, _: not _keeps_master(w) or w.recipe.master_dtype in (None, *_masters_can_be(w)),
         lambda w, _: f"{w.software.name} in {w.recipe.precision} keeps no master copy in {w.recipe.master_dtype}",
         lambda w, _: f"use {' or '.join(_masters_can_be(w))}, or leave master_dtype out",
     ),
-    Rule(
-        "stack_keeps_the_moments_so",
+    "stack_keeps_the_moments_so": Rule(
         "recipe.moment_dtype",
         lambda w, _: w.optimizer.moment_bytes is not None or w.recipe.moment_dtype in (None, *_moments_can_be(w)),
         lambda w, _: f"{w.software.name} in {w.recipe.precision} keeps no moments in {w.recipe.moment_dtype}",
         lambda w, _: f"use {' or '.join(_moments_can_be(w))}, or leave moment_dtype out",
     ),
-    Rule(
-        "optimizer_leaves_the_moments_format_open",
+    "optimizer_leaves_the_moments_format_open": Rule(
         "recipe.moment_dtype",
         lambda w, _: w.recipe.moment_dtype is None or w.optimizer.moment_bytes is None,
         lambda w, _: f"{w.recipe.optimizer} keeps moments in a format of its own, not in {w.recipe.moment_dtype}",
         "leave moment_dtype out, or use another optimizer",
     ),
-)
+}
 
 
 def _stall_is_known(checkpoint: Checkpointing) -> bool:
@@ -291,9 +272,8 @@ def _stall_words(checkpoint: Checkpointing) -> tuple[str, str]:
 _PLAIN = Checkpointing()
 """How checkpoints are taken where a recipe leaves it open."""
 
-RUN_RULES: tuple[Rule[Question, Checkpointing], ...] = (
-    Rule(
-        "interval_is_told_once",
+RUN_RULES: dict[str, Rule[Question, Checkpointing]] = {
+    "interval_is_told_once": Rule(
         "recipe.checkpoint.rule",
         lambda _, checkpoint: checkpoint.rule is None or checkpoint.interval_seconds is None,
         lambda _, checkpoint: (
@@ -302,15 +282,13 @@ RUN_RULES: tuple[Rule[Question, Checkpointing], ...] = (
         ),
         "leave rule or interval_seconds out",
     ),
-    Rule(
-        "stall_is_known",
+    "stall_is_known": Rule(
         "recipe.checkpoint.asynchronous",
         lambda _, checkpoint: _stall_is_known(checkpoint),
         lambda _, checkpoint: _stall_words(checkpoint)[0],
         lambda _, checkpoint: _stall_words(checkpoint)[1],
     ),
-    Rule(
-        "purchase_price_is_known",
+    "purchase_price_is_known": Rule(
         "price.purchase_usd",
         lambda question, _: not isinstance(question.price, OwnedPrice) or question.price.purchase_usd is not None,
         lambda question, _: (
@@ -318,7 +296,7 @@ RUN_RULES: tuple[Rule[Question, Checkpointing], ...] = (
         ),
         "give purchase_usd, what one GPU costs with its share of server and network",
     ),
-)
+}
 
 
 def problems_of_run(question: Question) -> tuple[Problem, ...]:

@@ -32,9 +32,8 @@ def _undated_torchtitan(software: Software) -> str | None:
     return version if is_undated else None
 
 
-VERSION_RULES: tuple[Rule[Software, None], ...] = (
-    Rule(
-        "versions_are_readable",
+VERSION_RULES: dict[str, Rule[Software, None]] = {
+    "versions_are_readable": Rule(
         "recipe.stack.versions",
         lambda software, _: not _unreadable(software),
         lambda software, _: (
@@ -42,8 +41,7 @@ VERSION_RULES: tuple[Rule[Software, None], ...] = (
         ),
         "write numbers with dots between them, such as 2.11",
     ),
-    Rule(
-        "torchtitan_is_told_by_month",
+    "torchtitan_is_told_by_month": Rule(
         "recipe.stack.versions.torchtitan",
         lambda software, _: not _undated_torchtitan(software),
         lambda software, _: (
@@ -52,7 +50,7 @@ VERSION_RULES: tuple[Rule[Software, None], ...] = (
         ),
         "write the year and month of its commit, such as 2025.6",
     ),
-)
+}
 """What has to hold before anything else is read of a software."""
 
 
@@ -110,16 +108,14 @@ def _is_deterministic(workload: Workload) -> bool:
     return _is_megatron(workload) and workload.software.deterministic
 
 
-SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
-    Rule(
-        "stack_has_the_implementation",
+SOFTWARE_RULES: dict[str, WorkloadRule] = {
+    "stack_has_the_implementation": Rule(
         "recipe.stack.implementation",
         lambda w, _: _has_implementation(w),
         lambda w, _: f"{w.software.name} has no {w.software.implementation} operations",
         lambda w, _: f"use {' or '.join(IMPLEMENTATIONS[w.software.name])}, or leave implementation out",
     ),
-    Rule(
-        "implementation_computes_the_loss_so",
+    "implementation_computes_the_loss_so": Rule(
         "recipe.stack.cross_entropy",
         lambda w, _: (
             not _has_implementation(w) or w.software.cross_entropy in (None, *w.implementation.cross_entropies)
@@ -130,8 +126,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         lambda w, _: f"use {', '.join(w.implementation.cross_entropies)}, or leave cross_entropy out",
     ),
-    Rule(
-        "libraries_have_the_loss",
+    "libraries_have_the_loss": Rule(
         "recipe.stack.cross_entropy",
         lambda w, _: _libraries_have_loss(w),
         lambda w, _: (
@@ -140,8 +135,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         "use vocab-parallel or fused, or leave cross_entropy out",
     ),
-    Rule(
-        "fused_gradients_need_megatron",
+    "fused_gradients_need_megatron": Rule(
         "recipe.stack.gradient_fusion",
         lambda w, _: not w.requested.gradient_fusion or w.software.name == "megatron-core",
         lambda w, _: (
@@ -149,8 +143,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         "leave gradient_fusion out, or use megatron-core",
     ),
-    Rule(
-        "versions_are_of_the_stack",
+    "versions_are_of_the_stack": Rule(
         "recipe.stack.versions",
         lambda w, _: not _has_implementation(w) or not _unused(w),
         lambda w, _: (
@@ -159,8 +152,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         lambda w, _: f"name versions of {' and '.join(_used(w))} alone",
     ),
-    Rule(
-        "experts_are_grouped_by_transformer_engine",
+    "experts_are_grouped_by_transformer_engine": Rule(
         "recipe.stack.grouped_experts",
         lambda w, _: (
             not w.requested.grouped_experts or (bool(w.model.num_experts) and w.implementation.uses_transformer_engine)
@@ -171,8 +163,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         "leave grouped_experts out, or use megatron-core with transformer-engine and a model with experts",
     ),
-    Rule(
-        "graphs_need_the_engine_or_a_compiler",
+    "graphs_need_the_engine_or_a_compiler": Rule(
         "recipe.stack.cuda_graphs",
         lambda w, _: (
             not w.software.cuda_graphs
@@ -182,8 +173,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         lambda w, _: f"{w.software.name} with {w.software.implementation} operations launches kernels one by one",
         "leave cuda_graphs out, or use megatron-core with transformer-engine",
     ),
-    Rule(
-        "overlapped_exchange_needs_experts",
+    "overlapped_exchange_needs_experts": Rule(
         "recipe.stack.expert_overlap",
         lambda w, _: (
             not w.software.expert_overlap or (w.implementation.uses_transformer_engine and bool(w.model.num_experts))
@@ -194,8 +184,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         "leave expert_overlap out, or use megatron-core and a model with experts",
     ),
-    Rule(
-        "tensor_overlap_is_of_the_stack",
+    "tensor_overlap_is_of_the_stack": Rule(
         "recipe.stack.tensor_overlap",
         lambda w, _: (
             not w.requested.tensor_overlap
@@ -208,8 +197,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         "leave tensor_overlap out, or use one of those",
     ),
-    Rule(
-        "tokens_are_sent_to_experts",
+    "tokens_are_sent_to_experts": Rule(
         "recipe.stack.dispatcher",
         lambda w, _: (
             w.software.dispatcher is None or (bool(w.model.num_experts) and w.software.name == "megatron-core")
@@ -219,8 +207,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         "leave dispatcher out, or use megatron-core and a model with experts",
     ),
-    Rule(
-        "imbalance_needs_experts",
+    "imbalance_needs_experts": Rule(
         "recipe.expert_imbalance",
         lambda w, _: bool(w.model.num_experts) or w.recipe.expert_imbalance == 1,
         lambda w, _: (
@@ -228,8 +215,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         "leave expert_imbalance out, or name a model with experts",
     ),
-    Rule(
-        "capacity_needs_experts",
+    "capacity_needs_experts": Rule(
         "recipe.expert_capacity_factor",
         lambda w, _: bool(w.model.num_experts) or w.recipe.expert_capacity_factor is None,
         lambda w, _: (
@@ -238,8 +224,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         "leave expert_capacity_factor out, or name a model with experts",
     ),
-    Rule(
-        "recompute_by_operation_stands_alone",
+    "recompute_by_operation_stands_alone": Rule(
         "recipe.recompute",
         lambda w, _: "op" not in w.recompute.modules or (w.stack.selects == "op" and w.recompute.modules == ("op",)),
         lambda w, _: (
@@ -248,8 +233,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         "use op alone with torchtitan, or name other modules",
     ),
-    Rule(
-        "stack_offloads_activations",
+    "stack_offloads_activations": Rule(
         "layout.offload",
         lambda w, layout: w.stack.offloads_activations or not _offloads_activations(layout),
         lambda w, _: f"{w.software.name} keeps activations on the GPU until the backward pass",
@@ -258,8 +242,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
             "optimizer alone"
         ),
     ),
-    Rule(
-        "sharded_weights_have_an_update",
+    "sharded_weights_have_an_update": Rule(
         "recipe.optimizer",
         lambda w, layout: not (_is_megatron(w) and layout.zero_stage >= 2) or w.recipe.optimizer in _SHARDED_UPDATES,
         lambda w, layout: (
@@ -268,8 +251,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         f"use {' or '.join(_SHARDED_UPDATES)}, or zero_stage 0 or 1",
     ),
-    Rule(
-        "offloaded_activations_are_the_engines",
+    "offloaded_activations_are_the_engines": Rule(
         "layout.offload",
         lambda w, layout: (
             not (_is_megatron(w) and _offloads_activations(layout)) or w.implementation.uses_transformer_engine
@@ -280,15 +262,13 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         "use implementation transformer-engine, or offload the optimizer alone",
     ),
-    Rule(
-        "fp8_weights_are_gathered",
+    "fp8_weights_are_gathered": Rule(
         "recipe.fp8_weights",
         lambda w, layout: not _gathers_fp8(w) or layout.zero_stage > 0,
         "fp8_weights are what megatron-core's distributed optimizer gathers, and zero_stage 0 shards nothing",
         "set zero_stage to 1, or leave fp8_weights out",
     ),
-    Rule(
-        "fp8_weights_are_updated_on_the_gpu",
+    "fp8_weights_are_updated_on_the_gpu": Rule(
         "layout.offload",
         lambda w, layout: not (_gathers_fp8(w) and layout.offload in ("optimizer", "optimizer-and-activations")),
         lambda w, layout: (
@@ -297,22 +277,19 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         "leave fp8_weights out, or keep the optimizer on the GPU",
     ),
-    Rule(
-        "deterministic_loss_is_not_fused",
+    "deterministic_loss_is_not_fused": Rule(
         "recipe.stack.cross_entropy",
         lambda w, _: not (_is_deterministic(w) and w.requested.cross_entropy in _FUSED_LOSSES),
         lambda w, _: f"megatron-core's {w.software.cross_entropy} cross entropy is not deterministic",
         "use vocab-parallel, or set deterministic to false",
     ),
-    Rule(
-        "deterministic_products_stand_alone",
+    "deterministic_products_stand_alone": Rule(
         "recipe.stack.tensor_overlap",
         lambda w, _: not (_is_deterministic(w) and w.requested.tensor_overlap),
         "megatron-core's products are not deterministic where tensor ranks exchange beside them",
         "leave tensor_overlap out, or set deterministic to false",
     ),
-    Rule(
-        "overlapped_exchange_runs_once",
+    "overlapped_exchange_runs_once": Rule(
         "recipe.recompute",
         lambda w, _: (
             not (w.software.expert_overlap and (w.recompute.granularity == "full" or "moe" in w.recompute.modules))
@@ -320,15 +297,13 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         "layers whose experts run again in the backward pass cannot exchange tokens beside another micro-batch",
         "recompute nothing or modules other than moe, or leave expert_overlap out",
     ),
-    Rule(
-        "overlapped_exchange_is_direct",
+    "overlapped_exchange_is_direct": Rule(
         "recipe.stack.dispatcher",
         lambda w, _: not (w.software.expert_overlap and w.software.dispatcher == "allgather"),
         "expert_overlap hides what is sent to each expert, and allgather sends all tokens to all of them",
         "use alltoall or flex, or leave expert_overlap out",
     ),
-    Rule(
-        "overlapped_exchange_is_in_mixed_precision",
+    "overlapped_exchange_is_in_mixed_precision": Rule(
         "recipe.precision",
         lambda w, _: not w.software.expert_overlap or w.precision.is_mixed,
         lambda w, _: (
@@ -336,8 +311,7 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         "use bf16-mixed, or leave expert_overlap out",
     ),
-    Rule(
-        "recompute_in_a_graph_draws_nothing",
+    "recompute_in_a_graph_draws_nothing": Rule(
         "recipe.dropout_fraction",
         lambda w, _: not (_is_megatron(w) and w.software.cuda_graphs and _redraws(w)),
         lambda w, _: (
@@ -346,19 +320,17 @@ SOFTWARE_RULES: tuple[WorkloadRule, ...] = (
         ),
         "set dropout_fraction to 0, or cuda_graphs to false",
     ),
-)
+}
 
 
-ORDER_RULES: tuple[WorkloadRule, ...] = (
-    Rule(
-        "stack_numbers_ranks_so",
+ORDER_RULES: dict[str, WorkloadRule] = {
+    "stack_numbers_ranks_so": Rule(
         "layout.rank_order",
         lambda w, layout: layout.rank_order in w.stack.rank_orders,
         lambda w, layout: f"{w.software.name} cannot number ranks in the order {layout.rank_order}",
         lambda w, _: f"use {', '.join(w.stack.rank_orders)}, or leave rank_order out",
     ),
-    Rule(
-        "stack_reorders_ranks_so_sharded",
+    "stack_reorders_ranks_so_sharded": Rule(
         "layout.rank_order",
         lambda w, layout: (
             layout.rank_order not in w.stack.rank_orders[1:] or layout.zero_stage in w.stack.reordered_zero_stages
@@ -368,37 +340,33 @@ ORDER_RULES: tuple[WorkloadRule, ...] = (
         ),
         lambda w, _: f"leave rank_order out, or use zero_stage {' or '.join(map(str, w.stack.reordered_zero_stages))}",
     ),
-)
+}
 """What an order of ranks has to meet."""
 
 
-RULES: tuple[LayoutRule, ...] = (
-    Rule(
-        "loss_parallel_needs_tensor_ranks",
+RULES: dict[str, LayoutRule] = {
+    "loss_parallel_needs_tensor_ranks": Rule(
         "recipe.stack.cross_entropy",
         lambda w, d: implies(w.requested.cross_entropy == "loss-parallel", d.tensor > 1),
         "loss-parallel shares the vocabulary among tensor ranks, and there is one",
         "set layout.tensor above 1, or leave cross_entropy out",
     ),
-    Rule(
-        "tensor_overlap_needs_tensor_ranks",
+    "tensor_overlap_needs_tensor_ranks": Rule(
         "recipe.stack.tensor_overlap",
         lambda w, d: implies(bool(w.requested.tensor_overlap), d.tensor > 1),
         lambda _, d: f"tensor_overlap hides what tensor ranks send to each other, and there is {d.tensor} tensor rank",
         "set layout.tensor above 1, or leave tensor_overlap out",
     ),
-    Rule(
-        "tensor_overlap_needs_split_norms",
+    "tensor_overlap_needs_split_norms": Rule(
         "recipe.stack.tensor_overlap",
         lambda w, d: implies(both(bool(w.requested.tensor_overlap), d.tensor > 1), d.sequence_parallel == 1),
         "tensor_overlap cuts what tensor ranks gather and scatter, and without sequence_parallel they do neither",
         "leave sequence_parallel or tensor_overlap out",
     ),
-    Rule(
-        "expert_overlap_needs_expert_ranks",
+    "expert_overlap_needs_expert_ranks": Rule(
         "recipe.stack.expert_overlap",
         lambda w, d: implies(bool(w.model.num_experts) and w.software.expert_overlap, d.expert > 1),
         lambda _, d: f"expert_overlap hides what expert ranks send to each other, and there is {d.expert} expert rank",
         "set layout.expert above 1, or leave expert_overlap out",
     ),
-)
+}

@@ -114,9 +114,9 @@ def test_a_kernel_for_hopper_runs_on_no_other_gpu() -> None:
 def named_rules() -> list[str]:
     """The name of every rule in any module of the estimator, each object once."""
     names = [found.name for found in pkgutil.walk_packages([str(ESTIMATOR)], "service.estimator.")]
-    tuples = [value for name in names for value in vars(importlib.import_module(name)).values()]
-    rules = [rule for value in tuples if isinstance(value, tuple) for rule in value if isinstance(rule, Rule)]
-    return [rule.name for rule in {id(rule): rule for rule in rules}.values()]
+    tables = [value for name in names for value in vars(importlib.import_module(name)).values()]
+    rows = [row for value in tables if isinstance(value, dict) for row in value.items()]
+    return [name for name, rule in {id(rule): (name, rule) for name, rule in rows}.values() if isinstance(rule, Rule)]
 
 
 def written_codes() -> list[str]:
