@@ -70,31 +70,24 @@ def least(loss: Callable[[Values], float], start: Values, bounds: Bounds) -> dic
     while share > SMALLEST_SHARE:
         before = values
         for way in ways:
-            attempt = {**values, **_stepped(values, bounds, [share * direction for direction in way])}
+            attempt = values | {
+                name: min(max(values[name] + share * direction * (high - low), low), high)
+                for (name, (low, high)), direction in zip(bounds.items(), way, strict=True)
+            }
             result = loss(attempt)
             if result < reached - SMALLEST_GAIN:
                 values, reached = attempt, result
         if values is before:
             share /= 2
             continue
-        further = {**values, **_further(before, values, bounds)}
+        # as far again, so that a valley is followed in ever longer steps (Hooke and Jeeves 1961)
+        further = values | {
+            name: min(max(2 * values[name] - before[name], low), high) for name, (low, high) in bounds.items()
+        }
         result = loss(further)
         if result < reached - SMALLEST_GAIN:
             values, reached = further, result
     return values
-
-
-def _further(before: Values, values: Values, bounds: Bounds) -> dict[str, float]:
-    """Constants as far again as they have come: a valley is followed in ever longer steps (Hooke and Jeeves 1961)."""
-    return {name: min(max(2 * values[name] - before[name], low), high) for name, (low, high) in bounds.items()}
-
-
-def _stepped(values: Values, bounds: Bounds, shares: list[float]) -> dict[str, float]:
-    """Constants after a step, each a share of what it may be, inside its bounds."""
-    return {
-        name: min(max(values[name] + share * (high - low), low), high)
-        for (name, (low, high)), share in zip(bounds.items(), shares, strict=True)
-    }
 
 
 NOISE = 0.02
@@ -117,18 +110,7 @@ REMEMBERED = 256
 """Fits in the cache: scoring a calibration repeats the fit of all its products and of those without each source."""
 
 
-class Product(NamedTuple):
-    """One measured product."""
-
-    rows: float
-    columns: float
-    inner: float
-    copies: float
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Products:
+class Products(NamedTuple):
     """Measured products, as columns."""
 
     rows: NDArray[np.float64]
@@ -136,6 +118,10 @@ class Products:
     inner: NDArray[np.float64]
     copies: NDArray[np.float64]
     seconds: NDArray[np.float64]
+
+
+Product = tuple[float, ...]
+"""Rows, columns, inner numbers, copies and seconds of one measured product."""
 
 
 def fitted_products(observed: Sequence[Observed], gpu: Gpu) -> tuple[MatrixCalibration, ...]:
@@ -155,14 +141,13 @@ def _products_in(observed: Sequence[Observed], gpu: Gpu) -> list[tuple[Format, t
 
 def _product(one: Observed) -> Product:
     shape = {"copies": 1, **one.measurement.shape}
-    rows, columns, inner, copies = (float(shape[name]) for name in ("rows", "columns", "inner", "copies"))
-    return Product(rows, columns, inner, copies, one.measurement.value)
+    return (*(float(shape[name]) for name in Products._fields[:-1]), one.measurement.value)
 
 
 @lru_cache(maxsize=REMEMBERED)
 def _fitted_format(number_format: Format, measured: tuple[Product, ...], gpu: Gpu) -> MatrixCalibration:
     """The best constants of one format: one, then two, then three where the products determine that many."""
-    products = Products(**dict(zip(Product._fields, np.array(measured).T.copy(), strict=True)))
+    products = Products(*np.array(measured).T.copy())
     known, peak = generation_rates(gpu), peak_flop_per_s(gpu, number_format) or 1.0
     start = {"rate": log(peak / 2), "launch": log(LAUNCH_SECONDS)}
     bounds = {"rate": (log(peak * LEAST_SHARE), log(peak * known.most_peak_fraction))}
@@ -425,12 +410,9 @@ def score_calibration(
     whole = calibrated(gpu, fitted_device(observed, gpu, "whole", known.steps_on))
     result = (_part(probe, observed, gpu, (whole, before, known)) for probe in sorted({one.probe for one in observed}))
     parts = tuple(part for part in result if part is not None)
-    return CalibrationScore(
-        parts=parts,
-        held_out_fraction=fmean(part.held_out_fraction for part in parts) if parts else None,
-        in_sample_fraction=fmean(part.in_sample_fraction for part in parts) if parts else None,
-        before_fraction=fmean(part.before_fraction for part in parts) if parts else None,
-    )
+    names = ("held_out_fraction", "in_sample_fraction", "before_fraction")
+    means = {name: fmean(getattr(part, name) for part in parts) if parts else None for name in names}
+    return CalibrationScore(parts=parts, **means)
 
 
 def _part(

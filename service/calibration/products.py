@@ -11,7 +11,6 @@ Products of processors ship with two runs each: the noise between the two is a b
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import product
 from math import prod
 from statistics import fmean
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.calibration.device_fit import fitted_device
+from service.calibration.device_fit import NOISE, fitted_device, least
 from service.calibration.observations import Observed, predicted_value, processor_of
 from service.calibration.records import Environment, Measurement
 from service.calibration.tables import shipped_records, shipped_table
@@ -198,9 +197,6 @@ TRAINING_ROWS = 1024
 SMALL_WEIGHT = 0.25
 """Weight of smaller ones."""
 
-NOISE = 0.02
-"""Residuals below this count as noise of the measurement."""
-
 BOUNDS = {
     "peak_fraction": (0.2, 1.0, 1e-3),
     "quantise_bytes": (0.0, 12.0, 0.1),
@@ -210,12 +206,6 @@ BOUNDS = {
 
 START = FormatRate(peak_fraction=0.7)
 """Start of the search."""
-
-SMALLEST_SHARE = 2e-4
-"""Smallest step of the search, as a fraction of a constant's bounds."""
-
-SMALLEST_GAIN = 1e-9
-"""Least gain of a step."""
 
 FITTED_CONSTANTS: Mapping[Format, tuple[str, ...]] = {
     "bf16": ("peak_fraction",),
@@ -265,7 +255,7 @@ def rows_of(fit: Fit, products: Sequence[MeasuredProduct]) -> list[MeasuredProdu
     return [row for row in products if row.gpu in fit.gpus and row.source_key == fit.source_key and row.copies == 1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Columns:
     """Measured products of one GPU and format, as columns."""
 
@@ -284,16 +274,10 @@ def columns_of(rows: Sequence[MeasuredProduct], gpus: Gpus) -> list[Columns]:
     kinds: dict[tuple[str, Format, bool], list[MeasuredProduct]] = {}
     for row in rows:
         kinds.setdefault((row.gpu, row.format, row.adds), []).append(row)
+    names = ("copies", "rows", "columns", "inner", "product_seconds")
     return [
         Columns(
-            gpu=gpus[gpu],
-            format=number_format,
-            adds=adds,
-            copies=np.array([row.copies for row in own], dtype=np.float64),
-            rows=np.array([row.rows for row in own], dtype=np.float64),
-            columns=np.array([row.columns for row in own], dtype=np.float64),
-            inner=np.array([row.inner for row in own], dtype=np.float64),
-            seconds=np.array([row.product_seconds for row in own]),
+            gpus[gpu], number_format, adds, *np.array([[float(getattr(row, name)) for row in own] for name in names])
         )
         for (gpu, number_format, adds), own in kinds.items()
     ]
@@ -310,9 +294,12 @@ def residuals(measured: Columns, generation: GenerationRates) -> NDArray[np.floa
     return result
 
 
-def loss_fraction(measured: Sequence[Columns], generation: GenerationRates) -> float:
+def loss_fraction(
+    measured: Sequence[Columns], generation: GenerationRates, weights: NDArray[np.float64] | None = None
+) -> float:
     """The loss of a fit: the weighted mean of sqrt(r^2 + NOISE^2)."""
-    return _weighted_loss_fraction(measured, generation, _weights(measured))
+    sizes = np.concatenate([np.hypot(residuals(one, generation), NOISE) for one in measured])
+    return float(sizes @ (_weights(measured) if weights is None else weights))
 
 
 def _weights(measured: Sequence[Columns]) -> NDArray[np.float64]:
@@ -320,13 +307,6 @@ def _weights(measured: Sequence[Columns]) -> NDArray[np.float64]:
     weights = np.concatenate([np.where(one.rows >= TRAINING_ROWS, 1.0, SMALL_WEIGHT) for one in measured])
     shares: NDArray[np.float64] = weights / weights.sum()
     return shares
-
-
-def _weighted_loss_fraction(
-    measured: Sequence[Columns], generation: GenerationRates, weights: NDArray[np.float64]
-) -> float:
-    sizes = np.concatenate([np.hypot(residuals(one, generation), NOISE) for one in measured])
-    return float(sizes @ weights)
 
 
 def mape_fraction(measured: Sequence[Columns], generation: GenerationRates, least_rows: int = TRAINING_ROWS) -> float:
@@ -363,21 +343,14 @@ def left_out_mape_fraction(
 
 
 def _best(own: Sequence[Columns], start: GenerationRates, number_format: Format) -> dict[str, float]:
-    """The constants of one format with the least loss: one at a time, up and down, in ever smaller steps."""
-    values = {name: float(getattr(START, name)) for name in FITTED_CONSTANTS[number_format]}
-    weights, share = _weights(own), 0.25
-    least = _weighted_loss_fraction(own, _with(start, number_format, values), weights)
-    while share > SMALLEST_SHARE:
-        moved = False
-        for name, direction in product(values, (1, -1)):
-            low, high, _ = BOUNDS[name]
-            attempt = {**values, name: min(max(values[name] + direction * share * (high - low), low), high)}
-            reached = _weighted_loss_fraction(own, _with(start, number_format, attempt), weights)
-            if reached < least - SMALLEST_GAIN:
-                values, least, moved = attempt, reached, True
-        if not moved:
-            share /= 2
-    return {name: round(round(value / BOUNDS[name][2]) * BOUNDS[name][2], 9) for name, value in values.items()}
+    """The constants of one format with the least loss, each rounded to its step."""
+    names, weights = FITTED_CONSTANTS[number_format], _weights(own)
+    best = least(
+        lambda values: loss_fraction(own, _with(start, number_format, values), weights),
+        {name: float(getattr(START, name)) for name in names},
+        {name: BOUNDS[name][:2] for name in names},
+    )
+    return {name: round(round(value / BOUNDS[name][2]) * BOUNDS[name][2], 9) for name, value in best.items()}
 
 
 def _with(generation: GenerationRates, number_format: Format, values: Mapping[str, float]) -> GenerationRates:

@@ -51,18 +51,13 @@ def main(words: Sequence[str]) -> int:
     started = time.monotonic()
     end_with_starter()
     file, folder = map(Path, words)
-    task = read_task(file.read_text(encoding="utf-8"))
+    task = ProbeTask(**json.loads(file.read_text(encoding="utf-8")))
     place = place_of(task.ranks, os.environ)
     if place is None:
-        return _together(task, folder, (sys.executable, "-m", "service.worker.probe_process", *words))
+        return _run_ranks(task, folder, (sys.executable, "-m", "service.worker.probe_process", *words))
     record = measured(RankTask(task=task, folder=folder, place=place, started_seconds=started))
     write_record(record, folder / _name(place.rank))
     return int(record.status != "succeeded")
-
-
-def read_task(text: str) -> ProbeTask:
-    """A task from its JSON."""
-    return ProbeTask(**json.loads(text))
 
 
 def write_record(record: ProbeRecord, path: Path) -> None:
@@ -82,9 +77,9 @@ def measured(job: RankTask) -> ProbeRecord:
     record = ProbeRecord(probe=job.task.probe, status="skipped")
     watches: list[EnvironmentWatch] = []
     try:
-        found = _found(job, watches)
+        result = _result(job, watches)
         record = replace(
-            record, status="succeeded", reason=found.reason, measurements=found.measurements, summary=found.summary
+            record, status="succeeded", reason=result.reason, measurements=result.measurements, summary=result.summary
         )
     except (CannotRun, Refused) as error:
         record = replace(record, reason=str(error))
@@ -100,7 +95,7 @@ def measured(job: RankTask) -> ProbeRecord:
     )
 
 
-def _found(job: RankTask, watches: list[EnvironmentWatch]) -> ProbeResult:
+def _result(job: RankTask, watches: list[EnvironmentWatch]) -> ProbeResult:
     """The result of a probe; its environment is appended to the list as soon as it is known."""
     if lacking := missing_torch():
         raise CannotRun(lacking)
@@ -111,24 +106,20 @@ def _found(job: RankTask, watches: list[EnvironmentWatch]) -> ProbeResult:
         device=chosen_device(place.local_rank),
         folder=job.folder,
         end_seconds=job.started_seconds + _usable_seconds(task),
-        report=_reporter(job.folder) if place.rank == 0 else _no_report,
+        report=_reporter(job.folder) if place.rank == 0 else lambda _fraction, _note: None,
         rank=place.rank,
         ranks=place.ranks,
     )
-    with watched(context.device, _own_folder(job)) as around:
-        watches.append(around)
-        refuse_busy(around.gpu, around.environment.other_processes)
+    own_folder = job.folder / f"rank-{place.rank}"
+    own_folder.mkdir(exist_ok=True)
+    with watched(context.device, own_folder) as watch:
+        watches.append(watch)
+        refuse_busy(watch.gpu, watch.environment.other_processes)
         make_current(context.device)
         probe = importlib.import_module(f"service.worker.probes.{task.probe}")
-        context.report(0.0, f"measuring on {around.environment.device}")
-        found: ProbeResult = probe.run(task.parameters, context)
-    return found
-
-
-def _own_folder(job: RankTask) -> Path:
-    folder = job.folder / f"rank-{job.place.rank}"
-    folder.mkdir(exist_ok=True)
-    return folder
+        context.report(0.0, f"measuring on {watch.environment.device}")
+        result: ProbeResult = probe.run(task.parameters, context)
+    return result
 
 
 def _usable_seconds(task: ProbeTask) -> float:
@@ -142,10 +133,6 @@ def _reporter(folder: Path) -> Callable[[float, str], None]:
         write_json({"done_fraction": done_fraction, "note": note}, folder / PROGRESS)
 
     return report
-
-
-def _no_report(done_fraction: float, note: str) -> None:
-    """Ranks other than the first report no progress."""
 
 
 def _reason(error: Exception) -> str:
@@ -167,8 +154,8 @@ def _quality_flags(watches: Sequence[EnvironmentWatch]) -> tuple[str, ...]:
     return tuple(flags)
 
 
-def _together(task: ProbeTask, folder: Path, words: Sequence[str]) -> int:
-    """Start every rank of a task; the record of the first that fails stands for all."""
+def _run_ranks(task: ProbeTask, folder: Path, words: Sequence[str]) -> int:
+    """Start every rank of a task; the record of the first that fails is that of all."""
     for left_behind in (RENDEZVOUS, *(_name(rank) for rank in range(task.ranks))):
         (folder / left_behind).unlink(missing_ok=True)
     failed = start_ranks(task.ranks, words)
