@@ -1,6 +1,7 @@
 """Commands that answer questions here, and launch checks, which a running service answers."""
 
 from inspect import Parameter, Signature
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,7 +104,7 @@ def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
     """Compare clusters and prices for a job. Repeat their options: all combinations are compared."""
     from service.catalogue import shipped_catalogue
     from service.cli.reports import comparison_report
-    from service.features.compare.compare import compare, comparison_csv, whole_comparison
+    from service.features.compare.compare import compare, comparison_csv
     from service.features.compare.schemas import BESIDE, body_of_flat_comparison, flat_problem
 
     try:
@@ -114,7 +115,7 @@ def _compare(*, as_json: bool, as_csv: bool, **given: Any) -> None:
             *(rephrased(flat_problem(problem), COMMAND_LINE, BESIDE) for problem in refused.problems)
         ) from None
     print_answer(
-        result, comparison_report, as_json=as_json, as_csv=as_csv, csv=comparison_csv, json_form=whole_comparison
+        result, comparison_report, as_json=as_json, as_csv=as_csv, csv=comparison_csv, json_form=attrgetter("answer")
     )
 
 
@@ -187,11 +188,11 @@ def sensitivity(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -
     """Vary the fields of a question. The table of POST /v1/sensitivity."""
     from service.catalogue import shipped_catalogue
     from service.cli.reports import table_report
-    from service.features.sensitivity.vary import table_csv, vary, whole_table
+    from service.features.sensitivity.vary import table_csv, vary
     from service.validation.body_files import body_in
 
     varied = vary(body_in(file), shipped_catalogue())
-    print_answer(varied, table_report, as_json=as_json, as_csv=as_csv, csv=table_csv, json_form=whole_table)
+    print_answer(varied, table_report, as_json=as_json, as_csv=as_csv, csv=table_csv, json_form=attrgetter("answer"))
 
 
 @app.command()

@@ -194,25 +194,27 @@ COMPARED = ("cluster", "gpu", "gpus", "usd_per_gpu_hour", "provider", "region", 
 
 def comparison_report(compared: Comparison) -> str:
     """A comparison as text."""
-    records = to_wire(compared.rows)
+    found = compared.answer
+    records = to_wire(found.rows)
     names = [name for name in (*COMPARED, *compared.metrics) if any(_cell(record.get(name)) for record in records)]
     lines = table([names, *([_cell(record.get(name)) for name in names] for record in records)])
-    order = f"by {compared.sort_by}, the {'largest' if compared.descending else 'smallest'} first"
-    return "\n".join([*lines, *_reasons(compared.rows, start=1), "", f"{order}; {_versions(compared.versions)}"])
+    order = f"by {found.sort_by}, the {'largest' if found.descending else 'smallest'} first"
+    return "\n".join([*lines, *_reasons(found.rows, start=1), "", f"{order}; {_versions(found.versions)}"])
 
 
 def table_report(varied: Variations) -> str:
     """A sensitivity table as text."""
-    names = [name for name in varied.metrics if any(row.numbers.get(name) is not None for row in varied.rows)]
+    found = varied.answer
+    names = [name for name in varied.metrics if any(row.numbers.get(name) is not None for row in found.rows)]
     rows = [
         [
-            *(_cell(plain_cell(row.values[name])) for name in varied.fields),
+            *(_cell(plain_cell(row.values[name])) for name in found.fields),
             row.verdict or "refused",
             *(_cell(row.numbers.get(name)) for name in names),
         ]
-        for row in varied.rows
+        for row in found.rows
     ]
-    return "\n".join([*table([[*varied.fields, "verdict", *names], *rows]), *_reasons(varied.rows, start=0)])
+    return "\n".join([*table([[*found.fields, "verdict", *names], *rows]), *_reasons(found.rows, start=0)])
 
 
 class _Row(Protocol):

@@ -6,7 +6,7 @@ import pytest
 
 from service.catalogue import shipped_catalogue
 from service.cli.reports import comparison_report
-from service.features.compare.compare import compare, comparison_csv, whole_comparison
+from service.features.compare.compare import compare, comparison_csv
 from service.validation.serialization import to_bytes
 from tests.commands import Command, Ran
 
@@ -32,13 +32,13 @@ def test_it_gives_what_the_api_gives(run: Command) -> None:
     found = compare(BODY, shipped_catalogue())
     assert run(*ASKED) == Ran(0, f"{comparison_report(found)}\n", "")
     assert run(*ASKED, "--csv").out.splitlines() == comparison_csv(found).splitlines()
-    assert run(*ASKED, "--json").out.encode() == to_bytes(whole_comparison(found)) + b"\n"
+    assert run(*ASKED, "--json").out.encode() == to_bytes(found.answer) + b"\n"
 
 
 def test_options_of_the_rows_reach_them(run: Command) -> None:
     said = ["--sort-by", "days", "--descending", "true", "--columns", "days", "--columns", "fits"]
     found = compare({**BODY, "sort_by": "days", "descending": True, "columns": ["days", "fits"]}, shipped_catalogue())
-    assert json.loads(run(*ASKED, *said, "--json").out) == json.loads(to_bytes(whole_comparison(found)))
+    assert json.loads(run(*ASKED, *said, "--json").out) == json.loads(to_bytes(found.answer))
     zipped = [*ASKED, "--usd-per-gpu-hour", "3", "--pair", "zip"]
     assert "zip puts each cluster beside one price, and there are 4 clusters and 2 prices" in run(*zipped).err
 

@@ -16,7 +16,7 @@ from service.estimator import complete
 from service.features.checks.check import check
 from service.features.checks.routes import LAUNCHED
 from service.features.checks.schemas import read_launch
-from service.features.compare.compare import compare, whole_comparison
+from service.features.compare.compare import compare
 from service.features.compare.routes import COMPARISONS
 from service.features.estimates.answers import answer, answer_by, answer_of, timeline_answer
 from service.features.estimates.examples import EXAMPLES
@@ -24,7 +24,7 @@ from service.features.exports.exports import export, listed_targets
 from service.features.plans.routes import PLANS
 from service.features.plans.search_plans import search
 from service.features.sensitivity.routes import VARIATIONS
-from service.features.sensitivity.vary import vary, whole_table
+from service.features.sensitivity.vary import vary
 from service.features.solve.routes import SOLUTIONS
 from service.features.solve.solve import solve
 from service.formats.targets import TARGETS
@@ -57,8 +57,8 @@ def answered(catalogue: Catalogue) -> Iterator[Any]:
     yield from (list(search(example["value"], catalogue))[-1] for example in islice(PLANS.values(), 1, 2))
     yield next(iter(search(QUESTION, catalogue)))
     yield from (solve(example["value"], catalogue) for example in SOLUTIONS.values())
-    yield from (whole_comparison(compare(example["value"], catalogue)) for example in COMPARISONS.values())
-    yield whole_table(vary(VARIATIONS["one-at-a-time"]["value"], catalogue))
+    yield from (compare(example["value"], catalogue).answer for example in COMPARISONS.values())
+    yield vary(VARIATIONS["one-at-a-time"]["value"], catalogue).answer
     yield export(QUESTION, catalogue, TARGETS["torchtitan"], next(iter(TARGETS["torchtitan"].versions)))
     yield from listed_targets().items
     yield read_launch(LAUNCH["launch"])

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from service.answers.estimates import Answer, Versions
+from service.answers.estimates import Answer
 from service.answers.rows import MOST_ROWS, ComparedRow, ComparisonAnswer, RowProblem
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
@@ -68,16 +68,10 @@ SORTED_BY = ("cost_usd", "gpu_hours", "step_seconds")
 class Comparison:
     """The same job on many clusters, at many prices."""
 
+    answer: ComparisonAnswer
+    """Sorted rows: jobs that fit, then those that do not, then refused ones; ties in request order."""
     metrics: Mapping[str, Metric]
     """Numbers of each row, by name."""
-    sort_by: str
-    """Number to sort by."""
-    descending: bool
-    """Whether the largest comes first."""
-    rows: Sequence[ComparedRow]
-    """Sorted rows: jobs that fit, then those that do not, then refused ones; ties in request order."""
-    versions: Versions
-    """Versions of the answers."""
 
 
 def compare(body: Mapping[str, Any], catalogue: Catalogue) -> Comparison:
@@ -88,7 +82,7 @@ def compare(body: Mapping[str, Any], catalogue: Catalogue) -> Comparison:
 def comparison_bytes(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
     """Compare and serialize the table."""
     compared = yield from compare_steps(body, catalogue)
-    return table_bytes(form, whole_comparison(compared), *_table(compared))
+    return table_bytes(form, compared.answer, *_table(compared))
 
 
 def flat_comparison_bytes(parameters: Parameters, catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
@@ -97,16 +91,6 @@ def flat_comparison_bytes(parameters: Parameters, catalogue: Catalogue, form: Ta
         return (yield from comparison_bytes(body_of_flat_comparison(parameters), catalogue, form))
     except Refused as refused:
         raise Refused(*map(flat_problem, refused.problems)) from None
-
-
-def whole_comparison(compared: Comparison) -> ComparisonAnswer:
-    """A comparison as its JSON answer."""
-    return ComparisonAnswer(
-        rows=tuple(compared.rows),
-        sort_by=compared.sort_by,
-        descending=compared.descending,
-        versions=compared.versions,
-    )
 
 
 def comparison_csv(compared: Comparison) -> str:
@@ -122,7 +106,7 @@ def _table(compared: Comparison) -> tuple[list[str], list[list[Any]]]:
             *number_cells(compared.metrics, row.numbers),
             *(getattr(row, name) for name in IN_TABLES),
         ]
-        for row in compared.rows
+        for row in compared.answer.rows
     ]
     return [*FIRST, *number_columns(compared.metrics), *IN_TABLES], rows
 
@@ -148,8 +132,13 @@ def compare_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Compar
     name, order = _first_known([whole for _, whole in rows]) if given is None else (given.lower(), requested_order)
     rows.sort(key=lambda one: _rank(one[0], one[1], order, descending=request.descending))
     calibrations = [whole["versions"]["calibration"] for _, whole in rows if whole]
-    versions = versions_of(catalogue, calibrations)
-    return Comparison(metrics, name, request.descending, tuple(row for row, _ in rows), versions)
+    compared = ComparisonAnswer(
+        rows=tuple(row for row, _ in rows),
+        sort_by=name,
+        descending=request.descending,
+        versions=versions_of(catalogue, calibrations),
+    )
+    return Comparison(compared, metrics)
 
 
 def _priced(variant: Variant, catalogue: Catalogue) -> list[tuple[str, Any]]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from service.answers.estimates import Versions
 from service.answers.rows import SensitivityAnswer, VariedRow
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
@@ -41,14 +40,10 @@ LAST: Final = ("ratios", "reason", "errors", "warnings", "id")
 class Variations:
     """A question and its variations."""
 
-    fields: tuple[str, ...]
-    """The varied fields."""
+    answer: SensitivityAnswer
+    """The unchanged question, then one row a value, in request order."""
     metrics: Mapping[str, Metric]
     """Numbers of each row, by name."""
-    rows: Sequence[VariedRow]
-    """The unchanged question, then one row a value, in request order."""
-    versions: Versions
-    """Versions of the answers."""
 
 
 def vary(body: Mapping[str, Any], catalogue: Catalogue) -> Variations:
@@ -59,12 +54,7 @@ def vary(body: Mapping[str, Any], catalogue: Catalogue) -> Variations:
 def sensitivity_bytes(body: Mapping[str, Any], catalogue: Catalogue, form: TableForm) -> Steps[bytes]:
     """Vary fields and serialize the table."""
     varied = yield from vary_steps(body, catalogue)
-    return table_bytes(form, whole_table(varied), *_table(varied))
-
-
-def whole_table(varied: Variations) -> SensitivityAnswer:
-    """A table as its JSON answer."""
-    return SensitivityAnswer(fields=varied.fields, rows=tuple(varied.rows), versions=varied.versions)
+    return table_bytes(form, varied.answer, *_table(varied))
 
 
 def table_csv(varied: Variations) -> str:
@@ -74,22 +64,23 @@ def table_csv(varied: Variations) -> str:
 
 def _table(varied: Variations) -> tuple[list[str], list[list[Any]]]:
     """Names of the columns, and the cells of each row."""
-    ratios = [f"{name}.ratio" for name in varied.metrics]
-    numbers = number_columns(varied.metrics)
-    names = [*varied.fields, "varied", "status", "verdict", *numbers, *ratios, "reason", "warnings", "id"]
+    fields, metrics = varied.answer.fields, varied.metrics
+    ratios = [f"{name}.ratio" for name in metrics]
+    numbers = number_columns(metrics)
+    names = [*fields, "varied", "status", "verdict", *numbers, *ratios, "reason", "warnings", "id"]
     rows = [
         [
-            *(plain_cell(row.values[name]) for name in varied.fields),
+            *(plain_cell(row.values[name]) for name in fields),
             ";".join(row.varied) or None,
             row.status,
             row.verdict,
-            *number_cells(varied.metrics, row.numbers),
-            *(row.ratios[name] for name in varied.metrics),
+            *number_cells(metrics, row.numbers),
+            *(row.ratios[name] for name in metrics),
             row.reason,
             row.warnings,
             row.id,
         ]
-        for row in varied.rows
+        for row in varied.answer.rows
     ]
     return names, rows
 
@@ -114,7 +105,7 @@ def vary_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Variation
     resolved = to_wire(base.resolved)
     own = {name: _own_value(question, resolved, name) for name in values}
     baseline = _Base(question, resolved, own, metrics, whole_of(base))
-    rows = [_answered(baseline, own, (), baseline.whole)]
+    rows = [_varied_row(baseline, own, (), baseline.whole)]
     calibrations = [base.versions.calibration]
     yield None
     for changes in changed:
@@ -122,7 +113,8 @@ def vary_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Variation
         rows.append(row)
         calibrations.append(calibration)
         yield None
-    return Variations(tuple(values), metrics, tuple(rows), versions_of(catalogue, calibrations))
+    versions = versions_of(catalogue, calibrations)
+    return Variations(SensitivityAnswer(fields=tuple(values), rows=tuple(rows), versions=versions), metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,41 +147,33 @@ def _row(base: _Base, changes: Mapping[str, Any], catalogue: Catalogue) -> tuple
     try:
         whole = whole_of(answer(read_question(body, catalogue), catalogue, advise=False))
     except Refused as refused:
-        return _refused({**base.own, **changes}, varied, refused.problems, base.metrics), None
+        return _varied_row(base, {**base.own, **changes}, varied, problems=refused.problems), None
     own = {name: _own_value(body, whole["resolved"], name) for name in base.own}
-    return _answered(base, {**own, **changes}, varied, whole), whole["versions"]["calibration"]
+    return _varied_row(base, {**own, **changes}, varied, whole), whole["versions"]["calibration"]
 
 
-def _answered(base: _Base, values: Mapping[str, Any], varied: tuple[str, ...], whole: Mapping[str, Any]) -> VariedRow:
-    numbers = {name: number_in(metric, whole) for name, metric in base.metrics.items()}
-    before = {name: number_in(metric, base.whole) for name, metric in base.metrics.items()}
-    return VariedRow(
-        values=values,
-        varied=varied,
-        status=ANSWERED,
-        verdict=whole["verdict"],
-        numbers=numbers,
-        ratios={name: _ratio(number, before[name]) for name, number in numbers.items()},
-        reason=None,
-        errors=(),
-        warnings=tuple(whole["warnings"]),
-        id=whole["id"],
-    )
-
-
-def _refused(
-    values: Mapping[str, Any], varied: tuple[str, ...], problems: Sequence[Problem], metrics: Mapping[str, Metric]
+def _varied_row(
+    base: _Base,
+    values: Mapping[str, Any],
+    varied: tuple[str, ...],
+    whole: Mapping[str, Any] | None = None,
+    problems: Sequence[Problem] = (),
 ) -> VariedRow:
+    """Row of a question that was answered, or refused."""
+    numbers = {} if whole is None else {name: number_in(metric, whole) for name, metric in base.metrics.items()}
+    ratios = {name: _ratio(numbers.get(name), number_in(metric, base.whole)) for name, metric in base.metrics.items()}
+    found: Mapping[str, Any] = whole or {}
     return VariedRow(
         values=values,
         varied=varied,
-        status=REFUSED,
-        verdict=None,
-        ratios=dict.fromkeys(metrics),
+        status=REFUSED if whole is None else ANSWERED,
+        verdict=found.get("verdict"),
+        numbers=numbers,
+        ratios=ratios,
         reason=reason_of(problems),
         errors=row_problems([_at_values(problem, varied) for problem in problems]),
-        warnings=(),
-        id=None,
+        warnings=tuple(found.get("warnings", ())),
+        id=found.get("id"),
     )
 
 

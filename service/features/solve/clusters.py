@@ -11,12 +11,10 @@ from service.estimator.answer import Interval
 from service.features.compare.compare import ANSWERED, compare_steps
 from service.features.compare.schemas import CLUSTERS, PRICES, QUESTION
 from service.features.solve.schemas import SolveRequest
+from service.features.solve.thresholds import NUMBERS
 from service.planner.feasibility import RUN_LIMITS, SIZE_LIMITS, SolveLimits, limits_missed, memory_missing
 from service.planner.steps import Steps
 from service.validation.specs import field_names
-
-NUMBERS = tuple(name for name in field_names(KeyNumbers) if name not in {"id", "verdict"})
-"""Numbers of a row in the evidence."""
 
 
 def solve_cluster(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
@@ -24,7 +22,7 @@ def solve_cluster(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution
     _refuse_idle(request.limits)
     lists = {CLUSTERS: request.clusters, PRICES: request.prices}
     body = {QUESTION: request.question, **lists, "sort_by": "cost_usd", "columns": [*NUMBERS]}
-    compared = yield from compare_steps(body, catalogue)
+    compared = (yield from compare_steps(body, catalogue)).answer
     priced = [row for row in compared.rows if row.status == ANSWERED and row.numbers["cost_usd"] is not None]
     if not priced:
         raise Refused(_no_cost(compared.rows))
@@ -64,12 +62,10 @@ def _nearest(checked: list[tuple[ComparedRow, WhyNot | None]]) -> int:
 
 
 def _numbers(row: ComparedRow) -> KeyNumbers:
-    values = {name: _interval(row.numbers[name]) for name in NUMBERS}
+    values: dict[str, Any] = {
+        name: Interval(**number) if isinstance(number, Mapping) else number for name, number in row.numbers.items()
+    }
     return KeyNumbers(id=row.id, verdict=row.verdict, **values)
-
-
-def _interval(number: Any) -> Any:
-    return Interval(**number) if isinstance(number, Mapping) else number
 
 
 def _chosen(row: ComparedRow) -> ChosenCluster:
@@ -83,7 +79,6 @@ def _warnings(rows: Any, found: ComparedRow | None) -> tuple[str, ...]:
 
 
 def _refuse_idle(limits: SolveLimits) -> None:
-    idle = [name for name in SIZE_LIMITS if getattr(limits, name) is not None]
     problems = [
         Problem(
             field=f"limits.{name}",
@@ -91,7 +86,8 @@ def _refuse_idle(limits: SolveLimits) -> None:
             message=f"{name} is not what bounds a cluster, so it would be ignored",
             fix=f"leave it out; it takes {', '.join(('headroom_fraction', *RUN_LIMITS))}",
         )
-        for name in idle
+        for name in SIZE_LIMITS
+        if getattr(limits, name) is not None
     ]
     if problems:
         raise Refused(*problems)

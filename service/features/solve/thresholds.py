@@ -9,14 +9,19 @@ from service.catalogue import Catalogue
 from service.estimator.constants import calibration_id
 from service.estimator.question import Question
 from service.features.estimates.answers import answer, versions_of
+from service.features.estimates.metrics import COLUMNS
 from service.features.solve.schemas import SolveRequest
 from service.planner.feasibility import UNKNOWNS
 from service.planner.solve import Threshold
 from service.validation.questions import ParsedQuestion
 from service.validation.serialization import to_wire
+from service.validation.specs import field_names
 
 CHANGING = ("model", "recipe", "layout", "cluster")
 """Parts of a question that a value may change."""
+
+NUMBERS = tuple(name for name in field_names(KeyNumbers) if name not in {"id", "verdict"})
+"""Numbers of the evidence."""
 
 
 def solution_of(
@@ -75,22 +80,9 @@ def _answered(parsed: ParsedQuestion, question: Question, catalogue: Catalogue) 
 
 
 def _numbers(found: Answer | None) -> KeyNumbers | None:
-    return None if found is None else _key_numbers(found)
-
-
-def _key_numbers(found: Answer) -> KeyNumbers:
-    """Key numbers of an answer."""
-    memory, step, totals = found.memory, found.step, found.totals
-    return KeyNumbers(
-        id=found.id,
-        verdict=found.verdict,
-        oom_probability_fraction=memory.oom_probability_fraction,
-        device_peak_bytes=memory.device_peak_bytes,
-        usable_bytes=memory.usable_bytes,
-        step_seconds=step.step_seconds,
-        tokens_per_s_per_gpu=step.tokens_per_s_per_gpu,
-        mfu_fraction=step.mfu_fraction,
-        gpu_hours=None if totals is None else totals.gpu_hours,
-        days=None if totals is None else totals.days,
-        cost_usd=None if totals is None else totals.cost_usd,
-    )
+    """Key numbers of an answer; those of the whole run are null without its tokens."""
+    if found is None:
+        return None
+    parts = {name: getattr(found, COLUMNS[name].partition(".")[0]) for name in NUMBERS}
+    values: dict[str, Any] = {name: getattr(part, name, None) for name, part in parts.items()}
+    return KeyNumbers(id=found.id, verdict=found.verdict, **values)

@@ -8,7 +8,7 @@ import pytest
 from service.answers.rows import MOST_ROWS
 from service.catalogue import Catalogue
 from service.catalogue.prices import PriceQuery
-from service.features.compare.compare import FIRST, LAST, Comparison, compare, compare_steps, whole_comparison
+from service.features.compare.compare import FIRST, LAST, Comparison, compare, compare_steps
 from service.features.estimates import answers
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import COLUMNS, metric_named
@@ -29,7 +29,7 @@ AWS = {"provider": "aws", "region": "us-east-1", "price_model": "on-demand"}
 
 
 def records(found: Comparison) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = to_wire(whole_comparison(found))["rows"]
+    rows: list[dict[str, Any]] = to_wire(found.answer)["rows"]
     return rows
 
 
@@ -164,7 +164,7 @@ def test_unless_asked_rows_stand_by_what_is_known(
 ) -> None:
     body = {"question": {**JOB, "recipe": recipe, "price": price}, "clusters": [A100, H100]}
     found = compare(body, catalogue)
-    assert found.sort_by == sort_by
+    assert found.answer.sort_by == sort_by
     values = [row[sort_by]["value"] for row in records(found)]
     assert values == sorted(values)
 
@@ -205,12 +205,12 @@ def test_no_row_tries_changes(catalogue: Catalogue, monkeypatch: pytest.MonkeyPa
 def test_as_many_rows_as_may_be_are_answered_and_the_same_each_time(catalogue: Catalogue) -> None:
     prices = [{"usd_per_gpu_hour": price} for price in range(1, 251)]
     body = {"question": JOB, "clusters": [H100, A100, "dgx-h100", "dgx-h100"], "prices": prices}
-    assert len(compare(body, catalogue).rows) == MOST_ROWS
-    first, second = (to_bytes(whole_comparison(compare({**body, "prices": prices[:25]}, catalogue))) for _ in range(2))
+    assert len(compare(body, catalogue).answer.rows) == MOST_ROWS
+    first, second = (to_bytes(compare({**body, "prices": prices[:25]}, catalogue).answer) for _ in range(2))
     assert first == second
 
 
 def test_the_record_of_a_row_holds_every_field(catalogue: Catalogue) -> None:
     found = compare({"question": JOB, "clusters": [H100]}, catalogue)
-    names = {field.name for field in fields(found.rows[0])} - {"numbers"}
-    assert names == {*FIRST, *LAST} == to_wire(found.rows[0]).keys() - COLUMNS.keys()
+    names = {field.name for field in fields(found.answer.rows[0])} - {"numbers"}
+    assert names == {*FIRST, *LAST} == to_wire(found.answer.rows[0]).keys() - COLUMNS.keys()

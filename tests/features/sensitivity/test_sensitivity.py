@@ -12,7 +12,7 @@ from service.cli.reports import table_report
 from service.errors import Refused
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import COLUMNS
-from service.features.sensitivity.vary import table_csv, vary, whole_table
+from service.features.sensitivity.vary import table_csv, vary
 from service.validation.fields import variable_fields, with_value
 from service.validation.flat import flat_fields
 from service.validation.questions import read_question
@@ -37,7 +37,7 @@ VALUES: dict[str, list[Any]] = {
 
 
 def table(catalogue: Catalogue, values: dict[str, list[Any]], **more: Any) -> dict[str, Any]:
-    found = to_wire(whole_table(vary({"question": QUESTION, "vary": values, **more}, catalogue)))
+    found = to_wire(vary({"question": QUESTION, "vary": values, **more}, catalogue).answer)
     assert isinstance(found, dict)
     return found
 
@@ -143,7 +143,7 @@ def test_what_is_wrong_is_refused_where_it_stands(
 
 def test_a_table_holds_what_the_rows_hold(catalogue: Catalogue) -> None:
     found = vary({"question": QUESTION, "vary": VALUES}, catalogue)
-    rows = to_wire(whole_table(found))["rows"]
+    rows = to_wire(found.answer)["rows"]
     lines = list(csv.DictReader(io.StringIO(table_csv(found), newline="")))
     assert len(lines) == len(rows)
     for row, line in zip(rows, lines, strict=True):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.catalogue import Catalogue
-from service.features.compare.compare import compare, whole_comparison
+from service.features.compare.compare import compare
 from service.features.estimates.answers import answer
 from service.planner.sizing import optimal_size
 from service.validation.questions import read_question
@@ -23,7 +23,7 @@ PRICES = [{"usd_per_gpu_hour": 2.5}, {"usd_per_gpu_hour": 1.1}]
 def test_no_cheaper_row_of_the_comparison_keeps_the_deadline(catalogue: Catalogue, days: float) -> None:
     lists = {"question": JOB, "clusters": CLUSTERS, "prices": PRICES}
     found = solved(catalogue, "cluster", **lists, limits={"days": days})
-    rows = to_wire(whole_comparison(compare(lists, catalogue)))["rows"]
+    rows = to_wire(compare(lists, catalogue).answer)["rows"]
     keeping = [row for row in rows if row["verdict"] == "fits" and row["days"]["value"] <= days]
     if not keeping:
         assert found["value"] is None
