@@ -10,6 +10,9 @@ WIRE_NAMES = {"six_n": "6n", "memory_class": "class"}
 INLINE = {"inline": True}
 """Metadata of a mapping whose items are serialised among the fields of its object."""
 
+EACH = "x-each"
+"""Mark of an object whose fields the contract describes as parameters of their own."""
+
 COMPONENT = "x-component"
 """Key of the name under which the contract publishes a schema that stands in the place of its use."""
 

@@ -92,9 +92,9 @@ def add_list(
 ) -> None:
     """Add the routes of a list under /v1: JSON page by page, and the whole list as a table of each ending."""
     name = plural.rpartition("/")[2]
-    query_dep = Depends(whole_query(types.query))
+    parameters, query_dep = Depends(whole_query(types.parameters)), Depends(whole_query(types.query))
 
-    async def page(request: Request, query: Annotated[Parameters, query_dep]) -> Response:
+    async def page(request: Request, query: Annotated[Parameters, parameters]) -> Response:
         if "parquet" in endings and preferred(request.headers.get("accept", ""), (JSON, PARQUET)) == PARQUET:
             return await file(request, query, "parquet")
         return json_answer(await run_in_threadpool(lambda: page_of(rows(request), query)))

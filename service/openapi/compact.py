@@ -36,14 +36,36 @@ VALUES = {"enum", "const"}
 """Keywords that list values, and so exclude null."""
 
 
-def share_parameters(paths: Mapping[str, Any]) -> dict[str, Schema]:
-    """Move parameters that several operations have into components, in place."""
-    return _share([operation.get("parameters", []) for operation in _operations(paths)], "parameters")
+BOUNDS = frozenset({
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems",
+})  # fmt: skip
+"""Keywords that bound what callers may send; answers keep to them anyway."""
 
 
-def share_responses(paths: Mapping[str, Any]) -> dict[str, Schema]:
-    """Move responses that several operations give into components, in place."""
-    return _share([operation["responses"] for operation in _operations(paths)], "responses")
+def without_bounds(value: Any) -> Any:
+    """The schema of an answer without the bounds of its values."""
+    if isinstance(value, list):
+        return [without_bounds(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: {name: without_bounds(one) for name, one in item.items()} if key == "properties" else without_bounds(item)
+        for key, item in value.items()
+        if key == "properties" or key not in BOUNDS
+    }
+
+
+COMPONENTS = "#/components/"
+
+
+def share_parameters(paths: Mapping[str, Any], shared: dict[str, Schema]) -> None:
+    """Move parameters that several operations have into the shared ones, in place."""
+    _share([operation.get("parameters", []) for operation in _operations(paths)], "parameters", shared)
+
+
+def share_responses(paths: Mapping[str, Any], shared: dict[str, Schema]) -> None:
+    """Move responses that several operations give into the shared ones, in place."""
+    _share([operation["responses"] for operation in _operations(paths)], "responses", shared)
 
 
 def _operations(paths: Mapping[str, Any]) -> Iterator[Any]:
@@ -51,21 +73,23 @@ def _operations(paths: Mapping[str, Any]) -> Iterator[Any]:
         yield from operations.values()
 
 
-def _share(places: list[Any], kind: str) -> dict[str, Schema]:
+def _share(places: list[Any], kind: str, shared: dict[str, Schema]) -> None:
     """Replace what several places repeat by references to components."""
     every = [(place, key) for place in places for key in (place if isinstance(place, dict) else range(len(place)))]
-    used = Counter(json.dumps(place[key]) for place, key in every)
-    shared: dict[str, Schema] = {}
-    names: dict[str, str] = {}
+    used = Counter(_text(place[key]) for place, key in every)
+    names = {_text(part): name for name, part in shared.items()}
     for place, key in every:
-        text = json.dumps(place[key])
+        text = _text(place[key])
         if "$ref" in place[key] or used[text] == 1:
             continue
         if text not in names:
             names[text] = _free_name(_name_of(place[key]), shared)
             shared[names[text]] = place[key]
-        place[key] = {"$ref": f"#/components/{kind}/{names[text]}"}
-    return shared
+        place[key] = {"$ref": f"{COMPONENTS}{kind}/{names[text]}"}
+
+
+def _text(part: Schema) -> str:
+    return json.dumps(part, sort_keys=True)
 
 
 def _name_of(part: Schema) -> str:

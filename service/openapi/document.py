@@ -13,9 +13,9 @@ from service.api.caching import describe_idempotency, takes_idempotency_key
 from service.api.openapi import ETAG, JSON, MERGE_PATCH, Schema
 from service.api.queries import REV
 from service.api.request_context import deprecation_of
-from service.openapi.compact import compacted, share_parameters, share_responses
+from service.openapi.compact import compacted, share_parameters, share_responses, without_bounds
 from service.openapi.components import shared_schemas
-from service.openapi.generated import reached, tidied
+from service.openapi.generated import answered_by, reached, tidied
 from service.openapi.problems import LIMIT_HEADERS, problem_responses, problem_schemas, response_ref
 from service.openapi.published_names import published, published_schemas
 from service.source_tree import ROOT, write_generated
@@ -25,15 +25,16 @@ RECORDED = Path(__file__).parents[1] / "web" / "examples"
 Their numbers hold under the versions that they name."""
 
 
+EXAMPLES = "x-examples"
+"""Extension of a media type: addresses of examples. Generators resolve OpenAPI's `externalValue` as a local file."""
+
+
 def add_examples(operation: Schema) -> None:
     """Name the file with an example of each successful response of an operation."""
     for media_type, content in successes(operation):
         if media_type == JSON:
-            content["examples"] = {
-                name: {"externalValue": f"/web/examples/{name}.json"}
-                for name in types_of(content["schema"])
-                if (RECORDED / f"{name}.json").exists()
-            }
+            names = [name for name in types_of(content["schema"]) if (RECORDED / f"{name}.json").exists()]
+            content[EXAMPLES] = [f"/web/examples/{name}.json" for name in names]
         else:
             text = RECORDED / f"{operation['operationId']}.txt"
             if text.exists():
@@ -95,7 +96,7 @@ STORED = (
 """Beginnings of the paths whose every answer comes from the database, which may not answer."""
 
 EARLIER = {REV, "revision"}
-"""Parameters that name an earlier catalogue or row, which the database holds."""
+"""Parameters that name an earlier catalogue or row, which the database holds; of a list, a column."""
 
 NEVER_REFUSED = "/v1/cell/why"
 """The path that answers every question of a caller with access, in words."""
@@ -135,15 +136,21 @@ def contract(app: FastAPI) -> dict[str, Any]:
     paths, own = tidied(document)
     schemas = compacted(published_schemas(_schemas()) | published_schemas(own))
     paths = compacted(published(dict(sorted(paths.items(), key=_place_in_tags))))
+    answered = answered_by(paths, schemas) & schemas.keys()
+    schemas |= {name: without_bounds(schemas[name]) for name in answered}
     for path, operations in paths.items():
         for method, operation in operations.items():
             _complete(path, method, operation)
-    used = reached([paths, problem_responses()], schemas)
+    parameters: dict[str, Schema] = {}
+    responses = {"NotModified": NOT_MODIFIED, **problem_responses()}
+    used = reached([paths, responses], schemas)
+    share_parameters(paths, parameters)
+    share_responses(paths, responses)
     document["paths"], document["security"] = paths, [{KEY: []}]
     document["components"] = {
-        "schemas": {name: one for name, one in schemas.items() if name in used},
-        "parameters": share_parameters(paths),
-        "responses": {"NotModified": NOT_MODIFIED, **problem_responses(), **share_responses(paths)},
+        "schemas": {name: schemas[name] for name in sorted(used)},
+        "parameters": parameters,
+        "responses": responses,
         "headers": {"ETag": ETAG, **LIMIT_HEADERS},
         "securitySchemes": SECURITY_SCHEMES,
     }
@@ -182,7 +189,7 @@ def _complete(path: str, method: str, operation: Schema) -> None:
 def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
     """Statuses of refusals that callers plan for; what may happen to every request is under `default`."""
     if path == NEVER_REFUSED:
-        return ("default",)
+        return ("4XX", "default")
     (family,) = operation["tags"]
     is_change = family in CHANGED and method in {"put", "patch", "delete"}
     conflicts = (
@@ -191,7 +198,8 @@ def _refusals(path: str, method: str, operation: Schema) -> tuple[str, ...]:
         or (family == "catalogue" and method != "get")
     )
     named = {one.get("name", one.get("$ref", "").rpartition("/")[2]) for one in operation.get("parameters", ())}
-    is_from_the_database = is_change or (conflicts and method != "get") or path.startswith(STORED) or named & EARLIER
+    earlier = EARLIER if "{" in path else {REV}
+    is_from_the_database = is_change or (conflicts and method != "get") or path.startswith(STORED) or named & earlier
     return (
         *(("404",) if ("{" in path and not path.startswith(OF_A_LEASE)) or REV in named else ()),
         *(("409",) if conflicts else ()),

@@ -6,7 +6,7 @@ from typing import Any
 
 from service.answers.accuracy import Figures, RelativeErrors, Sized, VerdictCounts
 from service.answers.estimates import Grounds
-from service.answers.names import COMPONENT, INLINED, OWN_DESCRIPTION, WIRE_NAMES
+from service.answers.names import COMPONENT, EACH, INLINED, OWN_DESCRIPTION, WIRE_NAMES
 from service.answers.rows import ChosenCluster
 from service.api.openapi import Schema
 from service.estimator.other_tools.tool import Comparison
@@ -43,9 +43,12 @@ def tidied(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Schem
     generated = document.get("components", {}).get("schemas", {})
     schemas = {name: without_titles(one) for name, one in generated.items() if name not in FASTAPI_SCHEMAS}
     hoisted: dict[str, Schema] = {}
-    paths = with_references(without_titles(document["paths"]), hoisted)
+    paths = without_titles(document["paths"])
+    for operation in (one for methods in paths.values() for one in methods.values() if "parameters" in one):
+        operation["parameters"] = [each for one in operation["parameters"] for each in _spread(one)]
+    paths = with_references(paths, hoisted)
     schemas = {name: with_references(one, hoisted) for name, one in schemas.items()}
-    answered = _answered(paths, schemas | hoisted)
+    answered = answered_by(paths, schemas | hoisted)
     described = {name: _explained(name, one) for name, one in schemas.items()}
     complete = {name: _complete(one) if name in answered else one for name, one in described.items()}
     return paths, {name: _defaults_in_words(_as_on_the_wire(one)) for name, one in (complete | hoisted).items()}
@@ -64,6 +67,14 @@ def without_titles(value: Any) -> Any:
         for key, item in value.items()
         if not (key == "title" and isinstance(item, str))
     }
+
+
+def _spread(parameter: Schema) -> list[Schema]:
+    """The parameters that one describes together, each by itself, for clients that serialise no objects."""
+    schema = parameter.get("schema", {})
+    if EACH not in schema:
+        return [parameter]
+    return [{"name": name, "in": "query", "schema": field} for name, field in schema["properties"].items()]
 
 
 def with_references(value: Any, hoisted: dict[str, Schema]) -> Any:
@@ -85,7 +96,7 @@ def with_references(value: Any, hoisted: dict[str, Schema]) -> Any:
     return {"$ref": f"{REFERENCE}{name}", **use}
 
 
-def _answered(paths: Mapping[str, Any], schemas: Mapping[str, Schema]) -> set[str]:
+def answered_by(paths: Mapping[str, Any], schemas: Mapping[str, Schema]) -> set[str]:
     """Components that answers reach and requests do not."""
     operations = [operation for methods in paths.values() for operation in methods.values()]
     asked = reached([(one.get("requestBody"), one.get("parameters")) for one in operations], schemas)

@@ -30,6 +30,7 @@ RESPONSES: Mapping[str, str] = {
     "422": "UnprocessableContent",
     "428": "PreconditionRequired",
     "503": "ServiceUnavailable",
+    "4XX": DEFAULT,
     "default": DEFAULT,
 }
 """Component of the response for each status that operations name, called as HTTP calls it."""
@@ -123,7 +124,7 @@ def problem_schemas() -> dict[str, Schema]:
 
 def problem_responses() -> dict[str, Schema]:
     """A response for each status, with an example of every kind of problem that has it."""
-    return {name: _response(status) for status, name in RESPONSES.items()}
+    return {name: _response(status) for status, name in RESPONSES.items() if status != "4XX"}
 
 
 def response_ref(status: str) -> Schema:

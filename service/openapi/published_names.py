@@ -17,6 +17,7 @@ from service.estimator import question
 from service.estimator.answer import Basis, Phase, Verdict
 from service.estimator.memory.memory import Moment, StepName
 from service.features.checks.schemas import FormatName
+from service.features.compare.schemas import Pairing
 
 RENAMED: Mapping[str, str] = {
     "Answer": "EstimateAnswer",
@@ -85,6 +86,7 @@ CHOICES: Mapping[str, tuple[str, Any]] = {
     "Offload": ("What is kept in the host's memory.", question.OffloadName),
     "OnWorkers": ("On which workers a launch check may run.", Where),
     "Optimizer": ("What turns gradients into updates.", question.OptimizerName),
+    "Pairing": ("How clusters and prices are paired.", Pairing),
     "Phase": ("The part of a step in which memory peaks.", Phase),
     "Precision": ("In which numbers a model trains.", question.PrecisionName),
     "PriceModel": ("On what terms a GPU is rented.", question.PriceModel),

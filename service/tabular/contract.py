@@ -8,7 +8,7 @@ from pydantic import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from service.answers.names import COMPONENT
+from service.answers.names import COMPONENT, EACH
 from service.tabular.columns import Column
 from service.tabular.lists import DEFAULT_ROWS, MOST_ROWS
 from service.validation.forms import ReadElsewhere, described_as, object_schema
@@ -55,6 +55,11 @@ class ListTypes:
     def query(self) -> Any:
         """Filters, order, limit and cursor."""
         return Annotated[Any, _Described(lambda _: self._query())]
+
+    @property
+    def parameters(self) -> Any:
+        """The same, each as a parameter of its own."""
+        return Annotated[Any, _Described(lambda _: self._query() | {EACH: True})]
 
     def _row(self) -> JsonSchemaValue:
         fields = {column.name: dict(column.schema) for column in self.columns}

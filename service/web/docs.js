@@ -45,8 +45,8 @@ function exampleAt(address) {
 
 function examplesOf(content) {
   if (content.example !== undefined) return [shown(content.example)];
-  return Object.values(content.examples || {}).flatMap((example) =>
-    example.externalValue ? [exampleAt(example.externalValue)] : [element("p", example.summary), shown(example.value)]);
+  const inline = Object.values(content.examples || {}).flatMap((e) => [element("p", e.summary), shown(e.value)]);
+  return [...inline, ...(content["x-examples"] || []).map(exampleAt)];
 }
 
 // The component that a reference names, or the part itself.
