@@ -30,45 +30,6 @@ from service.validation.flat_values import MOST_PARAMETERS, TOO_MANY, read_value
 from service.validation.serialization import to_bytes
 from service.validation.text import normalized
 
-TYPES = ("boolean", "integer", "number", "array")
-"""JSON types of columns that are no text."""
-
-
-def parquet(columns: Sequence[Column], rows: Sequence[Any]) -> bytes:
-    """Rows of a list as Parquet."""
-    import pyarrow
-    from pyarrow import parquet as written
-
-    fields = [
-        pyarrow.field(
-            column.name, _type(pyarrow, column), metadata={"description": str(column.schema.get("description", ""))}
-        )
-        for column in columns
-    ]
-    values = [_values(column, rows) for column in columns]
-    arrays = [pyarrow.array(cells, field.type) for cells, field in zip(values, fields, strict=True)]
-    file = io.BytesIO()
-    written.write_table(pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields)), file)
-    return file.getvalue()
-
-
-def _values(column: Column, rows: Sequence[Any]) -> list[Any]:
-    values = (column.value(row) for row in rows)
-    return [list(value) if isinstance(value, tuple) else value for value in values]
-
-
-def _type(pyarrow: Any, column: Column) -> Any:
-    kind = next((name for name in TYPES if name in column.types), "string")
-    kinds = {
-        "boolean": pyarrow.bool_(),
-        "integer": pyarrow.int64(),
-        "number": pyarrow.float64(),
-        "array": pyarrow.list_(pyarrow.string()),
-        "string": pyarrow.string(),
-    }
-    return kinds[kind]
-
-
 Form = str | int | float | None
 """A comparable value of a row: text is case-folded, None is unknown."""
 Place = tuple[Form, ...]
@@ -454,8 +415,36 @@ def workbook_of(table: Table) -> bytes:
 
 
 def parquet_of(table: Table) -> bytes:
-    """A table as Parquet."""
-    return parquet(table.columns, table.rows)
+    """A table as Parquet; pyarrow is imported here, for it takes longer to load than the rest of the service."""
+    import pyarrow
+    from pyarrow import parquet as written
+
+    fields = [
+        pyarrow.field(
+            column.name, _type(pyarrow, column), metadata={"description": str(column.schema.get("description", ""))}
+        )
+        for column in table.columns
+    ]
+    values = [_values(column, table.rows) for column in table.columns]
+    arrays = [pyarrow.array(cells, field.type) for cells, field in zip(values, fields, strict=True)]
+    file = io.BytesIO()
+    written.write_table(pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields)), file)
+    return file.getvalue()
+
+
+def _values(column: Column, rows: Sequence[Any]) -> list[Any]:
+    values = (column.value(row) for row in rows)
+    return [list(value) if isinstance(value, tuple) else value for value in values]
+
+
+def _type(pyarrow: Any, column: Column) -> Any:
+    kinds = {
+        "boolean": pyarrow.bool_(),
+        "integer": pyarrow.int64(),
+        "number": pyarrow.float64(),
+        "array": pyarrow.list_(pyarrow.string()),
+    }
+    return next((kind for name, kind in kinds.items() if name in column.types), pyarrow.string())
 
 
 def as_record(columns: Sequence[Column], row: object) -> Record:

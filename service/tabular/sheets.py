@@ -19,44 +19,12 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from service.tabular.cell_text import begins_formula
 
-Cell = str | int | float | None
-
 LONGEST_CELL = 32_767
 """Characters that Excel takes in one cell."""
 NARROWEST, WIDEST = 8, 60
 """Characters that a column shows."""
 CREATED = datetime(2000, 1, 1, tzinfo=UTC)
 """Date in every workbook: another one each time would be another file each time."""
-
-
-def workbook(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> bytes:
-    """A table as an .xlsx file, its header bold, frozen and with filters."""
-    from xlsxwriter import Workbook  # type: ignore[import-untyped]  # the library ships no types
-
-    file = BytesIO()
-    with Workbook(file, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}) as book:
-        book.set_properties({"created": CREATED})
-        sheet = book.add_worksheet()
-        bold, text = book.add_format({"bold": True}), book.add_format({"quote_prefix": True})
-        write = {bool: sheet.write_boolean, int: sheet.write_number, float: sheet.write_number}
-        for column, name in enumerate(header):
-            sheet.write_string(0, column, name, bold)
-            sheet.set_column(column, column, _width(name, [row[column] for row in rows]))
-        for place, row in enumerate(rows, start=1):
-            for column, cell in enumerate(row):
-                if isinstance(cell, str):
-                    sheet.write_string(place, column, cell[:LONGEST_CELL], text if begins_formula(cell) else None)
-                elif cell is not None:
-                    write[type(cell)](place, column, cell)
-        sheet.freeze_panes(1, 0)
-        sheet.autofilter(0, 0, len(rows), len(header) - 1)
-    return file.getvalue()
-
-
-def _width(name: str, cells: Sequence[Cell]) -> int:
-    """Characters that a column needs, with room for the arrow of its filter."""
-    longest = max([len(name) + 2, *(len(str(cell)) + 1 for cell in cells if cell is not None)])
-    return min(max(longest, NARROWEST), WIDEST)
 
 
 NEW_FUNCTIONS = frozenset({"WEBSERVICE", "ENCODEURL", "NUMBERVALUE"})
@@ -110,6 +78,20 @@ class Sheet:
     """Its cells, row by row; None for an empty one."""
     widths: Sequence[int]
     """Characters that each column shows."""
+    is_table: bool = False
+    """Whether the first row is a header, which stays in sight and has filters."""
+
+
+def workbook(header: Sequence[str], rows: Sequence[Sequence[Plain | None]]) -> bytes:
+    """A table as an .xlsx file, its header bold, frozen and with filters."""
+    widths = [_width(name, [row[column] for row in rows]) for column, name in enumerate(header)]
+    return excel_file([Sheet("Sheet1", [[Heading(name) for name in header], *rows], widths, is_table=True)])
+
+
+def _width(name: str, cells: Sequence[Plain | None]) -> int:
+    """Characters that a column needs, with room for the arrow of its filter."""
+    longest = max([len(name) + 2, *(len(str(cell)) + 1 for cell in cells if cell is not None)])
+    return min(max(longest, NARROWEST), WIDEST)
 
 
 def excel_formula(formula: str) -> str:
@@ -166,7 +148,7 @@ class _Styles(NamedTuple):
 
 def excel_file(sheets: Sequence[Sheet]) -> bytes:
     """Sheets as an .xlsx file."""
-    from xlsxwriter import Workbook
+    from xlsxwriter import Workbook  # type: ignore[import-untyped]  # the library ships no types
 
     file = BytesIO()
     with Workbook(file, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}) as book:
@@ -179,6 +161,9 @@ def excel_file(sheets: Sequence[Sheet]) -> bytes:
             for row, cells in enumerate(sheet.rows):
                 for column, cell in enumerate(cells):
                     _write(page, (row, column), cell, styles)
+            if sheet.is_table:
+                page.freeze_panes(1, 0)
+                page.autofilter(0, 0, len(sheet.rows) - 1, len(sheet.widths) - 1)
     return file.getvalue()
 
 
