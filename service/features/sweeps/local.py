@@ -10,7 +10,7 @@ from pathlib import Path
 
 from service.errors import TraincostError
 from service.features.sweeps.axes import Sweep, sweep_from_bytes, sweep_to_bytes
-from service.features.sweeps.rows import Counts, rows_of
+from service.features.sweeps.rows import Counts
 from service.features.sweeps.sweeps import SHARD_ROWS, Shard, shards_of
 from service.features.sweeps.tables import as_csv, as_parquet, counts_in, write_shard
 from service.validation.serialization import digest_of
@@ -79,9 +79,7 @@ def _each(folder: Path, shards: Sequence[Shard], processes: int) -> Iterator[Cou
 
 def _compute_shard(folder: Path, shard: Shard) -> Counts:
     """Compute one shard, in a process that may compute several."""
-    rows = rows_of(_sweep_in(folder))
-    write_shard(part_of(folder, shard), rows, shard, lambda _: None)
-    return rows.counts
+    return write_shard(part_of(folder, shard), _sweep_in(folder), shard, lambda _: None)
 
 
 @cache

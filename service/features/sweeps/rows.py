@@ -4,7 +4,6 @@ Every number is a double, as in JSON and cells: 1 and 0 for true and false. Rows
 the rest of their estimate.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -198,8 +197,6 @@ class Rows:
     """Answerer of its rows."""
     counts: Counts = field(default_factory=Counts)
     """Counts of computed rows."""
-    refused: Counter[str] = field(default_factory=Counter)
-    """Refused rows by the code of their first problem."""
     _numbers: tuple[Number, ...] = ()
 
     def __post_init__(self) -> None:
@@ -224,7 +221,6 @@ class Rows:
             numbers = self._cells(row_answer)
         except Refused as refused:
             self.counts.refused += 1
-            self.refused[refused.problems[0].code] += 1
             return (*start, cluster.at[0].gpus, rate, REFUSED, None, *self._nothing(), _reason(refused.problems))
         self.counts.answered += 1
         verdict = None if row_answer.estimate is None else row_answer.estimate.verdict

@@ -44,6 +44,8 @@ from service.validation.questions import EXAMPLES
 from service.validation.specs import field_names, read_spec
 from service.validation.text import checked_texts
 
+Part = TypeVar("Part")
+
 
 class ItemReader:
     """Parser of the items of a sweep; clusters before prices, which are looked up for each GPU of the sweep."""
@@ -76,24 +78,24 @@ class ItemReader:
 
     def layout(self, item: Any) -> SweptLayout:
         """An item of the list of layouts."""
-        if not self._is_open:
-            return SweptLayout(layout=read_spec(Layout, item, "layout"))
-        _, rest = constraints_of({"layout": item})
-        pinned = read_spec(Layout, rest["layout"], "layout")
-        return SweptLayout(layout=pinned, open={name: item[name] for name in item if name not in rest["layout"]})
+        layout, opened = self._pinned("layout", Layout, item)
+        return SweptLayout(layout=layout, open=opened)
 
     def recipe(self, item: Any) -> SweptRecipe:
         """An item of the list of recipes."""
-        if not self._is_open:
-            return SweptRecipe(recipe=read_spec(Recipe, item, "recipe"))
-        _, rest = constraints_of({"recipe": item})
-        recipe = read_spec(Recipe, rest["recipe"], "recipe")
-        problems = ranking_problems(
-            recipe, self._plan.limits, is_priced=True
-        )  # each row without a price has its own problem
+        recipe, opened = self._pinned("recipe", Recipe, item)
+        # each row without a price has its own problem
+        problems = ranking_problems(recipe, self._plan.limits, is_priced=True) if self._is_open else []
         if problems:
             raise Refused(*problems)
-        return SweptRecipe(recipe=recipe, open={name: item[name] for name in item if name not in rest["recipe"]})
+        return SweptRecipe(recipe=recipe, open=opened)
+
+    def _pinned(self, part: str, spec: type[Part], item: Any) -> tuple[Part, dict[str, Any]]:
+        """The pinned fields of an item, and those that a search may choose."""
+        if not self._is_open:
+            return read_spec(spec, item, part), {}
+        pinned = constraints_of({part: item})[1][part]
+        return read_spec(spec, pinned, part), {name: item[name] for name in item if name not in pinned}
 
     def price(self, item: Any) -> SweptPrice:
         """An item of the list of prices."""
@@ -159,8 +161,6 @@ REQUIRED_LISTS = {"models": EXAMPLES["model"], "clusters": EXAMPLES["cluster"], 
 
 DEFAULT_ITEMS: Mapping[str, Any] = {"layouts": {}, "prices": None}
 """Item of an omitted list."""
-
-Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from typing import Any
 
 from service.estimator import FORMULAS_VERSION
 from service.features.sweeps.axes import Sweep, sweep_from_bytes
-from service.features.sweeps.rows import rows_of
 from service.features.sweeps.sweeps import Shard
 from service.features.sweeps.tables import write_shard
 
@@ -57,9 +56,8 @@ def compute_shard(sweep: Sweep, shard: Shard, folder: Path) -> dict[str, Any]:
             f"{sweep.versions.formulas}: have workers of that version resume it, or ask for it again"
         )
         return {"status": "failed", "reason": reason, "final": True}
-    rows = rows_of(sweep)
-    write_shard(folder / ROWS_FILE, rows, shard, lambda done: _write({"rows": done}, folder / PROGRESS))
-    return {"status": "succeeded", "reason": None, "counts": asdict(rows.counts)}
+    counts = write_shard(folder / ROWS_FILE, sweep, shard, lambda done: _write({"rows": done}, folder / PROGRESS))
+    return {"status": "succeeded", "reason": None, "counts": asdict(counts)}
 
 
 def _write(content: Any, path: Path) -> None:

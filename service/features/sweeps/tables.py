@@ -11,11 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from service.answers.estimates import Versions
 from service.features.launch_checks.finished_jobs import ROWS_FILE
 from service.features.sweeps import store
 from service.features.sweeps.axes import Sweep, sweep_from_bytes
-from service.features.sweeps.rows import Counts, Rows, columns_of
+from service.features.sweeps.rows import Counts, columns_of, rows_of
 from service.features.sweeps.sweeps import Shard, content_of, visible_sweep
 from service.jobs.leases import read_file
 from service.store import Engine
@@ -36,19 +35,20 @@ WRITTEN_BY = b"traincost"
 """Key of the row counts in the footer of a file."""
 
 
-def write_shard(path: Path, rows: Rows, shard: Shard, report: Callable[[int], None]) -> None:
-    """Compute a shard and write it."""
+def write_shard(path: Path, sweep: Sweep, shard: Shard, report: Callable[[int], None]) -> Counts:
+    """Compute a shard and write it; reports the number of its rows so far."""
     import pyarrow.parquet as pq
 
-    before, schema = Counts(**asdict(rows.counts)), schema_of(rows.sweep)
+    rows, schema = rows_of(sweep), schema_of(sweep)
     unfinished = path.with_name(f"{path.name}.unfinished")
     cells = rows.of(shard.first, shard.rows)
     with pq.ParquetWriter(unfinished, schema, compression=COMPRESSION) as writer:
         while batch := list(islice(cells, BATCH_ROWS)):
             writer.write_table(_table(batch, schema))
-            report(rows.counts.rows - before.rows)
-        writer.add_key_value_metadata({WRITTEN_BY: json.dumps(asdict(_since(before, rows.counts)))})
+            report(rows.counts.rows)
+        writer.add_key_value_metadata({WRITTEN_BY: json.dumps(asdict(rows.counts))})
     unfinished.replace(path)
+    return rows.counts
 
 
 def counts_in(path: Path, shard: Shard) -> Counts | None:
@@ -69,7 +69,8 @@ def schema_of(sweep: Sweep) -> "pa.Schema":
     import pyarrow as pa
 
     fields = [pa.field(name, pa.type_for_alias(kind), nullable=name != "row") for name, kind in columns_of(sweep)]
-    return pa.schema(fields, metadata=_versions(sweep.versions))
+    versions = {name: str(value) for name, value in asdict(sweep.versions).items() if value is not None}
+    return pa.schema(fields, metadata=versions)
 
 
 def as_parquet(parts: Iterable[bytes], sweep: Sweep) -> Iterator[bytes]:
@@ -90,14 +91,6 @@ def _table(batch: list[tuple[Any, ...]], schema: "pa.Schema") -> "pa.Table":
 
     columns = zip(*batch, strict=True)
     return pa.table([pa.array(cells, kind) for cells, kind in zip(columns, schema.types, strict=True)], schema=schema)
-
-
-def _since(before: Counts, now: Counts) -> Counts:
-    return Counts(**{name: count - getattr(before, name) for name, count in asdict(now).items()})
-
-
-def _versions(versions: Versions) -> dict[str, str]:
-    return {name: str(value) for name, value in asdict(versions).items() if value is not None}
 
 
 def _drain(sink: BytesIO) -> bytes:
