@@ -5,9 +5,10 @@ arithmetic operators and these functions, so the single path never touches NumPy
 only for a column.
 """
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, reduce
 from math import ceil, log2, sqrt
+from operator import add
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -45,6 +46,15 @@ def is_nothing(amount: Amount) -> bool:
     (True, False)
     """
     return isinstance(amount, _NUMBERS) and not amount
+
+
+def summed(amounts: Iterable[Amount]) -> Amount:
+    """The sum of some amounts, added one after the other.
+
+    >>> summed((1, 2.5))
+    3.5
+    """
+    return reduce(add, amounts, 0)
 
 
 def maximum(a: Amount, b: Amount) -> Amount:

@@ -412,7 +412,7 @@ def step_and_memory(
     reserved: list[Amount] = []
     for one in columns:
         rank_bytes = stage_bytes(workload, degrees, one.stage, one.load, layout)
-        reserved.append(reserved_bytes(rank_bytes.peak, rank_bytes.held, share, room))
+        reserved.append(reserved_bytes(rank_bytes.peak, rank_bytes.cached, share, room))
     peak = reduce(maximum, reserved)
     sent = [one.count * each.sent_seconds for one, each in zip(columns, micro, strict=True)]
     overhead = StepOverhead(

@@ -59,8 +59,9 @@ def test_stages_of_a_node_send_over_its_links_and_replicas_over_the_network() ->
     workload, wires = sample_workload(), Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=NODE)
     last, first = (sample_degrees(tensor=2, data=4, pipeline=2, rank_order=number) for number in (0, 1))
     sends = [transfer_seconds(pipeline.micro_batch_transfers(workload, one)[0], wires) for one in (last, first)]
+    held = sample_rank_load().parameters
     sums = [
-        sum(transfer_seconds(one, wires) for one in data.step_transfers(workload, degrees, sample_rank_load().held))
+        sum(transfer_seconds(one, wires) for one in data.step_transfers(workload, degrees, held))
         for degrees in (last, first)
     ]
     assert sends[1] < sends[0] / 2

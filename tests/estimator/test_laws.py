@@ -108,7 +108,7 @@ def test_no_kind_is_negative_and_no_part_exceeds_its_whole(asked: Question) -> N
         assert kinds["early_gradients"] <= sum(
             kinds[kind] for kind in ("gradients", "half_gradients", "reduced_gradients")
         )
-        assert kinds["kept_gradients"] <= kinds["gradients"]
+        assert kinds["buffered_gradients"] <= kinds["gradients"]
         assert kinds["other_activations"] <= kinds["activations"]
 
 

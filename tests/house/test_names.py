@@ -44,7 +44,7 @@ COUNTS = frozenset({
     "measured_scale", "micro_batches_in_flight", "minimum", "most_parameters_served", "network_scale",
     "optimal_parameters", "own_scale", "padded_vocabulary", "product_scale", "rank_logits", "ranks",
     "recomputed_layers", "repeated_forwards", "rows", "rule_parameters", "shape", "shards", "slowness", "spread_scale",
-    "square_root", "stack_scale", "stride", "take",
+    "square_root", "stack_scale", "stride", "summed", "take",
     "trained_layers", "trained_numbers", "undivided_share", "warm_flights", "warm_passes", "where", "where_needed",
 })  # fmt: skip
 """Counts of things and plain arithmetic."""

@@ -198,7 +198,7 @@ def _parameters(resolved: ResolvedQuestion, stages: list[LoadedStage], estimate:
         path = f"parameters.stages[{position}]"
         yield explained(f"{path}.total", counted.total, stage_total, {"layers": float(one.stage.layers)})
         yield explained(
-            f"{path}.per_rank", counted.per_rank, rank_parameters, _floats(one.load.held, "dense", "expert")
+            f"{path}.per_rank", counted.per_rank, rank_parameters, _floats(one.load.parameters, "dense", "expert")
         )
 
 
@@ -216,7 +216,7 @@ def _memory(resolved: ResolvedQuestion, stages: list[LoadedStage], estimate: Est
     explanations: list[Explanation] = []
     for position, (one, rank_bytes) in enumerate(zip(stages, every, strict=True)):
         explanations += _stage_memory(resolved, one, rank_bytes, memory.stages[position], f"memory.stages[{position}]")
-    return [*explanations, *_peaks(resolved, estimate, float(every[memory.peak_stage].held))]
+    return [*explanations, *_peaks(resolved, estimate, float(every[memory.peak_stage].cached))]
 
 
 def _stage_memory(
@@ -231,7 +231,7 @@ def _stage_memory(
     yield explained(f"{path}.micro_batches_in_flight", given.micro_batches_in_flight, in_flight, flying)
     lines: Inputs = {line.kind: line.bytes for line in given.lines}
     yield explained(f"{path}.allocated_peak_bytes", given.allocated_peak_bytes, allocated_interval, lines)
-    beside: Inputs = {"allocated_bytes": given.allocated_peak_bytes, "held_bytes": float(rank_bytes.held)}
+    beside: Inputs = {"allocated_bytes": given.allocated_peak_bytes, "held_bytes": float(rank_bytes.cached)}
     yield explained(f"{path}.reserved_peak_bytes", given.reserved_peak_bytes, reserved_bytes, beside)
     first: Inputs = {**first_step_lines(rank_bytes, several=float(resolved.degrees.accumulation) > 1)}
     yield explained(f"{path}.first_step_peak_bytes", given.first_step_peak_bytes, first_step_peak_bytes, first)
@@ -256,13 +256,13 @@ def _line_formulas(resolved: ResolvedQuestion, one: LoadedStage) -> dict[str, Fo
     """The formula of each line that the data group does not shard, and its inputs."""
     workload, degrees, layout, load = resolved.workload, resolved.degrees, resolved.question.layout, one.load
     software = workload.software
-    trained = float(load.held.dense_trained + load.held.expert_trained)
+    trained = float(load.parameters.dense_trained + load.parameters.expert_trained)
     rank_tokens = _floats(degrees, "micro_batch", "context")
     stream: Inputs = {"stream_bytes": float(sequence_stream_bytes(workload, degrees))}
     gathered: FormulaInputs = (
         all_gathered_weights,
         {
-            "every_weight": float(load.held.dense + load.held.expert),
+            "every_weight": float(load.parameters.dense + load.parameters.expert),
             **_floats(load, "largest_layer", "gathered_ends"),
             "trained_weights": trained,
             **_floats(load, "largest_trained_layer", "largest_trained_end", "embedding_table"),

@@ -1,12 +1,12 @@
 """Activations, parameters and logits that one rank of a stage holds for one micro-batch."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from functools import reduce
 
 from service.estimator.degrees import Degrees, divisors, padded_vocabulary
-from service.estimator.model.ledger import Op, Ops, Saved, Split, Weight, WeightRole, by_operation, kept_matrices
-from service.estimator.numeric import Amount, Condition, both, ceil_div, either, maximum, minimum, where
+from service.estimator.model.ledger import Op, Ops, Saved, Split, WeightRole, by_operation, kept_matrices
+from service.estimator.numeric import Amount, Condition, both, ceil_div, either, maximum, minimum, summed, where
 from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.stages import (
     RankParameters,
@@ -50,12 +50,11 @@ def kept_bytes(ops: Ops, rule: Recompute, split: tuple[Amount, ...]) -> Amount:
     >>> kept_bytes((norm,), Recompute(granularity="none"), (1,) * 9)
     8.0
     """
-    saved_bytes: Amount = 0.0
-    for op in ops:
-        for saved in op.saved:
-            if not is_dropped(saved, rule):
-                saved_bytes = saved_bytes + saved.bytes / split[saved.split]
-    return saved_bytes
+    return _bytes((saved for op in ops for saved in op.saved if not is_dropped(saved, rule)), split)
+
+
+def _bytes(tensors: Iterable[Saved], split: tuple[Amount, ...]) -> Amount:
+    return summed(tensor.bytes / split[tensor.split] for tensor in tensors)
 
 
 def recomputed_layers(rule: Recompute, layers: Amount, chunks: Amount) -> Amount:
@@ -128,10 +127,8 @@ def trained_layers(workload: Workload, counts: tuple[Amount, ...]) -> Amount:
     >>> trained_layers(sample_workload(), (32,))
     32
     """
-    total: Amount = 0
-    for count, ops in zip(counts, workload.ledger.kinds, strict=True):
-        total = total + (count if ops[0].in_trained_layer else 0)
-    return total
+    kinds = zip(counts, workload.ledger.kinds, strict=True)
+    return summed(count for count, ops in kinds if ops[0].in_trained_layer)
 
 
 @dataclass(slots=True)
@@ -191,14 +188,10 @@ def _kept_by_operation(workload: Workload, ops: Ops, split: tuple[Amount, ...]) 
             if not (workload.implementation.drops_last_product and weight.matrices == ("down_proj",)):
                 divisor = split[Split.SEQUENCE if weight.matrices[0] in _OUTWARD else weight.split]
                 saved_bytes = saved_bytes + numbers * weight.columns / divisor
-        if op.kind == "attention" and _keeps_attention(workload):
+        keeps_result = workload.kernel != "cudnn" or at_least(workload.versions.torchtitan, CUDNN_KEPT_SINCE)
+        if op.kind == "attention" and keeps_result:
             saved_bytes = saved_bytes + op.result_bytes / split[op.split]
     return saved_bytes
-
-
-def _keeps_attention(workload: Workload) -> bool:
-    version = workload.versions.torchtitan
-    return workload.kernel != "cudnn" or at_least(version, CUDNN_KEPT_SINCE)
 
 
 CUDNN_KEPT_SINCE = "2025.12"
@@ -210,10 +203,7 @@ _OUTWARD = ("o_proj", "down_proj", "out_proj")
 
 
 def _weighted(counts: tuple[Amount, ...], layer_bytes: list[Amount]) -> Amount:
-    total: Amount = 0.0
-    for count, one in zip(counts, layer_bytes, strict=True):
-        total = total + count * one
-    return total
+    return summed(count * one for count, one in zip(counts, layer_bytes, strict=True))
 
 
 def largest_kind_bytes(stage: Stage, layer_bytes: list[Amount]) -> Amount:
@@ -300,12 +290,7 @@ def trained_numbers(ops: Ops, split: tuple[Amount, ...]) -> Amount:
     >>> trained_numbers(sample_workload().ledger.head, (1,) * 9) == 128_256 * 4096 + 4096
     True
     """
-    total: Amount = 0
-    for op in ops:
-        for weight in op.weights:
-            if weight.trained:
-                total = total + weight.parameters / split[weight.split]
-    return total
+    return summed(weight.parameters / split[weight.split] for op in ops for weight in op.weights if weight.trained)
 
 
 def head_gradient_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amount:
@@ -409,15 +394,8 @@ def _worst(workload: Workload, ops: Ops, split: tuple[Amount, ...], scale: Amoun
         made = made + trained_numbers((op,), split) * each_bytes
         if op.passing and op.gradients:
             most = maximum(most, (_bytes(op.passing, split) - freed) * scale + made)
-        freed = freed + _bytes(tuple(saved for saved in op.saved if not is_dropped(saved, workload.recompute)), split)
+        freed = freed + kept_bytes((op,), workload.recompute, split)
     return most
-
-
-def _bytes(tensors: tuple[Saved, ...], split: tuple[Amount, ...]) -> Amount:
-    total: Amount = 0.0
-    for tensor in tensors:
-        total = total + tensor.bytes / split[tensor.split]
-    return total
 
 
 WHOLE_LOSSES = ("eager", "compiled")
@@ -576,23 +554,19 @@ def _matrix(
     ]
     if not results or op.name == "moe.router":
         return None, 0.0
-    numbers: Amount = 0.0
-    for weight in results:
-        numbers = numbers + weight.rows * weight.columns / _divisor(weight, degrees, split)
+    one_expert = {Split.EXPERT: split[Split.EXPERT] / degrees.expert}
+    numbers = summed(
+        weight.rows * weight.columns / one_expert.get(weight.split, split[weight.split]) for weight in results
+    )
     return (results[0].rows, sum(weight.columns for weight in results)), numbers
-
-
-def _divisor(weight: Weight, degrees: Degrees, split: tuple[Amount, ...]) -> Amount:
-    """By how much tensor ranks divide one matrix; of experts, one is meant."""
-    return split[weight.split] / degrees.expert if weight.split is Split.EXPERT else split[weight.split]
 
 
 @dataclass(slots=True, kw_only=True)
 class RankLoad:
     """The load of one rank of one stage; equal stages have equal loads."""
 
-    held: RankParameters
-    """Parameters it holds weights of, and of the trained ones gradients."""
+    parameters: RankParameters
+    """Parameters of its weights, and of the gradients of the trained ones."""
     updated: RankParameters
     """Parameters it updates."""
     kept_bytes: tuple[Amount, ...]
@@ -635,13 +609,12 @@ def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     layers = [(count > 0, ops) for count, ops in zip(stage.kind_counts, workload.ledger.kinds, strict=True)]
     layer, trained_layer = _largest(layers, split)
-    end, trained_end = _largest(
-        [(stage.is_first, workload.ledger.embedding), (stage.is_last, workload.ledger.head)], split
-    )
+    both_ends = [(stage.is_first, workload.ledger.embedding), (stage.is_last, workload.ledger.head)]
+    end, trained_end = _largest(both_ends, split)
     return RankLoad(
-        held=parameters,
+        parameters=parameters,
         updated=parameters,
-        kept_bytes=tuple(saved_bytes + end for saved_bytes, end in zip(activations.kept_bytes, ends, strict=True)),
+        kept_bytes=tuple(own + end for own, end in zip(activations.kept_bytes, ends, strict=True)),
         largest_kept_bytes=activations.largest_bytes,
         recomputed_bytes=activations.again_bytes,
         layer_buffer_bytes=layer_buffer_bytes(workload, degrees, stage),
@@ -652,10 +625,8 @@ def rank_load_of(workload: Workload, degrees: Degrees, stage: Stage) -> RankLoad
         largest_trained_end=trained_end,
         layers=stage.layers,
         largest_activation_bytes=_largest_tensor(workload, stage, split) * degrees.micro_batch / degrees.context,
-        embedding_table=_largest_table(((stage.is_first, workload.ledger.embedding),), split),
-        largest_table=_largest_table(
-            ((stage.is_first, workload.ledger.embedding), (stage.is_last, workload.ledger.head)), split
-        ),
+        embedding_table=_largest_table(both_ends[:1], split),
+        largest_table=_largest_table(both_ends, split),
         logits_bytes=where(stage.is_last, logits_bytes(workload, degrees), 0.0),
         kept_logits_bytes=where(stage.is_last, kept_logits_bytes(workload, degrees), 0.0),
     )
@@ -685,29 +656,20 @@ def _gathered_ends(workload: Workload, stage: Stage, split: tuple[Amount, ...], 
     apart = workload.stack.ends_apart_since
     if apart is not None and at_least(workload.versions.torchtitan, apart):
         return largest
-    first = where(stage.is_first, _parameters(workload.ledger.embedding, split)[0], 0.0)
-    return first + where(stage.is_last, _parameters(workload.ledger.head, split)[0], 0.0)
+    first = where(stage.is_first, _parameters(workload.ledger.embedding, split), 0.0)
+    return first + where(stage.is_last, _parameters(workload.ledger.head, split), 0.0)
 
 
 def _largest(groups: Sequence[tuple[Condition, Ops]], split: tuple[Amount, ...]) -> tuple[Amount, Amount]:
     """Most parameters, and most trained ones, of a group of operations, among the groups that the stage has."""
-    counts = [(has_it, *_parameters(ops, split)) for has_it, ops in groups]
     return (
-        reduce(maximum, [where(has_it, every, 0.0) for has_it, every, _ in counts]),
-        reduce(maximum, [where(has_it, trained, 0.0) for has_it, _, trained in counts]),
+        reduce(maximum, [where(has_it, _parameters(ops, split), 0.0) for has_it, ops in groups]),
+        reduce(maximum, [where(has_it, trained_numbers(ops, split), 0.0) for has_it, ops in groups]),
     )
 
 
-def _parameters(ops: Ops, split: tuple[Amount, ...]) -> tuple[Amount, Amount]:
-    """All parameters of some operations on one rank, and the trained ones."""
-    every: Amount = 0.0
-    trained: Amount = 0.0
-    for op in ops:
-        for weight in op.weights:
-            parameters = weight.parameters / split[weight.split]
-            every = every + parameters
-            trained = trained + parameters if weight.trained else trained
-    return every, trained
+def _parameters(ops: Ops, split: tuple[Amount, ...]) -> Amount:
+    return summed(weight.parameters / split[weight.split] for op in ops for weight in op.weights)
 
 
 def mirrored(one: RankLoad, other: RankLoad, degrees: Degrees) -> RankLoad:
@@ -721,26 +683,14 @@ def mirrored(one: RankLoad, other: RankLoad, degrees: Degrees) -> RankLoad:
     Source:
         DeepSeek-V3, arXiv:2412.19437, section 3.2.1 and table 2
     """
+    joined = {"parameters", "updated", "kept_bytes", "layers"}
+    others = [field.name for field in fields(RankLoad) if field.name not in joined]
     return RankLoad(
-        held=one.held.plus(other.held),
+        parameters=one.parameters.plus(other.parameters),
         updated=one.updated.plus(other.updated).over(where(degrees.zero_stage >= OPTIMIZER_STATES, 2, 1)),
-        kept_bytes=tuple(
-            (saved_bytes + far) / 2 for saved_bytes, far in zip(one.kept_bytes, other.kept_bytes, strict=True)
-        ),
-        largest_kept_bytes=maximum(one.largest_kept_bytes, other.largest_kept_bytes),
-        recomputed_bytes=maximum(one.recomputed_bytes, other.recomputed_bytes),
-        layer_buffer_bytes=maximum(one.layer_buffer_bytes, other.layer_buffer_bytes),
-        placeholder_bytes=maximum(one.placeholder_bytes, other.placeholder_bytes),
-        largest_layer=maximum(one.largest_layer, other.largest_layer),
-        largest_trained_layer=maximum(one.largest_trained_layer, other.largest_trained_layer),
-        gathered_ends=maximum(one.gathered_ends, other.gathered_ends),
-        largest_trained_end=maximum(one.largest_trained_end, other.largest_trained_end),
+        kept_bytes=tuple((near + far) / 2 for near, far in zip(one.kept_bytes, other.kept_bytes, strict=True)),
         layers=one.layers + other.layers,
-        largest_activation_bytes=maximum(one.largest_activation_bytes, other.largest_activation_bytes),
-        embedding_table=maximum(one.embedding_table, other.embedding_table),
-        largest_table=maximum(one.largest_table, other.largest_table),
-        logits_bytes=maximum(one.logits_bytes, other.logits_bytes),
-        kept_logits_bytes=maximum(one.kept_logits_bytes, other.kept_logits_bytes),
+        **{name: maximum(getattr(one, name), getattr(other, name)) for name in others},
     )
 
 

@@ -20,7 +20,7 @@ from service.estimator.memory.states import (
     table_gradient_bytes,
     undivided_share,
 )
-from service.estimator.numeric import Amount, Condition, both, either, is_nothing, maximum, minimum, where
+from service.estimator.numeric import Amount, Condition, both, either, is_nothing, maximum, minimum, summed, where
 from service.estimator.parallelism.context import exchanged_bytes
 from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.pipeline import in_flight, interleaved_bytes, warm_passes
@@ -154,7 +154,7 @@ def left_bytes(workload: Workload, degrees: Degrees) -> Amount:
 
 @dataclass(slots=True, kw_only=True)
 class StageBytes:
-    """Bytes of one rank of one stage by kind; which of them are live when, `LIVE` says."""
+    """Bytes of one rank of one stage by kind; `LIVE` lists those that are live in each phase."""
 
     weights: Amount
     frozen_weights: Amount
@@ -163,10 +163,10 @@ class StageBytes:
     """Frozen matrices of 4 bits."""
     weight_copies: Amount
     gradients: Amount
-    """All gradients, as the optimizer finds them."""
+    """All gradients at the optimizer step."""
     early_gradients: Amount
     """Those of them that exist before the last micro-batch runs backward."""
-    kept_gradients: Amount
+    buffered_gradients: Amount
     """Those of them that have buffers for the whole run."""
     half_gradients: Amount
     """Gradients in the compute format beside accumulated ones, at the end of a backward pass."""
@@ -179,7 +179,7 @@ class StageBytes:
     """A moving average of the weights."""
     step_gradients: Amount
     """fp32 gradients made inside the optimizer step; live only there."""
-    standing_gradients: Amount
+    persistent_gradients: Amount
     """Those of them that have buffers for the whole run."""
     left_step_gradients: Amount
     """Those of them that stay until the next step begins."""
@@ -196,9 +196,9 @@ class StageBytes:
     attention_mask: Amount
     """A mask of all pairs of tokens that the data loader makes."""
     pipeline_buffers: Amount
-    """What a stage has received of its neighbours beside what it keeps."""
+    """Tensors received from neighbour stages, beside kept activations."""
     left_streams: Amount
-    """What a stage still holds of its neighbours between two steps."""
+    """Tensors of neighbour stages that stay between two steps."""
     activations: Amount
     """Activations of all micro-batches in flight; gone by the optimizer step."""
     other_activations: Amount
@@ -214,9 +214,9 @@ class StageBytes:
     in_flight: Amount
     """Micro-batches in flight."""
     host: Amount
-    """Bytes that live in host memory instead."""
-    held: Amount
-    """Bytes that the allocator holds at the peak beside live tensors: pools of other streams, and holes."""
+    """Bytes in host memory instead."""
+    cached: Amount
+    """Bytes that the allocator reserves at the peak beside live tensors: pools of other streams, and holes."""
 
     def at(self, phase: Phase) -> Amount:
         """Live bytes in one phase of a later step [byte]."""
@@ -225,12 +225,12 @@ class StageBytes:
     @property
     def phases(self) -> dict[Phase, Amount]:
         """Live bytes in each phase of a later step [byte]."""
-        standing = self._with(0.0, STANDING)
-        computing = self._with(standing, _COMPUTING[len(STANDING) :])
+        persistent = self._with(0.0, PERSISTENT)
+        computing = self._with(persistent, _COMPUTING[len(PERSISTENT) :])
         return {
             phase: self._with(computing, kinds[len(_COMPUTING) :])
             if kinds[: len(_COMPUTING)] == _COMPUTING
-            else self._with(standing, kinds[len(STANDING) :])
+            else self._with(persistent, kinds[len(PERSISTENT) :])
             for phase, kinds in LIVE.items()
         }
 
@@ -246,17 +246,17 @@ class StageBytes:
         return total
 
 
-STANDING = (
+PERSISTENT = (
     "weights", "frozen_weights", "quantized_weights", "weight_copies", "gradient_buckets", "master_weights",
-    "optimizer_states", "optimizer_scales", "moving_average", "standing_gradients", "gradient_placeholders",
+    "optimizer_states", "optimizer_scales", "moving_average", "persistent_gradients", "gradient_placeholders",
     "workspace",
 )  # fmt: skip
 """Kinds that live through the whole of a later step."""
 
-BETWEEN_STEPS = (*STANDING, "kept_gradients", "left_step_gradients", "left_streams")
+BETWEEN_STEPS = (*PERSISTENT, "buffered_gradients", "left_step_gradients", "left_streams")
 """Kinds that are live between two steps."""
 
-_COMPUTING = (*STANDING, "gathered_weights", "context_buffers", "attention_mask", "pipeline_buffers")
+_COMPUTING = (*PERSISTENT, "gathered_weights", "context_buffers", "attention_mask", "pipeline_buffers")
 
 LIVE: dict[Phase, tuple[str, ...]] = {
     "loss": (*_COMPUTING, "cast_weights", "early_gradients", "activations", "logits"),
@@ -269,25 +269,25 @@ LIVE: dict[Phase, tuple[str, ...]] = {
         "layer_buffers",
     ),
     "reduction": (*_COMPUTING, "gradients", "half_gradients", "reduced_gradients", "other_activations"),
-    "optimizer": (*STANDING, "gradients", "step_gradients", "update_buffers", "left_streams"),
+    "optimizer": (*PERSISTENT, "gradients", "step_gradients", "update_buffers", "left_streams"),
     "idle": BETWEEN_STEPS,
 }
 """Kinds that are live at the fullest moment of each phase: when the last micro-batch in flight has its loss, when its
 last layer runs backward, when its first layer has, inside the optimizer step, and between two steps."""
 
-TOLD_AS = {
+ANSWER_KINDS = {
     "cast_weights": "gathered_weights",
     "early_gradients": "gradients",
-    "kept_gradients": "gradients",
+    "buffered_gradients": "gradients",
     "half_gradients": "gradients",
-    "standing_gradients": "step_gradients",
+    "persistent_gradients": "step_gradients",
     "left_step_gradients": "step_gradients",
     "other_activations": "activations",
 }
-"""Kinds that are part of another, and are told by its name."""
+"""Kinds that are part of another, which answers name."""
 
 _UPDATED = ("master_weights", "optimizer_states", "optimizer_scales", "moving_average")
-_IN_STEP = ("step_gradients", "standing_gradients", "update_buffers")
+_IN_STEP = ("step_gradients", "persistent_gradients", "update_buffers")
 _MODEL = ("weights", "frozen_weights", "quantized_weights", "gradients")
 
 OFF_DEVICE: dict[OffloadName, tuple[str, ...]] = {
@@ -333,9 +333,12 @@ def stage_bytes(
     schedule = layout.schedule
     flying, activations = _flying(schedule, degrees, stage, load)
     losses = flying if schedule == "gpipe" else 1
-    spread, host = _moved(_spread_bytes(workload, degrees, load), OFF_DEVICE[layout.offload])
-    if "master_weights" in OFF_DEVICE[layout.offload]:
-        host = host + _host_gradient_bytes(degrees, load)
+    spread, away = _spread_bytes(workload, degrees, load), OFF_DEVICE[layout.offload]
+    host = summed(spread[name] for name in away)
+    if away:
+        spread |= dict.fromkeys((*away, *_IN_STEP), 0.0)
+        trained = load.updated.dense_trained, load.updated.expert_trained
+        host = host + sharded_bytes(*trained, degrees, HOST_GRADIENT_BYTES, OPTIMIZER_STATES)
     if layout.offload in OFFLOADED_ACTIVATIONS:
         resident = minimum(activations, LAYERS_ON_DEVICE * load.largest_kept_bytes)
         activations, host = resident, host + activations - resident
@@ -346,13 +349,13 @@ def stage_bytes(
         gradient_buckets=bucket_bytes(
             workload, degrees, load, halves if workload.state.half_gradient_bytes else spread["gradients"]
         ),
-        kept_gradients=spread["gradients"] if workload.stack.keeps_gradients else 0.0,
+        buffered_gradients=spread["gradients"] if workload.stack.keeps_gradients else 0.0,
         early_gradients=_early_bytes(workload, degrees, spread, gathered),
         left_step_gradients=0.0 if workload.stack.keeps_step_gradients else spread["step_gradients"],
         gathered_weights=gathered.weight_bytes,
         cast_weights=gathered.cast_bytes,
         reduced_gradients=gathered.gradient_bytes + table_gradient_bytes(workload, degrees, load),
-        held=cached_bytes(workload, degrees, load, spread["gradients"]),
+        cached=cached_bytes(workload, degrees, load, spread["gradients"]),
         context_buffers=exchanged_bytes(workload, degrees, layout.context_method),
         attention_mask=mask_bytes(workload, degrees),
         pipeline_buffers=received_bytes(workload, degrees, stage),
@@ -382,11 +385,6 @@ def _spread_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -> dict[
     return spread | step_gradient_lines(workload, degrees, spread["step_gradients"])
 
 
-def _host_gradient_bytes(degrees: Degrees, load: RankLoad) -> Amount:
-    trained = load.updated.dense_trained, load.updated.expert_trained
-    return sharded_bytes(*trained, degrees, HOST_GRADIENT_BYTES, OPTIMIZER_STATES)
-
-
 def _early_bytes(
     workload: Workload, degrees: Degrees, spread: dict[str, Amount], gathered: AllGatheredWeights
 ) -> Amount:
@@ -395,14 +393,6 @@ def _early_bytes(
     shared = where(either(workload.stack.keeps_gradients, several), spread["gradients"], 0.0)
     early = where(both(several, gathered.waiting_bytes > 0), gathered.waiting_bytes, shared)
     return early + (spread["half_gradients"] if workload.stack.keeps_half_gradients == "always" else 0.0)
-
-
-def _moved(spread: dict[str, Amount], away: tuple[str, ...]) -> tuple[dict[str, Amount], Amount]:
-    """The same with some lines in host memory, where the optimizer then runs; and the bytes there."""
-    host: Amount = 0.0
-    for name in away:
-        host = host + spread[name]
-    return spread | dict.fromkeys((*away, *_IN_STEP) if away else (), 0.0), host
 
 
 def _flying(schedule: ScheduleName, degrees: Degrees, stage: Stage, load: RankLoad) -> tuple[Amount, Amount]:
@@ -437,7 +427,7 @@ AFTER_BACKWARD = ("gradient_placeholders",)
 """Kinds that the first backward pass makes."""
 
 
-def first_step_peak_bytes(held: StageBytes, *, several: bool) -> float:
+def first_step_peak_bytes(rank_bytes: StageBytes, *, several: bool) -> float:
     """Live bytes of one rank at the peak of the first step.
 
     Formula:
@@ -456,17 +446,18 @@ def first_step_peak_bytes(held: StageBytes, *, several: bool) -> float:
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load, sample_resolved
     >>> from service.estimator.parallelism.stages import stage_at
     >>> workload, degrees, layout = sample_workload(), sample_degrees(), sample_resolved().question.layout
-    >>> held = stage_bytes(workload, degrees, stage_at(workload, degrees, 0, None, 1), sample_rank_load(), layout)
-    >>> held.peak == held.at("loss"), first_step_peak_bytes(held, several=True) == held.at("optimizer")
+    >>> stage = stage_at(workload, degrees, 0, None, 1)
+    >>> found = stage_bytes(workload, degrees, stage, sample_rank_load(), layout)
+    >>> found.peak == found.at("loss"), first_step_peak_bytes(found, several=True) == found.at("optimizer")
     (True, True)
     """
-    return max(_first_step_bytes(held, phase, several=several) for phase in LIVE)
+    return max(_first_step_bytes(rank_bytes, phase, several=several) for phase in LIVE)
 
 
-def first_step_lines(held: StageBytes, *, several: bool) -> dict[str, float]:
-    """What one rank holds at the peak of the first step."""
-    peak = max(LIVE, key=lambda phase: _first_step_bytes(held, phase, several=several))
-    return live_bytes(held, LIVE[peak], missing_kinds("first", MOMENTS[peak], several=several))
+def first_step_lines(rank_bytes: StageBytes, *, several: bool) -> dict[str, float]:
+    """Live bytes of one rank at the peak of the first step, by kind."""
+    peak = max(LIVE, key=lambda phase: _first_step_bytes(rank_bytes, phase, several=several))
+    return live_bytes(rank_bytes, LIVE[peak], missing_kinds("first", MOMENTS[peak], several=several))
 
 
 def _first_step_bytes(rank_bytes: StageBytes, phase: Phase, *, several: bool) -> float:
@@ -485,8 +476,8 @@ def missing_kinds(step: StepName, moment: Moment, *, several: bool) -> tuple[str
     return LAZY if several or moment in ("backward", "reduction") else (*LAZY, *AFTER_BACKWARD)
 
 
-def live_bytes(held: StageBytes, kinds: tuple[str, ...], missing: tuple[str, ...]) -> dict[str, float]:
-    """Bytes of one rank by the names that answers tell them by.
+def live_bytes(rank_bytes: StageBytes, kinds: tuple[str, ...], missing: tuple[str, ...]) -> dict[str, float]:
+    """Bytes of one rank by the kinds of answers.
 
     Args:
         kinds: kinds that are live
@@ -503,8 +494,8 @@ def live_bytes(held: StageBytes, kinds: tuple[str, ...], missing: tuple[str, ...
     """
     lines: dict[str, float] = {}
     for kind in kinds:
-        amount = 0.0 if kind in missing else float(getattr(held, kind))
+        amount = 0.0 if kind in missing else float(getattr(rank_bytes, kind))
         if amount:
-            name = TOLD_AS.get(kind, kind)
+            name = ANSWER_KINDS.get(kind, kind)
             lines[name] = lines.get(name, 0.0) + amount
     return lines

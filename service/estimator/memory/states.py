@@ -52,7 +52,7 @@ def sharded_bytes(dense: Amount, expert: Amount, degrees: Degrees, bytes_each: f
 
 @dataclass(slots=True)
 class Sharded:
-    """The operands of one line that the data group may shard."""
+    """Inputs of one line that the data group may shard."""
 
     dense: Amount
     """Numbers outside the routed experts, before sharding."""
@@ -66,12 +66,10 @@ class Sharded:
 
 def sharded_lines(workload: Workload, load: RankLoad) -> dict[str, Sharded]:
     """The lines of `StageBytes` that the data group may shard, with what each is made of."""
-    parameters, updated, state = load.held, load.updated, workload.state
+    parameters, updated, state = load.parameters, load.updated, workload.state
     moment = moment_bytes(workload.optimizer, workload.precision, workload.recipe.moment_dtype)
-    trained, renewed = (
-        (parameters.dense_trained, parameters.expert_trained),
-        (updated.dense_trained, updated.expert_trained),
-    )
+    trained = (parameters.dense_trained, parameters.expert_trained)
+    renewed = (updated.dense_trained, updated.expert_trained)
     products = (parameters.dense_products, parameters.expert_products)
     quantized = workload.method.name == "qlora"
     whole = _less(trained, products) if workload.recipe.fp8_weights else trained
@@ -143,7 +141,7 @@ def narrow_fraction(workload: Workload, parameters: RankParameters) -> Amount:
         huggingface/peft modules_to_save (a copy of the module, in the base model's format)
 
     >>> from service.estimator.samples import sample_workload, sample_rank_load
-    >>> narrow_fraction(sample_workload(), sample_rank_load().held)
+    >>> narrow_fraction(sample_workload(), sample_rank_load().parameters)
     0.0
     """
     return parameters.dense_copied / maximum(parameters.dense_trained, 1) * (1 - workload.state.copied_fraction)
@@ -219,7 +217,8 @@ def all_gathered_weights(workload: Workload, degrees: Degrees, load: RankLoad) -
     >>> all_gathered_weights(sample_workload(), zero, sample_rank_load()).weight_bytes == 2 * (ends + layer)
     True
     """
-    every, trained = load.held.dense + load.held.expert, load.held.dense_trained + load.held.expert_trained
+    own = load.parameters
+    every, trained = own.dense + own.expert, own.dense_trained + own.expert_trained
     weight = workload.state.gathered_bytes
     reducing = weight + REDUCTION_BYTES
     freed = (load.largest_layer + load.gathered_ends) * weight
@@ -269,7 +268,7 @@ def bucket_bytes(workload: Workload, degrees: Degrees, load: RankLoad, gradient_
     0.0
     """
     copied = where(both(degrees.zero_stage == 0, degrees.data > 1), gradient_bytes, 0.0)
-    trained = load.held.dense_trained + load.held.expert_trained
+    trained = load.parameters.dense_trained + load.parameters.expert_trained
     numbers = maximum(workload.stack.bucket_numbers, load.largest_table) if workload.stack.bucket_numbers else 0.0
     bucket = minimum(numbers, trained) * workload.state.gradient_bytes
     reduced = where(degrees.zero_stage >= OPTIMIZER_STATES, bucket, 0.0)
@@ -308,11 +307,11 @@ def table_gradient_bytes(workload: Workload, degrees: Degrees, load: RankLoad) -
 def step_gradient_lines(workload: Workload, degrees: Degrees, whole: Amount) -> dict[str, Amount]:
     """fp32 gradients of the step: kept for the whole run, made all at once, or with ZeRO-3 group by group."""
     if not workload.stack.keeps_step_gradients:
-        return {"standing_gradients": 0.0, "step_gradients": whole}
+        return {"persistent_gradients": 0.0, "step_gradients": whole}
     group = minimum(whole, STEP_GROUP_NUMBERS * workload.stack.step_gradient_bytes)
     persistent = where(degrees.zero_stage <= OPTIMIZER_STATES, whole, 0.0)
     made = where(degrees.zero_stage >= WEIGHTS, group, where(degrees.zero_stage == GRADIENTS, whole, 0.0))
-    return {"standing_gradients": persistent, "step_gradients": made}
+    return {"persistent_gradients": persistent, "step_gradients": made}
 
 
 def checkpoint_bytes(workload: Workload) -> float:

@@ -25,7 +25,7 @@ from service.estimator.memory.memory import (
     BETWEEN_STEPS,
     LIVE,
     MOMENTS,
-    STANDING,
+    PERSISTENT,
     Moment,
     StageBytes,
     StepName,
@@ -93,7 +93,7 @@ def _stage_memory(resolved: ResolvedQuestion, loaded: LoadedStage) -> tuple[Stag
             allocated_peak_bytes=peak,
             reserved_peak_bytes=float(
                 reserved_bytes(
-                    peak, float(rank_bytes.held), reserved_shares(workload)[1], allocator_room_bytes(workload)
+                    peak, float(rank_bytes.cached), reserved_shares(workload)[1], allocator_room_bytes(workload)
                 )
             ),
             first_step_peak_bytes=first_step_peak_bytes(rank_bytes, several=float(resolved.degrees.accumulation) > 1),
@@ -110,7 +110,7 @@ def stage_parameters(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> t
         StageParameters(
             stage=int(float(one.stage.index)),
             total=stage_total(resolved.workload, resolved.degrees, one.stage),
-            per_rank=round(float(one.load.held.dense + one.load.held.expert)),
+            per_rank=round(float(one.load.parameters.dense + one.load.parameters.expert)),
         )
         for one in stages
     )
@@ -330,7 +330,7 @@ def _step(
 ) -> Iterator[tuple[StepName, Moment, int, dict[str, float]]]:
     """The moments of one step: its start, the forward passes that fill the stage, and the phases that follow."""
     flying = ceil(float(held.in_flight))
-    resting = (*STANDING, "kept_gradients")
+    resting = (*PERSISTENT, "buffered_gradients")
     yield step, "start", 0, live_bytes(held, resting, missing_kinds(step, "start", several=False))
     shown = min(flying, MOST_FORWARDS)
     for index in range(shown):

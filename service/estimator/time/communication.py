@@ -1,6 +1,6 @@
 """Collectives of one rank, axis by axis, and the part of them that no compute hides."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from service.estimator.complete import CompleteLayout
@@ -8,8 +8,7 @@ from service.estimator.degrees import Degrees, Transfer
 from service.estimator.memory.activations import RankLoad, repeated_forwards, trained_layers
 from service.estimator.memory.memory import OFFLOADED_ACTIVATIONS
 from service.estimator.model.build import MIXERS
-from service.estimator.model.ledger import LayerShape
-from service.estimator.numeric import Amount, maximum, minimum, where
+from service.estimator.numeric import Amount, maximum, minimum, summed, where
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.stages import RankParameters, Stage
 from service.estimator.question import RecomputeModule
@@ -57,36 +56,28 @@ def micro_batch_transfers(
     Source:
         each axis's own file
     """
-    attending, routing = (_passes(workload, degrees, stage, (module,)) for module in ("core_attn", "moe"))
-    attends = _layers(workload, stage, lambda shape: MIXERS[shape.mixer].attends)
-    sparse = _layers(workload, stage, lambda shape: shape.is_sparse)
+    attending, routing, all_layers = (
+        _passes(workload, degrees, stage, modules) for modules in (("core_attn",), ("moe",), ())
+    )
+    shapes = list(zip(stage.kind_counts, workload.ledger.shapes, strict=True))
+    grouped = expert.is_grouped(degrees)
+    tensors = ((count, tensor.layer_branches(workload.model, shape, grouped=grouped)) for count, shape in shapes)
     return MicroBatchTransfers(
-        tensor=_tensor(workload, degrees, stage),
-        context=Repeated(attends, context.layer_transfers(workload, degrees, layout.context_method, *attending)),
+        tensor=tuple(
+            Repeated(count, tensor.layer_transfers(workload, degrees, *all_layers, branches))
+            for count, branches in tensors
+        ),
+        context=Repeated(
+            summed(count for count, shape in shapes if MIXERS[shape.mixer].attends),
+            context.layer_transfers(workload, degrees, layout.context_method, *attending),
+        ),
         expert=Repeated(
-            sparse, expert.layer_transfers(workload, degrees, *routing) if workload.model.num_experts else ()
+            summed(count for count, shape in shapes if shape.is_sparse),
+            expert.layer_transfers(workload, degrees, *routing) if workload.model.num_experts else (),
         ),
         pipeline=Repeated(1, pipeline.micro_batch_transfers(workload, degrees)),
-        data=Repeated(1, data.micro_batch_transfers(workload, degrees, load.held, attending[1])),
+        data=Repeated(1, data.micro_batch_transfers(workload, degrees, load.parameters, attending[1])),
     )
-
-
-def _tensor(workload: Workload, degrees: Degrees, stage: Stage) -> tuple[Repeated, ...]:
-    forwards, backwards = _passes(workload, degrees, stage, ())
-    grouped = expert.is_grouped(degrees)
-    each: list[Repeated] = []
-    for count, shape in zip(stage.kind_counts, workload.ledger.shapes, strict=True):
-        branches = tensor.layer_branches(workload.model, shape, grouped=grouped)
-        each.append(Repeated(count, tensor.layer_transfers(workload, degrees, forwards, backwards, branches)))
-    return tuple(each)
-
-
-def _layers(workload: Workload, stage: Stage, counts: Callable[[LayerShape], bool]) -> Amount:
-    """Layers of a stage whose shape is of some sort."""
-    layers: Amount = 0
-    for count, shape in zip(stage.kind_counts, workload.ledger.shapes, strict=True):
-        layers = layers + (count if counts(shape) else 0)
-    return layers
 
 
 def _passes(
@@ -106,19 +97,12 @@ is a quarter to a third."""
 
 
 def _interconnect(workload: Workload) -> Interconnect:
-    """The wires of one GPU as they are inside a step."""
+    """The links and the network of one GPU inside a step."""
     return interconnect_of(workload.cluster, workload.gpu, workload.constants.network_scale)
 
 
-def _seconds(transfers: tuple[Transfer, ...], interconnect: Interconnect) -> Amount:
-    total: Amount = 0.0
-    for transfer in transfers:
-        total = total + transfer_seconds(transfer, interconnect)
-    return total
-
-
 def _repeated_seconds(repeated: Repeated, interconnect: Interconnect) -> Amount:
-    return repeated.layers * _seconds(repeated.transfers, interconnect)
+    return repeated.layers * summed(transfer_seconds(one, interconnect) for one in repeated.transfers)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -168,25 +152,7 @@ def offloaded_activation_seconds(workload: Workload, load: RankLoad) -> Amount:
     >>> round(offloaded_activation_seconds(sample_workload(), sample_rank_load()), 2)
     1.32
     """
-    saved_bytes: Amount = 0.0
-    for one in load.kept_bytes:
-        saved_bytes = saved_bytes + one
-    return 2 * saved_bytes / (workload.gpu.host_bytes_per_s * HOST_LINK_FRACTION)
-
-
-def _overlapped_fraction(workload: Workload, degrees: Degrees) -> Amount:
-    """Share of the tensor ranks' exchange that runs in pieces beside products, which need the sequence split."""
-    return where(
-        degrees.sequence_parallel == 1, TENSOR_OVERLAP_FRACTION if workload.software.tensor_overlap else 0.0, 0.0
-    )
-
-
-def _tensor_seconds(tensors: tuple[Repeated, ...], interconnect: Interconnect) -> Amount:
-    """Seconds that tensor ranks exchange for one micro-batch, each kind of layer by its branches."""
-    total: Amount = 0.0
-    for repeated in tensors:
-        total = total + _repeated_seconds(repeated, interconnect)
-    return total
+    return 2 * summed(load.kept_bytes) / (workload.gpu.host_bytes_per_s * HOST_LINK_FRACTION)
 
 
 def exposed_seconds(
@@ -206,12 +172,13 @@ def exposed_seconds(
     sent = micro_batch_transfers(workload, degrees, stage, load, layout)
     exchange, experts = _repeated_seconds(sent.context, interconnect), _repeated_seconds(sent.expert, interconnect)
     sends, sharded = _repeated_seconds(sent.pipeline, interconnect), _repeated_seconds(sent.data, interconnect)
-    tensors = _tensor_seconds(sent.tensor, interconnect)
+    tensors = summed(_repeated_seconds(one, interconnect) for one in sent.tensor)
     away = offloaded_activation_seconds(workload, load) if layout.offload in OFFLOADED_ACTIVATIONS else 0.0
     hidden_exchange = minimum(exchange, compute.attention + compute.host) if method == "ring" else 0.0
     computing = compute.total_seconds
     free = computing - hidden_exchange
-    hidden_tensors = minimum(_overlapped_fraction(workload, degrees) * tensors, free)
+    overlaps = TENSOR_OVERLAP_FRACTION if workload.software.tensor_overlap else 0.0
+    hidden_tensors = minimum(where(degrees.sequence_parallel == 1, overlaps, 0.0) * tensors, free)
     free = free - hidden_tensors
     hidden_experts = _hidden_experts(workload, degrees, layout, minimum(experts, free))
     free = free - hidden_experts
@@ -254,9 +221,9 @@ def once_a_step_seconds(
         StepConstants.exposed_gradient_fraction
 
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
-    >>> once_a_step_seconds(sample_workload(), sample_degrees(), sample_rank_load().held, 1.0)
+    >>> once_a_step_seconds(sample_workload(), sample_degrees(), sample_rank_load().parameters, 1.0)
     0.0
     """
-    once = _seconds(data.step_transfers(workload, degrees, parameters), _interconnect(workload))
+    once = _repeated_seconds(Repeated(1, data.step_transfers(workload, degrees, parameters)), _interconnect(workload))
     seen = workload.constants.exposed_gradient_fraction if workload.implementation.overlap.hides_gradients else 1.0
     return seen * once + maximum(0.0, (1 - seen) * once - backward_seconds)

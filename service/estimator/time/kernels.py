@@ -70,7 +70,7 @@ def weight_cast_seconds(workload: Workload, parameters: RankParameters) -> Amoun
         gathered bf16 weights)
 
     >>> from service.estimator.samples import sample_workload, sample_rank_load
-    >>> weight_cast_seconds(sample_workload(), sample_rank_load().held)
+    >>> weight_cast_seconds(sample_workload(), sample_rank_load().parameters)
     0.0
     """
     is_narrow = workload.precision.matrix_format in ("fp8", "fp4")
@@ -198,7 +198,7 @@ def product_shape(op: Op, model: Model, degrees: Degrees, split: tuple[Amount, .
 
 
 SCANNED: FusedName = "flash-2"
-"""Kernel whose rate stands for that of the scans of recurrent layers, which nobody has measured."""
+"""Kernel whose rate stands for that of the scans of recurrent layers, which have no measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,26 +377,17 @@ def rank_products(workload: Workload, degrees: Degrees) -> tuple[RankProduct, ..
 def _layer_products(op: Op, shape: ProductShape, workload: Workload, times: Amount) -> Iterator[RankProduct]:
     """The products of one operation: its result, and each gradient that is needed."""
     number_format = workload.precision.attention_format if op.keeps_precision else workload.precision.matrix_format
+    is_trained = any(weight.trained for weight in op.weights)
     shapes: dict[ProductName, ProductShape] = {"forward": shape}
-    if op.gradients == 2 or (op.gradients and not _is_trained(op)):
+    if op.gradients == 2 or (op.gradients and not is_trained):
         shapes["input_gradient"] = shape.input_gradient
-    if op.gradients == 2 or (op.gradients and _is_trained(op)):
+    if op.gradients == 2 or (op.gradients and is_trained):
         shapes["weight_gradient"] = shape.weight_gradient
     for name, result in shapes.items():
         one_by_one = op.holds_experts and not workload.software.grouped_experts
         count = times * (result.copies if one_by_one else 1)
-        run = _alone(result) if one_by_one else result
+        run = replace(result, copies=1) if one_by_one else result
         yield RankProduct(name=op.name, product=name, shape=run, format=number_format, count=count)
-
-
-def _alone(shape: ProductShape) -> ProductShape:
-    """The product of one expert."""
-    return ProductShape(rows=shape.rows, columns=shape.columns, inner=shape.inner, copies=1)
-
-
-def _is_trained(op: Op) -> bool:
-    """Whether the gradient of its weights is needed."""
-    return any(weight.trained for weight in op.weights)
 
 
 ALIGNED_SIDE = 64
@@ -431,14 +422,7 @@ class ComputeSeconds:
         if isinstance(count, int) and not count:
             return self
         return ComputeSeconds(
-            gemm=self.gemm + count * other.gemm,
-            attention=self.attention + count * other.attention,
-            elementwise=self.elementwise + count * other.elementwise,
-            cast=self.cast + count * other.cast,
-            loss=self.loss + count * other.loss,
-            recompute=self.recompute + count * other.recompute,
-            forward=self.forward + count * other.forward,
-            host=self.host + count * other.host,
+            **{name: getattr(self, name) + count * getattr(other, name) for name in ComputeSeconds.__slots__}
         )
 
 
@@ -699,7 +683,7 @@ def accumulation_seconds(workload: Workload, degrees: Degrees, held: RankParamet
         torch AccumulateGrad; NVIDIA/Megatron-LM@83b1e42f gradient accumulation fusion
 
     >>> from service.estimator.samples import sample_degrees, sample_workload, sample_rank_load
-    >>> accumulation_seconds(sample_workload(), sample_degrees(), sample_rank_load().held)
+    >>> accumulation_seconds(sample_workload(), sample_degrees(), sample_rank_load().parameters)
     0.0
     """
     whole = 2 * (workload.precision.element_bytes + min(4.0, workload.state.gradient_bytes))

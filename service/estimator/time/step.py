@@ -11,7 +11,7 @@ from service.estimator.constants import calibration_of, measured_scale, own_spre
 from service.estimator.degrees import Degrees
 from service.estimator.memory.activations import RankLoad, rank_logits, repeated_forwards, trained_layers
 from service.estimator.memory.memory import OFF_DEVICE
-from service.estimator.numeric import Amount, ceil_div, doublings, maximum, minimum, where
+from service.estimator.numeric import Amount, ceil_div, doublings, maximum, minimum, summed, where
 from service.estimator.parallelism import pipeline
 from service.estimator.parallelism.stages import Stage
 from service.estimator.question import Gpu, ImplementationName, StackName
@@ -208,9 +208,8 @@ def host_seconds(workload: Workload, stage: Stage) -> Amount:
     """
     if workload.software.cuda_graphs:
         return 0.0
-    sparse: Amount = 0
-    for count, shape in zip(stage.kind_counts, workload.ledger.shapes, strict=True):
-        sparse = sparse + (count if shape.is_sparse else 0)
+    shapes = zip(stage.kind_counts, workload.ledger.shapes, strict=True)
+    sparse = summed(count for count, shape in shapes if shape.is_sparse)
     return stage.layers * workload.constants.layer_host_seconds + sparse * workload.constants.sparse_layer_host_seconds
 
 
@@ -396,18 +395,19 @@ def _stage_compute(workload: Workload, degrees: Degrees, stage: Stage, each: Led
 def micro_batch_seconds(
     workload: Workload, degrees: Degrees, stage: Stage, load: RankLoad, layout: CompleteLayout, each: LedgerSeconds
 ) -> MicroBatchSeconds:
-    """What one rank of a stage does for one micro-batch.
-
-    Source:
-        each part's own function
-    """
+    """Seconds of one micro-batch on one rank of a stage."""
     compute = _stage_compute(workload, degrees, stage, each)
     compute.host = maximum(0.0, host_seconds(workload, stage) - compute.total_seconds)
     return MicroBatchSeconds(
         compute=compute,
-        accumulation=accumulation_seconds(workload, degrees, load.held),
+        accumulation=accumulation_seconds(workload, degrees, load.parameters),
         exposed=exposed_seconds(workload, degrees, stage, load, layout, compute),
     )
+
+
+COMPUTE_KINDS = ("gemm", "attention", "elementwise", "recompute", "loss", "host")
+EXPOSED_AXES = ("tensor", "context", "expert", "pipeline", "offload")
+"""Parts of a step that are those of its micro-batches."""
 
 
 def step_seconds(
@@ -416,9 +416,9 @@ def step_seconds(
     load: RankLoad,
     layout: CompleteLayout,
     micro: MicroBatchSeconds,
-    waits: StepOverhead,
+    overhead: StepOverhead,
 ) -> StepSeconds:
-    """Seconds of one step as one stage lives it, were it the slowest.
+    """Seconds of one step of one stage, were it the slowest.
 
     Formula:
         x (m t + bubble + exposed gradients + optimizer + casts of weights + stragglers + retries + all else),
@@ -427,7 +427,7 @@ def step_seconds(
     Args:
         layout: the layout's choices: schedule, offload
         micro: what the stage does for one micro-batch
-        waits: what it waits for
+        overhead: what it waits for
 
     Returns:
         the seconds by kind [s]
@@ -436,23 +436,14 @@ def step_seconds(
         Narayanan et al. 2021, arXiv:2104.04473, section 3; each part's own function
     """
     compute, exposed, m = micro.compute, micro.exposed, degrees.accumulation
-    seconds = busy_seconds(workload, degrees, load, layout, micro, waits)
-    straggling, retries = _slowed(seconds.total, workload, degrees, waits)
+    seconds = busy_seconds(workload, degrees, load, layout, micro, overhead)
+    straggling, retries = _slowed(seconds.total, workload, degrees, overhead)
     return StepSeconds(
-        gemm=m * compute.gemm,
-        attention=m * compute.attention,
-        elementwise=m * compute.elementwise,
+        **{f"exposed_{axis}": m * getattr(exposed, axis) for axis in EXPOSED_AXES},
+        **{kind: m * getattr(compute, kind) for kind in COMPUTE_KINDS},
         cast=m * compute.cast + seconds.recast,
         accumulation=m * micro.accumulation,
-        recompute=m * compute.recompute,
-        loss=m * compute.loss,
-        host=m * compute.host,
-        exposed_tensor=m * exposed.tensor,
-        exposed_context=m * exposed.context,
-        exposed_expert=m * exposed.expert,
         exposed_data=m * exposed.data + seconds.once,
-        exposed_pipeline=m * exposed.pipeline,
-        exposed_offload=m * exposed.offload,
         bubble=seconds.bubble,
         optimizer=seconds.update,
         straggler=straggling,
@@ -463,7 +454,7 @@ def step_seconds(
 
 @dataclass(slots=True, kw_only=True)
 class BusySeconds:
-    """What one stage does in one step, on a usual node and with room on its device."""
+    """Seconds of one stage in one step, on a usual node and with room on its device."""
 
     once: Amount
     """Gradients and weights that the data group exchanges, as far as nothing hides them."""
@@ -484,21 +475,18 @@ def busy_seconds(
     micro: MicroBatchSeconds,
     overhead: StepOverhead,
 ) -> BusySeconds:
-    """What one stage does in one step, beside its micro-batches and with them.
-
-    Source:
-        each part's own function
-    """
-    once = once_a_step_seconds(workload, degrees, load.held, maximum(0.0, micro.exposed.free - micro.compute.forward))
+    """Seconds of one stage in one step, beside its micro-batches and with them."""
+    backward = maximum(0.0, micro.exposed.free - micro.compute.forward)
+    once = once_a_step_seconds(workload, degrees, load.parameters, backward)
     bubble = pipeline.bubble_micro_batches(layout.schedule, degrees) * overhead.stage_seconds
     update = (offloaded_seconds if OFF_DEVICE[layout.offload] else optimizer_seconds)(workload, degrees, load.updated)
-    recast = weight_cast_seconds(workload, load.held)
+    recast = weight_cast_seconds(workload, load.parameters)
     total = degrees.accumulation * micro.total_seconds + bubble + once + update + recast
     return BusySeconds(once=once, recast=recast, bubble=bubble, update=update, total=total)
 
 
 def whole_step_seconds(busy: Amount, workload: Workload, degrees: Degrees, overhead: StepOverhead) -> Amount:
-    """Seconds of one step, its parts left unsaid; of its stages it reads what the busiest one does.
+    """Seconds of one step from the busy seconds of its slowest stage, without its parts.
 
     Formula:
         the sum of the parts of step_seconds

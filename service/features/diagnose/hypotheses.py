@@ -84,7 +84,7 @@ def _weights(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Iterator[
     yield "weights and first matrix of a gated MLP together", "weights", 2 * matrix
     for loaded in stages:
         load = loaded.load
-        parameters = float(load.held.dense + load.held.expert)
+        parameters = float(load.parameters.dense + load.parameters.expert)
         shards = float(degrees.shard_group) if resolved.question.layout.zero_stage else 1.0
         yield "the embedding's matrix, its gradient or a moment of it", "weights", float(load.largest_table)
         yield "one layer, gathered from its shards", "gathered_weights", float(load.largest_layer)

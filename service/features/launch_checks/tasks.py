@@ -326,7 +326,7 @@ def _sent(resolved: ResolvedQuestion) -> Iterator[tuple[Transfer, float]]:
     for loaded in {one.shape: one for one in stages_of(resolved)}.values():
         for repeated in micro_batch_transfers(job, degrees, loaded.stage, loaded.load, layout).each():
             yield from ((transfer, float(repeated.layers) * micro_batches) for transfer in repeated.transfers)
-        yield from ((transfer, 1.0) for transfer in step_transfers(job, degrees, loaded.load.held))
+        yield from ((transfer, 1.0) for transfer in step_transfers(job, degrees, loaded.load.parameters))
 
 
 def _collective_item(operation: str, size: int, count: float | None, target: Target) -> Item:

@@ -6,11 +6,11 @@ const MEMORY = {
   gradients: [
     "gradients",
     "early_gradients",
-    "kept_gradients",
+    "buffered_gradients",
     "half_gradients",
     "reduced_gradients",
     "step_gradients",
-    "standing_gradients",
+    "persistent_gradients",
     "left_step_gradients",
     "gradient_placeholders",
   ],
@@ -24,7 +24,7 @@ const MEMORY = {
     "context_buffers",
     "pipeline_buffers",
     "workspace",
-    "held",
+    "cached",
   ],
   device: ["allocator_holes", "driver"],
 };

@@ -64,7 +64,7 @@ def test_an_offloaded_optimizer_takes_its_gradients_along() -> None:
         Layout(zero_stage=1, offload="optimizer"), 8, global_batch=8, stack="deepspeed", precision="fp16-mixed"
     )
     assert only.host == 16 * PARAMETERS / 8
-    assert (only.standing_gradients, only.step_gradients, only.optimizer_states) == (0, 0, 0)
+    assert (only.persistent_gradients, only.step_gradients, only.optimizer_states) == (0, 0, 0)
 
 
 def test_deepspeed_frees_what_it_makes_inside_the_step() -> None:

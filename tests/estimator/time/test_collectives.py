@@ -139,7 +139,7 @@ def test_every_rank_of_a_domain_brings_its_adapter() -> None:
 
 def test_sharded_weights_travel_layer_by_layer_and_each_pays_for_its_hops() -> None:
     """Sums over a stage's layers are those of all its weights; the latency of a ring is paid once a layer."""
-    workload, held = sample_workload(), sample_rank_load().held
+    workload, held = sample_workload(), sample_rank_load().parameters
     degrees = sample_degrees(data=512, zero_stage=3, reshard_after_forward=1)
     gather = micro_batch_transfers(workload, degrees, held, 1)[0]
     layers = workload.model.num_hidden_layers
