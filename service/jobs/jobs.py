@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Engine, Select, Update, insert, select, update
 
 from service.answers.workers import Requirements
-from service.store.engine import answering, in_utc, now, reading, writing
+from service.store.engine import answering, now, reading, row_as, writing
 from service.store.tables import JOB_EVENTS, JOBS
 
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -153,14 +153,10 @@ def requires_text(requires: Requirements) -> str:
 
 def job_of(row: Mapping[Any, Any]) -> Job:
     """A job from its row."""
-    values = {name: row[name] for name in _NAMES}
-    moments = {name: in_utc(values[name]) for name in _MOMENTS}
-    return Job(**{**values, **moments, "requires": Requirements(**json.loads(values["requires"]))})
+    return row_as(Job, row, requires=Requirements(**json.loads(row["requires"])))
 
 
 _NEW = {"status": "queued", "attempt": 0, "given_back": 0, "cancel_requested": False, "events": 1}
-_NAMES = tuple(one.name for one in fields(Job))
-_MOMENTS = ("available_at", "lease_until", "created_at", "started_at", "finished_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +179,7 @@ def read_events(engine: Engine, job_id: str, after: int = 0) -> list[JobEvent]:
     query = select(*columns).where(JOB_EVENTS.c.job_id == job_id, JOB_EVENTS.c.number > after)
     with answering(), reading(engine) as connection:
         rows = connection.execute(query.order_by(JOB_EVENTS.c.number)).mappings().all()
-    return [JobEvent(**{**row, "at": in_utc(row["at"])}) for row in rows]
+    return [row_as(JobEvent, row) for row in rows]
 
 
 def read_later_events(engine: Engine, known: Mapping[str, int]) -> dict[str, tuple[JobStatus, list[JobEvent]]]:
@@ -201,6 +197,5 @@ def read_later_events(engine: Engine, known: Mapping[str, int]) -> dict[str, tup
         rows = connection.execute(events.order_by(JOB_EVENTS.c.number)).mappings().all()
     for row in rows:
         if row["number"] > known[row["job_id"]]:
-            values = {name: row[name] for name in JobEvent.__dataclass_fields__}
-            found[row["job_id"]][1].append(JobEvent(**{**values, "at": in_utc(row["at"])}))
+            found[row["job_id"]][1].append(row_as(JobEvent, row))
     return found

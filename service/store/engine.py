@@ -7,11 +7,12 @@ agree. On SQLite, which serves one host, it is the host's clock.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, TypeVar
@@ -384,6 +385,7 @@ def takes_changes(engine: Engine) -> bool:
     return is_written
 
 
+Kind = TypeVar("Kind")
 Moment = TypeVar("Moment", datetime, datetime | None)
 
 _SQLITE_FORM = "'%Y-%m-%d %H:%M:%f'"
@@ -496,3 +498,28 @@ def part_of(
     text = key.collate(BYTEWISE[engine.dialect.name])
     later = query if part.behind is None else query.where(text > part.behind)
     return later.order_by(text).limit(part.most)
+
+
+def row_as(kind: type[Kind], row: Mapping[Any, Any], **changes: Any) -> Kind:
+    """A row as a dataclass: moments are in UTC, or texts where the field is one; lists become tuples."""
+    values: dict[str, Any] = {}
+    for name, is_text, is_tuple in _forms(kind):  # type: ignore[arg-type]  # a class is hashable
+        value = changes[name] if name in changes else row[name]
+        if isinstance(value, datetime):
+            value = utc_text(value) if is_text else in_utc(value)
+        values[name] = tuple(value) if is_tuple else value
+    return kind(**values)
+
+
+@cache
+def _forms(kind: Any) -> tuple[tuple[str, bool, bool], ...]:
+    """Fields of a dataclass, and whether each is a text or a tuple."""
+    types = {field.name: str(field.type) for field in fields(kind)}
+    return tuple((name, "str" in form, form.startswith("tuple")) for name, form in types.items())
+
+
+def values_of(table: Table, record: Any) -> dict[str, Any]:
+    """Fields of a dataclass as values of a table's columns: texts of moments become moments."""
+    values = {column.name: getattr(record, column.name) for column in table.columns if hasattr(record, column.name)}
+    texts = (name for name in values if isinstance(table.c[name].type, DateTime) and isinstance(values[name], str))
+    return values | {name: datetime.fromisoformat(values[name]) for name in texts}

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Engine, Select, Table, bindparam, delete, func, insert, or_, select, update
 
 from service.errors import Unreachable
-from service.store.engine import NO_ANSWER, answering, in_utc, insert_new, reading, writing
+from service.store.engine import NO_ANSWER, answering, in_utc, insert_new, reading, row_as, writing
 from service.store.requests import log_change_in
 from service.store.tables import API_KEYS, SERVER_SECRETS, SHARE_LINKS
 
@@ -121,10 +121,8 @@ def _selected() -> Select[Any]:
 
 
 def _link(row: Mapping[Any, Any]) -> ShareLink:
-    values = {name: row[name] for name in ShareLink.__dataclass_fields__}
-    moments = {name: in_utc(values[name]) for name in ("created_at", "expires_at", "last_used_at")}
-    revoked = [moment for moment in (in_utc(row["revoked_at"]), in_utc(row["key_revoked_at"])) if moment]
-    return ShareLink(**{**values, **moments, "revoked_at": min(revoked, default=None)})
+    revoked = [moment for moment in (row["revoked_at"], row["key_revoked_at"]) if moment]
+    return row_as(ShareLink, row, revoked_at=min(revoked, default=None))
 
 
 Scope = Literal["read", "write", "worker", "admin", "sheet"]
@@ -193,7 +191,7 @@ def read_keys(engine: Engine) -> list[ApiKey]:
 def keys_in(connection: Connection) -> list[ApiKey]:
     """Every key, oldest first."""
     rows = connection.execute(select(API_KEYS).order_by(API_KEYS.c.created_at, API_KEYS.c.id)).mappings()
-    return [_key(row) for row in rows]
+    return [row_as(ApiKey, row) for row in rows]
 
 
 def state_in(connection: Connection) -> tuple[Any, ...]:
@@ -202,11 +200,6 @@ def state_in(connection: Connection) -> tuple[Any, ...]:
     limited = func.sum(API_KEYS.c.limit_changes)
     query = select(func.count(), func.max(made), func.count(revoked), func.max(revoked), limited).select_from(API_KEYS)
     return tuple(connection.execute(query).one())
-
-
-def _key(row: Mapping[Any, Any]) -> ApiKey:
-    moments = {name: in_utc(row[name]) for name in ("created_at", "expires_at", "revoked_at", "last_used_at")}
-    return ApiKey(**{**row, **moments, "scopes": tuple(row["scopes"])})
 
 
 TEAM = "team"

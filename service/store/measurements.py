@@ -4,7 +4,7 @@ Measurements are added and quarantined, never changed otherwise; the constants o
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from json import loads
@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 
 from service.catalogue.rows import Scope
-from service.store.engine import RowPart, answering, insert_new, part_of, reading, utc_text, writing
+from service.store.engine import RowPart, answering, insert_new, part_of, reading, row_as, values_of, writing
 from service.store.requests import log_change_in
 from service.store.tables import CALIBRATIONS, MEASUREMENTS
 
@@ -97,7 +97,7 @@ class Measured:
 
 def store_measurements_in(connection: Connection, rows: Iterable[Measured]) -> None:
     """Store measurements in the caller's transaction; existing ones stay as they are."""
-    records = [_record(row) for row in rows]
+    records = [values_of(MEASUREMENTS, row) for row in rows]
     if records:
         connection.execute(insert_new(connection, MEASUREMENTS), records)
 
@@ -181,23 +181,13 @@ def quarantine_measurements(engine: Engine, ids: Sequence[str], moment: datetime
         log_change_in(connection, *ids)
 
 
-def _record(row: Measured) -> dict[str, Any]:
-    record = {name: getattr(row, name) for name in _NAMES}
-    return {**record, **{name: record[name] and datetime.fromisoformat(record[name]) for name in _DATES}}
-
-
 def _measured_by(connection: Connection, query: Select[Any]) -> Iterator[Measured]:
     """Measurements of a query, one after the other; equal shapes and environments share one object."""
     read = lru_cache(maxsize=TEXTS_CACHED)(loads)
     for row in connection.execute(query, execution_options={"yield_per": AT_ONCE}).mappings():
-        values = {name: row[name] for name in _NAMES}
-        values |= {name: read(values[name]) for name in _TEXTS}
-        values |= {name: values[name] and utc_text(values[name]) for name in _DATES}
-        yield Measured(**values)
+        yield row_as(Measured, row, **{name: read(row[name]) for name in _TEXTS})
 
 
-_NAMES = tuple(one.name for one in fields(Measured))
-_DATES = ("measured_at", "quarantined_at")
 _TEXTS = tuple(one.name for one in MEASUREMENTS.c if isinstance(one.type, JSON))
 _SHAPE = cast(MEASUREMENTS.c.shape, Text)
 _ALL = select(*(cast(one, Text).label(one.name) if one.name in _TEXTS else one for one in MEASUREMENTS.c))
@@ -255,14 +245,13 @@ def create_calibration(engine: Engine, calibration: Calibration) -> Calibration:
     with answering(), writing(engine) as connection:
         stored = calibration_in(connection, calibration.id)
         if stored is None:
-            connection.execute(insert(CALIBRATIONS), _calibration_record(calibration))
+            connection.execute(insert(CALIBRATIONS), values_of(CALIBRATIONS, calibration))
             log_change_in(connection, calibration.id)
             return calibration
         if stored.status != "promoted":
-            record = _calibration_record(calibration)
-            changed = update(CALIBRATIONS).where(CALIBRATIONS.c.id == stored.id)
-            connection.execute(changed.values({name: record[name] for name in _COMPARED}))
-            stored = replace(stored, **{name: getattr(calibration, name) for name in _COMPARED})
+            compared = {name: getattr(calibration, name) for name in _COMPARED}
+            connection.execute(update(CALIBRATIONS).where(CALIBRATIONS.c.id == stored.id).values(compared))
+            stored = replace(stored, **compared)
         return stored
 
 
@@ -273,7 +262,7 @@ def read_calibrations(engine: Engine, owner: str | None = None) -> list[Calibrat
     )
     query = select(CALIBRATIONS) if owner is None else select(CALIBRATIONS).where(seen)
     with answering(), reading(engine) as connection:
-        return [_calibration(row) for row in connection.execute(query).mappings()]
+        return [row_as(Calibration, row) for row in connection.execute(query).mappings()]
 
 
 def read_calibration(engine: Engine, calibration_id: str) -> Calibration | None:
@@ -286,7 +275,7 @@ def calibration_in(connection: Connection, calibration_id: str) -> Calibration |
     """One calibration."""
     query = select(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration_id)
     row = connection.execute(query).mappings().one_or_none()
-    return None if row is None else _calibration(row)
+    return None if row is None else row_as(Calibration, row)
 
 
 def promoted_in(
@@ -313,19 +302,5 @@ def retired_in(connection: Connection, calibration_id: str, moment: datetime) ->
     log_change_in(connection, calibration_id)
 
 
-def _calibration_record(calibration: Calibration) -> dict[str, Any]:
-    record = asdict(calibration)
-    dates = {name: record[name] and datetime.fromisoformat(record[name]) for name in _CALIBRATION_DATES}
-    return {**record, **dates, "parts": list(calibration.parts), "fitted_on": list(calibration.fitted_on)}
-
-
-def _calibration(row: Mapping[Any, Any]) -> Calibration:
-    values = {name: row[name] for name in _CALIBRATION_NAMES}
-    values |= {name: values[name] and utc_text(values[name]) for name in _CALIBRATION_DATES}
-    return Calibration(**{**values, "parts": tuple(values["parts"]), "fitted_on": tuple(values["fitted_on"])})
-
-
-_CALIBRATION_NAMES = tuple(one.name for one in fields(Calibration))
-_CALIBRATION_DATES = ("created_at", "promoted_at", "retired_at")
 _COMPARED = ("replaces", "parts", "before_fraction", "held_out_fraction", "in_sample_fraction")
 """Fields of the comparison with another calibration."""

@@ -12,7 +12,17 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, delete, exists
 
 from service.errors import Stale
 from service.estimator.answer import Verdict
-from service.store.engine import RowPart, answering, insert_new, insert_or, part_of, reading, utc_text, writing
+from service.store.engine import (
+    RowPart,
+    answering,
+    insert_new,
+    insert_or,
+    part_of,
+    reading,
+    row_as,
+    values_of,
+    writing,
+)
 from service.store.requests import log_change_in
 from service.store.tables import CHECKED_QUESTIONS, ESTIMATE_OWNERS, ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
 
@@ -49,8 +59,8 @@ def remove_owners_in(connection: Connection) -> None:
 Question = Mapping[str, Any]
 """A request body of POST /v1/estimates, as it was sent."""
 
-_HEAD = frozenset(("id", "owner", "revision", "created_at"))
-"""Fields of a scenario that its own table holds; the others may differ between revisions."""
+_HEAD = frozenset(("id", "owner", "created_at"))
+"""Fields of a scenario that do not differ between revisions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +120,7 @@ def read_scenarios(engine: Engine, owner: str | None = None, part: RowPart | Non
     query = newest if owner is None else newest.where(SCENARIOS.c.owner == owner)
     query = part_of(query, engine, part, SCENARIOS.c.id, SCENARIOS.c.created_at)
     with answering(), reading(engine) as connection:
-        return [_scenario(row) for row in connection.execute(query).mappings()]
+        return [row_as(Scenario, row) for row in connection.execute(query).mappings()]
 
 
 def read_scenario(engine: Engine, scenario_id: str, revision: int | None = None) -> SavedQuestion | None:
@@ -120,14 +130,13 @@ def read_scenario(engine: Engine, scenario_id: str, revision: int | None = None)
     query = query.where(SCENARIOS.c.id == scenario_id, SCENARIO_REVISIONS.c.revision == number)
     with answering(), reading(engine) as connection:
         row = connection.execute(query).mappings().one_or_none()
-    return None if row is None else SavedQuestion(_scenario(row), row["question"])
+    return None if row is None else SavedQuestion(row_as(Scenario, row), row["question"])
 
 
 def create_scenario(engine: Engine, saved: SavedQuestion, answer: bytes) -> None:
     """Store a new scenario and its answer."""
-    head = {name: value for name, value in _record(saved.scenario).items() if name in _HEAD}
     with answering(), writing(engine) as connection:
-        connection.execute(insert(SCENARIOS), head)
+        connection.execute(insert(SCENARIOS), values_of(SCENARIOS, saved.scenario))
         _add_revision(connection, saved, answer)
         log_change_in(connection, saved.scenario.id)
 
@@ -166,9 +175,7 @@ def _add_revision(connection: Connection, saved: SavedQuestion, answer: bytes | 
     scenario, question = saved
     if answer is not None:
         store_answer_in(connection, scenario.estimate_id, answer, scenario.owner)
-    record = _record(scenario)
-    values = {column.name: record[column.name] for column in SCENARIO_REVISIONS.c if column.name in record}
-    connection.execute(insert(SCENARIO_REVISIONS), {**values, "question": question})
+    connection.execute(insert(SCENARIO_REVISIONS), {**values_of(SCENARIO_REVISIONS, scenario), "question": question})
 
 
 def _refuse_unless_one(rows: int) -> None:
@@ -178,23 +185,8 @@ def _refuse_unless_one(rows: int) -> None:
 
 def _selected(*more: Any) -> Select[Any]:
     """A scenario and its revision, as columns named like its fields."""
-    tables = {name: SCENARIOS if name in _HEAD - {"revision"} else SCENARIO_REVISIONS for name in _NAMES}
-    columns = [table.c[name] for name, table in tables.items()]
+    columns = [(SCENARIOS if field.name in _HEAD else SCENARIO_REVISIONS).c[field.name] for field in fields(Scenario)]
     return select(*columns, *more).join_from(SCENARIOS, SCENARIO_REVISIONS, SCENARIOS.c.id == SCENARIO_REVISIONS.c.id)
-
-
-def _record(scenario: Scenario) -> dict[str, Any]:
-    record = asdict(scenario)
-    return {**record, **{name: datetime.fromisoformat(record[name]) for name in _DATES}}
-
-
-def _scenario(row: Mapping[Any, Any]) -> Scenario:
-    values = {name: row[name] for name in _NAMES}
-    return Scenario(**{**values, **{name: utc_text(values[name]) for name in _DATES}})
-
-
-_NAMES = tuple(field.name for field in fields(Scenario))
-_DATES = ("created_at", "changed_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

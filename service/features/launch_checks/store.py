@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, insert, select, update
 
 from service.answers.launch_checks import LaunchCheckRow
 from service.jobs.jobs import NewJob, create_jobs_in
-from service.store.engine import RowPart, answering, part_of, reading, utc_text, writing
+from service.store.engine import RowPart, answering, part_of, reading, row_as, writing
 from service.store.requests import log_change_in
 from service.store.scenarios import store_answer_in
 from service.store.tables import JOBS, LAUNCH_CHECKS
@@ -58,7 +58,7 @@ def launch_check_in(connection: Connection, check_id: str) -> StoredCheck | None
     """One launch check, in the caller's transaction."""
     columns = [LAUNCH_CHECKS.c[name] for name in StoredCheck.__dataclass_fields__]
     row = connection.execute(select(*columns).where(LAUNCH_CHECKS.c.id == check_id)).mappings().one_or_none()
-    return None if row is None else StoredCheck(**{**row, "probes": tuple(row["probes"])})
+    return None if row is None else row_as(StoredCheck, row)
 
 
 def store_findings_in(
@@ -79,9 +79,4 @@ def read_launch_checks(engine: Engine, owner: str | None = None, part: RowPart |
     query = query if owner is None else query.where(JOBS.c.owner == owner)
     query = part_of(query, engine, part, JOBS.c.id, JOBS.c.created_at)
     with answering(), reading(engine) as connection:
-        return [_row(dict(row)) for row in connection.execute(query).mappings()]
-
-
-def _row(row: dict[str, Any]) -> LaunchCheckRow:
-    moments = {name: None if row[name] is None else utc_text(row[name]) for name in ("created_at", "finished_at")}
-    return LaunchCheckRow(**{**row, **moments, "probes": tuple(row["probes"])})
+        return [row_as(LaunchCheckRow, row) for row in connection.execute(query).mappings()]

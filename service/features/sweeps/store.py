@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Engine, func, insert, select
 
 from service.jobs.jobs import JobStatus, NewJob, create_jobs_in
-from service.store.engine import RowPart, answering, in_utc, now, part_of, reading, utc_text, writing
+from service.store.engine import RowPart, answering, now, part_of, reading, row_as, writing
 from service.store.requests import log_change_in
 from service.store.tables import JOBS, SWEEPS
 
@@ -70,7 +70,7 @@ def read_sweep(engine: Engine, sweep_id: str) -> StoredSweep | None:
     """One sweep."""
     with answering(), reading(engine) as connection:
         row = connection.execute(select(*_COLUMNS).where(SWEEPS.c.id == sweep_id)).mappings().one_or_none()
-    return None if row is None else _sweep(row)
+    return None if row is None else row_as(StoredSweep, row)
 
 
 def read_sweeps(
@@ -87,7 +87,7 @@ def read_sweeps(
         for parent, status, jobs in connection.execute(counted):
             counts.setdefault(parent, {})[status] = jobs
         rows = connection.execute(query).mappings().all()
-    return [(_sweep(row), counts.get(row["id"], {})) for row in rows]
+    return [(row_as(StoredSweep, row), counts.get(row["id"], {})) for row in rows]
 
 
 def read_sweep_content(engine: Engine, sweep_id: str) -> bytes | None:
@@ -103,7 +103,7 @@ def read_shards(engine: Engine, sweep_id: str) -> list[ShardState]:
     query = select(*_SHARD_COLUMNS).where(JOBS.c.parent == sweep_id).order_by(JOBS.c.id)
     with answering(), reading(engine) as connection:
         rows = connection.execute(query).mappings().all()
-    return [_shard(row) for row in rows]
+    return [row_as(ShardState, row) for row in rows]
 
 
 def read_sweeps_and_shards(engine: Engine, sweep_ids: Sequence[str]) -> list[tuple[StoredSweep, list[ShardState]]]:
@@ -113,19 +113,9 @@ def read_sweeps_and_shards(engine: Engine, sweep_ids: Sequence[str]) -> list[tup
     with answering(), reading(engine) as connection:
         sweeps = connection.execute(select(*_COLUMNS).where(SWEEPS.c.id.in_(sweep_ids))).mappings().all()
         for row in connection.execute(query).mappings():
-            shards.setdefault(row["parent"], []).append(_shard(row))
-    return [(_sweep(row), shards.get(row["id"], [])) for row in sweeps]
-
-
-def _sweep(row: Mapping[Any, Any]) -> StoredSweep:
-    return StoredSweep(**{**row, "created_at": utc_text(row["created_at"])})
-
-
-def _shard(row: Mapping[Any, Any]) -> ShardState:
-    values = {column.name: row[column.name] for column in _SHARD_COLUMNS}
-    return ShardState(**{**values, **{name: in_utc(row[name]) for name in _MOMENTS}})
+            shards.setdefault(row["parent"], []).append(row_as(ShardState, row))
+    return [(row_as(StoredSweep, row), shards.get(row["id"], [])) for row in sweeps]
 
 
 _COLUMNS = tuple(SWEEPS.c[field.name] for field in fields(StoredSweep))
 _SHARD_COLUMNS = tuple(JOBS.c[field.name] for field in fields(ShardState))
-_MOMENTS = ("started_at", "finished_at")
