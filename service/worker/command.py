@@ -122,7 +122,7 @@ class ClaimLoop:
                 job=job,
                 runner=self._runner,
                 folder=folder,
-                hand_in=partial(self._upload, job),
+                upload=partial(self._upload, job),
                 read=partial(self._client.read, job),
             )
             beats = asyncio.create_task(self._heartbeats(context))
@@ -220,7 +220,7 @@ class ClaimLoop:
     async def _upload(self, job: ClaimedJob, file: JobFile) -> str | None:
         """Upload a file of a job; returns the reason of a refusal, or None."""
         try:
-            await self._client.hand_in(job, file)
+            await self._client.upload(job, file)
         except RequestRefused as error:
             return str(error)
         return None

@@ -57,7 +57,7 @@ class JobContext:
     runner: Runner
     folder: Path
     """An empty folder, removed afterwards."""
-    hand_in: Callable[[JobFile], Awaitable[str | None]]
+    upload: Callable[[JobFile], Awaitable[str | None]]
     """Uploads a file; returns the reason of a refusal, or None."""
     read: Callable[[str], Awaitable[bytes]]
     """Downloads an input of the job, by its path at the service."""
@@ -189,7 +189,7 @@ async def _upload(context: JobContext, folder: Path, name: str) -> str | None:
     if path.parent != folder or not path.is_file():
         return "it is not there"
     media_type = MEDIA_TYPES.get(path.suffix, "application/octet-stream")
-    return await context.hand_in(JobFile(name=name, path=path, media_type=media_type))
+    return await context.upload(JobFile(name=name, path=path, media_type=media_type))
 
 
 def _progress_of(task: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
@@ -223,7 +223,7 @@ async def run_sweep_shard(context: JobContext) -> JobResult:
         return _failed("timed_out", f"the piece takes longer than {task.most_seconds:.0f} s")
     if record["status"] != "succeeded":
         return _failed("shard_failed", record["reason"], is_final=bool(record.get("final")))
-    refused = await context.hand_in(JobFile(name=ROWS_FILE, path=folder / ROWS_FILE, media_type=PARQUET))
+    refused = await context.upload(JobFile(name=ROWS_FILE, path=folder / ROWS_FILE, media_type=PARQUET))
     if refused is not None:
         return _failed("file_refused", refused)
     return JobResult(outcome="succeeded", result=record["counts"])

@@ -115,7 +115,7 @@ class Caches:
             self._torch.cuda.empty_cache()
 
     def cold_seconds(self, work: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
-        """Time of one run on emptied caches, between two events of a GPU, or by the clock of this process.
+        """Time of one run on emptied caches.
 
         Reading the buffer takes a GPU longer than it takes this process to enqueue what comes after, so that the time
         is the device's own.
@@ -123,16 +123,23 @@ class Caches:
         self._buffer.sum()
         if before is not None:
             before()
-        if not self._is_gpu:
-            begun = time.perf_counter()
-            work()
-            return time.perf_counter() - begun
-        begin, end = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
+        return elapsed_seconds(work, self._device)
+
+
+def elapsed_seconds(work: Callable[[], Any], device: str) -> float:
+    """Time of one run: between two events of a GPU, or by the clock of this process."""
+    import torch
+
+    if device == "cpu":
+        begun = time.perf_counter()
         work()
-        end.record()
-        self.wait()
-        return float(begin.elapsed_time(end)) * 1e-3
+        return time.perf_counter() - begun
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    work()
+    end.record()
+    torch.cuda.synchronize(device)
+    return float(begin.elapsed_time(end)) * 1e-3
 
 
 def last_level_bytes(root: Path) -> int:

@@ -113,7 +113,7 @@ class ServiceClient:
         state: State = "lost" if answer.status_code == LOST else answer.json()["state"]
         return state
 
-    async def hand_in(self, job: ClaimedJob, file: JobFile) -> None:
+    async def upload(self, job: ClaimedJob, file: JobFile) -> None:
         """Upload a file of a job, retried while the service is down."""
         content = _bounded(MOST_FILE_BYTES, await asyncio.to_thread(file.path.read_bytes))
         headers = {"Content-Type": file.media_type, LEASE_HEADER: job.lease}

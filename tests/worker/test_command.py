@@ -261,11 +261,11 @@ def test_files_are_handed_in_under_the_claim(tmp_path: Path) -> None:
     async def leaving_files(desk: JobContext) -> JobResult:
         file = JobFile(name="trace.json", path=tmp_path / "trace.json", media_type="application/json")
         service.refusals = [503]
-        answers.append(await desk.hand_in(file))
+        answers.append(await desk.upload(file))
         service.refusals = [409]
-        answers.append(await desk.hand_in(file))
+        answers.append(await desk.upload(file))
         service.refusals = [413]
-        answers.append(await desk.hand_in(file))
+        answers.append(await desk.upload(file))
         return JobResult(outcome="succeeded")
 
     go_on(service, leaving_files)

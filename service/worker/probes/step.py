@@ -17,7 +17,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from service.calibration.records import Measurement
-from service.worker.probing import ProbeContext, ProbeResult, measurement
+from service.worker.probing import ProbeContext, ProbeResult, elapsed_seconds, measurement
 from service.worker.supported import step_model, step_recipe
 from service.worker.trainer import Trainer, trainer_of
 
@@ -203,28 +203,13 @@ def counted_steps(make: Make, steps: int, device: str) -> tuple[Trainer, list[Mo
 
 
 def step_seconds(trainer: Trainer, end_seconds: float, most: int) -> list[float]:
-    """Seconds of later steps: by the GPU's own clock, or by the processor's."""
-    measure = _device_seconds if trainer.device.type == "cuda" else _host_seconds
+    """Seconds of later steps."""
     seconds: list[float] = []
     while len(seconds) < most and (not seconds or time.monotonic() < end_seconds):
-        seconds.append(measure(trainer))
+        if trainer.device.type == "cuda":
+            torch.cuda.synchronize(trainer.device)
+        seconds.append(elapsed_seconds(trainer.step, str(trainer.device)))
     return seconds
-
-
-def _device_seconds(trainer: Trainer) -> float:
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda.synchronize(trainer.device)
-    begin.record()
-    trainer.step()
-    end.record()
-    torch.cuda.synchronize(trainer.device)
-    return float(begin.elapsed_time(end)) / 1e3
-
-
-def _host_seconds(trainer: Trainer) -> float:
-    begin = time.perf_counter()
-    trainer.step()
-    return time.perf_counter() - begin
 
 
 STEPS = 3

@@ -282,7 +282,7 @@ def _carried_out(
 CAPABILITIES_SECONDS = 180.0
 """Longest wait for a node's capabilities. Source: a choice; torch loads in a minute from a cold disk."""
 
-HANDED_IN = 2
+UPLOADING = 2
 """Jobs that are claimed or uploaded while every processor works. Source: a choice."""
 
 NAMESPACE = "traincost"
@@ -322,7 +322,7 @@ class RayRunner:
 
     def slots(self) -> int:
         """Useful number of parallel jobs: each processor's, and some that are being uploaded."""
-        return sum(node.cpus for node in nodes_of(ray.nodes())) + HANDED_IN
+        return sum(node.cpus for node in nodes_of(ray.nodes())) + UPLOADING
 
     def lacking(self) -> str | None:
         """None: each node reports what it lacks."""

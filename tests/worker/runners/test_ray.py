@@ -125,12 +125,12 @@ def kinds() -> dict[str, str]:
 
 
 def test_a_cluster_can_do_what_its_nodes_can_do_together(cloud: Cloud) -> None:
-    from service.worker.runners.ray import HANDED_IN
+    from service.worker.runners.ray import UPLOADING
 
     able = cloud.able
     assert {(one["name"], one["count"]) for one in able["devices"]} == {(H100, 8), (A100, 2)}
     assert (able["runner"], able["nodes"], able["cpu_threads"], able["sweeps"]) == ("ray", 4, 4, True)
-    assert cloud.runner.slots() == 4 + HANDED_IN
+    assert cloud.runner.slots() == 4 + UPLOADING
 
 
 def test_each_runs_on_the_kind_that_it_is_for(cloud: Cloud, tmp_path: Path) -> None:
