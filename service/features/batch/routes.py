@@ -24,7 +24,7 @@ from service.api.streams import yield_to_others
 from service.catalogue import Catalogue
 from service.features.batch.batch import ANSWERERS, AnsweredQuestion, answer_all, answer_one
 from service.features.batch.schemas import BODY, QUESTIONS, BatchRequest, read_batch
-from service.features.estimates.examples import EXAMPLES
+from service.features.estimates.examples import QUESTION
 from service.validation.json_text import refuse_faults
 
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
@@ -34,8 +34,6 @@ FEW_QUESTIONS = 2
 AT_A_TIME = 16
 """Questions per turn of a compute process. Source: a choice; some 50 ms."""
 
-
-QUESTION: dict[str, Any] = EXAMPLES["one-node"]["value"]
 
 BATCHES: dict[str, Any] = {
     "every-kind": {

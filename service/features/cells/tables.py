@@ -62,6 +62,8 @@ class Figure:
     """Its lower end; empty if exact or unknown."""
     high: str
     """Its upper end; empty if exact or unknown."""
+    unit: str
+    """Its unit."""
     why: str
     """Reason if unknown; else empty."""
 
@@ -81,13 +83,8 @@ def table_csv(parameters: Pairs, catalogue: Catalogue) -> Steps[str]:
     swept = _swept(request.question)
     if swept:
         return (yield from _sweep(request, swept, catalogue))
-    found = cell_answer(request.question, request.options, catalogue)
-    whole = whole_of(found)
-    rows = []
-    for name, metric in request.metrics.items():
-        figure = _figure(metric, found, whole, request.options)
-        unit = dimension_of(metric.path).base
-        rows.append([name, figure.value, figure.low, figure.high, unit, cell_text(figure.why)])
+    _, figures = _figures(request, request.question, catalogue)
+    rows = [[name, one.value, one.low, one.high, one.unit, cell_text(one.why)] for name, one in figures.items()]
     yield None
     return _csv(["metric", "value", "low", "high", "unit", "reason"], rows)
 
@@ -100,12 +97,8 @@ def rows_of(parameters: Pairs) -> int:
 def estimate_xml(parameters: Pairs, catalogue: Catalogue) -> str:
     """Numbers of an answer as XML without a namespace, an element each; interval ends are attributes."""
     request = _read(parameters)
-    found = cell_answer(request.question, request.options, catalogue)
-    whole = whole_of(found)
-    elements = [
-        _element(name, metric, _figure(metric, found, whole, request.options))
-        for name, metric in request.metrics.items()
-    ]
+    found, figures = _figures(request, request.question, catalogue)
+    elements = [_element(name, request.metrics[name], figure) for name, figure in figures.items()]
     return f'<{ROOT} id="{found.id}" verdict="{found.verdict}">{"".join(elements)}</{ROOT}>'
 
 
@@ -178,35 +171,36 @@ def _sweep(request: _TableRequest, swept: Mapping[str, list[str]], catalogue: Ca
 
 def _swept_row(request: _TableRequest, question: Pairs, catalogue: Catalogue) -> list[str]:
     """Row of one answer after the swept values."""
+    found, figures = _figures(request, question, catalogue)
+    unknown = dict.fromkeys(figure.why for figure in figures.values() if figure.why)
+    return [found.verdict, *(figure.value for figure in figures.values()), cell_text(single_line("; ".join(unknown)))]
+
+
+def _figures(request: _TableRequest, question: Pairs, catalogue: Catalogue) -> tuple[Answer, dict[str, Figure]]:
+    """The answer to a question, and its numbers."""
     found = cell_answer(question, request.options, catalogue)
     whole = whole_of(found)
-    figures = [_figure(metric, found, whole, request.options) for metric in request.metrics.values()]
-    unknown = dict.fromkeys(figure.why for figure in figures if figure.why)
-    return [found.verdict, *(figure.value for figure in figures), cell_text(single_line("; ".join(unknown)))]
+    return found, {name: _figure(one, found, whole, request.options) for name, one in request.metrics.items()}
 
 
 def _figure(metric: Metric, found: Answer, whole: Mapping[str, Any], options: CellOptions) -> Figure:
+    unit = dimension_of(metric.path).base
     try:
         value = metric.read(whole)
         if value is None:
             metric.value_in(found)  # says what the number needs
     except (Refused, NotFound) as error:
-        return Figure("", "", "", single_line(reason(error)))
+        return Figure("", "", "", unit, single_line(reason(error)))
     ends = value if isinstance(value, dict) else {"value": value}
     value, low, high = (number_text(ends[end], options.num) if end in ends else "" for end in ("value", "low", "high"))
-    return Figure(value, low, high, "")
+    return Figure(value, low, high, unit, "")
 
 
 def _element(name: str, metric: Metric, figure: Figure) -> str:
     """A number as an element; a name that cannot begin one, as `6n`, becomes the whole path."""
     called = name if name[0].isalpha() else ".".join(metric.path)
-    attribute_texts = {
-        "unit": dimension_of(metric.path).base,
-        "low": figure.low,
-        "high": figure.high,
-        "reason": figure.why,
-    }
-    attributes = "".join(f' {key}="{xml_text(text)}"' for key, text in attribute_texts.items() if text)
+    texts = {"unit": figure.unit, "low": figure.low, "high": figure.high, "reason": figure.why}
+    attributes = "".join(f' {key}="{xml_text(text)}"' for key, text in texts.items() if text)
     return f"<{called}{attributes}>{figure.value}</{called}>"
 
 

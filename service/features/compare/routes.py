@@ -11,12 +11,10 @@ from service.api.openapi import examples
 from service.api.routing import CatalogueDep, JsonBody, Parameters, StrictRoute, whole_query
 from service.features.compare.compare import comparison_bytes, flat_comparison_bytes
 from service.features.compare.schemas import ANY, ComparisonRequest, FlatComparison
-from service.features.estimates.examples import EXAMPLES
+from service.features.estimates.examples import JOB
 
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
-QUESTION: dict[str, Any] = EXAMPLES["one-node"]["value"]
-JOB = {name: QUESTION[name] for name in ("model", "recipe", "layout")}
 
 COMPARISONS: dict[str, Any] = {
     "clusters-at-prices": {

@@ -227,14 +227,9 @@ class Entry:
     """Its own price; None without one."""
 
     @property
-    def price_place(self) -> str:
-        """Dotted path of its own price."""
-        return f"{self.place}.price"
-
-    @property
     def own_price(self) -> Sequence[tuple[str, Any]]:
         """Its own price with its dotted path; empty without one."""
-        return () if self.price is None else ((self.price_place, self.price),)
+        return () if self.price is None else ((f"{self.place}.price", self.price),)
 
     def question(self, base: Mapping[str, Any]) -> dict[str, Any]:
         """The question on this cluster."""
@@ -382,8 +377,8 @@ def read_comparison(
     variants: list[Variant] = []
     for entry, own in paired:
         parsed = problems.read(_read_on_cluster, entry, question, catalogue)
-        if entry.price is not None:
-            problems.read(_refuse_price, (entry.price_place, entry.price), catalogue)
+        for price in entry.own_price:
+            problems.read(_refuse_price, price, catalogue)
         variants += [] if parsed is None else [Variant(entry, parsed, own)]
         if len(problems.problems) >= MOST_PROBLEMS:
             break
@@ -425,20 +420,18 @@ def _listed(body: Mapping[str, Any], question: Mapping[str, Any], name: str) -> 
     one = name.removesuffix("s")
     items = body.get(name)
     if items is None:
-        return [(f"{QUESTION}.{one}", question[one])] if question.get(one) is not None else _absent(name)
+        if question.get(one) is not None:
+            return [(f"{QUESTION}.{one}", question[one])]
+        if name == PRICES:
+            return []
+        message = "clusters is missing; it says what the job is compared on"
+        fix = 'give clusters, e.g. ["dgx-h100", {"gpu": "a100-sxm4-80gb", "gpus": 8}]'
+        raise Refused(Problem(field=name, code="required", message=message, fix=fix))
     if not isinstance(items, list) or not 0 < len(items) <= MOST_ROWS:
         fix = f"give a list, or leave it out and give {QUESTION}.{one}"
         message = f"{name} is not a list of 1 to {MOST_ROWS} {name}"
         raise Refused(Problem(field=name, code="not_a_list", message=message, fix=fix))
     return [(f"{name}.{place}", item) for place, item in enumerate(items)]
-
-
-def _absent(name: str) -> list[Placed]:
-    if name == PRICES:
-        return []
-    message = "clusters is missing; it says what the job is compared on"
-    fix = 'give clusters, e.g. ["dgx-h100", {"gpu": "a100-sxm4-80gb", "gpus": 8}]'
-    raise Refused(Problem(field=name, code="required", message=message, fix=fix))
 
 
 def _refuse_price(price: Placed, catalogue: Catalogue) -> None:

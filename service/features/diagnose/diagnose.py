@@ -6,7 +6,6 @@ from typing import Any
 
 from service.answers.diagnoses import Cause, ComparedLine, ComparedTotal, Confidence, Diagnosis, Said
 from service.catalogue import Catalogue
-from service.errors import Problem, Refused
 from service.estimator import advice as memory_changes
 from service.estimator import estimate_memory
 from service.estimator.advice import ranked_changes
@@ -19,8 +18,7 @@ from service.features.diagnose.hypotheses import (
     evaluate_hypothesis,
     likeliest_hypothesis,
 )
-from service.features.diagnose.messages import EXAMPLE, read_message
-from service.features.diagnose.schemas import BESIDE
+from service.features.diagnose.schemas import BESIDE, read_report
 from service.features.estimates.answers import grounds_of
 from service.units import BYTES, in_units
 from service.validation.questions import ParsedQuestion, read_question
@@ -146,31 +144,15 @@ ANOTHER_DEVICE_FRACTION = 0.08
 """Share by which a device may differ from that of the question. Source: a choice; drivers reserve up to 5 %."""
 
 
-def diagnose(body: Mapping[str, Any], catalogue: Catalogue) -> Diagnosis:
-    """Diagnose an out-of-memory error."""
-    question = {name: value for name, value in body.items() if name not in BESIDE}
-    return _diagnosis(read_question(question, catalogue, beside=BESIDE), _read(body), catalogue)
-
-
 def diagnosis_json(body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
     """Diagnose an out-of-memory error and serialize the answer."""
     return to_bytes(diagnose(body, catalogue))
 
 
-def _read(body: Mapping[str, Any]) -> Said:
-    text, stats = body.get("message"), body.get("memory_stats")
-    if text is None and stats is None:
-        fix = f'give message, e.g. "{EXAMPLE}", or memory_stats, what torch.cuda.memory_stats() gives'
-        raise Refused(Problem(field="message", code="required", message="there is nothing to diagnose", fix=fix))
-    if text is not None and not isinstance(text, str):
-        raise Refused(Problem(field="message", code="not_text", message="it is no text", fix="send it as a string"))
-    if stats is not None and not isinstance(stats, Mapping):
-        fix = "send the object that torch.cuda.memory_stats() gives, as JSON"
-        raise Refused(Problem(field="memory_stats", code="not_object", message="it is no object", fix=fix))
-    return read_message(text or "", stats)
-
-
-def _diagnosis(parsed: ParsedQuestion, oom: Said, catalogue: Catalogue) -> Diagnosis:
+def diagnose(body: Mapping[str, Any], catalogue: Catalogue) -> Diagnosis:
+    """Diagnose an out-of-memory error."""
+    question = {name: value for name, value in body.items() if name not in BESIDE}
+    parsed, oom = read_question(question, catalogue, beside=BESIDE), read_report(body)
     answer = estimate_memory(parsed.question)
     needed = needed_bytes(oom)
     own = evaluate_hypothesis(parsed.question, oom)

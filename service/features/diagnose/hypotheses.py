@@ -1,6 +1,7 @@
 """Hypotheses: single differences between the question and the run that would explain a message."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Literal
@@ -99,8 +100,8 @@ some per cent."""
 
 ZERO_STAGES: tuple[Literal[0, 1, 2], ...] = (0, 1, 2)
 
-MOST_TIMES = 8
-"""Largest factor on batch and sequence that is tried. Source: a choice."""
+TIMES = (2, 4, 8)
+"""Factors on batch and sequence that are tried. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +137,16 @@ def evaluate_hypothesis(question: Question, oom: Said, difference: Supposition |
 
 def likeliest_hypothesis(base: Question, oom: Said, needed_bytes: float, own: Hypothesis) -> Hypothesis:
     """The difference that best explains why more was needed than predicted."""
-    candidates = []
-    for difference, question in differences(base):
-        try:
-            one = evaluate_hypothesis(question, oom, difference)
-        except Refused:
-            continue
-        if one.peak_bytes * (1 + NEAR_FRACTION) >= needed_bytes:
-            candidates.append(one)
+    legal = _evaluated(differences(base), oom)
+    candidates = [one for one in legal if one.peak_bytes * (1 + NEAR_FRACTION) >= needed_bytes]
     return min(candidates, key=lambda one: (not one.tensors, one.peak_bytes), default=own)
+
+
+def _evaluated(candidates: Iterable[tuple[Supposition, Question]], oom: Said) -> Iterator[Hypothesis]:
+    """The hypotheses that no rule refuses."""
+    for difference, question in candidates:
+        with suppress(Refused):
+            yield evaluate_hypothesis(question, oom, difference)
 
 
 def differences(question: Question) -> Iterator[tuple[Supposition, Question]]:
@@ -154,14 +156,12 @@ def differences(question: Question) -> Iterator[tuple[Supposition, Question]]:
         yield eager_attention(question)
     if resolved.workload.recompute.granularity != "none":
         yield _recipe(question, {"recompute": "none"}, "activations were kept, not computed again")
-    times = 2
-    while times <= MOST_TIMES:
+    for times in TIMES:
         count = (recipe.micro_batch or 1) * times
         fields = {"micro_batch": count, "global_batch": None, "global_batch_tokens": None}
         yield _recipe(question, fields, f"a micro-batch had {count} sequences, {times} times as many")
         fields = {"sequence_length": recipe.sequence_length * times}
         yield _recipe(question, fields, f"sequences were {times} times as long")
-        times *= 2
     for stage in ZERO_STAGES[: resolved.question.layout.zero_stage]:
         difference = Supposition(
             patch={"layout": {"zero_stage": stage}}, message=f"states were sharded as by ZeRO stage {stage} only"
@@ -182,11 +182,7 @@ def eager_hypothesis(base: Question, oom: Said, own: Hypothesis) -> Hypothesis:
     """The eager attention hypothesis if the requested size is that of its scores, else `own`."""
     if own.tensors or base.recipe.attention == "eager":
         return own
-    difference, question = eager_attention(base)
-    try:
-        eager = evaluate_hypothesis(question, oom, difference)
-    except Refused:
-        return own
+    eager = next(_evaluated([eager_attention(base)], oom), own)
     return eager if any(one.tensor.startswith(SCORES) for one in eager.tensors) else own
 
 

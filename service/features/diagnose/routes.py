@@ -13,13 +13,11 @@ from service.api.routing import CatalogueDep, JsonBody, StrictRoute, answer
 from service.features.diagnose.diagnose import diagnosis_json
 from service.features.diagnose.messages import EXAMPLE
 from service.features.diagnose.schemas import DiagnoseRequest
-from service.features.estimates.examples import EXAMPLES
+from service.features.estimates.examples import QUESTION
 
 router = APIRouter(tags=["diagnoses"], route_class=StrictRoute)
 
-MESSAGES: dict[str, Any] = {
-    "message": {"summary": "A message of torch", "value": {**EXAMPLES["one-node"]["value"], "message": EXAMPLE}}
-}
+MESSAGES: dict[str, Any] = {"message": {"summary": "A message of torch", "value": {**QUESTION, "message": EXAMPLE}}}
 """Request bodies that POST /v1/diagnose answers."""
 
 

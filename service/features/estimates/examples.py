@@ -35,3 +35,7 @@ EXAMPLES: dict[str, Any] = {
     },
 }  # fmt: skip
 """Request bodies that every estimating route answers."""
+
+QUESTION: dict[str, Any] = EXAMPLES["one-node"]["value"]
+JOB = {name: QUESTION[name] for name in ("model", "recipe", "layout")}
+"""The first of them, and what it trains."""

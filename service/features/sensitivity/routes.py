@@ -9,19 +9,19 @@ from service.answers.rows import SensitivityAnswer
 from service.api.answers import add_computed_table, computed_table
 from service.api.openapi import examples
 from service.api.routing import CatalogueDep, JsonBody, StrictRoute
-from service.features.estimates.examples import EXAMPLES
+from service.features.estimates.examples import QUESTION
 from service.features.sensitivity.schemas import SensitivityRequest
 from service.features.sensitivity.vary import sensitivity_bytes
 
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
-QUESTION: dict[str, Any] = {**EXAMPLES["one-node"]["value"], "recipe": {"sequence_length": 4096, "recompute": "full"}}
+VARIED: dict[str, Any] = {**QUESTION, "recipe": {"sequence_length": 4096, "recompute": "full"}}
 
 VARIATIONS: dict[str, Any] = {
     "one-at-a-time": {
         "summary": "Micro-batch, recompute and precision, each alone",
         "value": {
-            "question": QUESTION,
+            "question": VARIED,
             "vary": {
                 "recipe.micro_batch": [1, 2, 4],
                 "recipe.recompute": ["none", "selective"],
@@ -32,7 +32,7 @@ VARIATIONS: dict[str, Any] = {
     "grid": {
         "summary": "Every micro-batch on every number of GPUs",
         "value": {
-            "question": QUESTION,
+            "question": VARIED,
             "vary": {"recipe.micro_batch": [1, 2], "cluster.gpus": [8, 16, 32]},
             "mode": "grid",
             "metrics": ["fits", "device_peak_bytes", "tokens_per_s_per_gpu"],

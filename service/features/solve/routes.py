@@ -10,14 +10,12 @@ from service.api.answers import JSON
 from service.api.computing.compute import compute
 from service.api.openapi import examples
 from service.api.routing import CatalogueDep, JsonBody, StrictRoute, answer
-from service.features.estimates.examples import EXAMPLES
+from service.features.estimates.examples import JOB, QUESTION
 from service.features.solve.schemas import SolveRequest
 from service.features.solve.solve import solution_json
 
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
-QUESTION: dict[str, Any] = EXAMPLES["one-node"]["value"]
-JOB = {name: QUESTION[name] for name in ("model", "recipe", "layout")}
 
 SOLUTIONS: dict[str, Any] = {
     "largest-micro-batch": {
