@@ -11,7 +11,7 @@ from service.answers.estimates import Answer
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.advice import advised
-from service.estimator.answer import Change, Interval
+from service.estimator.answer import Change
 from service.estimator.question import Question
 from service.estimator.software.stacks import software_of
 from service.features.checks.schemas import Limits, ParsedCheck, read_check
@@ -23,6 +23,7 @@ from service.validation.json_text import parse_object
 from service.validation.merge_patch import apply_merge_patch
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import warnings_of
+from service.validation.specs import field_names
 from service.validation.text import single_line
 
 MOST_ALTERNATIVES = 8
@@ -30,10 +31,6 @@ MOST_ALTERNATIVES = 8
 
 VERDICTS: tuple[CheckVerdict, ...] = ("ok", "warn", "deny")
 """Verdicts in the order of alternatives."""
-
-
-Evaluate = Callable[[Answer], tuple[CheckVerdict, int | None]]
-"""Verdict of an answer, and the wall time to request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +43,8 @@ class Search:
     """Clusters of free GPUs."""
     catalogue: Catalogue
     """Catalogue of the check."""
-    evaluate: Evaluate
-    """Evaluates an alternative like the job itself."""
+    limits: Limits
+    """What the run may take."""
     has_time: Callable[[], bool]
     """Whether time is left for another alternative."""
 
@@ -100,18 +97,12 @@ def _on_free_cluster(search: Search, patch: dict[str, Any]) -> Iterator[Alternat
 
 def _alternative(search: Search, patch: dict[str, Any], found: Answer) -> Iterator[Alternative]:
     try:
-        verdict, seconds = search.evaluate(found)
+        verdict = _verdict(found, _exceeded(found, search.limits))
     except Refused:
         return
     if verdict != "deny":
-        yield Alternative(
-            patch=patch,
-            verdict=verdict,
-            device_peak_bytes=found.memory.device_peak_bytes,
-            gpu_hours=None if found.totals is None else found.totals.gpu_hours,
-            cost_usd=None if found.totals is None else found.totals.cost_usd,
-            time_limit_seconds=seconds,
-        )
+        peak = found.memory.device_peak_bytes
+        yield Alternative(patch=patch, verdict=verdict, device_peak_bytes=peak, **_totals(found))
 
 
 def _is_enough(change: Change) -> bool:
@@ -241,13 +232,11 @@ def _check(request: ParsedCheck, catalogue: Catalogue, deadline: _Deadline) -> C
     found = replace(
         found, memory=advised(found.memory, request.parsed.question, lambda: deadline.has_time(SHARE_OF_CHANGES))
     )
-    memory, totals = found.memory, found.totals
+    memory = found.memory
     verdict = _verdict(found, exceeded)
     alternatives: tuple[Alternative, ...] = ()
     if verdict != "ok":
-        search = Search(
-            request.question, request.free_pool, catalogue, _evaluator(request.limits), lambda: deadline.has_time(1)
-        )
+        search = Search(request.question, request.free_pool, catalogue, request.limits, lambda: deadline.has_time(1))
         alternatives = alternatives_of(search, found.resolved, memory.changes)
     return Check(
         id=found.id,
@@ -257,9 +246,7 @@ def _check(request: ParsedCheck, catalogue: Catalogue, deadline: _Deadline) -> C
         oom_probability_fraction=memory.oom_probability_fraction,
         device_peak_bytes=memory.device_peak_bytes,
         usable_bytes=memory.usable_bytes,
-        gpu_hours=None if totals is None else totals.gpu_hours,
-        cost_usd=None if totals is None else totals.cost_usd,
-        time_limit_seconds=_time_limit_seconds(found),
+        **_totals(found),
         alternatives=alternatives,
         warnings=(
             *request.warnings,
@@ -271,43 +258,45 @@ def _check(request: ParsedCheck, catalogue: Catalogue, deadline: _Deadline) -> C
     )
 
 
-def _evaluator(limits: Limits) -> Callable[[Answer], tuple[CheckVerdict, int | None]]:
-    return lambda found: (_verdict(found, _exceeded(found, limits)), _time_limit_seconds(found))
-
-
 def _verdict(found: Answer, exceeded: list[str]) -> CheckVerdict:
     if not fits(found.verdict):
         return "deny"
     return "ok" if found.verdict == "fits" and not exceeded else "warn"
 
 
-def _time_limit_seconds(found: Answer) -> int | None:
-    return None if found.totals is None else _whole_minutes(found.totals.days.high * SECONDS_PER_DAY)
+def _totals(found: Answer) -> dict[str, Any]:
+    """Totals of the run, and the wall time to request, in whole minutes as schedulers take it."""
+    totals = found.totals
+    if totals is None:
+        return {"gpu_hours": None, "cost_usd": None, "time_limit_seconds": None}
+    minutes = ceil(totals.days.high * SECONDS_PER_DAY / SECONDS_PER_MINUTE)
+    return {
+        "gpu_hours": totals.gpu_hours,
+        "cost_usd": totals.cost_usd,
+        "time_limit_seconds": minutes * SECONDS_PER_MINUTE,
+    }
 
 
 def _exceeded(found: Answer, limits: Limits) -> list[str]:
     """Limits that the run may exceed, as text."""
-    totals = found.totals
-    predicted = {} if totals is None else {"days": totals.days, "cost_usd": totals.cost_usd}
-    given = {name: limit for name, limit in (("days", limits.days), ("cost_usd", limits.cost_usd)) if limit is not None}
-    problems = [_not_known(name, found) for name in given if predicted.get(name) is None]
+    exceeded: list[str] = []
+    problems: list[Problem] = []
+    for name in field_names(Limits):
+        limit, predicted = getattr(limits, name), getattr(found.totals, name, None)
+        if limit is None:
+            continue
+        if predicted is None:
+            required = "recipe.training_tokens" if found.totals is None else "a price"
+            message = f"limits.{name} cannot be judged: {name} of the run is not known without {required}"
+            fix = f"give {required}, or leave it out"
+            problems.append(Problem(field=f"limits.{name}", code="not_known", message=message, fix=fix))
+        elif limit < predicted.high:
+            amount = f"{readable(predicted.value)} ({readable(predicted.low)} to {readable(predicted.high)})"
+            end = "exceeds the limit {} even at its low end" if limit < predicted.low else "may exceed the limit {}"
+            exceeded.append(f"{name} {amount} {end.format(readable(limit))}")
     if problems:
         raise Refused(*problems)
-    pairs = [(name, predicted[name], limit) for name, limit in given.items()]
-    return [_compared(name, run, limit) for name, run, limit in pairs if run is not None and limit < run.high]
-
-
-def _compared(name: str, predicted: Interval, limit: float) -> str:
-    amount = f"{readable(predicted.value)} ({readable(predicted.low)} to {readable(predicted.high)})"
-    if limit < predicted.low:
-        return f"{name} {amount} exceeds the limit {readable(limit)} even at its low end"
-    return f"{name} {amount} may exceed the limit {readable(limit)}"
-
-
-def _not_known(name: str, found: Answer) -> Problem:
-    required = "recipe.training_tokens" if found.totals is None else "a price"
-    message = f"limits.{name} cannot be judged: {name} of the run is not known without {required}"
-    return Problem(field=f"limits.{name}", code="not_known", message=message, fix=f"give {required}, or leave it out")
+    return exceeded
 
 
 def _memory_text(found: Answer) -> str:
@@ -323,20 +312,11 @@ def _memory_text(found: Answer) -> str:
     return f"out of memory: {amount}, the most of it {memory.biggest_line}{advice}"
 
 
-def _totals_text(found: Answer) -> list[str]:
-    if found.totals is None:
-        return []
-    hours, days, cost = found.totals.gpu_hours, found.totals.days, found.totals.cost_usd
-    words = f"{readable(hours.value)} GPU-hours, {readable(days.value)} days"
-    return [words if cost is None else f"{words}, USD {readable(cost.value)}"]
-
-
 def _reason(found: Answer, exceeded: list[str]) -> str:
     """Cause of the verdict first, then the totals of the run."""
-    memory = [_memory_text(found)]
+    memory, totals = [_memory_text(found)], found.totals
     causes = [*exceeded, *memory] if found.verdict == "fits" else [*memory, *exceeded]
-    return single_line("; ".join([*causes, *_totals_text(found)]))
-
-
-def _whole_minutes(seconds: float) -> int:
-    return ceil(seconds / SECONDS_PER_MINUTE) * SECONDS_PER_MINUTE
+    if totals is not None:
+        amounts = f"{readable(totals.gpu_hours.value)} GPU-hours, {readable(totals.days.value)} days"
+        causes.append(amounts if totals.cost_usd is None else f"{amounts}, USD {readable(totals.cost_usd.value)}")
+    return single_line("; ".join(causes))
