@@ -21,7 +21,7 @@ RESERVED_SHARE = (1.01, 1.04, 1.09)
 Source: MooreThreads/SimuMax@4dcaae5, 344 rank measurements: median 1.038, p90 1.071, maximum 1.093."""
 
 EXPANDABLE_SHARE = (1.0, 1.01, 1.05)
-"""The same where segments grow instead of being opened anew, or pools and holes are told apart.
+"""The same where segments grow instead of being opened anew, or pools and holes are known apart.
 Source: PyTorch CUDA caching allocator, expandable_segments; replays of its rules for published torchtitan runs."""
 
 HELD_ROOM = 0.92

@@ -331,7 +331,7 @@ def written_bytes(workload: Workload) -> float:
     return 0.0 if checkpointing_of(workload).write_bytes_per_s is None else checkpoint_bytes(workload)
 
 
-def stall_seconds(told: Checkpointing, written_bytes: float, gpus: int, host_bytes_per_s: float) -> float:
+def stall_seconds(checkpoint: Checkpointing, written_bytes: float, gpus: int, host_bytes_per_s: float) -> float:
     """Time that training stands still for one checkpoint.
 
     Formula:
@@ -339,7 +339,7 @@ def stall_seconds(told: Checkpointing, written_bytes: float, gpus: int, host_byt
         checkpoint bytes / (GPUs x host link)
 
     Args:
-        told: how checkpoints are taken
+        checkpoint: how checkpoints are taken
         written_bytes: a checkpoint of the whole job [byte]
         gpus: GPUs of the job [1]
         host_bytes_per_s: rate from one GPU to its host [byte/s]
@@ -353,11 +353,11 @@ def stall_seconds(told: Checkpointing, written_bytes: float, gpus: int, host_byt
     >>> stall_seconds(Checkpointing(write_bytes_per_s=2e9), 112e9, 8, 56e9)
     0.25
     """
-    if told.stall_seconds is not None or told.write_bytes_per_s is None:
-        return told.stall_seconds or CHECKPOINT_SECONDS
-    if told.asynchronous:
+    if checkpoint.stall_seconds is not None or checkpoint.write_bytes_per_s is None:
+        return checkpoint.stall_seconds or CHECKPOINT_SECONDS
+    if checkpoint.asynchronous:
         return snapshot_seconds(written_bytes, gpus, host_bytes_per_s)
-    return write_seconds(written_bytes, told.write_bytes_per_s)
+    return write_seconds(written_bytes, checkpoint.write_bytes_per_s)
 
 
 def checkpointing_of(workload: Workload) -> Checkpointing:

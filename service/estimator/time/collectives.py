@@ -21,7 +21,7 @@ from service.estimator.numeric import (
 from service.estimator.question import Gpu
 
 ROOT_BYTES = float(1 << 20)
-"""Size at which a curve's root term is told.
+"""Size at which a curve's root term is given.
 Source: definition, one MiB."""
 
 LARGEST_RING_FIRST = 4
@@ -38,7 +38,7 @@ class Curve:
     hop_seconds: float
     """Latency of one hop."""
     root_seconds: float
-    """What grows with the root of the size, told at one MiB: chunks fill a pipeline, protocols change."""
+    """What grows with the root of the size, given at one MiB: chunks fill a pipeline, protocols change."""
     link_fraction: float
     """Share of the link rate that a long ring reaches at large messages."""
     edge_fraction: float
@@ -52,7 +52,7 @@ class InSwitch:
     start_seconds: float
     """Fixed cost of one collective."""
     root_seconds: float
-    """What grows with the root of the size, told at one MiB."""
+    """What grows with the root of the size, given at one MiB."""
     link_fraction: float
     """Share of the link rate."""
     most_fraction: float
@@ -207,7 +207,7 @@ and 1221, NVIDIA/nccl-tests issues 119 and 290."""
 
 NETWORK_HOP_SECONDS = 14e-6
 """Latency of one hop between domains at large messages. 2 A100 over InfiniBand take 10 microseconds for small ones; EFA
-takes about 60 a hop, so that messages of less than 256 MiB over it are slower than is said here.
+takes about 60 a hop, so that messages of less than 256 MiB over it are slower than the formula says.
 Source: NVIDIA/nccl src/graph/tuning.cc, hwLat of NET, Simple protocol; NVIDIA/nccl-tests issue 150."""
 
 TREE_FRACTION = 0.9
