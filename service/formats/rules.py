@@ -6,8 +6,11 @@ settings, nothing for a reason, or a gap. An `Option` also reads its setting bac
 own is one row; a reader adds what several settings state together.
 """
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from importlib.resources import files
 from math import ceil
 from typing import Any, Literal
 
@@ -500,10 +503,18 @@ class Draft:
         return found
 
 
-def draft_from(
-    entries: Sequence[Entry], rules: Rules, others: Mapping[str, Converter], unread: tuple[str, ...]
-) -> Draft:
-    """A draft with the settings of a file, converted: those of the options of the rules, and others."""
+@cache
+def _read_beside(name: str) -> tuple[Mapping[str, Converter], tuple[str, ...]]:
+    """Settings that a reader combines, with their types, and prefixes of those that it ignores."""
+    file = files("service.formats.frameworks").joinpath("settings.toml")
+    settings = tomllib.loads(file.read_text(encoding="utf-8"))[name]
+    kinds = {"integers": integer, "booleans": boolean, "numbers": number, "texts": text, "lists": items}
+    return {one: form for kind, form in kinds.items() for one in settings.get(kind, ())}, tuple(settings["ignored"])
+
+
+def draft_from(entries: Sequence[Entry], rules: Rules, name: str) -> Draft:
+    """A draft with the settings of a file of one format, converted: those of the rules, and those beside them."""
+    others, unread = _read_beside(name)
     forms = {option.name: option.form for option in options_of(rules).values()} | {**others}
     draft = Draft()
     for entry in entries:

@@ -4,7 +4,7 @@ Source: accelerate 1.15.0 commands/config/config_args.py, commands/launch.py (na
 become), utils/dataclasses.py, defaults included.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
@@ -12,7 +12,6 @@ from service.estimator.software.stacks import software_of
 from service.formats.rules import (
     IN_SCRIPT,
     SCRIPT_RULES,
-    Converter,
     Draft,
     ExportedFile,
     ExportRequest,
@@ -221,29 +220,9 @@ ACCELERATE = Target(
 )
 
 
-SETTINGS: Mapping[str, Converter] = {
-    **dict.fromkeys(("num_processes", f"{_FSDP}version"), integer),
-    **dict.fromkeys((f"{_PARALLEL}{name}_size" for name in ("dp_replicate", "dp_shard", "cp", "sp")), integer),
-    **dict.fromkeys((f"{_FSDP}activation_checkpointing", f"{_FSDP}offload_params"), boolean),
-    **dict.fromkeys((f"{_FSDP}sharding_strategy", f"{_PARALLEL}cp_comm_strategy", f"{_PARALLEL}sp_backend"), text),
-    "dynamo_config.dynamo_backend": text,
-}
-"""Settings that are read beside those of the rules."""
-
-IGNORED = (
-    "commands", "compute_environment", "debug", "downcast_bf16", "dynamo_config.", "enable_cpu_affinity", "gpu_ids",
-    "machine_rank", "main_", "num_machines", "rdzv_backend", "same_network", "tpu_", "use_cpu",
-    *(f"{_FSDP}{name}" for name in (
-        "auto_wrap_policy", "backward_prefetch", "cpu_ram", "forward_prefetch", "min_num_params", "state_dict",
-        "sync_module_states", "transformer_layer", "use_orig_params",
-    )),
-)  # fmt: skip
-"""Prefixes of settings about neither recipe nor layout."""
-
-
 def read_accelerate(entries: Sequence[Entry]) -> Draft:
     """Draft of an accelerate file."""
-    draft = draft_from(entries, RULES, SETTINGS, IGNORED)
+    draft = draft_from(entries, RULES, "accelerate")
     layout, recipe = draft.layout, draft.recipe
     kinds = {"FSDP": True, "MULTI_GPU": False, "NO": False}
     sharded = draft.chosen("distributed_type", kinds, "NO")

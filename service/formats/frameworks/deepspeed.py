@@ -4,7 +4,7 @@ Source: DeepSpeed 0.19.8 runtime/config.py, runtime/zero/config.py, runtime/prec
 runtime/tensor_parallel/config.py, runtime/activation_checkpointing/config.py, defaults included.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
@@ -13,7 +13,6 @@ from service.formats.rules import (
     IN_SCRIPT,
     OPEN,
     SCRIPT_RULES,
-    Converter,
     Draft,
     ExportedFile,
     ExportRequest,
@@ -24,7 +23,6 @@ from service.formats.rules import (
     Version,
     Written,
     apply_rules,
-    boolean,
     chooses,
     combined,
     combined_option,
@@ -199,31 +197,9 @@ DEEPSPEED = Target(
 )
 
 
-SETTINGS: Mapping[str, Converter] = {
-    "gradient_accumulation_steps": integer,
-    **dict.fromkeys(("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"), text),
-    **dict.fromkeys(("bf16.enabled", "fp16.enabled", "bf16.bf16_master_weights_and_grads"), boolean),
-    **dict.fromkeys(("bf16.bf16_optimizer_states", "fp16.fp16_master_weights_and_grads"), boolean),
-    "activation_checkpointing.number_checkpoints": integer,
-    "activation_checkpointing.cpu_checkpointing": boolean,
-}
-"""Settings that are read beside those of the rules."""
-
-IGNORED = (
-    "activation_checkpointing.contiguous", "activation_checkpointing.partition", "activation_checkpointing.profile",
-    "activation_checkpointing.synchronize", "bf16.", "checkpoint", "comms_logger", "csv_monitor", "flops_profiler",
-    "fp16.", "gradient_clipping", "optimizer.", "prescale_gradients", "scheduler", "steps_per_print", "tensorboard",
-    "wall_clock_breakdown", "wandb", "zero_allow_untested_optimizer", "zero_optimization.allgather",
-    "zero_optimization.contiguous", "zero_optimization.offload", "zero_optimization.overlap",
-    "zero_optimization.reduce", "zero_optimization.round_robin", "zero_optimization.stage3_",
-    "zero_optimization.sub_group_size",
-)  # fmt: skip
-"""Prefixes of settings about neither recipe nor layout."""
-
-
 def read_deepspeed(entries: Sequence[Entry]) -> Draft:
     """Draft of a DeepSpeed file."""
-    draft = draft_from(entries, RULES, SETTINGS, IGNORED)
+    draft = draft_from(entries, RULES, "deepspeed")
     layout, recipe = draft.layout, draft.recipe
     layout |= draft.fields_of(RULES, "layout")
     recipe |= draft.fields_of(RULES, "recipe")

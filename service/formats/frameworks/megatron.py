@@ -5,7 +5,7 @@ configurations that its groups of options are made of: transformer_config.py, mo
 optimizer_config.py, training_config.py.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
@@ -14,7 +14,6 @@ from service.estimator.complete import CompleteQuestion
 from service.estimator.software.stacks import software_of
 from service.formats.frameworks.megatron_model import (
     MODEL_RULES,
-    MODEL_SETTINGS,
     chunk_layers,
     even_chunks,
     layers_of_layout,
@@ -24,7 +23,6 @@ from service.formats.rules import (
     COMBINED,
     COMMON_RULES,
     DATA_FROM_PROCESSES,
-    Converter,
     Draft,
     ExportedFile,
     ExportRequest,
@@ -42,7 +40,6 @@ from service.formats.rules import (
     draft_from,
     has_custom_split,
     integer,
-    items,
     needs,
     not_expressible,
     number,
@@ -325,51 +322,9 @@ RECIPE_RULES: Rules = {
 RULES: Rules = {**MODEL_RULES, **COMMON_RULES, **RECIPE_RULES, **SOFTWARE_RULES, **LAYOUT_RULES}
 
 
-SETTINGS: Mapping[str, Converter] = {
-    **dict.fromkeys(
-        (
-            "train-samples", "train-iters", "num-layers-per-virtual-pipeline-stage", "recompute-num-layers",
-            "num-distributed-optimizer-instances", "flash-attention-version",
-        ),
-        integer,
-    ),
-    **dict.fromkeys(
-        (
-            "bf16", "fp16", "use-distributed-optimizer", "use-megatron-fsdp", "recompute-activations",
-            "accumulate-allreduce-grads-in-fp32", "grad-reduce-in-bf16", "use-precision-aware-optimizer",
-            "cross-entropy-loss-fusion", "optimizer-cpu-offload", "fine-grained-activation-offloading",
-            "use-flash-attn",
-        ),
-        boolean,
-    ),
-    **dict.fromkeys(
-        (
-            "recompute-granularity", "recompute-method", "data-parallel-sharding-strategy", "attention-backend",
-            "cross-entropy-fusion-impl", "cuda-graph-impl", "exp-avg-dtype", "exp-avg-sq-dtype", "main-params-dtype",
-            "fp8-format", "fp8-recipe", "fp4-format", "fp4-recipe",
-        ),
-        text,
-    ),
-    **dict.fromkeys(("attention-dropout", "hidden-dropout"), number),
-    **dict.fromkeys(("recompute-modules", "offload-modules"), items),
-    **MODEL_SETTINGS,
-}  # fmt: skip
-"""Options that are read beside those of the rules."""
-
-IGNORED = (
-    "adam-", "attention-softmax", "ckpt-", "clip-grad", "data-", "dataloader-", "decoupled-", "dist-ckpt",
-    "distributed-", "eval-", "exit-", "fine-grained-offloading-max", "init-method-std", "load", "log-", "lr",
-    "manual-gc", "merge-file", "min-lr", "mock-data", "no-check-for-nan", "no-load", "no-save", "norm-epsilon",
-    "num-workers", "overlap-grad-reduce", "overlap-param-gather", "profile", "rotary-", "save", "seed", "split",
-    "start-weight-decay", "tensorboard-", "timing-", "tokenizer-", "train-data-path", "use-mcore-models",
-    "vocab-file", "wandb-", "weight-decay",
-)  # fmt: skip
-"""Prefixes of options about data, files, logs and learning rates."""
-
-
 def read_megatron(entries: Sequence[Entry]) -> Draft:
     """Draft of Megatron-LM's arguments."""
-    draft = draft_from(entries, RULES, SETTINGS, IGNORED)
+    draft = draft_from(entries, RULES, "megatron-lm")
     sparse = put_model(draft)
     _put_layout(draft, sparse=sparse)
     _put_stages(draft)

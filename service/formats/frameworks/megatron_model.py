@@ -6,7 +6,7 @@ megatron/core/transformer/pipeline_parallel_layer_layout.py.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from itertools import groupby
 from typing import Any
@@ -17,7 +17,6 @@ from service.estimator.question import Model
 from service.formats.rules import (
     COMBINED,
     OPEN,
-    Converter,
     Draft,
     Fragment,
     Omitted,
@@ -30,7 +29,6 @@ from service.formats.rules import (
     combined_option,
     integer,
     not_expressible,
-    number,
     only,
     options_of,
     switch,
@@ -242,15 +240,6 @@ def chunk_layers(question: CompleteQuestion) -> tuple[int, ...]:
     chunks = layout.pipeline * layout.virtual_pipeline
     return layout.stage_layers or (question.model.num_hidden_layers // chunks,) * chunks
 
-
-MODEL_SETTINGS: Mapping[str, Converter] = {
-    **dict.fromkeys(("max-position-embeddings", "linear-attention-freq", "window-attn-skip-freq"), integer),
-    **dict.fromkeys(("group-query-attention", "add-qkv-bias", "qk-layernorm", "qk-l2-norm"), boolean),
-    **dict.fromkeys(("multi-latent-attention", "use-rotary-position-embeddings"), boolean),
-    "experimental-attention-variant": text,
-    "norm-epsilon": number,
-}
-"""Further options of the model that are read."""
 
 _REQUIRED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
 """Fields without which the arguments state no model."""

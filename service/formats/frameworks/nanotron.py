@@ -4,7 +4,7 @@ Source: huggingface/nanotron@2411b02 src/nanotron/config/config.py, parallelism_
 included.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -13,7 +13,6 @@ from service.estimator.parallelism.pipeline import partition_layers_by_cost
 from service.estimator.question import Model
 from service.formats.rules import (
     COMMON_RULES,
-    Converter,
     Draft,
     ExportedFile,
     ExportRequest,
@@ -32,7 +31,6 @@ from service.formats.rules import (
     draft_from,
     has_usual_expert_tensor,
     integer,
-    items,
     needs,
     not_expressible,
     only,
@@ -315,32 +313,9 @@ RULES: Rules = {
 }
 
 
-SETTINGS: Mapping[str, Converter] = {
-    **dict.fromkeys(
-        (f"{_EXPERTS}top_k", f"{_EXPERTS}moe_intermediate_size", f"{_EXPERTS}shared_expert_intermediate_size"), integer
-    ),
-    f"{_EXPERTS}enable_shared_expert": boolean,
-    f"{_EXPERTS}layers": items,
-    "optimizer.accumulate_grad_in_fp32": boolean,
-}
-"""Settings that are read beside those of the rules."""
-
-IGNORED = (
-    "checkpoints", "data_stages", "general", "lighteval", "logging", "metrics_logging", "model.ddp_bucket_cap_mb",
-    "model.init_method", "optimizer.clip_grad", "optimizer.learning_rate_scheduler", "optimizer.optimizer_factory.adam",
-    "optimizer.optimizer_factory.torch_adam", "optimizer.weight_decay", "parallelism.tp_linear_async_communication",
-    "parallelism.tp_recompute_allgather", "profiler", "s3_upload", "tokenizer", "tokens.limit", "tokens.val_check",
-    *(f"{_MODEL}{name}" for name in (
-        "_fused", "_use", "bos_token_id", "eos_token_id", "hidden_act", "initializer_range", "is_", "log_attn_probs",
-        "moe_config.router_aux", "pad_token_id", "pretraining_tp", "rms_norm_eps", "rope_", "use_cache", "z_loss",
-    )),
-)  # fmt: skip
-"""Prefixes of settings about neither recipe nor layout."""
-
-
 def read_nanotron(entries: Sequence[Entry]) -> Draft:
     """Draft of a nanotron file."""
-    draft = draft_from(entries, RULES, SETTINGS, IGNORED)
+    draft = draft_from(entries, RULES, "nanotron")
     draft.layout |= draft.fields_of(RULES, "layout")
     modes = {"REDUCE_SCATTER": True, "ALL_REDUCE": False, "reduce_scatter": True, "all_reduce": False}
     split = draft.chosen("parallelism.tp_mode", modes, "ALL_REDUCE")

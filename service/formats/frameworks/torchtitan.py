@@ -4,7 +4,7 @@ Source: torchtitan 0.2.2 config/job_config.py, its defaults included, torchtitan
 config/configs.py; torchtitan 0.2.2 and 0.3.0, distributed/pipeline_parallel.py.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ from service.estimator.question import Model
 from service.estimator.software.stacks import software_of
 from service.formats.rules import (
     COMMON_RULES,
-    Converter,
     Draft,
     ExportedFile,
     ExportRequest,
@@ -551,39 +550,9 @@ TORCHTITAN = Target(
 )
 
 
-SETTINGS: Mapping[str, Converter] = {
-    **dict.fromkeys(
-        (
-            "parallelism.data_parallel_replicate_degree", "parallelism.data_parallel_shard_degree",
-            "parallelism.pipeline_parallel_microbatch_size",
-            "parallelism.pipeline_parallel_first_stage_less_layers",
-            "parallelism.pipeline_parallel_last_stage_less_layers",
-        ),
-        integer,
-    ),
-    **dict.fromkeys(
-        (
-            "parallelism.pipeline_parallel_schedule", "training.dtype", "training.mixed_precision_param",
-            "activation_checkpoint.selective_ac_option", "model.name", "model.flavor",
-        ),
-        text,
-    ),
-    "compile.components": items,
-    "compile.enable": boolean,
-}  # fmt: skip
-"""Settings that are read beside those of the rules."""
-
-IGNORED = (
-    "checkpoint.", "comm.", "debug.", "fault_tolerance.", "job.", "lr_scheduler.", "memory_estimation.", "metrics.",
-    "model.hf_assets_path", "model.tokenizer_path", "optimizer.", "profiling.", "training.dataset", "training.gc",
-    "training.max_norm", "training.mixed_precision_reduce", "training.dataloader", "validation.",
-)  # fmt: skip
-"""Prefixes of settings about neither recipe nor layout."""
-
-
 def read_torchtitan(entries: Sequence[Entry]) -> Draft:
     """Draft of a torchtitan file."""
-    draft = draft_from(entries, RULES["0.2"], SETTINGS, IGNORED)
+    draft = draft_from(entries, RULES["0.2"], "torchtitan")
     draft.layout |= draft.fields_of(RULES["0.2"], "layout")
     _put_replicas(draft)
     known = model_named(draft.get("model.name", "llama3"), draft.get("model.flavor", "debugmodel"))
