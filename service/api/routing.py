@@ -28,7 +28,7 @@ from service.api.catalogues import catalogue_of
 from service.api.errors import ApiError, WrongParameter
 from service.api.limits.rate_limits import Quota, RateLimits, count_request, network_of
 from service.api.openapi import CSV_BODY, JSON_BODY, MERGE_PATCH, TEXT_BODY
-from service.api.queries import is_explained, one_of
+from service.api.queries import choice_of, is_explained, one_of
 from service.api.request_context import context_of, deprecation_headers
 from service.api.requests import is_long, read_in_process, refuse_media_type, text_of
 from service.catalogue import Catalogue
@@ -253,9 +253,15 @@ def query(schema: Mapping[str, Any], description: str, name: str | None = None) 
     return WithJsonSchema(dict(schema)), Query(description=description, alias=name)
 
 
-def query_choice(choices: Sequence[str], description: str) -> Any:
-    """A query parameter with choices, which its reader validates; the first where it is absent."""
-    return query({"type": "string", "enum": list(choices), "default": choices[0]}, description)
+def query_choice(name: str, choices: Sequence[str], description: str) -> Any:
+    """A dependency that gives the text of a query parameter with choices; the first where it is absent."""
+    schema = {"type": "string", "enum": list(choices), "default": choices[0]}
+    described = Annotated[Any, *query(schema, description, name)]
+
+    async def read(request: Request, text: described = None) -> str:  # noqa: ARG001 - read with its choices
+        return choice_of(request, name, choices)
+
+    return Depends(read)
 
 
 def query_text(name: str, schema: Mapping[str, Any], description: str) -> Any:

@@ -69,7 +69,6 @@ UNIT_STANDS_BESIDE = {
     "Measured": "its quantity says it",
     "MeasuredValue": "the quantity of the measurement that holds it says it",
     "Measurement": "its quantity says it",
-    "MeasurementRow": "its quantity says it",
     "Expected": "its quantity says it",
     "Explanation": "`unit` says it",
     "Fitted": "its field says it",

@@ -26,7 +26,7 @@ from service.catalogue import Catalogue
 from service.features.catalogue.lists import LISTINGS, listed
 from service.features.launch_checks import launch_checks
 from service.features.launch_checks.launch_checks import listed_launch_checks
-from service.features.measurements.lists import COLUMNS, NEWEST_FIRST, row_of
+from service.features.measurements.lists import COLUMNS, NEWEST_FIRST
 from service.features.scenarios import scenarios
 from service.features.sweeps import sweeps
 from service.features.sweeps.sweeps import listed_sweeps
@@ -393,7 +393,7 @@ def reading(database: Engine, counted: list[int] | None = None) -> Read:
         found: list[Measured] = read_measurements_of(database, "a", part)
         if counted is not None:
             counted.append(len(found))
-        return [row_of(one) for one in found]
+        return [*found]
 
     return read
 

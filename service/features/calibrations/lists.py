@@ -1,16 +1,14 @@
 """Lists and details of calibrations, with their errors."""
 
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from service.calibration.device_fit import PartError
-from service.catalogue.rows import Scope
 from service.errors import NotFound
 from service.estimator.constants import DeviceCalibration
-from service.estimator.question import DESCRIBED
 from service.store import Engine
 from service.store.keys import Caller
-from service.store.measurements import Calibration, CalibrationStatus, read_calibration, read_calibrations
+from service.store.measurements import Calibration, read_calibration, read_calibrations
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record
 from service.validation.forms import Variant
@@ -18,47 +16,6 @@ from service.validation.specs import field_names
 
 PATH = "/v1/calibrations"
 NEWEST_FIRST = "-created_at"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationSummary:
-    """A calibration as tables hold it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
-
-    id: str
-    """What it is read by, and what answers name as versions.calibration."""
-    status: CalibrationStatus
-    """draft, promoted (it holds for its GPU) or retired."""
-    gpu: str | None
-    """Catalogue name of the device; null where the catalogue does not hold it, so that no answer could rest on it."""
-    device: str
-    """Name of the device."""
-    note: str
-    """Note on it; empty where none was given."""
-    measurements: int
-    """Measurements that it was fitted on."""
-    held_out_fraction: float | None
-    """Mean error, as a share of what was measured, on what had no part in the fit; null where nothing was held out."""
-    before_fraction: float | None
-    """The same of what was predicted before."""
-    in_sample_fraction: float | None
-    """The same of what it was fitted on."""
-    formulas: str
-    """Version of the formulas that it was fitted with."""
-    replaces: str | None
-    """Calibration that held when it was fitted: it is compared with that, may take its place alone, and a rollback
-    brings it back; null where none did."""
-    created_at: str
-    """When it was fitted, in UTC."""
-    promoted_at: str | None
-    """When it was promoted last; null where it never was."""
-    retired_at: str | None
-    """When it was taken back or given up; null where it was not."""
-    owner: str
-    """Whose it is."""
-    scope: Scope
-    """Whose answers rest on it while it is promoted: its owner's, or everyone's, which only an admin can decide."""
 
 
 CONSTANTS = tuple(name for name in field_names(DeviceCalibration) if name != "id")
@@ -85,14 +42,20 @@ class CalibrationDetail:
     """Ids of the measurements that it was fitted on."""
 
 
-_KEYED = {column.name: column for column in columns_of(CalibrationSummary)}
-COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
+_OWN = [column for column in columns_of(Calibration) if column.name not in field_names(CalibrationDetail)]
+_PLACE = [column.name for column in _OWN].index("held_out_fraction")
+COUNT = Column(
+    "measurements",
+    lambda row: len(row.fitted_on),
+    {"type": "integer", "description": "Measurements that it was fitted on."},
+)
+COLUMNS = (*_OWN[:_PLACE], COUNT, *_OWN[_PLACE:])
 """Columns of the list, the key first."""
 
 
 def listed_calibrations(engine: Engine, caller: Caller) -> Listed:
     """List of calibrations: of the caller, and all that were in effect for everyone."""
-    return Listed(COLUMNS, map(summary_of, read_calibrations(engine, caller.visible_owner)), sort=NEWEST_FIRST)
+    return Listed(COLUMNS, read_calibrations(engine, caller.visible_owner), sort=NEWEST_FIRST)
 
 
 def find_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
@@ -119,18 +82,8 @@ def find_own(engine: Engine, caller: Caller, calibration_id: str) -> Calibration
 def calibration_record(calibration: Calibration) -> Record:
     """A calibration as a resource."""
     return {
-        **as_record(COLUMNS, summary_of(calibration)),
+        **as_record(COLUMNS, calibration),
         "parts": calibration.parts,
         "constants": calibration.constants,
         "fitted_on": calibration.fitted_on,
     }
-
-
-def summary_of(calibration: Calibration) -> CalibrationSummary:
-    """A calibration as a row of a table."""
-    same: dict[str, Any] = {name: getattr(calibration, name) for name in _SAME}
-    return CalibrationSummary(**same, measurements=len(calibration.fitted_on))
-
-
-_SAME = {one.name for one in fields(CalibrationSummary)} & {one.name for one in fields(Calibration)}
-"""Fields of both."""

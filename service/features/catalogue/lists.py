@@ -10,10 +10,11 @@ from service.catalogue import Catalogue, ClusterRow, GpuRow, ModelRow, PriceRow,
 from service.catalogue.indexes import normal
 from service.errors import NotFound, UnknownName
 from service.store.engine import utc_text
-from service.store.history import Change, History
+from service.store.history import History
 from service.store.keys import Caller
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record
+from service.validation.specs import fields_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +115,9 @@ COLUMNS = columns_of(Revision)
 
 def listed_revisions(history: History, caller: Caller) -> Listed:
     """Changes of the catalogue that a caller sees."""
-    return Listed(COLUMNS, map(_revision, history.changes(caller.owner, of_all=caller.sees_all)), sort=NEWEST_FIRST)
-
-
-def _revision(change: Change) -> Revision:
-    return Revision(
-        number=change.number,
-        made_at=utc_text(change.made_at),
-        catalogue=change.catalogue,
-        owner=change.owner,
-        summary=change.summary,
-    )
+    changes = history.changes(caller.owner, of_all=caller.sees_all)
+    revisions = (Revision(**(fields_of(change) | {"made_at": utc_text(change.made_at)})) for change in changes)
+    return Listed(COLUMNS, revisions, sort=NEWEST_FIRST)
 
 
 def read_version(listing: Listing, history: History, caller: Caller, name: str, revision: int) -> Record:

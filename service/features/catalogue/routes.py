@@ -19,7 +19,6 @@ from service.api.catalogues import view_of
 from service.api.computing.write_queue import on_compute_threads, queued
 from service.api.errors import WrongParameter, problem_response
 from service.api.openapi import CSV_BODY, ETAG, MERGE_PATCH, example
-from service.api.queries import choice_of
 from service.api.requests import is_long, read_in_process
 from service.api.routing import (
     CsvBody,
@@ -280,27 +279,21 @@ def _of_query(refused: Refused) -> Refused:
 EXAMPLE = "provider,gpu,region,price_model,usd_per_gpu_hour\r\nour-cluster,h100,all,on-demand,1.9\r\n"
 
 
-DRY_RUN, ON_ERROR, DECIMAL_MARK = ("false", "true"), ("refuse", "skip"), (".", ",")
-"""Choices of an import; the first is the default."""
+DryRun = Annotated[str, query_choice("dry_run", ("false", "true"), "Whether to tell only what would be done.")]
+OnError = Annotated[
+    str,
+    query_choice(
+        "on_error",
+        ("refuse", "skip"),
+        "What is done about wrong rows: refuse the whole table, or skip them and import the others.",
+    ),
+]
+Decimal = Annotated[str, query_choice("dec", (".", ","), "Decimal mark of the numbers in the table.")]
 
 
-async def _options(
-    request: Request,
-    caller: CallerDep,
-    dry_run: Annotated[Any, *query_choice(DRY_RUN, "Whether to tell only what would be done.")] = None,  # noqa: ARG001
-    on_error: Annotated[  # noqa: ARG001 - read with its choices
-        Any,
-        *query_choice(
-            ON_ERROR, "What is done about wrong rows: refuse the whole table, or skip them and import the others."
-        ),
-    ] = None,
-    dec: Annotated[Any, *query_choice(DECIMAL_MARK, "Decimal mark of the numbers in the table.")] = None,  # noqa: ARG001
-) -> ImportOptions:
+async def _options(caller: CallerDep, dry_run: DryRun, on_error: OnError, dec: Decimal) -> ImportOptions:
     return ImportOptions(
-        is_trial=choice_of(request, "dry_run", DRY_RUN) == "true",
-        skips=choice_of(request, "on_error", ON_ERROR) == "skip",
-        mark="," if choice_of(request, "dec", DECIMAL_MARK) == "," else ".",
-        caller=caller,
+        is_trial=dry_run == "true", skips=on_error == "skip", mark="," if dec == "," else ".", caller=caller
     )
 
 

@@ -1,18 +1,19 @@
 """Lists and details of measurements, and their quarantine."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from math import inf, isfinite
 from typing import Annotated, Any, ClassVar
 
 from annotated_types import Len
 
+from service.answers.names import Published
 from service.calibration.records import Environment, Shape
 from service.errors import NotFound, Problem, Refused
-from service.estimator.question import DESCRIBED, STRICT, Name
+from service.estimator.question import STRICT, Name
 from service.store import Engine
-from service.store.engine import RowPart
 from service.store.keys import Caller
 from service.store.measurements import Measured, quarantine_measurements, read_measurements, read_measurements_of
 from service.tabular.columns import Column, columns_of
@@ -23,72 +24,6 @@ from service.validation.text import checked_texts
 PATH = "/v1/measurements"
 NEWEST_FIRST = "-measured_at"
 NONE_SUCH = f"there is no measurement of this id; GET {PATH} lists the ids"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasurementRow:
-    """A measurement as tables hold it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
-
-    id: str
-    """What it is read by."""
-    measured_at: str
-    """When it came in, or when it was taken where that was given, in UTC."""
-    source: str
-    """Who measured: a launch check, or what it was imported from."""
-    run: str
-    """What was measured together; calibrations are judged by runs that they never saw."""
-    launch_check_id: str | None
-    """The launch check; null for what was imported."""
-    probe: str
-    """Which probe: gemm, attention, bandwidth, elementwise, collective, context, step or profile; run: a whole job."""
-    operation: str
-    """What ran."""
-    shape: str
-    """Sizes, number format and kernel: name=value, in the order of the names."""
-    quantity: str
-    """What was measured, by the suffix of its unit: seconds, bytes, bytes_per_s, gpu_hours."""
-    value: float
-    """Median over the repeats."""
-    low: float
-    """10th percentile over the repeats."""
-    high: float
-    """90th percentile over the repeats."""
-    repeats: int
-    """How often it was measured."""
-    relative_error_fraction: float | None
-    """Error of its result against higher precision; null where none was looked at."""
-    predicted_value: float | None
-    """What was predicted when it came in; null where no formula speaks of it alone."""
-    ratio: float | None
-    """Measured over predicted; null where nothing was predicted."""
-    kind: str
-    """Kind of device: cuda, rocm, cpu or other."""
-    device: str
-    """Name of the device."""
-    gpu: str | None
-    """Catalogue name of the device; null where the catalogue does not hold it."""
-    driver: str | None
-    """Version of the driver."""
-    runtime: str | None
-    """Version of CUDA or ROCm."""
-    torch: str | None
-    """Version of torch."""
-    nccl: str | None
-    """Version of NCCL or RCCL."""
-    fingerprint: str
-    """Digest of the device and the software that measured: equal ones may be compared."""
-    formulas: str
-    """Version of the formulas that predicted."""
-    calibration: str | None
-    """Calibration that predicted; null where none did."""
-    quarantined_at: str | None
-    """Since when nothing is fitted on it; null where it counts."""
-    reason: str | None
-    """Why it is in quarantine."""
-    owner: str
-    """Whose it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,25 +40,57 @@ class MeasurementDetail:
 class MeasurementItems:
     """Some measurements."""
 
-    items: tuple[MeasurementRow, ...]
+    items: tuple[Annotated[Any, Published("MeasurementRow")], ...]
     """The measurements."""
 
 
-_KEYED = {column.name: column for column in columns_of(MeasurementRow)}
-COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
-"""Columns of the list, the key first."""
-
-_OF_ENVIRONMENT = ("driver", "runtime", "torch", "nccl")
+OF_ENVIRONMENT = ("driver", "runtime", "torch", "nccl")
 """Columns from the environment."""
+
+
+def shape_text(shape: Mapping[str, Any]) -> str:
+    """A shape as one text.
+
+    >>> shape_text({"rows": 4096, "dtype": "bf16"})
+    'dtype=bf16 rows=4096'
+    """
+    return " ".join(f"{name}={value}" for name, value in sorted(shape.items()))
+
+
+def _ratio(measured: Measured) -> float | None:
+    ratio = measured.value / measured.predicted_value if measured.predicted_value else inf
+    return ratio if isfinite(ratio) else None
+
+
+def _of_environment(name: str, measured: Measured) -> Any:
+    return measured.environment.get(name)
+
+
+def _columns() -> Iterator[Column]:
+    """Columns of a measurement: its shape as one text, its ratio, and versions of its environment."""
+    for column in columns_of(Measured):
+        if column.name == "shape":
+            described = {"type": "string", "description": "Sizes, number format and kernel: name=value, by name."}
+            yield Column("shape", lambda row: shape_text(row.shape), described)
+        elif column.name == "environment":
+            for one in columns_of(Environment):
+                if one.name in OF_ENVIRONMENT:
+                    yield Column(one.name, partial(_of_environment, one.name), one.schema)
+        else:
+            yield column
+        if column.name == "predicted_value":
+            described = {"description": "Measured over predicted; null where nothing was predicted."}
+            yield Column("ratio", _ratio, {"anyOf": [{"type": "number"}, {"type": "null"}], **described})
+
+
+COLUMNS = tuple(_columns())
+"""Columns of the list, the key first."""
 
 
 def listed_measurements(engine: Engine, caller: Caller) -> Listed:
     """List of measurements."""
-
-    def rows(part: RowPart | None) -> list[MeasurementRow]:
-        return [row_of(one) for one in read_measurements_of(engine, caller.visible_owner, part)]
-
-    return listed_in_parts(COLUMNS, rows, "measured_at", NEWEST_FIRST)
+    read = partial(read_measurements_of, engine, caller.visible_owner)
+    return listed_in_parts(COLUMNS, read, "measured_at", NEWEST_FIRST)
 
 
 def find_measurement(engine: Engine, caller: Caller, measurement_id: str) -> Measured:
@@ -136,38 +103,7 @@ def find_measurement(engine: Engine, caller: Caller, measurement_id: str) -> Mea
 
 def measurement_record(measured: Measured) -> Record:
     """A measurement as a resource."""
-    return {
-        **as_record(COLUMNS, row_of(measured)),
-        "shape": measured.shape,
-        "environment": measured.environment,
-    }
-
-
-def row_of(measured: Measured) -> MeasurementRow:
-    """A measurement as a row of a table."""
-    same: dict[str, Any] = {name: getattr(measured, name) for name in _SAME}
-    predicted = measured.predicted_value
-    environment_values: dict[str, Any] = {name: measured.environment.get(name) for name in _OF_ENVIRONMENT}
-    ratio = measured.value / predicted if predicted else inf
-    return MeasurementRow(
-        **same,
-        **environment_values,
-        shape=shape_text(measured.shape),
-        ratio=ratio if isfinite(ratio) else None,
-    )
-
-
-def shape_text(shape: Mapping[str, Any]) -> str:
-    """A shape as one text.
-
-    >>> shape_text({"rows": 4096, "dtype": "bf16"})
-    'dtype=bf16 rows=4096'
-    """
-    return " ".join(f"{name}={value}" for name, value in sorted(shape.items()))
-
-
-_SAME = tuple({one.name for one in fields(MeasurementRow)} & {one.name for one in fields(Measured)} - {"shape"})
-"""Fields of both classes."""
+    return {**as_record(COLUMNS, measured), "shape": measured.shape, "environment": measured.environment}
 
 
 MOST_IDS = 1_000
@@ -216,4 +152,4 @@ def _changed(engine: Engine, caller: Caller, ids: tuple[str, ...], reason: str |
         raise Refused(Problem(field="ids", code="not_found", message=message, fix=fix))
     quarantine_measurements(engine, ids, None if reason is None else datetime.now(UTC), reason)
     rows = sorted(read_measurements(engine, ids), key=lambda row: row.id)
-    return {"items": [as_record(COLUMNS, row_of(row)) for row in rows]}
+    return {"items": [as_record(COLUMNS, row) for row in rows]}

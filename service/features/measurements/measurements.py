@@ -15,6 +15,7 @@ from service.store.keys import TEAM
 from service.store.measurements import Measured, measurements_like, shape_key, store_measurements_in
 from service.validation.devices import is_possible, observation_of
 from service.validation.serialization import digest_of, to_bytes
+from service.validation.specs import fields_of
 
 Predict = Callable[[Observed], float | None]
 """Predictor of a measurement, in its own unit."""
@@ -105,31 +106,18 @@ def _rows(records: Sequence[ProbeRecord], origin: Origin, predict: Predict) -> I
             moment = origin.measured_at if origin.is_dated else None
             id_parts = [*id_scope(origin.owner), origin.run, moment, record.probe, place, asdict(one)]
             row = Measured(
+                **{name: value for name, value in fields_of(origin).items() if name != "is_dated"},
+                **{**fields_of(one), "shape": dict(one.shape)},
                 id=f"msr_{digest_of(to_bytes(id_parts))}",
-                measured_at=origin.measured_at,
-                source=origin.source,
-                run=origin.run,
-                launch_check_id=origin.launch_check_id,
                 probe=record.probe,
-                operation=one.operation,
-                shape=dict(one.shape),
-                quantity=one.quantity,
-                value=one.value,
-                low=one.low,
-                high=one.high,
-                repeats=one.repeats,
-                relative_error_fraction=one.relative_error_fraction,
                 predicted_value=None,
                 kind=environment_fields["kind"],
                 device=environment_fields["device"],
-                gpu=origin.gpu,
                 environment=environment_fields,
                 fingerprint=fingerprint,
                 formulas=FORMULAS_VERSION,
-                calibration=origin.calibration,
                 quarantined_at=None,
                 reason=None,
-                owner=origin.owner,
             )
             yield replace(row, predicted_value=predict(observation_of(row)))
 
