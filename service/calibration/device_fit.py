@@ -124,11 +124,6 @@ Product = tuple[float, ...]
 """Rows, columns, inner numbers, copies and seconds of one measured product."""
 
 
-def fitted_products(observed: Sequence[Observed], gpu: Gpu) -> tuple[MatrixCalibration, ...]:
-    """Rates of matrix products that fit the measurements of one device."""
-    return tuple(_fitted_format(number_format, own, gpu) for number_format, own in _products_in(observed, gpu))
-
-
 def _products_in(observed: Sequence[Observed], gpu: Gpu) -> list[tuple[Format, tuple[Product, ...]]]:
     """Measured products by format, where the device has a peak."""
     kinds: dict[Format, list[Product]] = {}
@@ -163,15 +158,11 @@ def _fitted_format(number_format: Format, measured: tuple[Product, ...], gpu: Gp
         result = least(
             lambda values: _product_loss(products, _rates(base, values)), {**result, "traffic": traffic}, bounds
         )
-    return _matrix_calibration(number_format, result)
-
-
-def _matrix_calibration(number_format: Format, values: Values) -> MatrixCalibration:
     return MatrixCalibration(
         format=number_format,
-        flop_per_s=_rounded(exp(values["rate"])),
-        bytes_per_s=_rounded(exp(values["traffic"])) if "traffic" in values else None,
-        launch_seconds=_rounded(exp(values["launch"])),
+        flop_per_s=_rounded(exp(result["rate"])),
+        bytes_per_s=_rounded(exp(result["traffic"])) if "traffic" in result else None,
+        launch_seconds=_rounded(exp(result["launch"])),
     )
 
 
@@ -213,18 +204,11 @@ BANDWIDTH_BOUND_BYTES = 1 << 20
 
 def fitted_links(observed: Sequence[Observed], gpu: Gpu) -> tuple[LinkCalibration, ...]:
     """Scales of a device's collectives inside one domain over the curves of its link."""
-    inside = [
-        one
-        for one in observed
-        if one.probe == "collective" and one.measurement.quantity == "seconds" and _nodes(one) == 1 and _ranks(one) > 1
-    ]
+    timed = [one for one in observed if one.probe == "collective" and one.measurement.quantity == "seconds"]
+    inside = [one for one in timed if int(one.measurement.shape.get("nodes", 1)) == 1 and _ranks(one) > 1]
     kinds = {name: [one for one in inside if one.measurement.operation == name] for name in get_args(CurveName)}
     kinds["all_to_all"] = kinds["all_to_all"] or [one for one in inside if one.measurement.operation == "send"]
     return tuple(_fitted_link(name, own, gpu) for name, own in kinds.items() if own)
-
-
-def _nodes(one: Observed) -> int:
-    return int(one.measurement.shape.get("nodes", 1))
 
 
 def _ranks(one: Observed) -> int:
@@ -278,7 +262,7 @@ def fitted_device(
     known = calibrated(gpu, DeviceCalibration(id=calibration_id, memory_bytes_per_s=memory_bytes_per_s))
     result = DeviceCalibration(
         id=calibration_id,
-        matrix=fitted_products(observed, known),
+        matrix=tuple(_fitted_format(*products, known) for products in _products_in(observed, known)),
         attention=_attention(observed, known),
         links=fitted_links(observed, known),
         memory_bytes_per_s=memory_bytes_per_s,

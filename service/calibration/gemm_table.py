@@ -10,7 +10,6 @@ The result has rows x columns numbers, each of which sums inner products. Instru
 import csv
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from service.calibration.observations import INSTRUCTION_FLOP, format_named
 from service.calibration.records import Environment, Measurement, ProbeRecord
@@ -38,12 +37,8 @@ PROCESSOR_MARKS = ("epyc", "xeon", "ryzen", "core(tm)", "graviton", "neoverse", 
 """Words in the names of processors; any other one needs the column threads."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """One line of a table."""
-
-    environment: Environment
-    measurement: Measurement
+_Product = tuple[Environment, Measurement]
+"""One line of a table."""
 
 
 def read_gemm_table(text: str) -> tuple[ProbeRecord, ...]:
@@ -133,7 +128,7 @@ def _product(cells: Mapping[str, str], timed: str, line: int) -> _Product:
         high=high,
         repeats=_whole("repeats", cells.get("repeats") or "1", line),
     )
-    return _Product(_environment(cells, line), measurement)
+    return _environment(cells, line), measurement
 
 
 def _environment(cells: Mapping[str, str], line: int) -> Environment:
@@ -161,8 +156,8 @@ def _instructions(text: str, line: int) -> tuple[str, ...]:
 def _records(products: list[_Product]) -> tuple[ProbeRecord, ...]:
     """A record for each device."""
     own: dict[Environment, list[Measurement]] = {}
-    for one in products:
-        own.setdefault(one.environment, []).append(one.measurement)
+    for environment, measurement in products:
+        own.setdefault(environment, []).append(measurement)
     if len(own) > MOST_DEVICES:
         message = f"the table tells of {len(own)} devices, and one request takes {MOST_DEVICES}"
         raise refused("device", "too_long", message, "send it in parts")

@@ -416,17 +416,15 @@ class FittedSteps:
     ) -> StepConstants:
         if not rows:
             return constants
-        every = [self._work(row) for row in rows]
+        for row in rows:
+            if row.id not in self._prepared:
+                self._prepared[row.id] = prepared_step(row.question)
+        every = [self._prepared[row.id] for row in rows]
         measured = np.array([log(row.measured_seconds) for row in rows])
         weights = _weights(rows)
         for _ in range(rounds):
             constants = _improved(constants, table, every, measured, weights)
         return constants
-
-    def _work(self, row: StepRow) -> PreparedStep:
-        if row.id not in self._prepared:
-            self._prepared[row.id] = prepared_step(row.question)
-        return self._prepared[row.id]
 
 
 def _improved(

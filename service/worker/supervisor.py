@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 STARTED_BY = "TRAINCOST_STARTED_BY"
@@ -110,7 +111,8 @@ def _end(process: "subprocess.Popen[bytes]") -> int:
         code = -signal.SIGKILL
     while _has_children() and time.monotonic() < ends:
         for descendant in _descendants(os.getpid()):
-            _kill(descendant)
+            with suppress(ProcessLookupError):
+                os.kill(descendant, signal.SIGKILL)
         time.sleep(_POLL_SECONDS)
     return code
 
@@ -127,17 +129,8 @@ def _has_children() -> bool:
 
 def _signal_session(process: "subprocess.Popen[bytes]", number: signal.Signals) -> None:
     if process.returncode is None:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        except ProcessLookupError:
-            return
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 def _descendants(pid: int) -> Iterator[int]:
