@@ -173,15 +173,6 @@ class JobEvent:
     """Further facts; the report of the worker for `progress`."""
 
 
-def read_events(engine: Engine, job_id: str, after: int = 0) -> list[JobEvent]:
-    """Events of a job, in order."""
-    columns = [JOB_EVENTS.c[name] for name in JobEvent.__dataclass_fields__]
-    query = select(*columns).where(JOB_EVENTS.c.job_id == job_id, JOB_EVENTS.c.number > after)
-    with answering(), reading(engine) as connection:
-        rows = connection.execute(query.order_by(JOB_EVENTS.c.number)).mappings().all()
-    return [row_as(JobEvent, row) for row in rows]
-
-
 def read_later_events(engine: Engine, known: Mapping[str, int]) -> dict[str, tuple[JobStatus, list[JobEvent]]]:
     """Events of jobs after known numbers, in order, with the status of each job before the events were read."""
     columns = [JOB_EVENTS.c[name] for name in ("job_id", *JobEvent.__dataclass_fields__)]

@@ -86,15 +86,15 @@ def refuse_damaged(path: Path) -> None:
         raise BackupRefused(f"{path} is damaged: it does not hold what was written into it; restore another backup")
 
 
-def engine_on(path: Path) -> Engine:
-    """An engine that reads a backup and writes nothing, not even beside it."""
+@contextmanager
+def _opened_file(path: Path) -> Iterator[Connection]:
+    """A connection that reads a backup and writes nothing, not even beside it."""
     address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"
-    return create_engine(
-        "sqlite://",
-        creator=lambda: sqlite3.connect(address, uri=True, check_same_thread=False),
-        poolclass=NullPool,
-        hide_parameters=True,
+    engine = create_engine(
+        "sqlite://", creator=lambda: sqlite3.connect(address, uri=True), poolclass=NullPool, hide_parameters=True
     )
+    with engine.connect() as connection:
+        yield connection
 
 
 def _seal(part: Path) -> None:
@@ -168,7 +168,8 @@ def described_tables(connection: Connection) -> list[Table]:
 def drop_tables(connection: Connection) -> None:
     """Drop all of this program's tables."""
     metadata = MetaData()
-    metadata.reflect(connection, only=[*our_tables(connection), *_revision_table(connection)])
+    revision_table = [REVISION_TABLE] if inspect(connection).has_table(REVISION_TABLE) else []
+    metadata.reflect(connection, only=[*our_tables(connection), *revision_table])
     metadata.drop_all(connection)
 
 
@@ -243,10 +244,6 @@ def _plain(value: Any) -> Any:
     return sha256(value).hexdigest() if isinstance(value, bytes) else value
 
 
-def _revision_table(connection: Connection) -> list[str]:
-    return [REVISION_TABLE] if inspect(connection).has_table(REVISION_TABLE) else []
-
-
 FORMAT = 1
 """Version of the file format."""
 
@@ -278,10 +275,12 @@ def make_backup(url: str, file: Path) -> Backup:
     with _opened(url) as engine, new_file(file) as part:
         revision = _revision_of(engine)
         read = _copy_pages(engine, part) if engine.dialect.name == "sqlite" else _copied_rows(engine, part)
-        stored = _tallied(part)
+        with _opened_file(part) as file_connection:
+            stored = tally_rows(file_connection)
         if read not in (None, stored):
             raise BackupRefused(f"{file} would not hold what the database does; the backup is given up")
-        backup = Backup(revision=revision, version=__version__, made_at=_now(), tables=stored)
+        made_at = datetime.now(UTC).isoformat(timespec="seconds")
+        backup = Backup(revision=revision, version=__version__, made_at=made_at, tables=stored)
         _describe(part, backup)
     return backup
 
@@ -289,12 +288,11 @@ def make_backup(url: str, file: Path) -> Backup:
 def restore_backup(url: str, file: Path, *, replace: bool = False) -> Backup:
     """Restore a backup into a database of either kind; all of it or nothing."""
     refuse_damaged(file)
-    source = engine_on(file)
-    try:
+    with _opened_file(file) as source:
         backup = _description(source, file)
         refuse_unknown(backup.revision, "the backup", BackupRefused)
         engine = open_engine(url)
-        with _one_line_errors(engine), source.connect() as backed_up, writing(engine) as target:
+        with _one_line_errors(engine), writing(engine) as target:
             alone(target, patient=True)
             if (existing := our_tables(target)) and not replace:
                 raise BackupRefused(
@@ -304,11 +302,9 @@ def restore_backup(url: str, file: Path, *, replace: bool = False) -> Backup:
             drop_tables(target)
             migrate(target, backup.revision)
             tables = described_tables(target)
-            copy_rows(backed_up, target, tables)
+            copy_rows(source, target, tables)
             if tally_rows(target, tables) != backup.tables:
                 raise BackupRefused("the database does not hold what the backup does; nothing of it was kept")
-    finally:
-        source.dispose()
     return backup
 
 
@@ -365,15 +361,6 @@ def _copied_rows(engine: Engine, part: Path) -> dict[str, Tally]:
     return copied
 
 
-def _tallied(part: Path) -> dict[str, Tally]:
-    engine = engine_on(part)
-    try:
-        with engine.connect() as connection:
-            return tally_rows(connection)
-    finally:
-        engine.dispose()
-
-
 def _describe(part: Path, backup: Backup) -> None:
     rows = {"format": FORMAT, **asdict(backup)}
     with closing(sqlite3.connect(part)) as file, file:
@@ -383,15 +370,10 @@ def _describe(part: Path, backup: Backup) -> None:
         )
 
 
-def _description(source: Engine, file: Path) -> Backup:
-    with source.connect() as connection:
-        rows = connection.exec_driver_sql("SELECT name, value FROM traincost_backup").all()
+def _description(source: Connection, file: Path) -> Backup:
+    rows = source.exec_driver_sql("SELECT name, value FROM traincost_backup").all()
     header = {name: json.loads(value) for name, value in rows}
     if header.pop("format") != FORMAT:
         raise BackupRefused(f"{file} was made by a newer traincost; install that to restore it")
     tables = {name: Tally(**tally) for name, tally in header.pop("tables").items()}
     return Backup(**header, tables=tables)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -6,7 +6,7 @@ from sqlalchemy import Engine, func, select, update
 
 from service.answers.workers import Capabilities, Device
 from service.jobs.ends import Outcome
-from service.jobs.jobs import Job, NewJob, create_jobs, read_events, read_job
+from service.jobs.jobs import Job, JobEvent, NewJob, create_jobs, read_job, read_later_events
 from service.jobs.leases import Lease, claim_job
 from service.store.engine import later, reading, writing
 from service.store.tables import JOBS
@@ -61,6 +61,12 @@ def change(store: Engine, job_id: str = "job_a", **values: Any) -> None:
 def lapse(store: Engine, job_id: str = "job_a") -> None:
     """Let the lease of a job run out."""
     change(store, job_id, lease_until=later(-1.0))
+
+
+def read_events(engine: Engine, job_id: str, after: int = 0) -> list[JobEvent]:
+    """Events of a job behind a number, in order."""
+    found = read_later_events(engine, {job_id: after})
+    return found[job_id][1] if job_id in found else []
 
 
 def names(store: Engine, job_id: str = "job_a") -> list[str]:

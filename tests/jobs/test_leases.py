@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from service.answers.workers import Requirements
 from service.jobs.ends import Outcome, expire_leases, finish_job
-from service.jobs.jobs import NewJob, create_jobs, read_events
+from service.jobs.jobs import NewJob, create_jobs
 from service.jobs.leases import (
     JobFile,
     claim_job,
@@ -30,6 +30,7 @@ from tests.jobs.small import (
     lapse,
     names,
     new_job,
+    read_events,
     running,
     seeker,
     with_gpus,

@@ -4,10 +4,9 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import Engine, create_engine
 
 from service.errors import Unreachable
-from service.store import Engine
 from service.store.engine import open_engine
 from service.store.replicas import ReadOnChange
 

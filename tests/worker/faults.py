@@ -14,9 +14,9 @@ from threading import Event
 import httpx
 from sqlalchemy import select
 
-from service.jobs.jobs import read_events
 from service.store.engine import reading
 from service.store.tables import JOBS
+from tests.jobs.small import read_events
 from tests.prestarted import Process
 from tests.worker.processes import NOTE, SLEEP, seconds_until_gone
 from tests.worker.scene import JOB_SECONDS, LEASE_SECONDS, Scene, end, wanted
