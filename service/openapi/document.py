@@ -14,7 +14,6 @@ from service.api.openapi import ETAG, JSON, MERGE_PATCH, Schema
 from service.api.queries import REV
 from service.api.request_context import deprecation_of
 from service.openapi.compact import compacted, share_parameters, share_responses, without_bounds
-from service.openapi.components import shared_schemas
 from service.openapi.generated import answered_by, reached, tidied
 from service.openapi.problems import LIMIT_HEADERS, problem_responses, problem_schemas, response_ref
 from service.openapi.published_names import published, published_schemas
@@ -134,7 +133,7 @@ def contract(app: FastAPI) -> dict[str, Any]:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     paths, own = tidied(document)
-    schemas = compacted(published_schemas(_schemas()) | published_schemas(own))
+    schemas = compacted(published_schemas(problem_schemas()) | published_schemas(own))
     paths = compacted(published(dict(sorted(paths.items(), key=_place_in_tags))))
     answered = answered_by(paths, schemas) & schemas.keys()
     schemas |= {name: without_bounds(schemas[name]) for name in answered}
@@ -218,10 +217,6 @@ def _parameter(parameter: Schema) -> Schema:
         schema.pop("description", None)
     named = {key: value for key, value in parameter.items() if (key, value) != ("required", False)}
     return named | ({"schema": schema} if schema else {}) | ({"example": examples[0]} if examples else {})
-
-
-def _schemas() -> dict[str, Schema]:
-    return shared_schemas() | problem_schemas()
 
 
 def _place_in_tags(path: tuple[str, Schema]) -> int:

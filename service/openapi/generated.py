@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from service.answers.accuracy import Figures, RelativeErrors, Sized, VerdictCounts
 from service.answers.estimates import Grounds
 from service.answers.names import COMPONENT, EACH, INLINED, OWN_DESCRIPTION, WIRE_NAMES
@@ -12,7 +14,7 @@ from service.api.openapi import Schema
 from service.estimator.other_tools.tool import Comparison
 from service.features.compare.schemas import ComparisonOptions
 from service.formats.launchers.slurm import SlurmJob
-from service.validation.question_parts import QuestionRequest
+from service.validation.question_parts import ModelFields, QuestionRequest
 from service.validation.specs import schema_of
 
 FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
@@ -32,6 +34,9 @@ INHERITED = (
 )
 """Dataclasses that others extend: pydantic finds no docstrings of inherited fields."""
 
+NAMED_BY_ANSWERS: tuple[Any, ...] = (ModelFields,)
+"""Parts of a question that answers refer to by name, and no request defines."""
+
 NAMED_PLACES = ("properties", "schemas")
 """Keys below which names stand, not keywords."""
 
@@ -46,6 +51,8 @@ def tidied(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Schem
     paths = without_titles(document["paths"])
     for operation in (one for methods in paths.values() for one in methods.values() if "parameters" in one):
         operation["parameters"] = [each for one in operation["parameters"] for each in _spread(one)]
+    for kind in NAMED_BY_ANSWERS:
+        with_references(without_titles(TypeAdapter(kind).json_schema(ref_template=f"{REFERENCE}{{model}}")), hoisted)
     paths = with_references(paths, hoisted)
     schemas = {name: with_references(one, hoisted) for name, one in schemas.items()}
     answered = answered_by(paths, schemas | hoisted)
