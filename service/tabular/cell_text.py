@@ -92,7 +92,7 @@ def begins_formula(text: str) -> bool:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = (), indent: str = "") -> list[str]:
-    """Rows of cells as lines with aligned columns, to the right where their number says so.
+    """Rows of cells as lines with aligned columns, those of the given numbers to the right.
 
     >>> aligned([("a", "bc"), ("def", "g")])
     ['a    bc', 'def  g']

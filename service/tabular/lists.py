@@ -553,7 +553,7 @@ def _by_seconds(read: Read, part: RowPart, moment: Column) -> Iterator[Sequence[
     """Rows in groups of whole seconds, the newest first: within a second the list has another order than the database.
 
     SQLite compares moments as texts, of which the database writes three digits and Python six, so that it may give rows
-    of the very moment before which they are wanted.
+    of the very moment that bounds the request.
     """
     while True:
         rows = read(part)

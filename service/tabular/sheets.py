@@ -31,7 +31,7 @@ NEW_FUNCTIONS = frozenset({"WEBSERVICE", "ENCODEURL", "NUMBERVALUE"})
 """Functions that Excel files mark, because they are newer than the form of the file."""
 
 MICROSOFT_FUNCTIONS = frozenset({"WEBSERVICE", "ENCODEURL"})
-"""Functions that OpenFormula does not name, and spells by who made them."""
+"""Functions that OpenFormula does not name, and spells with their maker."""
 
 TOKEN = re.compile(
     r"""
@@ -45,17 +45,17 @@ TOKEN = re.compile(
 
 
 Plain: TypeAlias = str | int | float
-"""What a cell holds that is not worked out."""
+"""Contents of a cell that is not computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A cell that is worked out."""
+    """A cell that is computed."""
 
     text: str
     """The formula without its equals sign, as Excel shows it in English."""
     value: Plain = ""
-    """What it comes to, shown until it is worked out again."""
+    """Its result, shown until it is computed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Sheet:
     """One sheet."""
 
     name: str
-    """What it is called; letters only, so that formulas can name it as it is."""
+    """Its name; letters only, so that formulas can name it as it is."""
     rows: Sequence[Sequence[SheetCell]]
     """Its cells, row by row; None for an empty one."""
     widths: Sequence[int]
@@ -139,7 +139,7 @@ def xml_text(text: str) -> str:
 
 
 class _Styles(NamedTuple):
-    """How cells are shown."""
+    """Formats of cells."""
 
     bold: Any
     text: Any

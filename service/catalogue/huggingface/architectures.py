@@ -1,10 +1,10 @@
 """Types of Hugging Face configs, one row a `model_type`.
 
-A row of `architectures.json` says under which keys the type has the fields of a Model (`keys`; a field of `reads` that
-is not there has its own name), which fields the type's code fixes whatever the config says (`fixed`), which values
-cannot be expressed (`demands`: the only ones that can), and which keys of the architecture change nothing in this type
-(`without_effect`). A row that is a name is another type's row. What a rule reads is in `BUILDERS`. Read in the classes
-of transformers, see `defaults.json`.
+A row of `architectures.json` states under which keys the type has the fields of a Model (`keys`; a field of `reads`
+without a key of its own has its own name), which fields the type's code fixes whatever the config has (`fixed`), which
+values can be expressed (`demands`), and which keys of the architecture change nothing in this type (`without_effect`).
+A row that is a name is another type's row. What a rule reads is in `BUILDERS`. Read in the classes of transformers,
+see `defaults.json`.
 """
 
 import json
