@@ -127,7 +127,12 @@ def _fill_layout(question: Question, recipe: Recipe, cluster: Cluster) -> Comple
     stack = STACKS[software_of(recipe).name]
     replica = layout.tensor * layout.context * layout.pipeline
     if layout.data is None and cluster.gpus % replica:
-        raise Refused(_indivisible(layout, cluster.gpus))
+        message = (
+            f"one replica takes tensor {layout.tensor} x context {layout.context} x pipeline {layout.pipeline} = "
+            f"{replica} GPUs, which does not divide {cluster.gpus}"
+        )
+        fix = f"make their product {divisors_of(cluster.gpus)}"
+        raise Refused(Problem(field="layout", code="replica_divides_cluster", message=message, fix=fix))
     replicas = layout.data or cluster.gpus // replica
     zero_stage = stack.zero_stages[0] if layout.zero_stage is None else layout.zero_stage
     reshard = layout.reshard_after_forward
@@ -157,17 +162,6 @@ def _partition(layout: Layout, stack: Stack, model: Model) -> tuple[int, ...] | 
     if stack.partitions_by_cost and 1 < layout.pipeline <= model.num_hidden_layers:
         return partition_layers_by_cost(layout.pipeline, model)
     return partition_layers(layout, model)
-
-
-def _indivisible(layout: Layout, gpus: int) -> Problem:
-    replica = layout.tensor * layout.context * layout.pipeline
-    return Problem(
-        field="layout",
-        code="replica_divides_cluster",
-        message=f"one replica takes tensor {layout.tensor} x context {layout.context} x pipeline {layout.pipeline} = "
-        f"{replica} GPUs, which does not divide {gpus}",
-        fix=f"make their product {divisors_of(gpus)}",
-    )
 
 
 _RUNNING: dict[str, Any] = {

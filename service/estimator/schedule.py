@@ -29,14 +29,18 @@ def global_batch_of(recipe: Recipe, data: int) -> int:
     >>> global_batch_of(Recipe(sequence_length=4096, global_batch_tokens=4_194_304), 8)
     1024
     """
-    tokens = recipe.sequence_length
+    tokens, field = recipe.sequence_length, "recipe.global_batch_tokens"
     group = recipe.micro_batch * data
     batch, batch_tokens = recipe.global_batch, recipe.global_batch_tokens
     if batch is not None and batch_tokens is not None and batch * tokens != batch_tokens:
-        raise Refused(_disagreement(batch, batch_tokens, tokens))
+        message = f"global_batch {batch} x {tokens} tokens = {batch * tokens}, not the {batch_tokens} given"
+        fix = "give one of global_batch and global_batch_tokens"
+        raise Refused(Problem(field=field, code="batch_sizes_disagree", message=message, fix=fix))
     if batch is None and batch_tokens is not None:
         if batch_tokens % tokens:
-            raise Refused(_uneven_tokens(batch_tokens, tokens))
+            message = f"{batch_tokens} tokens are not a whole number of sequences of {tokens} tokens"
+            fix = f"use {_neighbours(batch_tokens, tokens)}"
+            raise Refused(Problem(field=field, code="batch_is_whole_sequences", message=message, fix=fix))
         batch = batch_tokens // tokens
     if batch is None:
         batch = group
@@ -45,28 +49,10 @@ def global_batch_of(recipe: Recipe, data: int) -> int:
     return batch
 
 
-def _disagreement(batch: int, batch_tokens: int, tokens: int) -> Problem:
-    return Problem(
-        field="recipe.global_batch_tokens",
-        code="batch_sizes_disagree",
-        message=f"global_batch {batch} x {tokens} tokens = {batch * tokens}, not the {batch_tokens} given",
-        fix="give one of global_batch and global_batch_tokens",
-    )
-
-
 def _neighbours(number: int, group: int) -> str:
     """The multiples of a group beside a number, for a sentence."""
     below = number // group * group
     return f"{f'{below} or ' if below else ''}{below + group}"
-
-
-def _uneven_tokens(batch_tokens: int, tokens: int) -> Problem:
-    return Problem(
-        field="recipe.global_batch_tokens",
-        code="batch_is_whole_sequences",
-        message=f"{batch_tokens} tokens are not a whole number of sequences of {tokens} tokens",
-        fix=f"use {_neighbours(batch_tokens, tokens)}",
-    )
 
 
 def _uneven_batch(batch: int, micro_batch: int, data: int, field: str = "recipe.global_batch") -> Problem:

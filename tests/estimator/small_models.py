@@ -98,8 +98,4 @@ FAMILIES = {"dense": DENSE, "tied": TIED, "sparse": SPARSE, "latent": LATENT, "w
 
 def ledger_of(model: Model, tokens: int) -> Ledger:
     """The ledger of a model in 16 bits, fused, without dropout."""
-    setting = Setting(
-        tokens=tokens, element_bytes=2, keeps_scores=False, drops_out=False, fused_norm=True, fused_activation=True,
-        repeats_key_values=False,
-    )  # fmt: skip
-    return build_ledger(model, setting)
+    return build_ledger(model, Setting(tokens=tokens, element_bytes=2))

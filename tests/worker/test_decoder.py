@@ -16,9 +16,8 @@ from tests.ask import known
 from tests.worker.probing import need_torch
 
 SETTING = Setting(
-    tokens=8, element_bytes=4, keeps_scores=True, drops_out=False, fused_norm=False, fused_activation=False,
-    repeats_key_values=True,
-)  # fmt: skip
+    tokens=8, element_bytes=4, keeps_scores=True, fused_norm=False, fused_activation=False, repeats_key_values=True
+)
 
 NOT_BUILT = {
     "attention_sinks", "kv_lora_rank", "layer_types", "mlp_layer_types", "num_nextn_predict_layers", "q_lora_rank",

@@ -424,15 +424,15 @@ class Setting:
     """Tokens of the sequence, s."""
     element_bytes: int
     """Bytes of one activation."""
-    keeps_scores: bool
+    keeps_scores: bool = False
     """Attention scores are written to memory and kept (eager attention)."""
-    drops_out: bool
+    drops_out: bool = False
     """Dropout is on, and its masks are kept."""
-    fused_norm: bool
+    fused_norm: bool = True
     """Norms keep only their input and output."""
-    fused_activation: bool
+    fused_activation: bool = True
     """The activation keeps only its inputs and output."""
-    repeats_key_values: bool
+    repeats_key_values: bool = False
     """Keys and values are copied to every query head before attention."""
     copies_result: bool = False
     """The attention kernel's result is kept a second time, in the order of the other activations."""

@@ -64,7 +64,11 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
 
     total = sum(times * weight.parameters for times, _, weight in pairs if not weight.tied)
     routed = sum(times * weight.parameters for times, _, weight in pairs if weight.split is Split.EXPERT)
-    shared = sum(times * weight.parameters for times, name, weight in pairs if _is_shared(name))
+    shared = sum(
+        times * weight.parameters
+        for times, name, weight in pairs
+        if name.startswith("shared.") and name != "shared.gate"
+    )
     token_table = model.vocab_size * model.embedding_width
     positions = model.position_embedding_rows * model.hidden_size
     head = 0 if model.tie_word_embeddings else token_table
@@ -90,22 +94,7 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
 
 def count_parameters(model: Model) -> ParameterCounts:
     """Parameters of a model, exact, from its fields alone."""
-    return parameter_counts(model, build_ledger(model, _ANY_SETTING))
-
-
-_ANY_SETTING = Setting(
-    tokens=1,
-    element_bytes=2,
-    keeps_scores=False,
-    drops_out=False,
-    fused_norm=True,
-    fused_activation=True,
-    repeats_key_values=False,
-)
-
-
-def _is_shared(name: str) -> bool:
-    return name.startswith("shared.") and name != "shared.gate"
+    return parameter_counts(model, build_ledger(model, Setting(tokens=1, element_bytes=2)))
 
 
 def _own_parameters(ops: Ops) -> int:

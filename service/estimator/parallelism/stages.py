@@ -92,10 +92,7 @@ class RankParameters:
 
 def _prefix(workload: Workload, kind: int) -> tuple[int, ...]:
     """Layers of a kind before each layer boundary."""
-    totals = [0]
-    for layer_kind in workload.ledger.layer_kinds:
-        totals.append(totals[-1] + (1 if layer_kind == kind else 0))
-    return tuple(totals)
+    return tuple(accumulate((1 if each == kind else 0 for each in workload.ledger.layer_kinds), initial=0))
 
 
 def _counts_between(workload: Workload, first: Amount, last: Amount) -> tuple[Amount, ...]:
