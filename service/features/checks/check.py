@@ -21,7 +21,7 @@ from service.store.scenarios import CheckedQuestion
 from service.units import BYTES, SECONDS_PER_DAY, in_units, readable
 from service.validation.json_text import parse_object
 from service.validation.merge_patch import apply_merge_patch
-from service.validation.questions import ParsedQuestion, read_question
+from service.validation.questions import read_question
 from service.validation.reading import warnings_of
 from service.validation.specs import field_names
 from service.validation.text import single_line
@@ -51,58 +51,32 @@ class Search:
 
 def alternatives_of(search: Search, resolved: Question, changes: tuple[Change, ...]) -> tuple[Alternative, ...]:
     """Alternatives to a job that is not ok, best first."""
-    enough = (_patch_of(search.question, resolved, one) for one in changes if _is_enough(one))
-    attempts = [
-        *((_on_free_cluster, patch) for patch in _free_cluster_patches(search)),
-        *((_with_change, patch) for patch in enough),
-    ]
+    attempts = [(patch, True) for patch in _free_cluster_patches(search)]
+    attempts += [(_patch_of(search.question, resolved, one), False) for one in changes if _is_enough(one)]
     found: list[Alternative] = []
-    for attempt, patch in attempts[:MOST_ALTERNATIVES]:
+    for patch, is_changed_too in attempts[:MOST_ALTERNATIVES]:
         if not search.has_time():
             break
-        found += attempt(search, patch)
+        alternative = _alternative(search, patch, is_changed_too=is_changed_too)
+        found += [] if alternative is None else [alternative]
     return tuple(sorted(found, key=lambda one: (VERDICTS.index(one.verdict), one.time_limit_seconds or 0)))
 
 
-def _answered(search: Search, patch: Mapping[str, Any]) -> tuple[ParsedQuestion, Answer] | None:
-    """Changed question and its answer; None if refused."""
+def _alternative(search: Search, patch: dict[str, Any], *, is_changed_too: bool = False) -> Alternative | None:
+    """The job with a patch; None where it is refused, or denied even with the first single change that suffices."""
+    question = apply_merge_patch(search.question, patch)
     try:
-        parsed = read_question(apply_merge_patch(search.question, patch), search.catalogue)
-        return parsed, answer(parsed, search.catalogue, advise=False)
-    except Refused:
-        return None
-
-
-def _with_change(search: Search, patch: dict[str, Any]) -> Iterator[Alternative]:
-    """Alternative with a change, unless denied."""
-    answered = _answered(search, patch)
-    if answered is not None:
-        yield from _alternative(search, patch, answered[1])
-
-
-def _on_free_cluster(search: Search, patch: dict[str, Any]) -> Iterator[Alternative]:
-    """Alternative on other GPUs; if denied there, with the first single change that suffices."""
-    answered = _answered(search, patch)
-    if answered is None:
-        return
-    parsed, found = answered
-    alternatives = list(_alternative(search, patch, found))
-    if not alternatives:
-        changes = advised(found.memory, parsed.question, search.has_time).changes
-        there = apply_merge_patch(search.question, patch)
-        enough = [apply_merge_patch(patch, _patch_of(there, found.resolved, one)) for one in changes if _is_enough(one)]
-        alternatives = [one for both in enough[:1] for one in _with_change(search, both)]
-    yield from alternatives
-
-
-def _alternative(search: Search, patch: dict[str, Any], found: Answer) -> Iterator[Alternative]:
-    try:
+        parsed = read_question(question, search.catalogue)
+        found = answer(parsed, search.catalogue, advise=False)
         verdict = _verdict(found, _exceeded(found, search.limits))
     except Refused:
-        return
+        return None
     if verdict != "deny":
         peak = found.memory.device_peak_bytes
-        yield Alternative(patch=patch, verdict=verdict, device_peak_bytes=peak, **_totals(found))
+        return Alternative(patch=patch, verdict=verdict, device_peak_bytes=peak, **_totals(found))
+    changes = advised(found.memory, parsed.question, search.has_time).changes if is_changed_too else ()
+    enough = next((_patch_of(question, found.resolved, one) for one in changes if _is_enough(one)), None)
+    return None if enough is None else _alternative(search, apply_merge_patch(patch, enough))
 
 
 def _is_enough(change: Change) -> bool:
@@ -114,13 +88,11 @@ def _free_cluster_patches(search: Search) -> Iterator[dict[str, Any]]:
     layout = search.question.get("layout")
     names_data = isinstance(layout, Mapping) and "data" in layout
     cluster_fields = search.question.get("cluster")
+    former = cluster_fields if isinstance(cluster_fields, Mapping) else {}
     for cluster in search.free_pool:
-        removed = (
-            {name: None for name in cluster_fields if name not in cluster}
-            if isinstance(cluster_fields, Mapping)
-            else {}
-        )
-        place = {**removed, **cluster} if isinstance(cluster, Mapping) else cluster
+        place = cluster
+        if isinstance(cluster, Mapping):
+            place = {**{name: None for name in former if name not in cluster}, **cluster}
         yield {"cluster": place, **({"layout": {"data": None}} if names_data else {})}
 
 
