@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 app = typer.Typer()
 
 
-@app.command(help="Answer over HTTP; the database is created, migrated and seeded first.")
+@app.command()
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on (TRAINCOST_HOST, 127.0.0.1).")] = None,
     port: Annotated[str | None, typer.Option(help="Port, 0 for any free one (TRAINCOST_PORT, 8000).")] = None,
@@ -41,7 +41,7 @@ def serve(
 
     bound_heaps()
     from service.api.server import Lifecycle, listen, refuse_public_without_keys, run
-    from service.settings import read_settings
+    from service.settings import read_settings, unknown_settings
 
     settings = read_settings(host=host, port=port, insecure=insecure or None, no_worker=no_worker or None)
     with listen(settings.host, settings.port) as listener:
@@ -56,31 +56,22 @@ def serve(
         beside = None if settings.no_worker else _worker_for(application.state.keys, listener, settings)
 
         def announce() -> None:
-            _warn_of_unknown_settings()
-            typer.echo(_announced(listener, settings.host))
+            for warning in unknown_settings():
+                log.warning("%s", warning)
+            typer.echo(_announcement(listener, settings.host))
             if beside is not None:
                 beside.start()
 
-        def end_beside() -> None:
-            if beside is not None:
-                beside.stop()
-
+        end_beside = (lambda: None) if beside is None else beside.stop
+        drain, leave = application.state.draining.set, application.state.leaving.set
         with suppress(KeyboardInterrupt):
-            drain, leave = application.state.draining.set, application.state.leaving.set
             moments = Lifecycle(announce=announce, drain=drain, end_beside=end_beside, leave=leave)
             run(application, listener, settings, moments)
         if lock is not None:
             lock.close()
 
 
-def _warn_of_unknown_settings() -> None:
-    from service.settings import unknown_settings
-
-    for warning in unknown_settings():
-        log.warning("%s", warning)
-
-
-def _announced(listener: socket, host: str) -> str:
+def _announcement(listener: socket, host: str) -> str:
     """The service's address: one that can be opened here, also where it listens on every address."""
     from service.api.server import address
     from service.settings import LOOPBACK
@@ -110,8 +101,8 @@ def _worker_for(keys: "KeyRing", listener: socket, settings: "Settings") -> "Loc
 
     host, port = listener.getsockname()[:2]
     reached = LOOPBACK.get(host, host)
-    lent = create_temporary_key(keys, KeyRequest(name="the worker beside the service", scopes=["worker"]))
-    return LocalWorker(f"http://{address(reached, port)}", lent.presented, settings.log_level)
+    key = create_temporary_key(keys, KeyRequest(name="the worker beside the service", scopes=["worker"]))
+    return LocalWorker(f"http://{address(reached, port)}", key.presented, settings.log_level)
 
 
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
