@@ -27,7 +27,7 @@ class LossFit:
     beta: float
     source: str
     caution: str | None = None
-    """What is known to be wrong with it."""
+    """Known flaws."""
 
 
 BESIROGLU = LossFit(
@@ -204,14 +204,14 @@ def _sized(best_parameters: float, total_flop: float, fit: LossFit | None) -> Si
 
 
 SERVING_MFU_FRACTION = 0.33
-"""Share of its GPU's peak that a model in use keeps busy, where nobody says another.
+"""Share of its GPU's peak that a model in use keeps busy, where you give no other.
 Source: Pope et al. 2022, arXiv:2211.05102, table 2: 33 % while tokens are generated in batches of 512, 14 % where they
 have to come soon, 76 % of prompts in large batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What a trained model is used on."""
+    """The GPU that serves a trained model."""
 
     usd_per_gpu_hour: float
     """What one of its GPUs costs."""
@@ -314,7 +314,7 @@ def best_batch_tokens(total_flop: float) -> float:
 
 
 def critical_warnings(batch_tokens: float, parameters: float, training_tokens: float | None) -> tuple[str, ...]:
-    """What to look at in a batch of so many tokens, beside what every answer says of its batch."""
+    """Warnings about a batch of so many tokens, beside those of every answer."""
     if training_tokens is None:
         return ()
     critical = critical_batch_tokens(expected_loss_nats(BESIROGLU, parameters, training_tokens))

@@ -5,12 +5,11 @@ from typing import TypeAlias, TypeVar
 
 Outcome = TypeVar("Outcome")
 Steps: TypeAlias = Generator[int | None, None, Outcome]
-"""A search that stops between one estimate and the next. One that is many questions says, before it answers the first,
-how many."""
+"""A search that stops between one estimate and the next. One of many questions yields their number first."""
 
 
 def outcome(steps: Steps[Outcome]) -> Outcome:
-    """What a search leads to, when nobody has to be let through."""
+    """The result of a search, run without a stop."""
     while True:
         try:
             next(steps)

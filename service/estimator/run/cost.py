@@ -179,7 +179,7 @@ def amortisation_usd(
         purchase_usd: purchase price of one GPU with its share of the rest [USD]
         residual_fraction: share of it that is still there after those years [1]
         years: years over which it is written off [a]
-        utilisation_fraction: share of the hours of those years that somebody uses [1]
+        utilisation_fraction: share of the hours of those years in use [1]
 
     Returns:
         the share [USD]
@@ -205,7 +205,7 @@ def maintenance_usd(
         paid_gpu_hours: GPU-hours of the run, spares counted [h]
         purchase_usd: purchase price of one GPU with its share of the rest [USD]
         maintenance_fraction: maintenance of one year over the purchase price [1]
-        utilisation_fraction: share of the hours that somebody uses [1]
+        utilisation_fraction: share of the hours in use [1]
 
     Returns:
         the share of the run [USD]
@@ -231,7 +231,7 @@ def hosting_usd(
         paid_gpu_hours: GPU-hours of the run, spares counted [h]
         rated_watts: rated power of one GPU with its share of hosts and network [W]
         usd_per_kw_month: price of 1000 W for 730 hours [USD/kW-month]
-        utilisation_fraction: share of the hours that somebody uses [1]
+        utilisation_fraction: share of the hours in use [1]
 
     Returns:
         the rent of the run [USD]

@@ -271,7 +271,7 @@ USUAL = Checkpointing()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostShares:
-    """What interruptions and checkpoints take, each as a share of the useful time."""
+    """Lost time by cause, each as a share of the useful time."""
 
     interruption_seconds: float
     """Mean time between interruptions of the job."""
@@ -293,7 +293,7 @@ class LostShares:
 
 
 def lost_shares_of(resolved: ResolvedQuestion, step_seconds: float) -> LostShares:
-    """What interruptions and checkpoints take."""
+    """Shares of time that interruptions and checkpoints take."""
     full, checkpointing = resolved.question, checkpointing_of(resolved.workload)
     between, written = interruption_seconds(**interruption_inputs(full)), written_bytes(resolved.workload)
     stall = stall_seconds(checkpointing, written, full.cluster.gpus, full.gpu.host_bytes_per_s)
@@ -316,7 +316,7 @@ def written_bytes(workload: Workload) -> float:
     """Bytes of a checkpoint where its time follows from them.
 
     Formula:
-        checkpoint bytes of the job where write_bytes_per_s is told, else 0: nobody asks for them
+        checkpoint bytes of the job where write_bytes_per_s is given, else 0
 
     Returns:
         bytes of the whole job [byte]
@@ -361,7 +361,7 @@ def stall_seconds(checkpoint: Checkpointing, written_bytes: float, gpus: int, ho
 
 
 def checkpointing_of(workload: Workload) -> Checkpointing:
-    """How a job takes checkpoints, where it does not say so as usual."""
+    """Checkpoints of a job, the usual ones where it sets none."""
     return workload.recipe.checkpoint or USUAL
 
 
@@ -424,7 +424,7 @@ def run_interval(predicted: Interval, residuals: tuple[float, float] = RUN_RESID
 
 
 def with_total(flop: Flop, run: Run | None) -> Flop:
-    """The FLOP part of the answer, with what the whole run takes."""
+    """The FLOP part of the answer, with the whole run's."""
     if run is None:
         return flop
     total = run.earlier_flop + run_flop(flop.per_step_flop, run.last_steps)
@@ -443,7 +443,7 @@ def mean_step(run: Run, step: Step) -> Interval:
 def stage_totals(
     run: Run, step: Step, flop: Flop, hours_of: Callable[[int, float], float]
 ) -> tuple[RunStageTotals, ...]:
-    """What each stage of a run takes. Empty where batch and length never change."""
+    """Totals of each stage of a run. Empty where batch and length never change."""
     if not run.stages:
         return ()
     own, last = step.step_seconds, run.last_steps
@@ -530,7 +530,7 @@ def totals_of(resolved: ResolvedQuestion, step: Step, flop: Flop, run: Run | Non
 
 
 def usage_of(resolved: ResolvedQuestion, hours: Interval, losses: LostShares, power: Power) -> Usage:
-    """What a run takes, as far as money and energy go by it."""
+    """Hours, days and energy of a run."""
     cluster = resolved.question.cluster
     spares = spares_of(cluster)
     days = rising(hours, lambda h: run_days(h, cluster.gpus))
@@ -592,12 +592,12 @@ def power_of(resolved: ResolvedQuestion) -> Power:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A run of a configuration, as far as it is worked out before its money."""
+    """A run of a configuration, before its cost."""
 
     resolved: ResolvedQuestion
     """The question, every default filled."""
     known: Configuration
-    """What its configuration holds, does and takes."""
+    """Memory, FLOP and step of its configuration."""
     run: Run | None
     """Its stages and steps; None without training_tokens."""
     flop: Flop
@@ -619,7 +619,7 @@ def at_price(running: Running, price: Price | OwnedPrice | None) -> Running:
 
 
 def numbers_of(running: Running) -> Estimate:
-    """The answer to a question, without a sentence."""
+    """The answer to a question, without assumptions and warnings."""
     known = running.known
     return Estimate(
         resolved=running.resolved.question,

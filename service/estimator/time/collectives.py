@@ -215,73 +215,6 @@ TREE_FRACTION = 0.9
 Source: NVIDIA/nccl src/graph/tuning.cc (busBw of a tree)."""
 
 
-def ring_bytes(tensor_bytes: Amount, ranks: Amount, local: Amount) -> Amount:
-    """Bytes that one adapter sends while a ring through all ranks passes a tensor around once.
-
-    Formula:
-        (n-1)/n S / l  where the group spans several domains, else 0
-
-    Args:
-        tensor_bytes: bytes of the whole tensor, S [byte]
-        ranks: ranks of the group, n [1]
-        local: ranks of the group in one domain, each with an adapter of its own, l [1]
-
-    Returns:
-        bytes of one adapter [byte]
-
-    Source:
-        NVIDIA/nccl src/graph/tuning.cc: n-1 steps of S/n, as many rings as a domain has adapters
-
-    >>> ring_bytes(8e9, 32, 8), ring_bytes(8e9, 8, 8)
-    (968750000.0, 0.0)
-    """
-    return where(ranks > local, (ranks - 1) / ranks * tensor_bytes / local, 0.0)
-
-
-def tree_bytes(tensor_bytes: Amount, local: Amount, domains: Amount) -> Amount:
-    """Bytes that the busiest adapter sends in an all-reduce by two trees over the domains, each of half the tensor.
-
-    Formula:
-        min(2, k-1) S / l
-
-    Args:
-        tensor_bytes: bytes of the whole tensor, S [byte]
-        local: ranks of the group in one domain, l [1]
-        domains: domains of the group, k [1]
-
-    Returns:
-        bytes of one adapter [byte]
-
-    Source:
-        Sanders et al. 2009, doi:10.1016/j.parco.2009.09.001: in one tree up and down to two children, in the other up
-
-    >>> tree_bytes(8e9, 8, 2), tree_bytes(8e9, 8, 16)
-    (1000000000.0, 2000000000.0)
-    """
-    return minimum(2, domains - 1) * tensor_bytes / local
-
-
-def tree_hop_seconds(domains: Amount) -> Amount:
-    """Latency of the way up and down a tree over the domains.
-
-    Formula:
-        2 ceil(log2 k) a_network
-
-    Args:
-        domains: domains of the group, k [1]
-
-    Returns:
-        seconds [s]
-
-    Source:
-        NVIDIA/nccl src/graph/tuning.cc (latency of a tree)
-
-    >>> tree_hop_seconds(128) == 14 * NETWORK_HOP_SECONDS
-    True
-    """
-    return 2 * doublings(domains) * NETWORK_HOP_SECONDS
-
-
 @dataclass(slots=True, kw_only=True)
 class Interconnect:
     """What one rank sends through."""
@@ -411,14 +344,15 @@ def around_seconds(
         seconds [s]
 
     Source:
-        NVIDIA/nccl src/graph/tuning.cc (ring)
+        NVIDIA/nccl src/graph/tuning.cc (ring: n-1 steps of S/n, as many rings as a domain has adapters)
 
     >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(around_seconds(8e9, Group(16, 8, 2), w.link.all_gather, 0.018, w), 6)
     0.019558
     """
     hops = (group.ranks - group.domains) * curve.hop_seconds + (group.domains - 1) * NETWORK_HOP_SECONDS
-    crossing = ring_bytes(tensor_bytes, group.ranks, group.local) / interconnect.network_bytes_per_s
+    sent_bytes = (group.ranks - 1) / group.ranks * tensor_bytes / group.local
+    crossing = where(group.ranks > group.local, sent_bytes, 0.0) / interconnect.network_bytes_per_s
     return hops + maximum(linked_seconds, crossing)
 
 
@@ -464,14 +398,15 @@ def tree_seconds(
         seconds [s]
 
     Source:
-        NVIDIA/nccl src/graph/tuning.cc (tree); y: network.TREE_FRACTION
+        NVIDIA/nccl src/graph/tuning.cc (tree); Sanders et al. 2009, doi:10.1016/j.parco.2009.09.001 (two trees, each of
+        half the tensor: in one up and down to two children, in the other up); y: network.TREE_FRACTION
 
     >>> w = Interconnect(link_bytes_per_s=450e9, network_bytes_per_s=48e9, domain=8)
     >>> round(tree_seconds(8e9, Group(16, 8, 2), w.link.all_reduce, 0.036, w), 6)
     0.040036
     """
-    crossing = tree_bytes(tensor_bytes, group.local, group.domains) / interconnect.network_bytes_per_s
-    hops = 2 * (group.local - 1) * curve.hop_seconds + tree_hop_seconds(group.domains)
+    crossing = minimum(2, group.domains - 1) * tensor_bytes / group.local / interconnect.network_bytes_per_s
+    hops = 2 * (group.local - 1) * curve.hop_seconds + 2 * doublings(group.domains) * NETWORK_HOP_SECONDS
     return hops + maximum(inside_seconds, crossing) / TREE_FRACTION
 
 
