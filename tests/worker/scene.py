@@ -15,6 +15,7 @@ from service.store.engine import open_engine
 from service.store.workers import read_workers
 from tests.house.source import ROOT
 from tests.prestarted import Process, started
+from tests.waiting import wait_until
 from tests.worker.processes import JUMPING, RIGHT, SLEEP, noted
 
 LEASE_SECONDS = 2.0
@@ -84,10 +85,7 @@ class Scene:
 
     def until_seen(self, name: str) -> None:
         """Wait until a worker has asked for a job."""
-        ends = time.monotonic() + 60
-        while name not in {worker.id for worker in read_workers(self.engine, 60.0)}:
-            assert time.monotonic() < ends, name
-            time.sleep(LOOK_SECONDS)
+        wait_until(lambda: name in {worker.id for worker in read_workers(self.engine, 60.0)})
 
     def kill(self, name: str) -> None:
         """Kill a worker."""

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from service.worker.runners import Task, local
 from service.worker.runners.local import LocalRunner, LocalRunning
+from tests.waiting import wait_until
 from tests.worker.processes import noted, seconds_until_gone
 
 MODULE = "tests.worker.sleeper"
@@ -27,11 +27,8 @@ def start(folder: Path, **task: Any) -> LocalRunning:
 
 
 def ended(running: LocalRunning) -> dict[str, Any]:
-    ends = time.monotonic() + 60
-    while (record := running.poll()) is None:
-        assert time.monotonic() < ends
-        time.sleep(0.01)
-    return record
+    wait_until(lambda: running.poll() is not None)
+    return running.poll() or {}
 
 
 def test_a_measurement_that_ends_takes_what_it_started_along(tmp_path: Path) -> None:
@@ -96,10 +93,7 @@ def test_a_record_that_is_no_json_is_a_failure(tmp_path: Path) -> None:
 def test_progress_is_told_while_it_runs(tmp_path: Path) -> None:
     running = start(tmp_path)
     noted(tmp_path / "pids")
-    ends = time.monotonic() + 60
-    while not running.progress():
-        assert time.monotonic() < ends
-        time.sleep(0.01)
+    wait_until(lambda: bool(running.progress()))
     assert running.progress()["note"] == "sleeping"
     running.kill()
 

@@ -17,6 +17,7 @@ from service.worker.jobs import record_of
 from service.worker.runners import LOCK, PREFIX, Task, job_folder, local, remove_abandoned
 from service.worker.runners.local import LocalRunner
 from service.worker.runners.nodes import NodeRunner
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -36,10 +37,7 @@ def test_a_job_sees_the_gpus_of_its_name_alone(
     task = {"probe": "placed", "notes": str(tmp_path / "notes"), "seconds": 0}
     (tmp_path / "work").mkdir()
     running = runner.start(Task(task=task, folder=tmp_path / "work", module="tests.worker.placed", device=device))
-    ends = time.monotonic() + 60
-    while running.poll() is None:
-        assert time.monotonic() < ends
-        time.sleep(0.01)
+    wait_until(lambda: running.poll() is not None)
     assert json.loads((tmp_path / "notes").read_text(encoding="utf-8"))["CUDA_VISIBLE_DEVICES"] == after
 
 
@@ -93,10 +91,7 @@ def test_a_killed_worker_s_folder_is_removed_by_the_next_one_and_nothing_else_is
     (temporary / "kept" / LOCK).touch()
     worker = multiprocessing.get_context("spawn").Process(target=hold, args=(str(temporary),))
     worker.start()
-    ends = time.monotonic() + 60
-    while not (temporary / "ready").exists():
-        assert time.monotonic() < ends
-        time.sleep(0.02)
+    wait_until((temporary / "ready").exists)
     with job_folder():
         assert remove_abandoned() == 0
     worker.kill()

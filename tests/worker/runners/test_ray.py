@@ -21,6 +21,7 @@ from service.worker.probing import CannotRun
 from service.worker.runners import PREFIX, WORK, Running, Task
 from service.worker.runners.nodes import KIND, Node, nodes_of, placement_of
 from tests.needing import need
+from tests.waiting import wait_until
 from tests.worker.clusters import A100, H100, Cluster, cluster
 from tests.worker.processes import is_alive
 
@@ -104,11 +105,8 @@ def noted(file: Path) -> list[dict[str, Any]]:
 
 
 def until_noted(file: Path, count: int) -> list[dict[str, Any]]:
-    ends = time.monotonic() + MOST_SECONDS
-    while len(found := noted(file)) < count:
-        assert time.monotonic() < ends
-        time.sleep(0.05)
-    return found
+    wait_until(lambda: len(noted(file)) >= count)
+    return noted(file)
 
 
 def start(cloud: Cloud, folder: Path, *, device: str | None, seconds: float = 0.0, ranks: int = 1) -> Running:
@@ -212,10 +210,7 @@ def test_a_piece_that_is_killed_frees_its_core_and_leaves_no_file(cloud: Cloud, 
     long = read_sweep({**BODY, "recipes": BODY["recipes"] * 100}, shipped_catalogue())
     left = set(at_work())
     running = [shard_of(cloud, long, Shard(place, 0, 200_000), tmp_path / f"{place}") for place in range(8)]
-    ends = time.monotonic() + MOST_SECONDS
-    while not set(at_work()) - left:
-        assert time.monotonic() < ends
-        time.sleep(0.05)
+    wait_until(lambda: bool(set(at_work()) - left))
     for one in running:
         one.kill()
         assert one.poll() is None
