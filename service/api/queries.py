@@ -5,9 +5,9 @@ Routes whose whole query is a question or a filter validate it themselves.
 
 import re
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
-from fastapi import Depends, Request
+from fastapi import Request
 
 from service.api.errors import WrongParameter
 from service.errors import Problem
@@ -18,20 +18,6 @@ EXPLAIN = "explain"
 REV = "rev"
 METHOD = "method"
 TRUTH = {"true": True, "false": False}
-
-
-def takes_only(*names: str) -> Any:
-    """A route dependency that rejects every query parameter but the named ones."""
-    what = f"only {' and '.join(names)}" if names else "no query parameter"
-
-    async def reject_others(request: Request) -> None:
-        if request.query_params.keys() <= {*names}:
-            return
-        message = f"{request.method} takes {what} here; any other parameter would be ignored, so it is refused"
-        fix = "put every other field into the body" if request.method == "POST" else "leave the other parameters out"
-        raise WrongParameter(Problem(field="", code="unknown_parameter", message=message, fix=fix))
-
-    return Depends(reject_others)
 
 
 def is_explained(request: Request) -> bool:

@@ -1,16 +1,16 @@
 """Request bodies: media types, sizes, and bodies that a compute process reads."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from fastapi import Depends, Request
+from fastapi import Request
 
 from service.api.computing.compute import compute
 from service.api.errors import ApiError
-from service.api.openapi import CSV_BODY, JSON_BODY, MERGE_PATCH, TEXT_BODY
+from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY
 from service.errors import Problem, Refused
 from service.text_bounds import is_text
-from service.validation.json_text import NOT_TEXT, parse_object, parse_unchecked_object
+from service.validation.json_text import NOT_TEXT
 
 LONG_BYTES = 32 * 1024
 """Longest body that is read in this process."""
@@ -62,49 +62,6 @@ PARAMETERS = {
 """Accepted parameters of each media type."""
 
 NOT_UTF_8 = "the body is no text in UTF-8, or holds a NUL"
-
-
-async def read_body(request: Request, media_types: Sequence[str] = (JSON_BODY,)) -> Mapping[str, Any]:
-    """The JSON object in a request's body; a long one is read in another process."""
-    refuse_media_type(request, media_types)
-    content = await request.body()
-    return await read_in_process(request, parse_object, content) if is_long(content) else parse_object(content)
-
-
-async def read_large_body(request: Request) -> Mapping[str, Any]:
-    """The JSON object in a request's long body, without validation of its values."""
-    refuse_media_type(request, (JSON_BODY,))
-    content = await request.body()
-    if is_long(content):
-        value: Mapping[str, Any] = await read_in_process(request, parse_unchecked_object, content)
-        return value
-    return parse_unchecked_object(content)
-
-
-async def _object_of(request: Request) -> Mapping[str, Any]:
-    return await read_body(request)
-
-
-async def _optional_object_of(request: Request) -> Mapping[str, Any]:
-    return await read_body(request) if await request.body() else {}
-
-
-async def _patch_of(request: Request) -> Mapping[str, Any]:
-    return await read_body(request, (JSON_BODY, MERGE_PATCH))
-
-
-JsonObject = Annotated[Mapping[str, Any], Depends(_object_of)]
-"""Argument of a threaded route: the JSON object in the body."""
-OptionalObject = Annotated[Mapping[str, Any], Depends(_optional_object_of)]
-"""Argument of a threaded route: the JSON object in the body; empty without a body."""
-MergePatch = Annotated[Mapping[str, Any], Depends(_patch_of)]
-"""Argument of a threaded route: the merge patch in the body."""
-
-
-async def read_table_text(request: Request) -> bytes:
-    """The CSV in a request's body."""
-    refuse_media_type(request, (CSV_BODY,))
-    return await request.body()
 
 
 def text_of(content: bytes) -> str:

@@ -128,7 +128,7 @@ def _read_events(engine: Engine, known: Mapping[str, EventHistory | None]) -> di
             result[check_id] = error
             continue
         numbers = (*history.numbers, *(one.number for one in events))
-        sent = (*history.events, *(_event(one.name, to_bytes(_event_document(one)), one.number) for one in events))
+        sent = (*history.events, *(_job_event(one) for one in events))
         is_same = history is known[check_id] and not events and whole is None
         result[check_id] = (
             (history if is_same else EventHistory(numbers, sent, whole)) if status else NotFound(NONE_SUCH)
@@ -136,9 +136,10 @@ def _read_events(engine: Engine, known: Mapping[str, EventHistory | None]) -> di
     return result
 
 
-def _event_document(event: JobEvent) -> dict[str, object]:
-    return {"at": None if event.at is None else utc_text(event.at), "data": event.data}
-
-
 def _event(name: str, document: bytes, number: int) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, name.encode(), document)
+
+
+def _job_event(event: JobEvent) -> bytes:
+    moment = None if event.at is None else utc_text(event.at)
+    return _event(event.name, to_bytes({"at": moment, "data": event.data}), event.number)

@@ -139,11 +139,7 @@ def _compared(measurement: Measurement, expected: Sequence[Expected]) -> Compare
 
 def _is_of(measurement: Measurement, expected: Expected) -> bool:
     same = measurement.operation == expected.operation and measurement.quantity == expected.quantity
-    return same and _holds(measurement.shape, expected.shape)
-
-
-def _holds(shape: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
-    return all(name in shape and shape[name] == value for name, value in expected.items())
+    return same and expected.shape.items() <= measurement.shape.items()
 
 
 def prediction_of(probe: ProbeName, measurement: Measurement, expected: Sequence[Expected]) -> float | None:
@@ -195,7 +191,7 @@ CAPPED_FRACTION = 0.97
 """Power limit over rated power below which a GPU counts as capped. Source: a choice; drivers round."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rule:
     """One rule of the verdict."""
 
@@ -203,10 +199,10 @@ class Rule:
     """Stable name."""
     verdict: LaunchVerdict
     """Best verdict that it leaves."""
-    fix: str
-    """Suggested fix."""
     found: Callable[[Findings], Iterable[str]]
     """Messages with numbers; empty where all is well."""
+    fix: str
+    """Suggested fix."""
 
 
 def launch_verdict(findings: Findings) -> tuple[LaunchVerdict, tuple[Reason, ...]]:
@@ -342,84 +338,72 @@ def _network_unmeasured(findings: Findings) -> Iterable[str]:
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        code="out_of_memory", verdict="no-go", found=_estimate_verdict("out_of_memory"),
-        fix="ask POST /v1/memory for changes that make it fit",
+        "out_of_memory", "no-go", _estimate_verdict("out_of_memory"), "ask POST /v1/memory for changes that make it fit"
     ),
     Rule(
-        code="measured_memory_exceeds", verdict="no-go", found=_measured_memory(1.0, float("inf")),
-        fix="lower micro_batch or recompute activations until what was measured fits",
+        "measured_memory_exceeds",
+        "no-go",
+        _measured_memory(1.0, float("inf")),
+        "lower micro_batch or recompute activations until what was measured fits",
     ),
     Rule(
-        code="step_out_of_memory", verdict="no-go",
-        found=lambda findings: _failed_with("out of memory", findings, only="step"),
-        fix="free the device's memory, or lower sequence_length or micro_batch",
+        "step_out_of_memory",
+        "no-go",
+        lambda findings: _failed_with("out of memory", findings, only="step"),
+        "free the device's memory, or lower sequence_length or micro_batch",
     ),
     Rule(
-        code="wrong_results", verdict="no-go", found=_wrong_results,
-        fix="take the device out of service and have it tested: its arithmetic is wrong",
+        "wrong_results",
+        "no-go",
+        _wrong_results,
+        "take the device out of service and have it tested: its arithmetic is wrong",
     ),
     Rule(
-        code="driver_too_old", verdict="no-go",
-        found=lambda findings: _failed_with("driver is too old", findings),
-        fix="update the driver, or take an image whose torch is built for this one",
+        "driver_too_old",
+        "no-go",
+        lambda findings: _failed_with("driver is too old", findings),
+        "update the driver, or take an image whose torch is built for this one",
     ),
     Rule(
-        code="broken_rate", verdict="no-go", found=lambda findings: _slower(findings, broken=True),
-        fix="look for a broken link, a wrong BIOS setting or a device in a low power state before the job starts",
+        "broken_rate",
+        "no-go",
+        lambda findings: _slower(findings, broken=True),
+        "look for a broken link, a wrong BIOS setting or a device in a low power state before the job starts",
+    ),
+    Rule("at_risk", "caution", _estimate_verdict("at_risk"), "ask POST /v1/memory for changes that make it fit surely"),
+    Rule(
+        "measured_memory_tight",
+        "caution",
+        _measured_memory(TIGHT_FRACTION, 1.0),
+        "leave room: lower micro_batch, or recompute activations",
     ),
     Rule(
-        code="at_risk", verdict="caution", found=_estimate_verdict("at_risk"),
-        fix="ask POST /v1/memory for changes that make it fit surely",
+        "slower",
+        "caution",
+        lambda findings: _slower(findings, broken=False),
+        "plan with the estimate after the measurements, or find out what slows the device",
     ),
+    Rule("throttled", "caution", _throttled, "look after cooling and power limit, then check again"),
+    Rule("device_busy", "caution", _busy, "end those processes, or take another device, then check again"),
+    Rule("partition", "caution", _partition, "check on a whole GPU"),
+    Rule("probe_failed", "caution", _ended("failed"), "mend what the reason says, then check again"),
+    Rule("probe_skipped", "caution", _ended("skipped"), "check on a machine that can run it"),
     Rule(
-        code="measured_memory_tight", verdict="caution", found=_measured_memory(TIGHT_FRACTION, 1.0),
-        fix="leave room: lower micro_batch, or recompute activations",
+        "impossible_value",
+        "caution",
+        _impossible,
+        "look at the worker and its clock: the value counts nowhere, and the check has to be made again",
     ),
+    Rule("nothing_measured", "caution", _nothing_measured, "ask for a larger time_budget_seconds, or for fewer probes"),
+    Rule("not_comparable", "caution", _not_comparable, 'start a worker on the cluster and ask with "on": "matching"'),
     Rule(
-        code="slower", verdict="caution", found=lambda findings: _slower(findings, broken=False),
-        fix="plan with the estimate after the measurements, or find out what slows the device",
+        "network_unmeasured",
+        "caution",
+        _network_unmeasured,
+        "run all_reduce_perf of nccl-tests over the job's nodes, and have its output imported as measurements",
     ),
-    Rule(
-        code="throttled", verdict="caution", found=_throttled,
-        fix="look after cooling and power limit, then check again",
-    ),
-    Rule(
-        code="device_busy", verdict="caution", found=_busy,
-        fix="end those processes, or take another device, then check again",
-    ),
-    Rule(
-        code="partition", verdict="caution", found=_partition,
-        fix="check on a whole GPU",
-    ),
-    Rule(
-        code="probe_failed", verdict="caution", found=_ended("failed"),
-        fix="mend what the reason says, then check again",
-    ),
-    Rule(
-        code="probe_skipped", verdict="caution", found=_ended("skipped"),
-        fix="check on a machine that can run it",
-    ),
-    Rule(
-        code="impossible_value", verdict="caution", found=_impossible,
-        fix="look at the worker and its clock: the value counts nowhere, and the check has to be made again",
-    ),
-    Rule(
-        code="nothing_measured", verdict="caution", found=_nothing_measured,
-        fix="ask for a larger time_budget_seconds, or for fewer probes",
-    ),
-    Rule(
-        code="not_comparable", verdict="caution", found=_not_comparable,
-        fix='start a worker on the cluster and ask with "on": "matching"',
-    ),
-    Rule(
-        code="network_unmeasured", verdict="caution", found=_network_unmeasured,
-        fix="run all_reduce_perf of nccl-tests over the job's nodes, and have its output imported as measurements",
-    ),
-    Rule(
-        code="nothing_compared", verdict="caution", found=_nothing_to_compare,
-        fix="ask for more probes or a larger time_budget_seconds",
-    ),
-)  # fmt: skip
+    Rule("nothing_compared", "caution", _nothing_to_compare, "ask for more probes or a larger time_budget_seconds"),
+)
 """Every rule, in the order of reasons with the same verdict."""
 
 
@@ -448,12 +432,17 @@ def _at_full_depth(operation: str, measured: Sequence[Compared], whole: Sequence
     if full is None or len(last) != 2:
         return None
     smaller, larger = sorted(last)
-    layers, both = int(full.shape["depth"]), (last[smaller], last[larger])
-    each = (both[1].measured.value - both[0].measured.value) / (larger - smaller)
+    layers, less, more = int(full.shape["depth"]), last[smaller], last[larger]
+    values = less.measured.value, more.measured.value
+    each = (values[1] - values[0]) / (larger - smaller)
     if each <= 0:  # a smaller model cannot take more: what was measured is noise
         return None
     predicted = None if full.predicted is None else full.predicted.value
-    value = _full_depth_value((smaller, larger), both, layers, predicted)
+    if predicted is None or less.predicted is None or more.predicted is None:
+        value = _extrapolated((smaller, larger), values, layers)
+    else:
+        missed = values[0] - less.predicted.value, values[1] - more.predicted.value
+        value = predicted + _extrapolated((smaller, larger), missed, layers)
     return Deepened(
         quantity=operation,
         depths=(smaller, larger),
@@ -467,17 +456,6 @@ def _at_full_depth(operation: str, measured: Sequence[Compared], whole: Sequence
 
 def _step(one: Compared) -> int:
     return int(one.shape.get("step", 0))
-
-
-def _full_depth_value(
-    depths: tuple[int, int], both: tuple[Compared, Compared], layers: int, predicted: float | None
-) -> float:
-    """The quantity at full depth."""
-    less, more = both
-    if predicted is None or less.predicted is None or more.predicted is None:
-        return _extrapolated(depths, (less.measured.value, more.measured.value), layers)
-    missed = (less.measured.value - less.predicted.value, more.measured.value - more.predicted.value)
-    return predicted + _extrapolated(depths, missed, layers)
 
 
 def _extrapolated(depths: tuple[int, int], values: tuple[float, float], layers: int) -> float:

@@ -73,13 +73,12 @@ class Target:
 
 def target_of(on: Where | None, gpu: Gpu, workers: Sequence[SeenWorker], catalogue: Catalogue) -> Target:
     """The machine that a launch check is sized for."""
-    found = [
-        _target(device, worker, catalogue)
+    targets = [
+        _target(device, worker, gpu, catalogue)
         for worker in workers
         if worker.is_alive
         for device in worker.capabilities.devices or (None,)
     ]
-    targets = [_marked(one, gpu) for one in found]
     matching = [one for one in targets if one.is_matching]
     if on == "matching" and not matching:
         raise NoWorker(_none_matches(gpu, workers))
@@ -88,27 +87,21 @@ def target_of(on: Where | None, gpu: Gpu, workers: Sequence[SeenWorker], catalog
     return replace(best, on=chosen)
 
 
-def _target(device: Device | None, worker: SeenWorker, catalogue: Catalogue) -> Target:
+def _target(device: Device | None, worker: SeenWorker, gpu: Gpu, catalogue: Catalogue) -> Target:
     able = worker.capabilities
+    machine = Target(on="any", is_matching=False, threads=max(1, able.cpu_threads), measures=able.measures)
     if device is None:
-        return Target(on="any", is_matching=False, threads=max(1, able.cpu_threads), measures=able.measures)
-    memory_bytes = device.memory_bytes or 0.0
-    slug = device.gpu
-    known = None if slug is None or slug not in catalogue.gpus else calibrated_gpu(slug, catalogue)
-    return Target(
-        on="any",
-        is_matching=False,
+        return machine
+    slug = device.gpu if device.gpu in catalogue.gpus else None
+    known = None if slug is None else calibrated_gpu(slug, catalogue)
+    return replace(
+        machine,
+        is_matching=known is not None and known.slug == gpu.slug,
         gpu=known,
         device=device.name,
         devices=max(1, device.count),
-        memory_bytes=memory_bytes or (known.memory_bytes if known is not None else UNSEEN_MEMORY_BYTES),
-        threads=max(1, able.cpu_threads),
-        measures=able.measures,
+        memory_bytes=device.memory_bytes or (known.memory_bytes if known is not None else UNSEEN_MEMORY_BYTES),
     )
-
-
-def _marked(target: Target, gpu: Gpu) -> Target:
-    return replace(target, is_matching=target.gpu is not None and target.gpu.slug == gpu.slug)
 
 
 def _worth(target: Target) -> tuple[bool, bool, bool, int, float, int]:
