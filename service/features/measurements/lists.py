@@ -57,6 +57,10 @@ def shape_text(shape: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(shape.items()))
 
 
+def _shape(measured: Measured) -> str:
+    return shape_text(measured.shape)
+
+
 def _ratio(measured: Measured) -> float | None:
     ratio = measured.value / measured.predicted_value if measured.predicted_value else inf
     return ratio if isfinite(ratio) else None
@@ -71,7 +75,7 @@ def _columns() -> Iterator[Column]:
     for column in columns_of(Measured):
         if column.name == "shape":
             described = {"type": "string", "description": "Sizes, number format and kernel: name=value, by name."}
-            yield Column("shape", lambda row: shape_text(row.shape), described)
+            yield Column("shape", _shape, described)
         elif column.name == "environment":
             for one in columns_of(Environment):
                 if one.name in OF_ENVIRONMENT:
