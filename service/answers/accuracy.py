@@ -5,33 +5,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
+from service.calibration.products import MeasuredProducts
+from service.calibration.scores import RelativeErrors
 from service.estimator.answer import Interval, MemoryLine, StepPart, Verdict
 from service.estimator.question import DESCRIBED
 
 Quantity = Literal["peak", "static", "step"]
 """The largest bytes of a step, what stays allocated between steps, or the time of a step."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelativeErrors:
-    """Errors of the predictions of some rows. An error is predicted / measured - 1; null where nothing was scored."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
-
-    scored: int
-    """Rows whose prediction was compared."""
-    mape_fraction: float | None
-    """Mean of the absolute errors."""
-    median_fraction: float | None
-    """Median of the absolute errors."""
-    bias_fraction: float | None
-    """Mean of the signed errors: positive where too much is predicted."""
-    p90_fraction: float | None
-    """90th percentile of the absolute errors."""
-    p95_fraction: float | None
-    """95th percentile of the absolute errors."""
-    coverage80_fraction: float | None
-    """Share of measured values inside the predicted 80 % interval; null where there is no interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,30 +249,6 @@ class CountedPeaks:
     """Mean of the absolute errors; null where there are none."""
     largest_fraction: float | None
     """The largest of them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredProducts:
-    """How near predictions of matrix products come on a processor, once half of the shapes were measured."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
-
-    device: str
-    """The processor."""
-    threads: int
-    """Threads that computed."""
-    products: int
-    """Products of at least 0.5 GFLOP, each measured in every run."""
-    runs: int
-    """Runs."""
-    least_repeats: int
-    """Repeats of which the median was taken, at least."""
-    held_out_fraction: float
-    """Mean error: shapes of one half predicted by constants of the other."""
-    before_fraction: float
-    """The same before anything was measured, by the number of threads alone."""
-    noise_fraction: float
-    """Mean distance of the medians of two runs of a product."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

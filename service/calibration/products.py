@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from service.calibration.observations import Observed, predicted_value, processo
 from service.calibration.records import Environment, Measurement
 from service.calibration.tables import shipped_records, shipped_table
 from service.estimator.constants import calibrated
-from service.estimator.question import Gpu
+from service.estimator.question import DESCRIBED, Gpu
 from service.estimator.software.precision import Format
 from service.estimator.time.matrix_products import (
     FormatRate,
@@ -81,25 +81,27 @@ LEAST_FLOP = 0.5e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredProducts:
-    """Errors of predictions of a processor's products, each by constants that never saw its shape."""
+class MeasuredProducts:
+    """How near predictions of matrix products come on a processor, once half of the shapes were measured."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     device: str
-    """Name of the processor."""
+    """The processor."""
     threads: int
-    """Computing threads."""
+    """Threads that computed."""
     products: int
-    """Measured products, each in every run."""
+    """Products of at least 0.5 GFLOP, each measured in every run."""
     runs: int
-    """Number of runs."""
+    """Runs."""
     least_repeats: int
-    """Fewest repeats of a median."""
+    """Repeats of which the median was taken, at least."""
     held_out_fraction: float
-    """Mean relative error of shapes of one half, predicted by constants of the other."""
+    """Mean error: shapes of one half predicted by constants of the other."""
     before_fraction: float
-    """The same before any measurement, by the number of threads alone."""
+    """The same before anything was measured, by the number of threads alone."""
     noise_fraction: float
-    """Mean distance between the medians of two runs of a product, over the first."""
+    """Mean distance of the medians of two runs of a product."""
 
 
 def shipped_products() -> tuple[Observed, ...]:
@@ -135,7 +137,7 @@ def _observed(number: int, row: Mapping[str, Any]) -> Observed:
     return Observed(id=str(number), run=str(row["run"]), probe="gemm", measurement=measurement, environment=environment)
 
 
-def scored_products(observed: Sequence[Observed]) -> ScoredProducts | None:
+def scored_products(observed: Sequence[Observed]) -> MeasuredProducts | None:
     """Errors of predictions after half of the shapes were measured; None without two halves."""
     scored = [one for one in observed if _flop(one) >= LEAST_FLOP]
     halves = _halves(scored)
@@ -149,7 +151,7 @@ def scored_products(observed: Sequence[Observed]) -> ScoredProducts | None:
             after.append(_error_fraction(predicted_value(one, fitted), one))
             before.append(_error_fraction(predicted_value(one, plain), one))
     things = _by_product(scored)
-    return ScoredProducts(
+    return MeasuredProducts(
         device=scored[0].environment.device,
         threads=scored[0].environment.threads or 1,
         products=len(things),

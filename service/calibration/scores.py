@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, floor, log
 from statistics import fmean
+from typing import Any, ClassVar
 
 from service.estimator.answer import INSIDE_FRACTION
+from service.estimator.question import DESCRIBED
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +52,29 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errors:
-    """Relative errors of comparisons; every figure is null without comparisons."""
+class RelativeErrors:
+    """Errors of the predictions of some rows. An error is predicted / measured - 1; null where nothing was scored."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     scored: int
-    """Comparisons."""
+    """Rows whose prediction was compared."""
     mape_fraction: float | None
-    """Mean of the absolute relative errors."""
+    """Mean of the absolute errors."""
     median_fraction: float | None
-    """Median of the absolute relative errors."""
+    """Median of the absolute errors."""
     bias_fraction: float | None
-    """Mean of the signed relative errors: positive where too much is predicted."""
+    """Mean of the signed errors: positive where too much is predicted."""
     p90_fraction: float | None
-    """90th percentile of the absolute relative errors."""
+    """90th percentile of the absolute errors."""
     p95_fraction: float | None
-    """95th percentile of the absolute relative errors."""
+    """95th percentile of the absolute errors."""
     coverage80_fraction: float | None
-    """Share of measured values inside the predicted 80 % interval; 0.8 where intervals are right."""
+    """Share of measured values inside the predicted 80 % interval; null where there is no interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score(Errors):
+class Score(RelativeErrors):
     """Errors of comparisons of bytes."""
 
     median_bytes: float | None
@@ -79,7 +83,7 @@ class Score(Errors):
     """95th percentile of the absolute errors."""
 
 
-def errors_of(comparisons: Sequence[Comparison]) -> Errors:
+def errors_of(comparisons: Sequence[Comparison]) -> RelativeErrors:
     """The relative errors of comparisons.
 
     >>> result = errors_of([Comparison(100, 90, 110, 120), Comparison(200, 190, 195, 199)])
@@ -90,7 +94,7 @@ def errors_of(comparisons: Sequence[Comparison]) -> Errors:
     """
     relative = [one.error_fraction for one in comparisons]
     absolute = [abs(error) for error in relative]
-    return Errors(
+    return RelativeErrors(
         scored=len(comparisons),
         mape_fraction=_mean(absolute),
         median_fraction=_percentile(absolute, 0.5),
@@ -111,7 +115,7 @@ def score(comparisons: Sequence[Comparison]) -> Score:
     errors = errors_of(comparisons)
     distances = [abs(one.distance) for one in comparisons]
     return Score(
-        **{name: getattr(errors, name) for name in Errors.__slots__},
+        **{name: getattr(errors, name) for name in RelativeErrors.__slots__},
         median_bytes=_percentile(distances, 0.5),
         p95_bytes=_percentile(distances, 0.95),
     )

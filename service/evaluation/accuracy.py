@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from math import expm1
 from statistics import fmean, median
@@ -13,14 +13,20 @@ from service.answers.accuracy import (
     Figures,
     Group,
     Quantity,
-    RelativeErrors,
     Sized,
     StepScores,
     WorstRow,
     WorstStep,
 )
 from service.answers.estimates import Versions
-from service.calibration.scores import Comparison, Errors, constants_read_off, errors_of, left_out_fraction, score
+from service.calibration.scores import (
+    Comparison,
+    RelativeErrors,
+    constants_read_off,
+    errors_of,
+    left_out_fraction,
+    score,
+)
 from service.calibration.steps import (
     HeldOutStep,
     PublishedStep,
@@ -158,8 +164,8 @@ class StepScorer:
             held_out=_held_out_errors(held_out),
             half_width_fraction=expm1(median(spreads)) if spreads else None,
             held_out_classes=tuple(sorted({one.step_class for one in held_out})),
-            constant_mfu=_wire(errors_of([self._constant_mfu[name] for name in ids]), coverage=None),
-            six_pd=_wire(errors_of([self._six_pd[name] for name in ids]), coverage=None),
+            constant_mfu=_without_interval([self._constant_mfu[name] for name in ids]),
+            six_pd=_without_interval([self._six_pd[name] for name in ids]),
         )
 
 
@@ -178,11 +184,12 @@ def _shipped() -> dict[str, MeasuredRow]:
 
 def _held_out_errors(held_out: Sequence[HeldOutStep]) -> RelativeErrors:
     inside = [float(one.comparison.is_covered) for one in held_out if one.spread_fraction is not None]
-    return _wire(errors_of([one.comparison for one in held_out]), coverage=fmean(inside) if inside else None)
+    errors = errors_of([one.comparison for one in held_out])
+    return replace(errors, coverage80_fraction=fmean(inside) if inside else None)
 
 
-def _wire(errors: Errors, coverage: float | None) -> RelativeErrors:
-    return RelativeErrors(**{**asdict(errors), "coverage80_fraction": coverage})
+def _without_interval(comparisons: Sequence[Comparison]) -> RelativeErrors:
+    return replace(errors_of(comparisons), coverage80_fraction=None)
 
 
 def _baseline(scored: Sequence[tuple[Evaluation, StepRow]], *, counts_attention: bool) -> dict[str, Comparison]:

@@ -5,7 +5,7 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
-from service.answers.accuracy import CountedPeaks, MeasuredAccuracy, MeasuredProducts, OwnGroup, PeakRow
+from service.answers.accuracy import CountedPeaks, MeasuredAccuracy, OwnGroup, PeakRow
 from service.calibration.observations import CountedPeak, counted_peaks, live_step_bytes
 from service.calibration.products import scored_products, shipped_products
 from service.calibration.scores import Comparison, errors_of
@@ -21,23 +21,13 @@ GPU = "h100-sxm5-80gb"
 """The GPU of the questions; live tensors are the same on any."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluatedPeak:
-    """A counted peak and its prediction."""
-
-    counted: CountedPeak
-    predicted_bytes: float
-    error_fraction: float
-    """predicted / counted - 1."""
-
-
 @cache
-def evaluated_peaks() -> tuple[EvaluatedPeak, ...]:
+def evaluated_peaks() -> tuple[PeakRow, ...]:
     """Every shipped counted peak and its prediction."""
     return tuple(_evaluated(one) for one in counted_peaks())
 
 
-def _evaluated(counted: CountedPeak) -> EvaluatedPeak:
+def _evaluated(counted: CountedPeak) -> PeakRow:
     catalogue = shipped_catalogue()
     names: dict[str, Any] = {
         name: getattr(counted, name)
@@ -55,35 +45,29 @@ def _evaluated(counted: CountedPeak) -> EvaluatedPeak:
         gpu=catalogue.gpus[GPU].gpu,
     )
     predicted = live_step_bytes(resolve(question)).of_step(counted.step)
-    return EvaluatedPeak(
-        counted=counted, predicted_bytes=predicted, error_fraction=predicted / counted.live_bytes_peak - 1
+    return PeakRow(
+        model=counted.model,
+        layers=counted.layers,
+        step=counted.step,
+        counted_bytes=counted.live_bytes_peak,
+        predicted_bytes=predicted,
+        error_fraction=predicted / counted.live_bytes_peak - 1,
+        source=counted.source,
     )
 
 
 @cache
 def shipped_measured() -> MeasuredAccuracy:
     """Accuracy on the measurements that ship with the service."""
-    rows = tuple(
-        PeakRow(
-            model=one.counted.model,
-            layers=one.counted.layers,
-            step=one.counted.step,
-            counted_bytes=one.counted.live_bytes_peak,
-            predicted_bytes=one.predicted_bytes,
-            error_fraction=one.error_fraction,
-            source=one.counted.source,
-        )
-        for one in evaluated_peaks()
-    )
+    rows = evaluated_peaks()
     errors = [abs(row.error_fraction) for row in rows]
-    scores = scored_products(shipped_products())
     return MeasuredAccuracy(
         counted_peaks=CountedPeaks(
             rows=rows,
             mape_fraction=fmean(errors) if errors else None,
             largest_fraction=max(errors, default=None),
         ),
-        products=None if scores is None else MeasuredProducts(**asdict(scores)),
+        products=scored_products(shipped_products()),
         own=None,
     )
 

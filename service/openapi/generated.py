@@ -6,11 +6,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from service.answers.accuracy import Figures, RelativeErrors, Sized, VerdictCounts
+from service.answers.accuracy import Figures, Sized, VerdictCounts
 from service.answers.estimates import Grounds
 from service.answers.names import COMPONENT, EACH, INLINED, OWN_DESCRIPTION, WIRE_NAMES
 from service.answers.rows import ChosenCluster
 from service.api.openapi import Schema
+from service.calibration.scores import RelativeErrors
 from service.estimator.other_tools.tool import Comparison
 from service.features.compare.schemas import ComparisonOptions
 from service.formats.launchers.slurm import SlurmJob

@@ -84,8 +84,8 @@ WITHIN = 0.03
 
 def test_every_counted_peak_is_predicted() -> None:
     evaluations = evaluated_peaks()
-    assert {one.counted.model for one in evaluations} == {"gpt2-124m", "smollm2-135m", "qwen3-0.6b"}
-    assert {(one.counted.layers, one.counted.step) for one in evaluations} == {(1, 1), (1, 3), (2, 1), (2, 3)}
+    assert {one.model for one in evaluations} == {"gpt2-124m", "smollm2-135m", "qwen3-0.6b"}
+    assert {(one.layers, one.step) for one in evaluations} == {(1, 1), (1, 3), (2, 1), (2, 3)}
     far = [one for one in evaluations if abs(one.error_fraction) > WITHIN]
     assert not far
 
