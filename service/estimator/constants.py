@@ -1,12 +1,11 @@
 """Constants of steps and runs, and the calibration of one device, which replaces its share of them.
 
-A calibration is no column of the catalogue and no field of a question: a GPU that has one is a `CalibratedGpu`, and
-formulas ask that GPU. Where nothing was measured, formulas use the data sheet and the constants of its generation.
-
 Measured constants of a device are neither columns of the catalogue nor fields of a question: a GPU that has them is
-a `CalibratedGpu`. The constants of a step are what a benchmark does not show: clocks that sink, kernels that start
-cold, transfers that overlap. `service.calibration.steps` holds their bounds and priors and fits them to published
-steps. A cluster's own k steps are trusted by k / (k + 2).
+a `CalibratedGpu`. Where nothing was measured, formulas use the data sheet and the constants of its generation.
+
+The constants of a step are what a benchmark does not show: clocks that sink, kernels that start cold, transfers that
+overlap. `service.calibration.steps` holds their bounds and priors and fits them to published steps. A cluster's own k
+steps are trusted by k / (k + 2).
 """
 
 from collections.abc import Mapping, Sequence
@@ -131,11 +130,11 @@ Hopper; experts on every generation, as few steps of theirs were published; laye
 
 
 NEWEST_KERNEL: AttentionName = "cudnn"
-"""Kernel whose scale stands for newer ones that no published step names.
+"""Kernel whose scale is used for newer kernels without a published step.
 Source: an assumption: FlashAttention-3 and -4 share its design."""
 
 NEWEST_FITTED = "Hopper"
-"""Generation whose scale stands for those that nothing is fitted on.
+"""Generation whose scale is used for generations without a fit.
 Source: an assumption: from it on, boards compute at their power limit, below the clock of a short benchmark."""
 
 
@@ -195,7 +194,7 @@ class AttentionCalibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkCalibration:
-    """How one collective inside a domain differs from what its link's curve says."""
+    """Deviation of one collective inside a domain from its link's curve."""
 
     collective: CurveName
     """The collective."""
@@ -224,7 +223,7 @@ class StepCalibration:
     stack: StackName
     """Training software that ran it."""
     implementation: ImplementationName | None
-    """Whose operations it ran."""
+    """Implementation that it ran."""
     step: MeasuredStep
     """Its seconds, predicted and measured."""
 
@@ -295,7 +294,7 @@ def calibration_of(gpu: Gpu) -> DeviceCalibration | None:
 
 
 def calibration_id(gpu: Gpu) -> str | None:
-    """Which calibration answers about a GPU rest on, as `versions.calibration` names it. None where there is none.
+    """Id of the calibration of a GPU, as `versions.calibration` names it; None without one.
 
     >>> from service.estimator.samples import H100
 

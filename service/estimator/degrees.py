@@ -157,14 +157,14 @@ STAGES_FIRST = order_number("tp-cp-ep-pp-dp")
 
 @dataclass(slots=True)
 class Spacing:
-    """How far apart the ranks of a group lie: in runs, between which ranks of other groups may stand."""
+    """Spacing of the ranks of a group: runs, between which ranks of other groups may lie."""
 
     stride: Amount
     """Distance in rank numbers between neighbours of a run, s."""
     run: Amount = 1
     """Ranks of a run, r."""
     gap: Amount = 1
-    """Distance from the start of one run to that of the next, over the run's own length; 1 where nothing stands
+    """Distance from the start of one run to that of the next, over the run's own length; 1 where nothing lies
     between them, g."""
     step: Amount = 1
     """Only every so many of these ranks belong to the group, z."""
@@ -178,15 +178,15 @@ class Transfer:
     """A collective that one rank takes part in."""
 
     collective: CollectiveName
-    """Which one."""
+    """Name of the collective."""
     bytes: Amount
     """Bytes of the whole tensor (all_to_all, send: bytes that one rank holds)."""
     count: Amount
-    """How often."""
+    """Times that it runs."""
     ranks: Amount
     """Ranks of the group."""
     spacing: Spacing
-    """How far apart they lie."""
+    """Spacing of its ranks."""
     copies: Amount = 1.0
     """Equal rows of an all-to-all, of which each domain gets one over the network and makes the others itself."""
 
@@ -235,7 +235,7 @@ def stages_are_first(degrees: Degrees) -> Condition:
 
 
 def stage_spacing(degrees: Degrees) -> Spacing:
-    """How far apart the stages of one replica lie.
+    """Spacing of the stages of one replica.
 
     Tensor 2, data 4, pipeline 2 on nodes of 8: next to all replicas a stage has a node of its own; before them, four
     ranks on from its neighbour.
@@ -252,12 +252,12 @@ def stage_spacing(degrees: Degrees) -> Spacing:
 
 
 def context_spacing(degrees: Degrees) -> Spacing:
-    """How far apart the ranks lie that share a sequence."""
+    """Spacing of the ranks that share a sequence."""
     return Spacing(degrees.tensor)
 
 
 def replica_spacing(degrees: Degrees) -> Spacing:
-    """How far apart the ranks lie that hold the same dense parameters: context ranks, then replicas.
+    """Spacing of the ranks that hold the same dense parameters: context ranks, then replicas.
 
     Tensor 2, data 4, pipeline 2 on nodes of 8: all four replicas of a stage share its node; where both stages of a
     replica do, only two.
@@ -275,7 +275,7 @@ def replica_spacing(degrees: Degrees) -> Spacing:
 
 
 def expert_spacing(degrees: Degrees) -> Spacing:
-    """How far apart the ranks lie among which experts are dealt."""
+    """Spacing of the ranks that share out the experts."""
     return Spacing(degrees.expert_tensor)
 
 
@@ -285,7 +285,7 @@ def expert_replica_spacing(degrees: Degrees) -> Spacing:
 
 
 def every(spacing: Spacing, step: Amount) -> Spacing:
-    """How far apart the ranks lie that hold the same shard of what groups of neighbours share."""
+    """Spacing of the ranks that hold the same shard of what groups of neighbours share."""
     return replace(spacing, step=step)
 
 

@@ -45,7 +45,7 @@ class Workload:
     software: CompleteSoftware
     """The same with every choice but the versions filled."""
     versions: Versions
-    """Versions of its libraries; None stands for the newest."""
+    """Versions of its libraries; None means the newest."""
     implementation: Implementation
     kernel: AttentionName
     """Attention kernel."""

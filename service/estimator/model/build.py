@@ -134,7 +134,7 @@ LEDGERS_KEPT = 256
 
 
 def layer_type(model: Model, layer: int) -> LayerType:
-    """How one layer mixes tokens: from the model's repeating pattern, else windowed if it has a window, else full."""
+    """Layer type of one layer: from the model's repeating pattern, else windowed if it has a window, else full."""
     if model.layer_types:
         return model.layer_types[layer % len(model.layer_types)]
     return "full_attention" if model.sliding_window is None else "sliding_attention"

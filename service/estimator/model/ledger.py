@@ -196,7 +196,7 @@ def padding_fraction(recipe: Recipe) -> float:
 
 
 class Split(IntEnum):
-    """Who divides an amount among the ranks of one pipeline stage; an index into `degrees.divisors`."""
+    """Ranks of one pipeline stage that divide an amount; an index into `degrees.divisors`."""
 
     WHOLE = 0
     """No group: every rank holds it or does it."""
@@ -293,7 +293,7 @@ class Op:
     name: str
     kind: OpKind
     split: Split
-    """Who divides its work: FLOP and moved bytes."""
+    """Ranks that divide its work: FLOP and moved bytes."""
     weights: tuple[Weight, ...] = ()
     flop: int = 0
     """Forward FLOP over visible keys."""
@@ -307,7 +307,7 @@ class Op:
     """FLOP that the backward kernel repeats by itself (flash attention)."""
     saved: tuple[Saved, ...] = ()
     passing: tuple[Saved, ...] = ()
-    """What lives only while its backward pass runs: gradients of its inputs and results, gathered inputs."""
+    """Bytes that are live only while its backward pass runs: gradients of its inputs and results, gathered inputs."""
     moved_bytes: int = 0
     """Bytes read and written in the forward pass, weights not counted."""
     whole_bytes: int = 0
@@ -418,7 +418,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """How the operations of one sequence are carried out."""
+    """Settings of the operations of one sequence."""
 
     tokens: int
     """Tokens of the sequence, s."""
@@ -443,7 +443,7 @@ class Setting:
     runs_transformers: bool = False
     """Layers are those of transformers."""
     counts_products: bool = False
-    """Recompute goes by single operations, which need their place among the layer's matrix products."""
+    """Recompute selects single operations, which need their place among the layer's matrix products."""
     keeps_embedding: bool = False
     """The embedding's result is kept beside the first layer's input."""
     weighs_results: bool = False
@@ -480,7 +480,7 @@ def is_rerun(op: Op, rule: Recompute) -> bool:
 
 
 def by_operation(rule: Recompute) -> bool:
-    """Whether selective recompute goes by single operations: every second matrix product and attention are kept.
+    """Whether selective recompute selects single operations: every second matrix product and attention are kept.
 
     Source:
         pytorch/torchtitan distributed/activation_checkpoint.py (selective op)

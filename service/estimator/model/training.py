@@ -77,7 +77,7 @@ def _halves(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: Sett
 
 
 def _splits(op: Op, weight: Weight, matrix: MatrixName) -> tuple[tuple[Split, Split], tuple[Split, Split]]:
-    """Who divides the numbers and the work of the first and of the second half of an adapter."""
+    """Ranks that divide the numbers and the work of the first and of the second half of an adapter."""
     shared, whole = (weight.split, op.split), (Split.WHOLE, Split.WHOLE)
     if weight.split in (Split.WHOLE, Split.EXPERT):
         return shared, shared

@@ -156,7 +156,7 @@ def _moments(degrees: Degrees, warm_up: Amount, chunks: int) -> Iterator[tuple[A
 
 
 def _done(passes: Amount, place: Amount, group: Amount, period: Amount) -> Amount:
-    """How many of the first passes are of the chunk whose turn comes at a place in each period."""
+    """Passes of one chunk among the first passes, by the chunk's place in each period."""
     whole = floor_div(passes, period)
     return whole * group + minimum(maximum(passes - whole * period - place * group, 0), group)
 

@@ -43,7 +43,7 @@ class Stage:
         return (*layers, where(self.is_first, 1, 0), where(self.is_last, 1, 0))
 
     def each_chunk(self, amount_of: Callable[[tuple[Amount, ...]], Amount]) -> tuple[Amount, ...]:
-        """An amount that goes by the layers of a chunk, of each chunk; chunks that share their counts share it."""
+        """An amount of each chunk, worked out from its layers once for all chunks with the same counts."""
         alike = {id(counts): counts for counts in self.chunk_counts}
         amounts = {key: amount_of(counts) for key, counts in alike.items()}
         return tuple(amounts[id(counts)] for counts in self.chunk_counts)
@@ -129,7 +129,7 @@ def stage_at(
 def _chunk_counts(
     workload: Workload, degrees: Degrees, place: Amount, stage_layers: tuple[int, ...] | None
 ) -> tuple[Amount, ...]:
-    """Layers of each kind in the chunk at a place of the model; nonsense beyond the last place, and left out there."""
+    """Layers of each kind in the chunk at a place of the model; without meaning, and unused, beyond the last place."""
     if stage_layers is not None:
         first = take(tuple(accumulate(stage_layers[:-1], initial=0)), place)
         return _counts_between(workload, first, first + take(stage_layers, place))
@@ -150,7 +150,7 @@ def _stage_ops(workload: Workload, stage: Stage) -> tuple[tuple[Amount, Ops], ..
 
 
 def _held(weight: Weight, degrees: Degrees) -> Amount:
-    """How often a rank of the weight's stage holds it: a tied head only away from the embedding."""
+    """Copies of a weight on a rank of its stage: a tied head only away from the embedding."""
     return where(degrees.pipeline > 1, 1, 0) if weight.tied else 1
 
 

@@ -250,7 +250,7 @@ cuDNN support matrix (fused attention from Ampere on)."""
 
 
 def _lacks_kernel(workload: Workload) -> str | None:
-    """Why an attention kernel does not run on the GPU with the software; None where it does."""
+    """Reason why an attention kernel does not run on the GPU with the software; None where it runs."""
     kernel, architecture, software = workload.recipe.attention, generation(workload.gpu), workload.software
     if software.implementation not in IMPLEMENTATIONS[software.name]:
         return None

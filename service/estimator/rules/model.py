@@ -246,5 +246,5 @@ RULES: dict[str, Rule[Model, None]] = {
 
 @lru_cache(maxsize=LEDGERS_KEPT)
 def problems_of_model(model: Model) -> tuple[Problem, ...]:
-    """What is wrong with a model by itself."""
+    """Problems of a model alone."""
     return problems_of(RULES, model, None)

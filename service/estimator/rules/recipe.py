@@ -270,7 +270,7 @@ def _stall_words(checkpoint: Checkpointing) -> tuple[str, str]:
 
 
 _PLAIN = Checkpointing()
-"""How checkpoints are taken where a recipe leaves it open."""
+"""Checkpointing of a recipe that leaves it open."""
 
 RUN_RULES: dict[str, Rule[Question, Checkpointing]] = {
     "interval_is_told_once": Rule(

@@ -8,7 +8,7 @@ from service.estimator.software.versions import generation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """Which transfers run beside compute, and how."""
+    """Transfers that run beside compute."""
 
     hides_gradients: bool = True
     """The gradients' exchange begins while the last micro-batch runs backward; else after it."""
@@ -25,12 +25,12 @@ class Overlap:
     gathers_narrow: bool = False
     """Tensor ranks gather activations in the format of the products, where that is fp8."""
     source: str
-    """Who says so."""
+    """Source of these facts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Implementation:
-    """How one stack carries out the operations of a layer, as far as memory is concerned."""
+    """Operations of a layer in one stack, as far as they change memory and overlap."""
 
     meaning: str
     """What it is, in one line."""
@@ -68,7 +68,7 @@ class Implementation:
     overlap: Overlap
     """What runs beside its compute."""
     source: str
-    """Who says so."""
+    """Source of these facts."""
 
 
 _TITAN_OVERLAP = Overlap(
@@ -243,7 +243,7 @@ class CrossEntropy:
     hole_bytes: float = 0.0
     """Bytes for each logit that the allocator cannot reuse at the peak."""
     source: str
-    """Who says so."""
+    """Source of these facts."""
 
     def logit_bytes(self, element_bytes: int) -> float:
         """Live bytes for each logit at the peak [byte]."""

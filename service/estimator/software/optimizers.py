@@ -29,7 +29,7 @@ class Optimizer:
     scale_bytes: float = 0.0
     """Bytes of quantisation scales for one number of a moment."""
     source: str
-    """Where the states come from."""
+    """Source of the states."""
 
 
 _ADAM = "Loshchilov and Hutter 2019, arXiv:1711.05101"

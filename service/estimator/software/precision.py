@@ -37,7 +37,7 @@ class Precision:
     attention_format: Format
     """Format of the attention kernel."""
     source: str
-    """Where the bytes come from."""
+    """Source of the bytes."""
 
     @property
     def is_mixed(self) -> bool:
@@ -235,7 +235,7 @@ class Quantization:
     weight_bytes: float
     """Bytes of one weight, scales counted."""
     source: str
-    """Who says so."""
+    """Source of the bytes."""
 
 
 QUANTIZATIONS: dict[QuantizationName, Quantization] = {

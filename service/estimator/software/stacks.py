@@ -43,7 +43,7 @@ class Stack:
     mixed_weights: WeightHome = "fp32"
     """Mixed precision keeps compute-format weights and a master copy, or fp32 weights cast on the fly."""
     keeps_half_gradients: Literal["never", "backward", "always"] = "never"
-    """When compute-format gradients stand beside fp32 accumulated ones."""
+    """When compute-format gradients are kept beside fp32 accumulated ones."""
     keeps_gradients: bool = False
     """Gradients have buffers for the whole run; else they appear in the backward pass and go after the step."""
     buckets_gradients: bool = False
@@ -69,7 +69,7 @@ class Stack:
     fuses_update: bool = True
     """The optimizer's arithmetic is one kernel without temporaries."""
     gathers_on_streams: bool = False
-    """Sharded weights and gradients live on streams of their own, whose memory the allocator keeps apart."""
+    """Sharded weights and gradients have streams of their own, and the allocator keeps their memory apart."""
     ends_apart_since: str | None = None
     """Version from which embedding and head are gathered one by one; always as one group where None."""
     step_gradient_bytes: float = 0.0
@@ -113,7 +113,7 @@ class Stack:
     freezes: bool = True
     """It can freeze parameters and train adapters."""
     source: str
-    """Where these facts come from."""
+    """Source of these facts."""
 
 
 _PLAIN: tuple[PrecisionName, ...] = ("fp32", "fp16", "bf16", "int8")
