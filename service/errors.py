@@ -1,21 +1,21 @@
 """Exceptions of the service; the API maps them to problem documents, the command line to exit codes.
 
 TraincostError
-├── Refused            a question cannot be answered as asked: one Problem for each thing to mend
+├── Refused            a question cannot be answered: one Problem for each fault
 │   ├── UnknownName    a model, GPU, cluster or price that the catalogue does not hold
 │   ├── Conflict       a change contradicts what the catalogue holds
-│   ├── NoWorker       no worker that is there has the hardware that is asked for
-│   ├── LeaseLost      no job is held under the lease that came with the request
+│   ├── NoWorker       no live worker has the requested hardware
+│   ├── LeaseLost      the lease of the request is not valid for a job
 │   ├── AlreadyFinished  another outcome of this attempt was taken before
 │   └── ForAdmins      only an admin may do this
-├── NotJson            a body is no JSON at all
+├── NotJson            a body is not JSON
 ├── NotFound           a resource of the path does not exist
 │   ├── UnknownMetric  a number that no answer holds
-│   └── UnknownRevision  a catalogue of another time that was not stored
+│   └── UnknownRevision  a revision of the catalogue that is not stored
 ├── Stale              the row was changed since the caller read it
 ├── Unreachable        the database does not answer
 │   └── Busy           it answers, but others write at the same time, for too long to wait
-├── BackupRefused      a backup cannot be made, or is not to be restored: one line, exit code 2
+├── BackupRefused      a backup cannot be made or restored: one line, exit code 2
 └── StartupError       the process cannot start: one line, exit code 2
 
 They are plain exceptions, not ValueErrors, so that a validator never swallows them.
@@ -51,7 +51,7 @@ class TraincostError(Exception):
     """Root of every error that traincost raises on purpose; each crosses to another process as it is."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What pickle keeps: constructors take other arguments than `args` holds."""
+        """State for pickle: constructors take other arguments than `args` holds."""
         return _error_again, (type(self), self.args, vars(self))
 
     @classmethod
@@ -142,15 +142,6 @@ class StartupError(TraincostError):
 def nearest(name: str, known: Iterable[str], *, most: int = 3, likeness: float = 0.6) -> list[str]:
     """The known names that an unknown one resembles most, whatever their capitals.
 
-    Args:
-        name: the unknown name
-        known: the names that exist
-        most: how many to tell at most
-        likeness: how alike they have to be, from 0 to 1
-
-    Returns:
-        names, the most alike first
-
     >>> nearest("Tensr", ["tensor", "data", "zero_stage"])
     ['tensor']
     """
@@ -160,13 +151,7 @@ def nearest(name: str, known: Iterable[str], *, most: int = 3, likeness: float =
 
 
 def did_you_mean(near: Sequence[str]) -> str:
-    """The question that leads from an unknown name to the nearest known ones.
-
-    Args:
-        near: those names
-
-    Returns:
-        the question; empty where there is none to ask
+    """A suggestion of the nearest known names, in place of an unknown one.
 
     >>> did_you_mean(["tensor", "expert_tensor"])
     'did you mean tensor or expert_tensor?'

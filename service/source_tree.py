@@ -10,18 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def write_generated(file: Path, content: Callable[[], bytes]) -> Path:
-    """Write a generated file into the source tree.
-
-    Args:
-        file: where it belongs
-        content: makes what it holds, where there is a source tree
-
-    Returns:
-        the file
-
-    Raises:
-        StartupError: the package is installed, so there is no source tree around it
-    """
+    """Write a generated file into the source tree."""
     if not (ROOT / "pyproject.toml").is_file():
         raise StartupError(f"{file.name} is written in the source tree, and there is none around the package")
     file.write_bytes(content())

@@ -1,7 +1,7 @@
 """Units in names: the suffixes, their dimensions, and other units of the same quantity, and text for people.
 
-The suffix of a name is its unit, in base units: `step_seconds`, `usable_bytes`, `total_flop`. This
-table is the one place that knows the suffixes, and the units a caller may ask for instead.
+The suffix of a name is its unit, in base units: `step_seconds`, `usable_bytes`, `total_flop`. The table of this module
+defines the suffixes, and the units that a caller may request instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ SECONDS_PER_DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """What a quantity measures: the unit of its name, and the units that measure the same."""
+    """A dimension: the unit in a name, and other units of the same quantity."""
 
     base: str
     """Unit of the suffix."""
     scales: Mapping[str, float]
     """Base units in one of each unit."""
     ladder: tuple[str, ...] = ()
-    """Units that a person reads, smallest first; the base alone where empty."""
+    """Units of texts for people, smallest first; only the base where empty."""
 
 
 def _prefixed(symbol: str, prefixes: str) -> dict[str, float]:
@@ -101,20 +101,14 @@ DIMENSIONS: Mapping[str, Dimension] = {
 """Dimension of each suffix; a suffix that ends another comes after it."""
 
 UNITS = frozenset(unit for dimension in (COUNT, *DIMENSIONS.values()) for unit in dimension.scales)
-"""Every unit that anything can be asked in."""
+"""Every unit that a caller may request."""
 
 
 def dimension_of(path: Sequence[str]) -> Dimension:
-    """What a value measures, by the nearest name on its path that ends in a unit.
+    """Dimension of a value, by the nearest name on its path that ends in a unit; a plain count where none does.
 
     >>> dimension_of(["totals", "gpu_hours", "low"]).base
     'GPU-h'
-
-    Args:
-        path: names that lead to the value, outermost first
-
-    Returns:
-        its dimension; a plain count where no name carries a unit
     """
     for name in reversed(path):
         for suffix, dimension in DIMENSIONS.items():
@@ -128,13 +122,6 @@ def in_units(value: float, dimension: Dimension) -> str:
 
     >>> in_units(61.25 * 2**30, BYTES), in_units(0.0021, SECONDS), in_units(7.2e23, FLOP)
     ('61.25 GiB', '2.1 ms', '720 ZFLOP')
-
-    Args:
-        value: amount [base unit of the dimension]
-        dimension: what it measures
-
-    Returns:
-        number and unit
     """
     ladder = dimension.ladder or (dimension.base,)
     reached = [unit for unit in ladder if abs(value) >= dimension.scales[unit]]
@@ -148,12 +135,6 @@ def readable(value: float) -> str:
 
     >>> readable(1234567.8), readable(0.42371), readable(80)
     ('1,234,568', '0.4237', '80')
-
-    Args:
-        value: any finite number
-
-    Returns:
-        its digits; powers of ten only beyond 1e15 and below 1e-4
     """
     if value and not 1e-4 <= abs(value) < 1e15:
         return f"{value:.4g}"
