@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from service.features.reconcile.jobs import FinishedJob, finished_jobs, left_out
 from service.features.reconcile.slurm import SlurmRecords
 from service.store import Engine
 from service.store.engine import answering, writing
-from service.store.keys import TEAM, Caller
+from service.store.keys import Caller
 from service.store.measurements import Measured, store_measurements_in
 from service.store.requests import log_change_in
 from service.store.scenarios import CheckedQuestion, read_answer, read_checked_question
@@ -212,31 +212,22 @@ KINDS: dict[str, DeviceKind] = {"NVIDIA": "cuda", "AMD": "rocm"}
 
 
 def store_jobs(engine: Engine, caller: Caller, jobs: Iterable[ComparedJob], catalogue: Catalogue) -> None:
-    """Store jobs with compared hours as measurements; existing ones stay unchanged."""
+    """Store jobs with compared hours, whose GPU is in the catalogue, as measurements; existing ones stay unchanged."""
     stored_at = now_text()
-    measured = [_row(one, hours, catalogue, stored_at) for one in jobs if (hours := _hours(one, catalogue)) is not None]
-    rows = [_of(caller.owner, row) for row in measured]
+    rows = [
+        _measured(one, caller.owner, catalogue, stored_at)
+        for one in jobs
+        if one.compared.used_over_predicted_fraction is not None and one.prediction.gpu in catalogue.gpus
+    ]
     if rows:
         with answering(), writing(engine) as connection:
             store_measurements_in(connection, rows)
             log_change_in(connection, *(f"measurements?run={run}" for run in sorted({row.run for row in rows})))
 
 
-def _hours(one: ComparedJob, catalogue: Catalogue) -> float | None:
-    """Predicted GPU-hours of a job; None if not compared or if its GPU left the catalogue."""
-    hours, ratio = one.compared.predicted_gpu_hours, one.compared.used_over_predicted_fraction
-    is_known = one.prediction.gpu in catalogue.gpus
-    return hours.value if hours is not None and ratio is not None and is_known else None
-
-
-def _of(owner: str, row: Measured) -> Measured:
-    """The measurement with an id of its owner: other owners may store the same job."""
-    apart = id_scope(owner)
-    return replace(row, owner=owner, id=f"msr_{digest_of(to_bytes([*apart, row.id]))}" if apart else row.id)
-
-
-def _row(one: ComparedJob, predicted_gpu_hours: float, catalogue: Catalogue, stored_at: str) -> Measured:
-    gpu, used = catalogue.gpus[one.prediction.gpu], one.compared.used_gpu_hours
+def _measured(one: ComparedJob, owner: str, catalogue: Catalogue, stored_at: str) -> Measured:
+    """The measurement of a job; its id is of its owner, because other owners may store the same job."""
+    gpu, used, hours = catalogue.gpus[one.prediction.gpu], one.compared.used_gpu_hours, one.compared.predicted_gpu_hours
     environment = Environment(
         kind=KINDS.get(gpu.vendor, "other"),
         device=gpu.name,
@@ -244,8 +235,9 @@ def _row(one: ComparedJob, predicted_gpu_hours: float, catalogue: Catalogue, sto
         memory_bytes=gpu.gpu.memory_bytes,
     )
     ran = one.compared.cluster, one.compared.job_id, one.job.started, one.compared.estimate_id
+    own_id, apart = f"msr_{digest_of(to_bytes([SOURCE, *ran]))}", id_scope(owner)
     return Measured(
-        id=f"msr_{digest_of(to_bytes([SOURCE, *ran]))}",
+        id=f"msr_{digest_of(to_bytes([*apart, own_id]))}" if apart else own_id,
         measured_at=stored_at,
         source=SOURCE,
         run=f"{SOURCE}:{one.compared.cluster}",
@@ -259,7 +251,7 @@ def _row(one: ComparedJob, predicted_gpu_hours: float, catalogue: Catalogue, sto
         high=used,
         repeats=1,
         relative_error_fraction=None,
-        predicted_value=predicted_gpu_hours,
+        predicted_value=None if hours is None else hours.value,
         kind=environment.kind,
         device=gpu.name,
         gpu=gpu.slug,
@@ -269,7 +261,7 @@ def _row(one: ComparedJob, predicted_gpu_hours: float, catalogue: Catalogue, sto
         calibration=one.prediction.calibration,
         quarantined_at=None,
         reason=None,
-        owner=TEAM,
+        owner=owner,
     )
 
 
