@@ -92,13 +92,13 @@ FlatQuery = Annotated[Parameters, Depends(whole_query(FlatQuestion))]
 
 async def _sheet_query(  # noqa: PLR0913 - parameters of every sheet, which the readers of cells and tables validate
     request: Request,
-    question: FlatQuery,  # noqa: ARG001
+    question: FlatQuery,  # noqa: ARG001 - describes the query
     *,
-    rev: RevisionQuery = None,  # noqa: ARG001
-    num: NumQuery = None,  # noqa: ARG001
-    dec: DecQuery = None,  # noqa: ARG001
-    on_error: OnErrorQuery = None,  # noqa: ARG001
-    r: RefreshQuery = None,  # noqa: ARG001
+    rev: RevisionQuery = None,  # noqa: ARG001 - describes the query
+    num: NumQuery = None,  # noqa: ARG001 - describes the query
+    dec: DecQuery = None,  # noqa: ARG001 - describes the query
+    on_error: OnErrorQuery = None,  # noqa: ARG001 - describes the query
+    r: RefreshQuery = None,  # noqa: ARG001 - describes the query
 ) -> Parameters:
     return request.query_params.multi_items()
 
