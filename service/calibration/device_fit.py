@@ -6,7 +6,7 @@ measured): large errors weigh by their size, so no outlier pulls. Links have two
 fixed costs, and large messages.
 
 Its held-out score leaves runs out, or shapes where there is one run. Every measurement is predicted three times: by
-constants that never saw its run (or its shape), by those fitted on all measurements, and by those that held before.
+constants that never saw its run (or its shape), by those fitted on all measurements, and by those before it.
 One error a probe, and their mean over the probes: a probe of many shapes counts no more than one of few.
 """
 

@@ -19,7 +19,7 @@ SIDE = 256
 def main(words: Sequence[str]) -> None:
     """Go through the steps on a device."""
     (device,) = words
-    _say("bare", 0)
+    _report("bare", 0)
     import torch
 
     if device != "cpu":
@@ -28,7 +28,7 @@ def main(words: Sequence[str]) -> None:
         step(torch, device)
         if device != "cpu":
             torch.cuda.synchronize(device)
-        _say(step.__name__.lstrip("_"), 0 if device == "cpu" else torch.cuda.memory_reserved(device))
+        _report(step.__name__.lstrip("_"), 0 if device == "cpu" else torch.cuda.memory_reserved(device))
 
 
 def _open(torch: Any, device: str) -> None:
@@ -48,7 +48,7 @@ def _multiply(torch: Any, device: str) -> None:
     square.mm(square)
 
 
-def _say(step: str, allocator_bytes: int) -> None:
+def _report(step: str, allocator_bytes: int) -> None:
     """Print a step with the bytes that this process counts, and wait."""
     counted = {"step": step, "allocator_bytes": allocator_bytes, "resident_bytes": resident_bytes()}
     sys.stdout.write(json.dumps(counted) + "\n")

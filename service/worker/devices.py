@@ -254,13 +254,13 @@ def threads_here() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def counted(found: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
+def counted(gpus: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
     """Devices by kind.
 
     >>> counted([("A", 8.0), ("B", 4.0), ("A", 8.0)])
     [{'name': 'A', 'count': 2, 'memory_bytes': 8.0}, {'name': 'B', 'count': 1, 'memory_bytes': 4.0}]
     """
-    kinds: Mapping[tuple[str, float], int] = Counter(found)
+    kinds: Mapping[tuple[str, float], int] = Counter(gpus)
     return [{"name": name, "count": count, "memory_bytes": memory} for (name, memory), count in kinds.items()]
 
 
@@ -359,8 +359,8 @@ def driver_gpu(device: str) -> DriverGpu | None:
     gpus = driver_gpus()
     address = _address(properties)
     uuid = str(getattr(properties, "uuid", ""))
-    found = [gpu for gpu in gpus if (address and gpu.address.endswith(address)) or (uuid and uuid in gpu.uuid)]
-    return next(iter(found), gpus[0] if len(gpus) == 1 else None)
+    matches = [gpu for gpu in gpus if (address and gpu.address.endswith(address)) or (uuid and uuid in gpu.uuid)]
+    return next(iter(matches), gpus[0] if len(gpus) == 1 else None)
 
 
 def _address(properties: object) -> str | None:
