@@ -7,7 +7,7 @@ from functools import partial
 from threading import Event
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from starlette.middleware import Middleware
 
 from service import __version__
@@ -29,7 +29,6 @@ from service.api.health import Readiness
 from service.api.limits.http_limits import BodyLimit
 from service.api.limits.rate_limits import is_loopback, rate_limits_of
 from service.api.metrics import DatabaseFigures, Metrics, tracing_of
-from service.api.routing import authenticate
 from service.catalogue import Catalogue, Holdings, shipped_catalogue
 from service.errors import Unreachable
 from service.features.accounts import routes as accounts
@@ -58,7 +57,6 @@ from service.features.sweeps.events import sweep_feed
 from service.features.workers import routes as workers
 from service.features.workers.leases import expiring_leases
 from service.features.workers.notifications import JobNotifications
-from service.openapi import places  # noqa: F401 - the field names that problems of JSON may repeat
 from service.openapi.document import contract_bytes
 from service.settings import Settings
 from service.store import Engine
@@ -115,7 +113,6 @@ PRELOADED = (
     "service.features.catalogue.price_import",
     "service.evaluation.accuracy",
     "service.evaluation.totals",
-    "service.openapi.places",
 )
 """Modules that the fork server imports once for all computing processes; they import others when needed."""
 
@@ -142,7 +139,6 @@ def create_app(
             *_middleware(settings, leaving),
         ],
         lifespan=_lifespan,
-        dependencies=[Depends(authenticate)],
     )
     app.state.settings, app.state.engine = settings, engine
     app.state.write_slots, app.state.compute_slots = Semaphore(MOST_WRITERS), Semaphore(MOST_COMPUTING)

@@ -14,7 +14,7 @@ from service.api.computing.compute import compute
 from service.api.computing.compute_process import Large
 from service.api.computing.write_queue import on_compute_threads
 from service.api.openapi import CSV_BODY, PARQUET, TABLES, XLSX, table_response
-from service.api.routing import Parameters, StrictRoute, answer, whole_query
+from service.api.routing import Parameters, answer, whole_query
 from service.tabular.contract import FILTERS, ListTypes
 from service.tabular.lists import Listed, Table, TableForm, csv_of, page_of, parquet_of, table_of, workbook_of
 from service.validation.serialization import to_bytes
@@ -121,7 +121,6 @@ def add_list(
         summary=f"{meaning}, page by page",
         description=f"{FILTERS} More rows than one page holds are asked for by next_cursor.",
         response_model=answer(types.page),
-        route_class_override=StrictRoute,
     )
     for ending in endings:
         media_type, _, words = TABLE_FORMS[ending]
@@ -133,7 +132,6 @@ def add_list(
             description=FILTERS,
             response_class=Response,
             responses=table_response(media_type, "Every row that passes the filters."),
-            route_class_override=StrictRoute,
         )
 
 

@@ -1,7 +1,4 @@
-"""Query parameters. Routes reject parameters that they do not declare, because those would change nothing.
-
-Routes whose whole query is a question or a filter validate it themselves.
-"""
+"""Query parameters that several routes declare, and the address under which a request came."""
 
 import re
 from collections.abc import Sequence

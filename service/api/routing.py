@@ -142,10 +142,6 @@ class AnyQuery:
     """Names that the query may hold; None where its reader refuses others."""
 
 
-AUTHENTICATED = "traincost.authenticated"
-"""Mark of a request whose route authenticated it before FastAPI runs the dependencies of the application."""
-
-
 DECLARED = "traincost.declared"
 """Names of the query parameters that the route of a request declares."""
 
@@ -176,7 +172,6 @@ class StrictRoute(APIRoute):
         async def strict(request: Request) -> Response:
             request = _ReadRequest(request.scope, request.receive)
             await authenticate(request)
-            request.scope["state"][AUTHENTICATED] = True
             request.scope["state"][DECLARED] = declared
             if is_closed:
                 refuse_unknown_parameters(request, known)
@@ -212,8 +207,6 @@ async def authenticate(request: Request) -> None:
     """
     if any("\0" in str(value) for value in request.path_params.values()):
         raise HTTPException(404)  # no name contains NUL, and PostgreSQL refuses it in text
-    if request.scope["state"].get(AUTHENTICATED):
-        return
     route, context = request.scope["route"], context_of(request)
     context.route = route.path_format
     context.headers.extend(deprecation_headers(route.operation_id))

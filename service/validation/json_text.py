@@ -5,6 +5,7 @@ that no field accepts (NaN, Infinity, 1e400, 5,000 digits) is answered with 422 
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -14,9 +15,8 @@ from typing import Any
 from service.errors import MOST_PROBLEMS, NotJson, Problem, Refused
 from service.text_bounds import is_text
 
-FIELD_NAMES: set[str] = set()
-"""Field names of all request bodies, at any depth; readers of bodies add theirs. Problems do not repeat other names,
-which are the caller's text."""
+PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+"""Names that the pointer of a problem repeats; others, which may hold anything, it leaves out."""
 
 MAXIMUM_DEPTH = 32
 """Nesting depth of lists and objects."""
@@ -167,5 +167,5 @@ _FAULTLESS = frozenset({int, float, bool, type(None)})
 
 
 def _below(path: str, name: str) -> str:
-    """The path of an item; unknown names, which are the caller's text, do not extend it."""
-    return f"{path}.{name}".lstrip(".") if name in FIELD_NAMES else path
+    """The path of an item; a name that is no plain one does not extend it."""
+    return f"{path}.{name}".lstrip(".") if PLAIN_NAME.fullmatch(name) else path

@@ -34,9 +34,9 @@ def test_values_that_no_field_can_hold_are_refused_with_their_place(body: str, c
     assert [(problem.code, problem.field) for problem in problems_of(body)] == [(code, field)]
 
 
-def test_names_that_nobody_knows_are_not_repeated() -> None:
-    (problem,) = problems_of('{"CANARY": {"recipe": {"CANARY": NaN}}}')
-    assert problem.field == "recipe"
+def test_the_place_of_a_fault_names_plain_fields_only() -> None:
+    (problem,) = problems_of('{"unknown": {"<b>": {"" : {"tensor": NaN}}}}')
+    assert problem.field == "unknown.tensor"
 
 
 @pytest.mark.parametrize(

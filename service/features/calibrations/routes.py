@@ -77,7 +77,7 @@ Fitted = Annotated[Calibration, Depends(_fit)]
 )
 @queued
 @idempotent
-def create(request: Request, database: Database, body: JsonBody[CalibrationRequest], fitted: Fitted) -> Response:  # noqa: ARG001 - part of the idempotency key
+def create(request: Request, database: Database, body: JsonBody[CalibrationRequest], fitted: Fitted) -> Response:
     """Store a draft; it changes no answer until it is promoted."""
     found = create_calibration(database, fitted)
     location = {"Location": f"{lists.PATH}/{found.id}"}

@@ -138,7 +138,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
         request: Request,
         name: Annotated[str, Path(description=any_name, examples=examples)],
         revision: RowRevisionDep,
-        owner: OwnerText,  # noqa: ARG001 - part of what the caller sees
+        owner: OwnerText,
     ) -> Response:
         if revision is None:
             return json_answer(await run_in_threadpool(_row, request, listing, name))

@@ -92,18 +92,18 @@ FlatQuery = Annotated[Parameters, Depends(whole_query(FlatQuestion))]
 
 async def _sheet_query(  # noqa: PLR0913 - parameters of every sheet, which the readers of cells and tables validate
     request: Request,
-    question: FlatQuery,  # noqa: ARG001 - describes the query
+    question: FlatQuery,
     *,
-    rev: RevisionQuery = None,  # noqa: ARG001 - describes the query
-    num: NumQuery = None,  # noqa: ARG001 - describes the query
-    dec: DecQuery = None,  # noqa: ARG001 - describes the query
-    on_error: OnErrorQuery = None,  # noqa: ARG001 - describes the query
-    r: RefreshQuery = None,  # noqa: ARG001 - describes the query
+    rev: RevisionQuery = None,
+    num: NumQuery = None,
+    dec: DecQuery = None,
+    on_error: OnErrorQuery = None,
+    r: RefreshQuery = None,
 ) -> Parameters:
     return request.query_params.multi_items()
 
 
-async def _cell_query(sheet: Annotated[Parameters, Depends(_sheet_query)], unit: UnitQuery = None) -> Parameters:  # noqa: ARG001 - read with the others
+async def _cell_query(sheet: Annotated[Parameters, Depends(_sheet_query)], unit: UnitQuery = None) -> Parameters:
     return sheet
 
 
@@ -145,7 +145,7 @@ HEADERS = {
     response_class=PlainTextResponse,
     responses=_text("ok, or one line for each thing to mend."),
 )
-async def why(request: Request, parameters: CellQuery, metric: MetricQuery = None) -> Response:  # noqa: ARG001 - among the parameters
+async def why(request: Request, parameters: CellQuery, metric: MetricQuery = None) -> Response:
     """Explain a cell, given its query and metric; always text."""
     if is_head(request):
         return _head(request)
@@ -188,7 +188,7 @@ async def cell(
     response_class=Response,
     responses=_text("The numbers.", CSV_BODY),
 )
-async def table(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:  # noqa: ARG001 - among the parameters
+async def table(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:
     """Each number with its unit, a prediction with its ends; one that is not known with the reason."""
 
     async def rows(catalogue: Catalogue) -> tuple[str, dict[str, str]]:
@@ -206,7 +206,7 @@ async def table(request: Request, parameters: TableQuery, metrics: MetricsQuery 
     response_class=Response,
     responses=_text("The numbers.", XML),
 )
-async def estimate(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:  # noqa: ARG001 - among the parameters
+async def estimate(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:
     """Each number with its unit, a prediction with its ends; one that is not known with the reason."""
 
     async def elements(catalogue: Catalogue) -> tuple[str, dict[str, str]]:

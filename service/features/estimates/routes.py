@@ -79,7 +79,7 @@ MethodQuery = Annotated[
 ]
 
 
-async def _method(request: Request, method: MethodQuery = None) -> ToolName | None:  # noqa: ARG001 - read with its choices
+async def _method(request: Request, method: MethodQuery = None) -> ToolName | None:
     return method_of(request)
 
 

@@ -174,7 +174,7 @@ def import_file(
     database: Database,
     format: FormatName,
     content: FileBody,
-    query: BesideQuery,  # noqa: ARG001 - read with its bounds
+    query: BesideQuery,
 ) -> Response:
     """Store the measurements of a file; facts that it lacks are in the query."""
     given: dict[str, Any] = {name: text for name in BESIDE if (text := one_of(request, name)) is not None}

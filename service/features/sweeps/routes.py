@@ -111,7 +111,7 @@ ReadSweep = Annotated[Sweep, Depends(_sweep)]
 )
 @queued
 @idempotent
-def create(request: Request, database: Database, body: JsonBody[SweepRequest], read: ReadSweep) -> Response:  # noqa: ARG001 - part of the idempotency key
+def create(request: Request, database: Database, body: JsonBody[SweepRequest], read: ReadSweep) -> Response:
     """Store a sweep and queue its shards."""
     sweep = sweeps.create_sweep(database, caller_of(request), read, question_counter(request))
     headers = {"Location": sweep.links["self"]}
