@@ -14,7 +14,7 @@ from service.api.computing.compute import compute
 from service.api.computing.compute_process import Large
 from service.api.computing.write_queue import on_compute_threads
 from service.api.openapi import CSV_BODY, PARQUET, TABLES, XLSX, table_response
-from service.api.routing import Parameters, answer, whole_query
+from service.api.requests import Parameters, answer, whole_query
 from service.tabular.contract import FILTERS, ListTypes
 from service.tabular.lists import Listed, Table, TableForm, csv_of, page_of, parquet_of, table_of, workbook_of
 from service.validation.serialization import to_bytes

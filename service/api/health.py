@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from service.api.answers import json_answer
 from service.api.errors import LEAVING, RETRY_AFTER, ApiError
 from service.api.metrics import CONTENT_TYPE
-from service.api.routing import StrictRoute, answer
+from service.api.requests import StrictRoute, answer
 from service.errors import Leaving
 from service.estimator.question import DESCRIBED
 from service.store import Engine

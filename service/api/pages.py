@@ -10,7 +10,7 @@ from fastapi.responses import FileResponse, PlainTextResponse, Response
 from service.api.answers import JSON
 from service.api.computing.compute import computed_once
 from service.api.queries import choice_of
-from service.api.routing import StrictRoute
+from service.api.requests import StrictRoute
 from service.errors import NotFound
 
 WEB = Path(__file__).parents[1] / "web"

@@ -1,16 +1,43 @@
-"""Request bodies: media types, sizes, and bodies that a compute process reads."""
+"""Typed routes: what a route takes and answers stands in its signature, and requests are checked in one order.
 
-from collections.abc import Callable, Sequence
-from typing import Any
+Authentication comes first, then query parameters, the media type and the JSON of the body. FastAPI alone reads the body
+before it runs dependencies, merges duplicate keys, and passes over parameters that it does not know.
+"""
 
-from fastapi import Request
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
+from fastapi import Body, Depends, Header, HTTPException, Query, Request, Response
+from fastapi._compat import ModelField
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Query as QueryInfo
+from fastapi.routing import APIRoute
+from pydantic import WithJsonSchema
+
+from service.api.access.authorization import (
+    CALLER,
+    PUBLIC_OPERATIONS,
+    SHARE_LINK_CALLER,
+    WORKER_OPERATIONS,
+    authorize,
+    is_locked,
+    is_rate_limited,
+)
+from service.api.catalogues import catalogue_of
 from service.api.computing.compute import compute
-from service.api.errors import ApiError
-from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY
+from service.api.errors import ApiError, WrongParameter
+from service.api.limits.rate_limits import Quota, RateLimits, count_request, network_of
+from service.api.openapi import CSV_BODY, JSON_BODY, MERGE_PATCH, TEXT_BODY
+from service.api.queries import choice_of, is_explained, one_of
+from service.api.request_context import context_of, deprecation_headers
+from service.catalogue import Catalogue
 from service.errors import Problem, Refused
+from service.store.keys import ApiKey, Caller
 from service.text_bounds import is_text
-from service.validation.json_text import NOT_TEXT
+from service.validation.flat_values import read_value
+from service.validation.forms import DescribedAs
+from service.validation.json_text import NOT_TEXT, parse_object, parse_unchecked_object
 
 LONG_BYTES = 32 * 1024
 """Longest body that is read in this process."""
@@ -86,3 +113,309 @@ def refuse_media_type(request: Request, media_types: Sequence[str]) -> str:
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise ApiError("unsupported_media_type", "send the body without content-encoding")
     return media_type
+
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class BodyForm:
+    """How a route gets its body."""
+
+    media_types: tuple[str, ...] = (JSON_BODY,)
+    """Media types that it accepts."""
+    parse: Callable[[bytes], Any] | None = parse_object
+    """Parser of the text; None for the bytes as they came."""
+    is_optional: bool = False
+    """Whether the request may come without a body."""
+
+    async def read(self, request: Request) -> Any:
+        """Read the body of a request; a long one in another process."""
+        content = await request.body()
+        if self.is_optional and not content:
+            return {}
+        media_type = refuse_media_type(request, self.media_types)
+        if self.parse is None or media_type == TEXT_BODY:
+            return content
+        return await read_in_process(request, self.parse, content) if is_long(content) else self.parse(content)
+
+
+class JsonBody(Mapping[str, Any], Generic[Kind]):
+    """The JSON object in a body, which a type describes: `body: JsonBody[PlanRequest]`."""
+
+    form: ClassVar = BodyForm()
+
+    def __class_getitem__(cls, kind: Any) -> Any:
+        """The annotation that FastAPI reads; a subclass stays generic."""
+        if isinstance(kind, TypeVar):
+            return super().__class_getitem__(kind)  # type: ignore[misc]  # typing's own
+        empty = dict if cls.form.is_optional else None
+        return Annotated[
+            Any, DescribedAs(kind), cls.form, Body(media_type=cls.form.media_types[0], default_factory=empty)
+        ]
+
+
+class LongJsonBody(JsonBody[Kind]):
+    """A JSON object of up to thousands of parts, whose values their readers check."""
+
+    form = BodyForm(parse=parse_unchecked_object)
+
+
+class OptionalJsonBody(JsonBody[Kind]):
+    """The JSON object in a body; empty without a body."""
+
+    form = BodyForm(is_optional=True)
+
+
+class PatchBody(JsonBody[Kind]):
+    """An RFC 7396 merge patch."""
+
+    form = BodyForm((JSON_BODY, MERGE_PATCH))
+
+
+class RawJsonBody(bytes, Generic[Kind]):
+    """The text of a JSON body, for routes that choose where to parse it."""
+
+    def __class_getitem__(cls, kind: Any) -> Any:
+        """The annotation that FastAPI reads."""
+        return Annotated[Any, DescribedAs(kind), BodyForm(parse=None), Body(default_factory=bytes)]
+
+
+def text_or_json(kind: Any) -> Callable[..., Coroutine[Any, Any, str | Mapping[str, Any]]]:
+    """A dependency that gives the text or the JSON object of a body; a type describes the object."""
+    described = Annotated[Any, DescribedAs(kind), BodyForm((JSON_BODY, TEXT_BODY)), Body(default_factory=bytes)]
+
+    async def read(body: described) -> str | Mapping[str, Any]:
+        value: str | Mapping[str, Any] = text_of(body) if isinstance(body, bytes) else body
+        return value
+
+    return read
+
+
+def answer(kind: Any) -> Any:
+    """The JSON of an answer, for `response_model`: described from its type when the contract is written."""
+    return Annotated[Any, DescribedAs(kind)]
+
+
+CsvBody = Annotated[
+    Any,
+    WithJsonSchema(
+        {
+            "type": "string",
+            "description": "UTF-8 with a header of column names; comma, semicolon or tab between the cells.",
+        }
+    ),
+    BodyForm((CSV_BODY,), parse=None),
+    Body(media_type=CSV_BODY, default_factory=bytes),
+]
+"""A CSV file as the body."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnyQuery:
+    """Marks a query parameter whose schema describes the whole query, which the route reads itself."""
+
+    names: tuple[str, ...] | None = None
+    """Names that the query may hold; None where its reader refuses others."""
+
+
+DECLARED = "traincost.declared"
+"""Names of the query parameters that the route of a request declares."""
+
+
+class _ReadRequest(Request):
+    """A request whose body was parsed before FastAPI asks for it."""
+
+    parsed: Any = None
+
+    async def json(self) -> Any:
+        """The parsed body."""
+        return self.parsed
+
+
+class StrictRoute(APIRoute):
+    """A route that authenticates before it reads, and refuses parameters and media types that it does not declare."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's handler behind the checks."""
+        handle = super().get_route_handler()
+        queries = [one for one in get_flat_params(self.dependant) if isinstance(one.field_info, QueryInfo)]
+        wholes = [mark for one in queries for mark in one.field_info.metadata if isinstance(mark, AnyQuery)]
+        declared = [one.alias for one in queries if not _describes_the_query(one)]
+        is_closed = all(mark.names is not None for mark in wholes)
+        known = [*declared, *(name for mark in wholes for name in mark.names or ())]
+        form = self._body_form()
+
+        async def strict(request: Request) -> Response:
+            request = _ReadRequest(request.scope, request.receive)
+            await authenticate(request)
+            request.scope["state"][DECLARED] = declared
+            if is_closed:
+                refuse_unknown_parameters(request, known)
+            if form is not None:
+                request.parsed = await form.read(request)
+            return await handle(request)
+
+        return strict
+
+    def _body_form(self) -> BodyForm | None:
+        marks = () if self.body_field is None else self.body_field.field_info.metadata
+        return next((mark for mark in marks if isinstance(mark, BodyForm)), None)
+
+
+def _describes_the_query(field: ModelField) -> bool:
+    return any(isinstance(mark, AnyQuery) for mark in field.field_info.metadata)
+
+
+def refuse_unknown_parameters(request: Request, known: Sequence[str]) -> None:
+    """Refuse a query parameter that would change nothing."""
+    if request.query_params.keys() <= {*known}:
+        return
+    what = f"only {' and '.join(known)}" if known else "no query parameter"
+    message = f"{request.method} takes {what} here; any other parameter would be ignored, so it is refused"
+    fix = "put every other field into the body" if request.method == "POST" else "leave the other parameters out"
+    raise WrongParameter(Problem(field="", code="unknown_parameter", message=message, fix=fix))
+
+
+async def authenticate(request: Request) -> None:
+    """Authenticate, authorize and count a request, then read its body, before its route runs.
+
+    A body that breaks off, is too long or arrives too late reaches no route.
+    """
+    if any("\0" in str(value) for value in request.path_params.values()):
+        raise HTTPException(404)  # no name contains NUL, and PostgreSQL refuses it in text
+    route, context = request.scope["route"], context_of(request)
+    context.route = route.path_format
+    context.headers.extend(deprecation_headers(route.operation_id))
+    state = request.app.state
+    is_open = not is_locked(state.keys, state.tokens)
+    if is_open and route.operation_id not in PUBLIC_OPERATIONS:
+        state.cross_site_requests.refuse(request.scope)
+    is_counted = is_rate_limited(route.operation_id, request.method)
+    if is_counted and (state.is_public or not is_open):
+        await _authorize_counted(request, state.rate_limits)
+    else:
+        await authorize(request)
+    if is_counted and request.method != "GET" and route.operation_id not in WORKER_OPERATIONS:
+        await request.body()
+
+
+async def _authorize_counted(request: Request, limits: RateLimits) -> None:
+    """Authorize a request, and count it whether or not its caller is authorized."""
+    try:
+        key = await authorize(request)
+    except ApiError:
+        await count_request(request, _quota_of(request, limits, SHARE_LINK_CALLER, None))
+        raise
+    await count_request(request, _quota_of(request, limits, request.scope["state"].get(CALLER, SHARE_LINK_CALLER), key))
+
+
+def _quota_of(request: Request, limits: RateLimits, caller: Caller, key: ApiKey | None) -> Quota | None:
+    """The quota that a request counts against: that of the key or token, or of the client address without either."""
+    host = request.client.host if request.client else ""
+    if request.scope["route"].operation_id in WORKER_OPERATIONS:
+        return limits.of_worker(network_of(host) if caller == SHARE_LINK_CALLER else caller.id, key)
+    return limits.of_address(host) if caller == SHARE_LINK_CALLER else limits.of_caller(caller.id, key)
+
+
+def query(schema: Mapping[str, Any], description: str, name: str | None = None) -> Any:
+    """A query parameter that its reader validates: `rev: Annotated[Any, *query(...)] = None`."""
+    return WithJsonSchema(dict(schema)), Query(description=description, alias=name)
+
+
+def query_choice(name: str, choices: Sequence[str], description: str) -> Any:
+    """A dependency that gives the text of a query parameter with choices; the first where it is absent."""
+    schema = {"type": "string", "enum": list(choices), "default": choices[0]}
+    described = Annotated[Any, *query(schema, description, name)]
+
+    async def read(request: Request, text: described = None) -> str:  # noqa: ARG001 - read with its choices
+        return choice_of(request, name, choices)
+
+    return Depends(read)
+
+
+def query_text(name: str, schema: Mapping[str, Any], description: str) -> Any:
+    """A dependency that gives the text of a query parameter; None where it is absent."""
+    described = Annotated[Any, *query(schema, description, name)]
+
+    async def read(request: Request, text: described = None) -> str | None:  # noqa: ARG001 - read with its bounds
+        return one_of(request, name)
+
+    return Depends(read)
+
+
+def header(name: str, schema: Mapping[str, Any], description: str) -> Any:
+    """A header that its reader validates: `last: Annotated[Any, *header(...)] = None`."""
+    return WithJsonSchema(dict(schema)), Header(alias=name, description=description)
+
+
+RevisionQuery = Annotated[
+    Any,
+    *query(
+        {"type": "string", "pattern": "^[0-9a-f]{12}$"},
+        "Answer under an earlier catalogue: versions.catalogue of an answer, or one that /v1/catalogue/revisions "
+        "lists. The one that holds now where absent.",
+    ),
+]
+ExplainQuery = Annotated[
+    Any,
+    *query(
+        {"type": "boolean", "default": False}, "Add the equation, the inputs and the source of each headline number."
+    ),
+]
+
+
+async def _catalogue(request: Request, rev: RevisionQuery = None) -> Catalogue:  # noqa: ARG001 - read with its bounds
+    return await catalogue_of(request)
+
+
+async def _explained(request: Request, explain: ExplainQuery = None) -> bool:  # noqa: ARG001 - read with its choices
+    return is_explained(request)
+
+
+ROW_REVISION = "revision"
+LARGEST_REVISION = (1 << 31) - 1
+"""Largest revision in the database."""
+
+RowRevisionText = Annotated[
+    str | None,
+    query_text(
+        ROW_REVISION,
+        {"type": "integer", "minimum": 1},
+        "An older version of the row, by its revision; the one that holds where absent.",
+    ),
+]
+
+
+async def _row_revision(text: RowRevisionText) -> int | None:
+    number = None if text is None else read_value(ROW_REVISION, "integer", text, ".")
+    if number is None or (isinstance(number, int) and 1 <= number <= LARGEST_REVISION):
+        return number
+    message = f"{ROW_REVISION} is not from 1 to {LARGEST_REVISION}"
+    raise Refused(Problem(field=ROW_REVISION, code="out_of_range", message=message, fix="give the revision of a row"))
+
+
+RowRevisionDep = Annotated[int | None, Depends(_row_revision)]
+"""The revision of a row that a request names; None for the one that holds."""
+CatalogueDep = Annotated[Catalogue, Depends(_catalogue)]
+"""The catalogue that the caller sees now, or that of the revision in `rev`."""
+ExplainDep = Annotated[bool, Depends(_explained)]
+"""Whether the answer explains its numbers."""
+
+
+Parameters = list[tuple[str, str]]
+"""Names and texts of query parameters, in their order."""
+
+
+def whole_query(kind: Any, *names: str, is_described: bool = True) -> Callable[..., Coroutine[Any, Any, Parameters]]:
+    """A dependency that gives all parameters that a route does not declare; a type describes them as an object.
+
+    Other parameters than the named ones are refused; without names, the reader of the parameters does so.
+    """
+    described = Annotated[Any, DescribedAs(kind), AnyQuery(names or None), Query(include_in_schema=is_described)]
+
+    async def parameters(request: Request, query: described = None) -> Parameters:  # noqa: ARG001 - describes the query
+        declared = request.scope["state"][DECLARED]
+        return [(name, text) for name, text in request.query_params.multi_items() if name not in declared]
+
+    return parameters

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 
 from service.api.answers import add_list
 from service.api.catalogues import database_of
-from service.api.routing import StrictRoute
+from service.api.requests import StrictRoute
 from service.features.accounts.audit import COLUMNS, NEWEST_FIRST, listed_audit
 from service.tabular.contract import ListTypes
 from service.tabular.lists import Listed

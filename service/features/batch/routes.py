@@ -18,8 +18,7 @@ from service.api.envelope import problem_of
 from service.api.errors import CallerGone
 from service.api.limits.rate_limits import count_questions
 from service.api.openapi import examples
-from service.api.requests import is_long_launcher_text
-from service.api.routing import CatalogueDep, LongJsonBody, StrictRoute, answer
+from service.api.requests import CatalogueDep, LongJsonBody, StrictRoute, answer, is_long_launcher_text
 from service.api.streams import yield_to_others
 from service.catalogue import Catalogue
 from service.features.batch.batch import ANSWERERS, AnsweredQuestion, answer_all, answer_one

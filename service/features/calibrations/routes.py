@@ -13,7 +13,7 @@ from service.api.computing.compute import compute
 from service.api.computing.compute_process import Large
 from service.api.computing.write_queue import on_compute_threads, queued
 from service.api.openapi import example
-from service.api.routing import JsonBody, OptionalJsonBody, StrictRoute, answer
+from service.api.requests import JsonBody, OptionalJsonBody, StrictRoute, answer
 from service.features.calibrations import lists
 from service.features.calibrations.drift import CalibrationDrift, drift_of
 from service.features.calibrations.fitting import fit_calibration, read_fit_data

@@ -19,16 +19,17 @@ from service.api.catalogues import view_of
 from service.api.computing.write_queue import on_compute_threads, queued
 from service.api.errors import WrongParameter, problem_response
 from service.api.openapi import CSV_BODY, ETAG, MERGE_PATCH, example
-from service.api.requests import is_long, read_in_process
-from service.api.routing import (
+from service.api.requests import (
     CsvBody,
     JsonBody,
     PatchBody,
     RowRevisionDep,
     StrictRoute,
     answer,
+    is_long,
     query_choice,
     query_text,
+    read_in_process,
 )
 from service.catalogue import Catalogue, Holdings
 from service.errors import Conflict, Refused

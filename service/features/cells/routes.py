@@ -22,7 +22,7 @@ from service.api.computing.compute import compute
 from service.api.errors import WrongParameter, on_api_error
 from service.api.openapi import CSV_BODY, TEXT_BODY
 from service.api.queries import REV
-from service.api.routing import Parameters, RevisionQuery, StrictRoute, query, whole_query
+from service.api.requests import Parameters, RevisionQuery, StrictRoute, query, whole_query
 from service.api.streams import finish
 from service.catalogue import Catalogue
 from service.errors import NotFound, Refused, UnknownRevision, Unreachable

@@ -15,7 +15,7 @@ from service.api.answers import json_answer
 from service.api.catalogues import catalogue_of
 from service.api.openapi import examples
 from service.api.queries import with_address
-from service.api.routing import Parameters, RawJsonBody, StrictRoute, answer, whole_query
+from service.api.requests import Parameters, RawJsonBody, StrictRoute, answer, whole_query
 from service.catalogue import Catalogue
 from service.errors import NotFound
 from service.features.checks.routes import evaluated

@@ -13,8 +13,7 @@ from service.api.access.authorization import AccessDenied, caller_of
 from service.api.answers import json_answer
 from service.api.computing.compute import compute
 from service.api.openapi import examples
-from service.api.requests import is_long_launcher_text, read_in_process
-from service.api.routing import CatalogueDep, RawJsonBody, StrictRoute, answer
+from service.api.requests import CatalogueDep, RawJsonBody, StrictRoute, answer, is_long_launcher_text, read_in_process
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.features.checks.check import (

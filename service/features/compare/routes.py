@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from service.answers.rows import ComparisonAnswer
 from service.api.answers import add_computed_table, computed_table
 from service.api.openapi import examples
-from service.api.routing import CatalogueDep, JsonBody, Parameters, StrictRoute, whole_query
+from service.api.requests import CatalogueDep, JsonBody, Parameters, StrictRoute, whole_query
 from service.features.compare.compare import comparison_bytes, flat_comparison_bytes
 from service.features.compare.schemas import ANY, ComparisonRequest, FlatComparison
 from service.features.estimates.examples import JOB

@@ -9,7 +9,7 @@ from service.answers.diagnoses import Diagnosis
 from service.api.answers import JSON
 from service.api.computing.compute import compute
 from service.api.openapi import examples
-from service.api.routing import CatalogueDep, JsonBody, StrictRoute, answer
+from service.api.requests import CatalogueDep, JsonBody, StrictRoute, answer
 from service.features.diagnose.diagnose import diagnosis_json
 from service.features.diagnose.messages import EXAMPLE
 from service.features.diagnose.schemas import DiagnoseRequest

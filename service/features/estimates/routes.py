@@ -29,7 +29,7 @@ from service.api.catalogues import Database, catalogue_at
 from service.api.computing.compute import compute
 from service.api.openapi import examples
 from service.api.queries import method_of
-from service.api.routing import CatalogueDep, ExplainDep, JsonBody, Parameters, StrictRoute, answer, query, whole_query
+from service.api.requests import CatalogueDep, ExplainDep, JsonBody, Parameters, StrictRoute, answer, query, whole_query
 from service.catalogue import Catalogue
 from service.estimator.choices import choices
 from service.estimator.other_tools.comparison import TOOLS

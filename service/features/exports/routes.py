@@ -17,8 +17,16 @@ from service.api.answers import JSON, json_answer, preferred
 from service.api.errors import WrongParameter
 from service.api.openapi import TEXT_BODY, examples
 from service.api.queries import chosen
-from service.api.requests import is_long_launcher_text, read_in_process
-from service.api.routing import CatalogueDep, JsonBody, StrictRoute, answer, query_text, text_or_json
+from service.api.requests import (
+    CatalogueDep,
+    JsonBody,
+    StrictRoute,
+    answer,
+    is_long_launcher_text,
+    query_text,
+    read_in_process,
+    text_or_json,
+)
 from service.errors import Problem, Refused
 from service.estimator.question import STRICT
 from service.features.estimates.examples import EXAMPLES

@@ -19,7 +19,7 @@ from service.api.credential_ends import while_authorized
 from service.api.envelope import problem_of
 from service.api.errors import WrongParameter
 from service.api.openapi import EVENTS
-from service.api.routing import header
+from service.api.requests import header
 from service.api.streams import AGAIN, ChangeFeed
 from service.errors import NotFound, Problem
 from service.features.launch_checks.launch_checks import NONE_SUCH, find_launch_check

@@ -12,7 +12,7 @@ from service.api.caching import idempotent
 from service.api.catalogues import Database, catalogue_at, database_of, view_of
 from service.api.computing.write_queue import queued
 from service.api.openapi import EVENTS, examples
-from service.api.routing import JsonBody, StrictRoute, answer
+from service.api.requests import JsonBody, StrictRoute, answer
 from service.features.estimates.examples import EXAMPLES
 from service.features.launch_checks import launch_checks
 from service.features.launch_checks.events import LastEvent, stream_of

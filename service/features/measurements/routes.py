@@ -13,7 +13,7 @@ from service.api.computing.write_queue import queued
 from service.api.errors import WrongParameter
 from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY, example
 from service.api.queries import one_of
-from service.api.routing import BodyForm, JsonBody, Parameters, StrictRoute, answer, whole_query
+from service.api.requests import BodyForm, JsonBody, Parameters, StrictRoute, answer, whole_query
 from service.errors import Refused
 from service.features.measurements import lists
 from service.features.measurements.importing import (

@@ -14,7 +14,7 @@ from service.api.credential_ends import while_authorized
 from service.api.envelope import problem_of
 from service.api.errors import CallerGone
 from service.api.openapi import EVENTS, events, examples
-from service.api.routing import CatalogueDep, JsonBody, StrictRoute, answer
+from service.api.requests import CatalogueDep, JsonBody, StrictRoute, answer
 from service.features.plans.schemas import PlanRequest
 from service.features.plans.search_plans import plans_json
 from service.validation.serialization import to_bytes

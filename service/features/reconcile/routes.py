@@ -14,8 +14,7 @@ from service.api.answers import json_answer
 from service.api.catalogues import Database, catalogue_at, view_of
 from service.api.computing.write_queue import queued
 from service.api.openapi import examples
-from service.api.requests import is_long, read_in_process
-from service.api.routing import StrictRoute, answer, text_or_json
+from service.api.requests import StrictRoute, answer, is_long, read_in_process, text_or_json
 from service.estimator.question import DESCRIBED
 from service.features.reconcile.reconcile import reconcile
 from service.features.reconcile.slurm import COMMAND, SlurmRecords, read_document, read_parsable

@@ -20,7 +20,7 @@ from service.api.computing.write_queue import queued
 from service.api.openapi import ETAG, MERGE_PATCH, XLSX, Schema, example
 from service.api.pages import GUIDE
 from service.api.queries import address_of, with_address
-from service.api.routing import JsonBody, PatchBody, RowRevisionDep, StrictRoute, answer
+from service.api.requests import JsonBody, PatchBody, RowRevisionDep, StrictRoute, answer
 from service.features.estimates.examples import EXAMPLES
 from service.features.scenarios import scenarios
 from service.features.scenarios.budgets import budget_sheets, example_budget, scenario_budget

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from service.answers.rows import SensitivityAnswer
 from service.api.answers import add_computed_table, computed_table
 from service.api.openapi import examples
-from service.api.routing import CatalogueDep, JsonBody, StrictRoute
+from service.api.requests import CatalogueDep, JsonBody, StrictRoute
 from service.features.estimates.examples import QUESTION
 from service.features.sensitivity.schemas import SensitivityRequest
 from service.features.sensitivity.vary import sensitivity_bytes

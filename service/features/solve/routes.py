@@ -9,7 +9,7 @@ from service.answers.solutions import Solution
 from service.api.answers import JSON
 from service.api.computing.compute import compute
 from service.api.openapi import examples
-from service.api.routing import CatalogueDep, JsonBody, StrictRoute, answer
+from service.api.requests import CatalogueDep, JsonBody, StrictRoute, answer
 from service.features.estimates.examples import JOB, QUESTION
 from service.features.solve.schemas import SolveRequest
 from service.features.solve.solve import solution_json

@@ -16,7 +16,7 @@ from service.api.computing.write_queue import queued
 from service.api.credential_ends import while_authorized
 from service.api.limits.rate_limits import question_counter
 from service.api.openapi import CSV_BODY, EVENTS, PARQUET, Schema, examples
-from service.api.routing import JsonBody, StrictRoute, answer
+from service.api.requests import JsonBody, StrictRoute, answer
 from service.errors import LeaseLost
 from service.features.sweeps import sweeps, tables
 from service.features.sweeps.axes import PLAN, ROWS, Sweep

@@ -17,7 +17,7 @@ from service.api.catalogues import Database, database_of, view_of
 from service.api.computing.write_queue import queued
 from service.api.errors import ApiError, WrongParameter
 from service.api.openapi import example
-from service.api.routing import JsonBody, StrictRoute, answer
+from service.api.requests import JsonBody, StrictRoute, answer
 from service.errors import LeaseLost, Problem
 from service.features.launch_checks.finished_jobs import on_end
 from service.features.workers.leases import EXAMPLE_LEASE, NOT_HELD, JobId, LeaseToken, lease_of
