@@ -100,10 +100,10 @@ def _with_own(scored: "Accuracy") -> "Accuracy":
     """The figures with those of custom measurements."""
     from service.evaluation.measured import own_groups
     from service.store.history import load_catalogue
-    from service.store.keys import ANYBODY, TEAM
+    from service.store.keys import TEAM, UNRESTRICTED
 
     with database() as engine:
-        own = own_groups(engine, ANYBODY, load_catalogue(engine).view(TEAM))
+        own = own_groups(engine, UNRESTRICTED, load_catalogue(engine).view(TEAM))
         return replace(scored, measured=replace(scored.measured, own=own))
 
 

@@ -233,7 +233,7 @@ class Caller:
     @property
     def own(self) -> str | None:
         """Owner of the caller's own objects; None where callers are not distinguished."""
-        return None if self == ANYBODY else self.owner
+        return None if self == UNRESTRICTED else self.owner
 
     def reaches(self, owner: str) -> bool:
         """Whether the caller may read and change what an owner has.
@@ -244,7 +244,7 @@ class Caller:
         return self.sees_all or owner == self.owner
 
 
-ANYBODY = Caller(sees_all=True)
+UNRESTRICTED = Caller(sees_all=True)
 """The caller of a service without keys."""
 
 

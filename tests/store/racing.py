@@ -13,7 +13,7 @@ from service.features.catalogue.custom_rows import RowChange, create_row, patch_
 from service.features.catalogue.lists import LISTINGS
 from service.store.engine import open_engine, reading, writing
 from service.store.history import History, load_catalogue
-from service.store.keys import ANYBODY
+from service.store.keys import UNRESTRICTED
 from service.store.prepare import prepare_database
 from service.store.tables import SEEDINGS
 from tests.store.small import SMALL
@@ -91,14 +91,14 @@ def count_up_in_a_row(url: str, rounds: int = 10) -> str:
 
 def change_note(history: History, revision: int, note: str) -> None:
     """Change the note of the rate card `counter`, if it is still at a revision."""
-    change = RowChange(LISTINGS["rate-cards"], "counter", lambda record: record["revision"] == revision, ANYBODY)
+    change = RowChange(LISTINGS["rate-cards"], "counter", lambda record: record["revision"] == revision, UNRESTRICTED)
     patch_row(history, change, {"note": note})
 
 
 def make_counter(history: History) -> None:
     """The rate card whose note is a number."""
     rates = [{"gpu": next(iter(history.view("team").gpus)), "usd_per_gpu_hour": 1}]
-    create_row(history, LISTINGS["rate-cards"], ANYBODY, {"slug": "counter", "rates": rates, "note": "0"})
+    create_row(history, LISTINGS["rate-cards"], UNRESTRICTED, {"slug": "counter", "rates": rates, "note": "0"})
 
 
 def count_up(url: str) -> str:

@@ -12,7 +12,7 @@ from service.evaluation.measured import own_groups
 from service.features.measurements import measurements
 from service.features.measurements.measurements import Origin, measurements_in, quarantined
 from service.store.engine import writing
-from service.store.keys import ANYBODY, TEAM
+from service.store.keys import TEAM, UNRESTRICTED
 from service.store.measurements import Measured, measurements_like, read_measurements, store_measurements_in
 from tests.calibration.observations import ENVIRONMENT, products, records_of
 from tests.store.conftest import Prepare
@@ -82,9 +82,9 @@ def test_figures_of_accuracy_do_not_hold_the_measurements(prepare: Prepare) -> N
     more = [replace(row, id=f"{row.id}-{number}", predicted_value=row.value) for row in rows for number in range(100)]
     with writing(empty) as connection:
         store_measurements_in(connection, more)
-    own_groups(empty, ANYBODY, catalogue)
+    own_groups(empty, UNRESTRICTED, catalogue)
     tracemalloc.start()
-    (group,) = own_groups(empty, ANYBODY, catalogue)
+    (group,) = own_groups(empty, UNRESTRICTED, catalogue)
     _, most_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (group.measurements, group.scored) == (len(rows) + len(more), len(more))

@@ -32,7 +32,7 @@ from service.features.sweeps import sweeps
 from service.features.sweeps.sweeps import listed_sweeps
 from service.store import Engine
 from service.store.engine import RowPart, writing
-from service.store.keys import ANYBODY
+from service.store.keys import UNRESTRICTED
 from service.store.measurements import Measured, read_measurements_of
 from service.store.tables import ESTIMATES, JOBS, LAUNCH_CHECKS, MEASUREMENTS, SWEEPS
 from service.tabular.lists import (
@@ -512,11 +512,11 @@ def test_jobs_stand_on_one_page_each(jobs: Engine, name: str, sort: tuple[tuple[
     cursor = None
     for _ in range(41):
         asked = [*sort, ("limit", str(limit)), *([("cursor", cursor)] if cursor else [])]
-        page = page_of(LISTS[name](jobs, ANYBODY), asked)
+        page = page_of(LISTS[name](jobs, UNRESTRICTED), asked)
         shown += page.items
         if (cursor := page.next_cursor) is None:
             break
-    whole = page_of(LISTS[name](jobs, ANYBODY), [*sort, ("limit", "1000")])
+    whole = page_of(LISTS[name](jobs, UNRESTRICTED), [*sort, ("limit", "1000")])
     assert len(shown) == 40
     assert shown == [*whole.items]
 

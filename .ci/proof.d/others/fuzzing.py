@@ -26,7 +26,7 @@ with atheris.instrument_imports(include=["service"]):
     from service.features.reconcile.sending import read_sacct
     from service.formats.targets import FORMATS, TARGETS
     from service.openapi.document import COMMITTED
-    from service.store.keys import ANYBODY
+    from service.store.keys import UNRESTRICTED
     from service.validation.json_text import parse
     from service.validation.models import read_config
 
@@ -99,7 +99,7 @@ def priced_tables() -> Target:
 
     def target(content: bytes) -> None:
         for mark in (".", ","):
-            draft_import(content, ImportOptions(mark=mark, is_trial=True, skips=True, caller=ANYBODY), CATALOGUE)
+            draft_import(content, ImportOptions(mark=mark, is_trial=True, skips=True, caller=UNRESTRICTED), CATALOGUE)
 
     return target
 

@@ -18,7 +18,7 @@ from service.api.access.share_links import PARAMETER, revocation_reason, verify_
 from service.api.errors import ApiError
 from service.api.openapi import Schema
 from service.errors import TraincostError
-from service.store.keys import ANYBODY, ApiKey, Caller, KeyRing, Scope
+from service.store.keys import UNRESTRICTED, ApiKey, Caller, KeyRing, Scope
 
 ISSUER_AWAY = "the issuer of tokens does not say with which key this one is signed; ask again"
 
@@ -212,7 +212,7 @@ class Grant:
 
 def caller_of(request: Request) -> Caller:
     """The caller of a request."""
-    caller: Caller = request.scope["state"].get(CALLER, ANYBODY)
+    caller: Caller = request.scope["state"].get(CALLER, UNRESTRICTED)
     return caller
 
 

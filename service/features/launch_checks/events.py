@@ -26,7 +26,7 @@ from service.features.launch_checks.launch_checks import NONE_SUCH, find_launch_
 from service.jobs.jobs import JobEvent, read_later_events
 from service.store import Engine
 from service.store.engine import utc_text
-from service.store.keys import ANYBODY
+from service.store.keys import UNRESTRICTED
 from service.store.tables import ENDED
 from service.validation.serialization import to_bytes
 
@@ -123,7 +123,7 @@ def _read_events(engine: Engine, known: Mapping[str, EventHistory | None]) -> di
     for check_id, history in before.items():
         status, events = later.get(check_id, ("", []))
         try:
-            whole = to_bytes(find_launch_check(engine, ANYBODY, check_id)) if status in ENDED else None
+            whole = to_bytes(find_launch_check(engine, UNRESTRICTED, check_id)) if status in ENDED else None
         except Exception as error:  # goes to the streams of this check
             result[check_id] = error
             continue

@@ -22,7 +22,7 @@ from service.estimator.question import DESCRIBED, STRICT, Gpu
 from service.features.measurements.measurements import Origin, measurements_in
 from service.store import Engine
 from service.store.engine import answering, utc_text, writing
-from service.store.keys import ANYBODY, Caller
+from service.store.keys import UNRESTRICTED, Caller
 from service.store.measurements import Measured
 from service.store.requests import log_change_in
 from service.validation.devices import gpu_of_device
@@ -285,12 +285,12 @@ def import_file(
     refuse_pickle(content, name)
     beside = dict(map(_pair, given))
     if kind == RECORDS:
-        return import_records(engine, catalogue, ANYBODY, {**_object(content), **beside})
+        return import_records(engine, catalogue, UNRESTRICTED, {**_object(content), **beside})
     if kind not in FORMATS:
         formats = ", ".join((*FORMATS, RECORDS))
         message = "there is no such format of measurements"
         raise Refused(Problem(field="format", code="not_a_choice", message=message, fix=f"use one of {formats}"))
-    return import_measurements(engine, catalogue, ANYBODY, kind, content, beside)
+    return import_measurements(engine, catalogue, UNRESTRICTED, kind, content, beside)
 
 
 def _pair(text: str) -> tuple[str, Any]:

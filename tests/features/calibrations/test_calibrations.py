@@ -12,7 +12,7 @@ from service.features.calibrations.fitting import fit_calibration, read_fit_data
 from service.features.calibrations.routes import CHOSEN
 from service.features.measurements.routes import MEASUREMENT_ID, RECORDS, SHAPES
 from service.store.history import History, load_catalogue
-from service.store.keys import ANYBODY
+from service.store.keys import UNRESTRICTED
 from tests.api.asking import Ask
 from tests.fixtures import NewUrl, asking, one_by_one, running
 
@@ -97,12 +97,12 @@ def test_a_process_fits_what_this_one_does(service: Service) -> None:
     service.post("/v1/measurements", another_run(1.3, "again"))
     for chosen in ({"runs": ["again"]}, {}, {"measurements": [MEASUREMENT_ID]}):
         again = service.fitted(**chosen)
-        engine, catalogue = service.app.state.engine, service.app.state.history.view(ANYBODY.owner)
-        here = fit_calibration(read_fit_data(engine, catalogue, ANYBODY, {**CHOSEN, **chosen}), catalogue)
+        engine, catalogue = service.app.state.engine, service.app.state.history.view(UNRESTRICTED.owner)
+        here = fit_calibration(read_fit_data(engine, catalogue, UNRESTRICTED, {**CHOSEN, **chosen}), catalogue)
         assert (here.id, here.fitted_on) == (again["id"], tuple(again["fitted_on"]))
         assert (here.held_out_fraction, here.before_fraction) == (again["held_out_fraction"], again["before_fraction"])
     with pytest.raises(Refused, match="no measurement"):
-        read_fit_data(engine, catalogue, ANYBODY, {**CHOSEN, "runs": ["no such run"]})
+        read_fit_data(engine, catalogue, UNRESTRICTED, {**CHOSEN, "runs": ["no such run"]})
 
 
 def test_answers_under_a_calibration_are_worked_out_again_once_another_one_holds(service: Service) -> None:

@@ -9,7 +9,7 @@ import httpx
 from fastapi import FastAPI
 
 from service.features.sweeps import sweeps
-from service.store.keys import ANYBODY
+from service.store.keys import UNRESTRICTED
 from tests.api.asking import Ask
 from tests.api.replicated import client_of
 from tests.features.sweeps import test_routes
@@ -21,7 +21,7 @@ sweep_app, app, ask = test_routes.sweep_app, test_routes.app, test_routes.ask
 def test_a_stream_tells_each_state_and_ends_with_the_sweep(ask: Ask, app: FastAPI, tmp_path: Path) -> None:
     sweep = started(ask)
     Worker(ask, tmp_path).run(PIECES - 1)
-    ending = Timer(0.2, sweeps.cancel_sweep, [app.state.engine, ANYBODY, sweep["id"]])
+    ending = Timer(0.2, sweeps.cancel_sweep, [app.state.engine, UNRESTRICTED, sweep["id"]])
     ending.start()
     text = ask("GET", sweep["links"]["events"]).text
     ending.join()
@@ -41,4 +41,4 @@ def test_head_tells_of_the_stream_of_a_sweep_that_goes_on(ask: Ask, app: FastAPI
 
     answer = asyncio.run(head())
     assert (answer.status_code, answer.content) == (200, b"")
-    sweeps.cancel_sweep(app.state.engine, ANYBODY, sweep["id"])
+    sweeps.cancel_sweep(app.state.engine, UNRESTRICTED, sweep["id"])
