@@ -22,6 +22,7 @@ from service.estimator.answer import Estimate, Interval, Memory, StageMemory, Ve
 from service.estimator.question import Question, StackName
 from service.estimator.software.stacks import software_of
 from service.estimator.time.step import Operations, step_class_of, waiting_fraction
+from service.evaluation.frameworks import table_of
 from service.evaluation.questions import question_of, reason_of
 from service.units import BYTES, in_units
 
@@ -45,30 +46,8 @@ class SourceConvention:
     """Reason for the convention."""
 
 
-SOURCE_CONVENTIONS: Mapping[str, SourceConvention] = {
-    "bloom": SourceConvention(
-        "device",
-        GB,
-        "read off nvidia-smi; GB is 1e9 bytes by its definition, and 80 GB in GiB are more than the device has",
-    ),
-    "qwen_readme": SourceConvention(
-        "device",
-        GB,
-        "a whole process was watched; GB is 1e9 bytes by its definition, and 81.0 GiB are more than the device has",
-    ),
-    "internevo": SourceConvention(
-        "device", GB, "whole numbers beside the size of the device; GB is 1e9 bytes by its definition"
-    ),
-    "nanotron": SourceConvention(
-        "reserved", GIB, "helpers.py divides by 1024^3; the log line shows what the allocator holds"
-    ),
-    "torchtune": SourceConvention(
-        "allocated", GIB, "its README calls the column peak memory active, torch's counter in GiB"
-    ),
-    "colossalai": SourceConvention("allocated", GIB, "its benchmark prints torch.cuda.max_memory_allocated"),
-    "mbridge_skills": SourceConvention("allocated", GB, "Megatron-Bridge logs torch's allocated peak in 1e9 bytes"),
-}
-"""Conventions of sources that leave class or unit open."""
+SOURCES = "sources.toml"
+"""Decisions on sources, with their reasons."""
 
 CLASSES: Mapping[str, MemoryClass] = {
     "exact bytes": "allocated",
@@ -97,41 +76,27 @@ MEASURED_RANKS: tuple[tuple[re.Pattern[str], MeasuredRank], ...] = (
 the fullest."""
 
 
-MFU_CONVENTIONS: Mapping[str, Literal["causal", "full"]] = {"korthikanti2022_t5": "full"}
-"""FLOP convention of sources that give only MFU, no time and no rate: all pairs of tokens, no recompute (Korthikanti et
-al. 2022, arXiv:2205.05198, appendix A)."""
-
-COUNTED_APART: Mapping[str, tuple[str, bool, str]] = {
-    "mtnlg": (
-        "",
-        True,
-        "one run at three sizes of its cluster: too few rows to judge the stack that they stand for",
-    ),
-    "megatron2021_t2": ("3", False, "DeepSpeed's ZeRO-3 of 2021 gathered every parameter alone: bound by latency"),
-}
-"""Sources whose rows are listed and counted apart: the ZeRO stage that this applies to (any if empty), whether fits may
-use them, and the reason."""
-
 SUMMED = "per GPU average"
 """Rank cell of a figure that is the sum over all GPUs."""
 
 
 def is_apart(row: MeasuredRow) -> bool:
     """Whether a row's step is counted apart."""
+    source = table_of(SOURCES)["apart"].get(row.text("source_key"))
     if "power limited" in row.text("gpu"):
         return True
-    stage, _, _ = COUNTED_APART.get(row.text("source_key"), ("none", True, ""))
-    return stage in ("", row.text("zero_stage"))
+    return source is not None and source["zero_stage"] in ("", row.text("zero_stage"))
 
 
 def gives_constants(row: MeasuredRow) -> bool:
     """Whether a fit may use a row."""
-    return not is_apart(row) or COUNTED_APART.get(row.text("source_key"), ("", False, ""))[1]
+    source = table_of(SOURCES)["apart"].get(row.text("source_key"), {})
+    return not is_apart(row) or bool(source.get("gives_constants", False))
 
 
 def convention_of(row: MeasuredRow) -> SourceConvention:
     """The convention of a row's source."""
-    return SOURCE_CONVENTIONS.get(row.text("source_key"), SourceConvention())
+    return SourceConvention(**table_of(SOURCES)["conventions"].get(row.text("source_key"), {}))
 
 
 def memory_class_of(row: MeasuredRow) -> MemoryClass:
@@ -382,7 +347,7 @@ def figure_of(row: MeasuredRow) -> str:
     for column in FIGURES_OF_A_STEP:
         if row.text(column):
             return column
-    if row.text("mfu_pct") and row.text("source_key") in MFU_CONVENTIONS:
+    if row.text("mfu_pct") and row.text("source_key") in table_of(SOURCES)["mfu"]:
         return "mfu_pct"
     raise NotExpressible("missing: derived_step_time_s")
 
@@ -412,7 +377,9 @@ def measured_step_seconds(row: MeasuredRow, predicted: Predicted) -> float:
     found, peak = predicted.estimate, row.number_of("peak_tflops_denominator")
     if not peak:
         raise NotExpressible("missing: peak_tflops_denominator")
-    flop = getattr(found.flop.conventions, MFU_CONVENTIONS[row.text("source_key")]) * found.flop.per_step_tokens
+    flop = (
+        getattr(found.flop.conventions, table_of(SOURCES)["mfu"][row.text("source_key")]) * found.flop.per_step_tokens
+    )
     return float(flop / (figure / 100 * peak * 1e12 * found.resolved.cluster.gpus))
 
 

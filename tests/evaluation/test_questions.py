@@ -7,12 +7,12 @@ import pytest
 
 from service.calibration.tables import MeasuredRow, NotExpressible, shipped_rows
 from service.catalogue import shipped_catalogue
-from service.evaluation.frameworks import framework_of, frameworks, layers_by_cost
+from service.evaluation.frameworks import framework_of, frameworks, layers_by_cost, table_of
 from service.evaluation.hardware import gpu_slug, network_bytes_per_s
 from service.evaluation.questions import draft_of, offload_of, question_of
 from service.evaluation.scoring import (
     APART,
-    SOURCE_CONVENTIONS,
+    SOURCES,
     Evaluation,
     evaluate_step,
     figure_of,
@@ -90,13 +90,15 @@ def test_an_unknown_unit_is_a_reason() -> None:
 
 def test_an_unknown_base_is_decided_once_for_its_source() -> None:
     row = row_of(BLOOM, peak_mem_reported="50")
-    assert measured_peak_bytes(row) == 50 * SOURCE_CONVENTIONS["bloom"].unit_bytes
-    assert all(reading.why for reading in SOURCE_CONVENTIONS.values())
+    assert measured_peak_bytes(row) == 50 * table_of(SOURCES)["conventions"]["bloom"]["unit_bytes"]
+    assert all(convention["why"] for convention in table_of(SOURCES)["conventions"].values())
 
 
 def test_a_sum_over_gpus_is_shared_by_them() -> None:
     row = row_of(QWEN, peak_mem_reported="139.2", n_gpus="2")
-    assert measured_peak_bytes(row) == pytest.approx(69.6 * SOURCE_CONVENTIONS["qwen_readme"].unit_bytes)
+    assert measured_peak_bytes(row) == pytest.approx(
+        69.6 * table_of(SOURCES)["conventions"]["qwen_readme"]["unit_bytes"]
+    )
 
 
 def test_no_figure_is_none() -> None:
