@@ -19,14 +19,14 @@ MOST_DIGITS = 1e16
 
 
 class Collector:
-    """Distinct problems of the parts of a request, so that one refusal names all of them."""
+    """Problems of the parts of a request, so that one refusal names all of them."""
 
     def __init__(self) -> None:
-        self.problems: dict[Problem, None] = {}
+        self.problems: list[Problem] = []
 
     def add(self, *problems: Problem) -> None:
         """Collect problems."""
-        self.problems |= dict.fromkeys(problems)
+        self.problems += problems
 
     def read(self, reader: Callable[..., Part], *arguments: Any) -> Part | None:
         """Read a part of the request; None where it is refused."""
@@ -39,7 +39,15 @@ class Collector:
     def refuse(self) -> None:
         """Raise the problems, if any."""
         if self.problems:
-            raise Refused(*[*self.problems][:MOST_PROBLEMS])
+            raise Refused(*self.problems[:MOST_PROBLEMS])
+
+
+class DistinctCollector(Collector):
+    """Distinct problems of parts that are read several times, each with something else."""
+
+    def add(self, *problems: Problem) -> None:
+        """Collect problems that are new."""
+        self.problems = [*dict.fromkeys([*self.problems, *problems])]
 
 
 def schema_at(root: Schema, steps: Sequence[int | str]) -> Schema:

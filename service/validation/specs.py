@@ -5,7 +5,7 @@ for a number, no number for a truth.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -68,8 +68,12 @@ def fields_of(spec: Any) -> dict[str, Any]:
 
 @cache
 def schema_of(kind: type) -> Mapping[str, Any]:
-    """JSON schema of one dataclass, built once."""
-    return adapter_of(kind).json_schema()
+    """JSON schema of one dataclass, built once; pydantic leaves out the descriptions of inherited fields."""
+    schema = adapter_of(kind).json_schema()
+    bases = (schema_of(base)["properties"] for base in kind.__bases__ if is_dataclass(base))
+    for name, inherited in (field for base in bases for field in base.items()):
+        schema["properties"][name] = {"description": inherited.get("description", ""), **schema["properties"][name]}
+    return schema
 
 
 def _strict_choice(kind: type, name: str, item: object) -> object:

@@ -20,7 +20,7 @@ from service.validation.flat_values import LIST_MARK, read_value
 from service.validation.forms import DescribedAs, requiring
 from service.validation.merge_patch import apply_merge_patch
 from service.validation.prices import CardPrice, CataloguePrice, read_price
-from service.validation.problems import Collector, not_an_object
+from service.validation.problems import Collector, DistinctCollector, not_an_object
 from service.validation.question_parts import PARTS, ClusterForm, JobQuestion, LayoutPatch, RecipePatch
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.specs import field_names, read_spec
@@ -362,7 +362,7 @@ def read_comparison(
     body: Mapping[str, Any], catalogue: Catalogue
 ) -> Steps[tuple[ComparisonRequest, Sequence[Variant]]]:
     """Parse a request body: the request, and its question on each cluster."""
-    problems = Collector()
+    problems = DistinctCollector()
     request = problems.read(_request, body)
     question = problems.read(_question, body)
     problems.refuse()
@@ -388,7 +388,11 @@ def read_comparison(
 
 
 def _request(body: Mapping[str, Any]) -> ComparisonRequest:
-    return read_spec(ComparisonRequest, body, "", whole="the comparison")
+    try:
+        return read_spec(ComparisonRequest, body, "", whole="the comparison")
+    except Refused as refused:
+        unknown = [problem for problem in refused.problems if problem.code == "unknown_field"]
+        raise Refused(*(unknown or refused.problems)) from None
 
 
 def _question(body: Mapping[str, Any]) -> Mapping[str, Any]:
