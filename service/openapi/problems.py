@@ -13,7 +13,7 @@ from service.api.errors import KINDS, LEAVING, MEDIA_TYPE, problem_response
 from service.api.limits.http_limits import TOO_MUCH
 from service.api.limits.rate_limits import too_many_requests
 from service.api.limits.request_counts import Allowance
-from service.api.openapi import Schema, described, ref
+from service.api.openapi import Schema, ref
 from service.api.server import ONE_HOST
 from service.errors import MOST_PROBLEMS
 from service.features.launch_checks.targets import NO_WORKER_FIX
@@ -199,7 +199,7 @@ _PROBLEM: Schema = {
         "code": _TEXT | {"enum": list(KINDS), "description": "This kind of problem, stable."},
         "detail": _TEXT | {"description": "What went wrong this time."},
         "request_id": _TEXT | {"description": "As in the header X-Request-Id and in the service's log."},
-        "report": described("Every wrong row, where a table was sent.", ref("ImportReport")),
+        "report": {"description": "Every wrong row, where a table was sent.", **ref("ImportReport")},
         "errors": {
             "type": "array",
             "maxItems": MOST_PROBLEMS,
