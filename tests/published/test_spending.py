@@ -10,7 +10,7 @@ from service.estimator.answer import Interval
 from service.estimator.estimate import estimate
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.cost import Usage, carbon_kg_co2e, charges_of, sum_of
-from service.estimator.run.totals import lost_shares_of, power_of, usage_of
+from service.estimator.run.totals import lost_shares_of, usage_of
 from service.validation.questions import read_question
 from tests.ask import known
 from tests.published.cases import Case, cases
@@ -39,7 +39,7 @@ def published_run(given: dict[str, Any], catalogue: Catalogue) -> tuple[Resolved
     resolved = resolve(read_question(body, catalogue).question)
     hours = float(given["gpu_hours"])
     total = Interval(hours, hours, hours, "measured")
-    return resolved, usage_of(resolved, total, lost_shares_of(resolved, 1.0), power_of(resolved))
+    return resolved, usage_of(resolved, total, lost_shares_of(resolved, 1.0))
 
 
 @pytest.mark.parametrize("case", cases("spending", "energy"))

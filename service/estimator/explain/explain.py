@@ -88,7 +88,6 @@ from service.estimator.run.totals import (
     interruption_seconds,
     lost_days,
     lost_shares_of,
-    power_of,
     stall_seconds,
     usage_of,
     written_bytes,
@@ -723,7 +722,7 @@ def _goodput(resolved: ResolvedQuestion, totals: Totals, losses: LostShares, ste
 def _cost(resolved: ResolvedQuestion, totals: Totals, losses: LostShares) -> list[Explanation]:
     if totals.cost is None or totals.cost_usd is None:
         return []
-    charges = charges_of(resolved, usage_of(resolved, totals.gpu_hours, losses, power_of(resolved)))
+    charges = charges_of(resolved, usage_of(resolved, totals.gpu_hours, losses))
     return [
         explained(
             "totals.cost_usd.value", totals.cost_usd.value, sum_usd, {line.kind: line.usd.value for line in totals.cost}

@@ -198,11 +198,6 @@ def class_of(stack: str, *, is_sparse: bool) -> tuple[str, str]:
     return "megatron-core" if stack == "megatron-core" else "other", "sparse" if is_sparse else "dense"
 
 
-def residual_class(workload: Workload) -> tuple[str, str]:
-    """The class of a job whose published residuals are known."""
-    return class_of(workload.software.name, is_sparse=bool(workload.model.num_experts))
-
-
 def allocated_interval(workload: Workload, peak_bytes: float) -> Interval:
     """Live tensors at the peak, with the spread that published peaks of the class show.
 
@@ -222,7 +217,7 @@ def allocated_interval(workload: Workload, peak_bytes: float) -> Interval:
     >>> allocated_interval(sample_workload(), 100.0).low < 97.1
     True
     """
-    spread = RESIDUALS[residual_class(workload)]
+    spread = RESIDUALS[class_of(workload.software.name, is_sparse=bool(workload.model.num_experts))]
     return Interval(peak_bytes * exp(-spread), peak_bytes, peak_bytes * exp(spread), "analytic")
 
 

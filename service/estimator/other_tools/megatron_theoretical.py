@@ -151,10 +151,6 @@ def _width(model: Model) -> int:
     return model.intermediate_size or default
 
 
-def _is_sequence_parallel_form(resolved: ResolvedQuestion) -> bool:
-    return bool(resolved.question.layout.sequence_parallel) and resolved.workload.recompute.granularity == "selective"
-
-
 def _flight_factor(resolved: ResolvedQuestion) -> float:
     """Activations in flight over those of as many micro-batches as there are stages."""
     layout, accumulation = resolved.question.layout, float(resolved.degrees.accumulation)
@@ -186,7 +182,8 @@ def kept_activation_bytes(resolved: ResolvedQuestion) -> float:
     model, layout = resolved.question.model, resolved.question.layout
     tokens, hidden = resolved.question.recipe.sequence_length * resolved.question.recipe.micro_batch, model.hidden_size
     rows = float(padded_vocabulary(model, resolved.workload.vocabulary_multiple, layout.tensor))
-    is_first_form, is_last = _is_sequence_parallel_form(resolved), layout.pipeline == 1
+    is_first_form = layout.sequence_parallel and resolved.workload.recompute.granularity == "selective"
+    is_last = layout.pipeline == 1
     each = 18 + 4 * _width(model) / hidden if is_first_form else 10 + 24 / layout.tensor
     layers = tokens * hidden * each * model.num_hidden_layers
     saved_bytes = _flight_factor(resolved) * (layers + tokens * layout.pipeline * (8 + hidden))

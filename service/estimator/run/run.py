@@ -97,17 +97,16 @@ def run_of(resolved: ResolvedQuestion, loads: tuple[list[LoadedStage], ...], fil
         return None
     stages = zip(resolved.run_stages, schedule.phases, loads, filled[:-1], strict=True)
     return Run(
-        stages=tuple(_stage_run(first, phase, loaded, in_use) for (first, *_), phase, loaded, in_use in stages),
+        stages=tuple(
+            StageRun(
+                steps=sum(phase.steps),
+                tokens=phase.sequences * phase.tokens,
+                flop=run_flop(sequence_flop(first.workload.ledger, first.workload.recompute).training, phase.sequences),
+                seconds=phase_seconds(first, phase, loaded, in_use),
+            )
+            for (first, *_), phase, loaded, in_use in stages
+        ),
         last_steps=schedule.last_steps,
-    )
-
-
-def _stage_run(first: ResolvedQuestion, phase: Phase, loaded: list[LoadedStage], filled_fraction: float) -> StageRun:
-    return StageRun(
-        steps=sum(phase.steps),
-        tokens=phase.sequences * phase.tokens,
-        flop=run_flop(sequence_flop(first.workload.ledger, first.workload.recompute).training, phase.sequences),
-        seconds=phase_seconds(first, phase, loaded, filled_fraction),
     )
 
 
@@ -281,31 +280,19 @@ def compute_configuration(resolved: ResolvedQuestion) -> Configuration:
     peak = peak_stage_of(resolved, stages, loads)
     counts = parameter_counts(resolved.workload.model, resolved.workload.ledger)
     flop = _flop_of(resolved.workload, counts, _rerun_fraction(resolved, stages))
+    parameters = Parameters(
+        **{name: getattr(counts, name) for name in ParameterCounts.__slots__ if name != "active"},
+        active=counts.active.total,
+        active_by_definition=counts.active,
+        total_with_multi_token_prediction=counts.total + counts.multi_token_prediction,
+        stages=stage_parameters(resolved, stages),
+    )
     return Configuration(
         loads=loads,
         peak=peak,
-        parameters=_parameters(resolved, stages, counts),
+        parameters=parameters,
         flop=flop,
         step=_step(resolved, stages, flop, peak.filled_fraction[-1]),
-    )
-
-
-def _parameters(resolved: ResolvedQuestion, stages: list[LoadedStage], counts: ParameterCounts) -> Parameters:
-    return Parameters(
-        total=counts.total,
-        trained=counts.trained,
-        adapters=counts.adapters,
-        active=counts.active.total,
-        active_by_definition=counts.active,
-        non_embedding=counts.non_embedding,
-        input_embedding=counts.input_embedding,
-        position_embedding=counts.position_embedding,
-        lm_head=counts.lm_head,
-        routed_experts=counts.routed_experts,
-        shared_experts=counts.shared_experts,
-        multi_token_prediction=counts.multi_token_prediction,
-        total_with_multi_token_prediction=counts.total + counts.multi_token_prediction,
-        stages=stage_parameters(resolved, stages),
     )
 
 

@@ -472,16 +472,6 @@ def scaled(interval: Interval, factor: float) -> Interval:
     return rising(interval, lambda value: value * factor)
 
 
-@dataclass(frozen=True, slots=True)
-class Power:
-    """Power at the meter of one GPU, its share of hosts and building counted."""
-
-    busy_watts: float
-    """At work."""
-    idle_watts: float
-    """Waiting."""
-
-
 def totals_of(resolved: ResolvedQuestion, step: Step, flop: Flop, run: Run | None) -> Totals | None:
     """The whole run, from its steps; none without `training_tokens`.
 
@@ -500,10 +490,10 @@ def totals_of(resolved: ResolvedQuestion, step: Step, flop: Flop, run: Run | Non
     if run is None or flop.total_flop is None:
         return None
     seconds = mean_step(run, step)
-    losses, power = lost_shares_of(resolved, seconds.value), power_of(resolved)
+    losses = lost_shares_of(resolved, seconds.value)
     goodput = losses.goodput_fraction
     hours = run_interval(rising(seconds, lambda each: gpu_hours(run.steps, each, gpus, goodput)))
-    used = usage_of(resolved, hours, losses, power)
+    used, (busy_watts, idle_watts) = usage_of(resolved, hours, losses), _power_watts(resolved)
     ideal = rising(used.days, lambda days: ideal_days(days, goodput))
     lines = tuple(charge.line() for charge in charges_of(resolved, used)) or None
     intensity = resolved.question.cluster.grid_kg_co2e_per_kwh
@@ -520,8 +510,8 @@ def totals_of(resolved: ResolvedQuestion, step: Step, flop: Flop, run: Run | Non
         at_peak_gpu_hours=at_peak_gpu_hours(flop.total_flop, step.peak_flop_per_s),
         cost_usd=None if lines is None else sum_of(line.usd for line in lines),
         cost=lines,
-        gpu_busy_watts=power.busy_watts,
-        gpu_idle_watts=power.idle_watts,
+        gpu_busy_watts=busy_watts,
+        gpu_idle_watts=idle_watts,
         energy_kwh=used.energy_kwh,
         carbon_kg_co2e=(
             None if intensity is None else rising(used.energy_kwh, lambda kwh: carbon_kg_co2e(kwh, intensity))
@@ -529,18 +519,17 @@ def totals_of(resolved: ResolvedQuestion, step: Step, flop: Flop, run: Run | Non
     )
 
 
-def usage_of(resolved: ResolvedQuestion, hours: Interval, losses: LostShares, power: Power) -> Usage:
+def usage_of(resolved: ResolvedQuestion, hours: Interval, losses: LostShares) -> Usage:
     """Hours, days and energy of a run."""
     cluster = resolved.question.cluster
     spares = spares_of(cluster)
     days = rising(hours, lambda h: run_days(h, cluster.gpus))
     spare = rising(days, lambda d: spare_gpu_hours(d, spares))
     waiting_fraction = losses.restarts_fraction * losses.goodput_fraction
+    busy_watts, idle_watts = _power_watts(resolved)
 
-    def drawn_kwh(workload: float, idle: float) -> float:
-        return energy_kwh(
-            workload * (1 - waiting_fraction), power.busy_watts, workload * waiting_fraction + idle, power.idle_watts
-        )
+    def drawn_kwh(used: float, idle: float) -> float:
+        return energy_kwh(used * (1 - waiting_fraction), busy_watts, used * waiting_fraction + idle, idle_watts)
 
     return Usage(
         gpu_hours=hours,
@@ -578,16 +567,16 @@ def spares_of(cluster: CompleteCluster) -> int:
     return spare_gpus(cluster.gpus, cluster.gpus_per_node, cluster.spare_fraction)
 
 
-def power_of(resolved: ResolvedQuestion) -> Power:
-    """Power at the meter of one GPU."""
+def _power_watts(resolved: ResolvedQuestion) -> tuple[float, float]:
+    """Power at the meter of one GPU with its share of hosts and building, at work and waiting."""
     cluster, board, most = (
         resolved.question.cluster,
         resolved.workload.gpu.board_watts,
         limited_watts(resolved.workload),
     )
-    host, pue = cluster.host_power_fraction, cluster.pue
-    busy, idle = cluster.busy_power_fraction, cluster.idle_power_fraction
-    return Power(gpu_watts(board, most, host, busy, pue), gpu_watts(board, most, host, idle, pue))
+    loads = (cluster.busy_power_fraction, cluster.idle_power_fraction)
+    busy, idle = (gpu_watts(board, most, cluster.host_power_fraction, load, cluster.pue) for load in loads)
+    return busy, idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
