@@ -23,7 +23,7 @@ CONSTANTS = tuple(name for name in field_names(DeviceCalibration) if name != "id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationDetail:
-    """What a calibration has more when it is read alone."""
+    """Fields of a calibration beside those of its list."""
 
     parts: tuple[PartError, ...]
     """The errors by probe."""
@@ -37,7 +37,7 @@ class CalibrationDetail:
             only=CONSTANTS,
         ),
     ]
-    """What stands in the place of published rates."""
+    """Constants that replace published rates."""
     fitted_on: tuple[str, ...]
     """Ids of the measurements that it was fitted on."""
 

@@ -13,7 +13,7 @@ from math import isfinite
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-from service.catalogue import ClusterRow, GpuRow, ModelRow, PriceRow, RateCardRow, RegionRow, Row
+from service.catalogue import GpuRow, ModelRow, PriceRow, RegionRow, Row
 from service.catalogue.rows import is_date
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.model.parameters import count_parameters
@@ -160,7 +160,7 @@ def with_defaults(kind: type, body: Mapping[str, Any]) -> Record:
     common = {"source": SOURCE, "as_of": today, "verified": "no"}
     if "slug" in given and kind is not PriceRow:
         common["name"] = given["slug"]
-    return DEFAULTS[kind]({**common, **given})
+    return DEFAULTS.get(kind, dict)({**common, **given})
 
 
 DERIVED: Mapping[type, Mapping[str, tuple[str, ...]]] = {
@@ -252,19 +252,13 @@ def _region(given: Record) -> Record:
     return {**words, **given}
 
 
-def _as_given(given: Record) -> Record:
-    return given
-
-
 DEFAULTS: Mapping[type, Callable[[Record], Record]] = {
     ModelRow: _model,
     GpuRow: _gpu,
-    ClusterRow: _as_given,
     PriceRow: _price,
-    RateCardRow: _as_given,
     RegionRow: _region,
 }
-"""Defaults by kind of row."""
+"""Defaults by kind of row; other kinds have none beside the common ones."""
 
 
 def _with_note(row: Record, derived: Record) -> Record:

@@ -28,7 +28,7 @@ NONE_SUCH = f"there is no measurement of this id; GET {PATH} lists the ids"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementDetail:
-    """What a measurement has as objects when it is read alone."""
+    """Fields of a measurement as objects, beside those of its list."""
 
     shape: Shape
     """Sizes, number format and kernel: what tells it from other measurements of its probe."""
