@@ -6,34 +6,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from service.answers.accuracy import Figures, Sized, VerdictCounts
-from service.answers.estimates import Grounds
 from service.answers.names import COMPONENT, EACH, INLINED, OWN_DESCRIPTION, WIRE_NAMES
-from service.answers.rows import ChosenCluster
 from service.api.openapi import Schema
-from service.calibration.scores import RelativeErrors
-from service.estimator.other_tools.tool import Comparison
-from service.features.compare.schemas import ComparisonOptions
-from service.formats.launchers.slurm import SlurmJob
-from service.validation.question_parts import ModelFields, QuestionRequest
-from service.validation.specs import schema_of
+from service.validation.question_parts import ModelFields
 
 FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
 """FastAPI's own error form, which this service never sends."""
-
-INHERITED = (
-    QuestionRequest,
-    SlurmJob,
-    ComparisonOptions,
-    Grounds,
-    Comparison,
-    RelativeErrors,
-    Figures,
-    Sized,
-    VerdictCounts,
-    ChosenCluster,
-)
-"""Dataclasses that others extend: pydantic finds no docstrings of inherited fields."""
 
 NAMED_BY_ANSWERS: tuple[Any, ...] = (ModelFields,)
 """Parts of a question that answers refer to by name, and no request defines."""
@@ -57,8 +35,7 @@ def tidied(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Schem
     paths = with_references(paths, hoisted)
     schemas = {name: with_references(one, hoisted) for name, one in schemas.items()}
     answered = answered_by(paths, schemas | hoisted)
-    described = {name: _explained(name, one) for name, one in schemas.items()}
-    complete = {name: _complete(one) if name in answered else one for name, one in described.items()}
+    complete = {name: _complete(one) if name in answered else one for name, one in schemas.items()}
     return paths, {name: _defaults_in_words(_as_on_the_wire(one)) for name, one in (complete | hoisted).items()}
 
 
@@ -131,26 +108,6 @@ def _references(value: Any) -> Iterator[str]:
             yield reference.removeprefix(REFERENCE)
         for item in value.values():
             yield from _references(item)
-
-
-def _explained(name: str, schema: Schema) -> Schema:
-    """A schema with the descriptions of inherited fields."""
-    for base in INHERITED:
-        if name in _heirs(base):
-            inherited = {
-                field: {"description": one["description"]}
-                for field, one in schema_of(base)["properties"].items()
-                if "description" in one
-            }
-            described = {field: inherited.get(field, {}) | one for field, one in schema["properties"].items()}
-            schema = schema | {"properties": described}
-    return schema
-
-
-def _heirs(base: type) -> set[str]:
-    """Names of the classes that extend one."""
-    heirs: list[type] = base.__subclasses__()
-    return {heir.__name__ for heir in heirs}.union(*map(_heirs, heirs))
 
 
 def _complete(schema: Schema) -> Schema:

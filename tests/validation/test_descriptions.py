@@ -8,8 +8,8 @@ from pydantic._internal import _docs_extraction, _fields
 from service.answers.estimates import Answer, Versions
 from service.answers.plans import PlanAnswer
 from service.estimator.question import Cluster, Gpu, Layout, Model, OwnedPrice, Price, Recipe, Recompute
+from service.validation import descriptions_of
 from service.validation.clusters import Nodes
-from service.validation.descriptions import descriptions_of
 from service.validation.prices import CardPrice, CataloguePrice
 
 KINDS = (
@@ -21,7 +21,10 @@ KINDS = (
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_descriptions_are_those_that_pydantic_reads(kind: type) -> None:
     assert descriptions_of(kind)
-    assert descriptions_of(kind) == _docs_extraction.extract_docstrings_from_cls(kind, use_inspect=True)
+    expected: dict[str, str] = {}
+    for one in reversed(kind.__mro__[:-1]):
+        expected |= _docs_extraction.extract_docstrings_from_cls(one, use_inspect=True)
+    assert descriptions_of(kind) == expected
 
 
 def test_a_class_without_a_source_has_no_descriptions() -> None:
