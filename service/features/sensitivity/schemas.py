@@ -58,7 +58,7 @@ def read_sensitivity(body: Mapping[str, Any]) -> SensitivityRequest:
     """Parse a request body, except for its question and its values."""
     problems = Collector()
     given = {name: value for name, value in body.items() if value is not None or name not in SENSITIVITY_FIELDS}
-    request = problems.read(_request, given)
+    request = problems.read(lambda: read_spec(SensitivityRequest, given, "", whole="the body"))
     values = body.get(VARY)
     if not isinstance(body.get(QUESTION), Mapping):
         problems.add(not_an_object(QUESTION, PARTS))
@@ -73,10 +73,6 @@ def read_sensitivity(body: Mapping[str, Any]) -> SensitivityRequest:
         raise Refused
     _refuse_too_many(request)
     return request
-
-
-def _request(given: Mapping[str, Any]) -> SensitivityRequest:
-    return read_spec(SensitivityRequest, given, "", whole="the body")
 
 
 def _wrong_fields(values: Mapping[str, Any]) -> list[Problem]:

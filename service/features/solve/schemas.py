@@ -67,8 +67,8 @@ def read_request(body: Mapping[str, Any]) -> SolveRequest:
     """Parse a request body, except for its question and its lists."""
     problems = Collector()
     request = problems.read(_request, body)
-    limits = problems.read(_part, SolveLimits, body.get(LIMITS), LIMITS)
-    serving = problems.read(_part, Serving, body.get(SERVING), SERVING)
+    limits = problems.read(read_spec, SolveLimits, {} if body.get(LIMITS) is None else body[LIMITS], LIMITS)
+    serving = problems.read(read_spec, Serving, {} if body.get(SERVING) is None else body[SERVING], SERVING)
     question = body.get(QUESTION)
     if question is not None and not isinstance(question, Mapping):
         problems.add(not_an_object(QUESTION, PARTS))
@@ -106,10 +106,6 @@ def _named_choice(problem: Problem, name: object) -> Problem:
     likely = [known for known in names if known.rpartition(".")[2] == name.lower()] or nearest(name, names)
     fix = did_you_mean(likely) or f"give one of {', '.join(names)}"
     return replace(problem, message="unknown names no field that can be left open", fix=fix)
-
-
-def _part(kind: type[Any], value: object, name: str) -> Any:
-    return kind() if value is None else read_spec(kind, value, name)
 
 
 def read_open_question(request: SolveRequest, catalogue: Catalogue) -> ParsedQuestion:
