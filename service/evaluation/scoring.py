@@ -247,11 +247,6 @@ def peak_interval(memory: Memory, stage: StageMemory, memory_class: MemoryClass)
     return Interval(own.low + beside[0], own.value + beside[1], own.high + beside[2], device.basis)
 
 
-def static_interval(memory: Memory, stage: StageMemory) -> Interval:
-    """Persistent bytes of a stage's rank, with the relative interval of its peak."""
-    return _scaled(memory.allocated_peak_bytes, stage.idle_bytes / memory.allocated_peak_bytes.value)
-
-
 def _scaled(interval: Interval, share: float) -> Interval:
     return Interval(interval.low * share, interval.value * share, interval.high * share, interval.basis)
 
@@ -518,7 +513,9 @@ class _RowFigures:
         if predicted is not None and stage is not None:
             memory = predicted.memory
             peak = quantity == "peak"
-            interval = peak_interval(memory, stage, memory_class) if peak else static_interval(memory, stage)
+            allocated = memory.allocated_peak_bytes
+            idle = _scaled(allocated, stage.idle_bytes / allocated.value)  # the relative interval of the peak
+            interval = peak_interval(memory, stage, memory_class) if peak else idle
             if measured is None and not ran_out(self.row):
                 reason = unreadable or "missing: peak_mem_reported"
         return Evaluation(

@@ -95,11 +95,6 @@ def lab_defaults() -> tuple[LabDefaults, ...]:
     return tuple(LabDefaults(**row) for row in table_of(TABLE)["lab"])
 
 
-def lab_defaults_of(row: MeasuredRow) -> LabDefaults:
-    """The defaults of a row's lab."""
-    return next(defaults for defaults in lab_defaults() if re.match(defaults.name, row.text("model")))
-
-
 USUAL_BATCH_TOKENS = 1 << 22
 """Tokens in one step if a row states none. Source: LLaMA, arXiv:2302.13971, table 2; most rows that state theirs."""
 
@@ -280,7 +275,8 @@ def question_of_run(row: MeasuredRow, catalogue: Catalogue) -> RunQuestion:
     trained = row.number_of("tokens_t")
     if not trained:
         raise NotExpressible("missing: tokens_t")
-    model, defaults, tokens = model_body(row, catalogue), lab_defaults_of(row), sequence_of(row, catalogue)
+    defaults = next(one for one in lab_defaults() if re.match(one.name, row.text("model")))
+    model, tokens = model_body(row, catalogue), sequence_of(row, catalogue)
     gpus = gpus_of(row, tokens, catalogue)
     recipe: dict[str, Any] = {
         "sequence_length": tokens,

@@ -141,11 +141,6 @@ def registered_model(model: Model) -> RegisteredModel | None:
     return next((row for row in REGISTERED if plain and (row.module, row.sizes) == (family, sizes)), None)
 
 
-def model_named(module: str, flavor: str) -> RegisteredModel | None:
-    """The registered model of a name."""
-    return next((row for row in REGISTERED if (row.module, row.flavor) == (module, flavor)), None)
-
-
 NO_SETTING = "choose a value that torchtitan has, or change its code"
 
 
@@ -184,10 +179,6 @@ def _stage(value: Any, question: CompleteQuestion) -> Written:
     return not_expressible(
         "weights are sharded with the optimizer or not at all; the file shards them", "use zero_stage 3 or 0"
     )
-
-
-def _reshard(value: Any, question: CompleteQuestion) -> Any:
-    return ("always" if value else "never") if question.layout.zero_stage == 3 else None
 
 
 def _precision(value: Any, question: CompleteQuestion) -> Written:
@@ -291,7 +282,11 @@ SHARED_RULES: Rules = {
     "layout.expert": Option("parallelism.expert_parallel_degree", integer, 1),
     "layout.zero_stage": _stage,
     "layout.shard_group": _groups,
-    "layout.reshard_after_forward": combined_option("parallelism.fsdp_reshard_after_forward", text, _reshard),
+    "layout.reshard_after_forward": combined_option(
+        "parallelism.fsdp_reshard_after_forward",
+        text,
+        lambda value, q: ("always" if value else "never") if q.layout.zero_stage == 3 else None,
+    ),
     "layout.virtual_group": needs(
         lambda value, q: value == q.layout.pipeline,
         "the schedule has groups of one pipeline",
@@ -555,7 +550,8 @@ def read_torchtitan(entries: Sequence[Entry]) -> Draft:
     draft = draft_from(entries, RULES["0.2"], "torchtitan")
     draft.layout |= draft.fields_of(RULES["0.2"], "layout")
     _put_replicas(draft)
-    known = model_named(draft.get("model.name", "llama3"), draft.get("model.flavor", "debugmodel"))
+    named = draft.get("model.name", "llama3"), draft.get("model.flavor", "debugmodel")
+    known = next((row for row in REGISTERED if (row.module, row.flavor) == named), None)
     _put_stages(draft, known)
     _put_batch(draft)
     _put_numbers(draft)
