@@ -50,7 +50,12 @@ def kept_bytes(ops: Ops, rule: Recompute, split: tuple[Amount, ...]) -> Amount:
     >>> kept_bytes((norm,), Recompute(granularity="none"), (1,) * 9)
     8.0
     """
-    return _bytes((saved for op in ops for saved in op.saved if not is_dropped(saved, rule)), split)
+    saved_bytes: Amount = 0.0
+    for op in ops:
+        for saved in op.saved:
+            if not is_dropped(saved, rule):
+                saved_bytes = saved_bytes + saved.bytes / split[saved.split]
+    return saved_bytes
 
 
 def _bytes(tensors: Iterable[Saved], split: tuple[Amount, ...]) -> Amount:
@@ -290,7 +295,12 @@ def trained_numbers(ops: Ops, split: tuple[Amount, ...]) -> Amount:
     >>> trained_numbers(sample_workload().ledger.head, (1,) * 9) == 128_256 * 4096 + 4096
     True
     """
-    return summed(weight.parameters / split[weight.split] for op in ops for weight in op.weights if weight.trained)
+    numbers: Amount = 0
+    for op in ops:
+        for weight in op.weights:
+            if weight.trained:
+                numbers = numbers + weight.parameters / split[weight.split]
+    return numbers
 
 
 def head_gradient_bytes(workload: Workload, degrees: Degrees, stage: Stage) -> Amount:
@@ -554,10 +564,10 @@ def _matrix(
     ]
     if not results or op.name == "moe.router":
         return None, 0.0
-    one_expert = {Split.EXPERT: split[Split.EXPERT] / degrees.expert}
-    numbers = summed(
-        weight.rows * weight.columns / one_expert.get(weight.split, split[weight.split]) for weight in results
-    )
+    numbers: Amount = 0.0
+    for weight in results:
+        experts = degrees.expert if weight.split is Split.EXPERT else 1  # of those, one is meant
+        numbers = numbers + weight.rows * weight.columns / (split[weight.split] / experts)
     return (results[0].rows, sum(weight.columns for weight in results)), numbers
 
 

@@ -422,7 +422,14 @@ class ComputeSeconds:
         if isinstance(count, int) and not count:
             return self
         return ComputeSeconds(
-            **{name: getattr(self, name) + count * getattr(other, name) for name in ComputeSeconds.__slots__}
+            gemm=self.gemm + count * other.gemm,
+            attention=self.attention + count * other.attention,
+            elementwise=self.elementwise + count * other.elementwise,
+            cast=self.cast + count * other.cast,
+            loss=self.loss + count * other.loss,
+            recompute=self.recompute + count * other.recompute,
+            forward=self.forward + count * other.forward,
+            host=self.host + count * other.host,
         )
 
 
