@@ -98,7 +98,7 @@ def test_every_example_is_answered_as_the_contract_says(ask: Ask, document: dict
         ('{"kind": "memory", "body": {"recipe": {"sequence_length": 1e400}}}', "/recipe/sequence_length", "not_finite"),
         ('{"kind": "memory", "body": {"model": "\\ud800"}}', "/model", "not_text"),
         ('{"kind": "memory", "body": {"layout": 1, "layout": 2}}', "", "duplicate_key"),
-        ('{"kind": "memory", "body": ' + '{"a":' * 40 + "1" + "}" * 41, "", "too_deep"),
+        ('{"kind": "memory", "body": ' + '{"a":' * 40 + "1" + "}" * 41, "/a" * 32, "too_deep"),
     ],
 )
 def test_a_wrong_question_leaves_its_neighbours_as_they_are(ask: Ask, question: str, pointer: str, code: str) -> None:
@@ -118,7 +118,7 @@ def test_a_wrong_question_leaves_its_neighbours_as_they_are(ask: Ask, question: 
         ({"questions": {"0": {}}}, "/questions", "not_a_list"),
         ({}, "/questions", "not_a_list"),
         ({"questions": [], "c4n4ry": 1}, "", "unknown_field"),
-        ({"questions": [], "a": "\0"}, "", "not_text"),
+        ({"questions": [], "a": "\0"}, "/a", "not_text"),
     ],
 )
 def test_a_wrong_request_is_refused_as_a_whole(ask: Ask, body: dict[str, Any], pointer: str, code: str) -> None:
