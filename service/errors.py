@@ -6,7 +6,7 @@ TraincostError
 │   ├── Conflict       a change contradicts what the catalogue holds
 │   ├── NoWorker       no live worker has the requested hardware
 │   ├── LeaseLost      the lease of the request is not valid for a job
-│   ├── AlreadyFinished  another outcome of this attempt was taken before
+│   ├── AlreadyFinished  another outcome of this attempt is stored
 │   └── ForAdmins      only an admin may do this
 ├── NotJson            a body is not JSON
 ├── NotFound           a resource of the path does not exist
@@ -14,7 +14,8 @@ TraincostError
 │   └── UnknownRevision  a revision of the catalogue that is not stored
 ├── Stale              the row was changed since the caller read it
 ├── Unreachable        the database does not answer
-│   └── Busy           it answers, but others write at the same time, for too long to wait
+│   ├── Busy           it answers, but other writes take too long
+│   └── Leaving        the process is about to end
 ├── BackupRefused      a backup cannot be made or restored: one line, exit code 2
 └── StartupError       the process cannot start: one line, exit code 2
 
@@ -48,23 +49,23 @@ class Problem:
 
 
 class TraincostError(Exception):
-    """Root of every error that traincost raises on purpose; each crosses to another process as it is."""
+    """Root of every error that traincost raises on purpose; each pickles with all of its attributes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """State for pickle: constructors take other arguments than `args` holds."""
-        return _error_again, (type(self), self.args, vars(self))
+        return _restored_error, (type(self), self.args, vars(self))
 
     @classmethod
-    def again(cls, arguments: tuple[Any, ...], state: dict[str, Any]) -> Self:
-        """The error from its stored form."""
+    def restored(cls, arguments: tuple[Any, ...], state: dict[str, Any]) -> Self:
+        """The error from its pickled state."""
         error = cls.__new__(cls)
         error.args = arguments
         vars(error).update(state)
         return error
 
 
-def _error_again(kind: type[TraincostError], arguments: tuple[Any, ...], state: dict[str, Any]) -> TraincostError:
-    return kind.again(arguments, state)
+def _restored_error(kind: type[TraincostError], arguments: tuple[Any, ...], state: dict[str, Any]) -> TraincostError:
+    return kind.restored(arguments, state)
 
 
 class Refused(TraincostError):
@@ -80,23 +81,23 @@ class UnknownName(Refused):
 
 
 class Conflict(Refused):
-    """The change contradicts what the catalogue holds: a taken name, a row that others speak of, a shipped row."""
+    """The change contradicts what the catalogue holds: a taken name, a row that others refer to, a shipped row."""
 
 
 class NoWorker(Refused):
-    """No worker that is there has the hardware that the caller asks for."""
+    """No live worker has the requested hardware."""
 
 
 class LeaseLost(Refused):
-    """The lease of the request is not that of a job: it expired, or the id is unknown."""
+    """The lease of the request is not valid for a job: it expired, or the id is unknown."""
 
 
 class AlreadyFinished(Refused):
-    """Another outcome of this attempt was taken before."""
+    """Another outcome of this attempt is stored."""
 
 
 class ForAdmins(Refused):
-    """Only an admin may do this, for it changes what every caller is answered."""
+    """Only an admin may do this, because it changes the answers of every caller."""
 
 
 class NotJson(TraincostError):
@@ -120,15 +121,15 @@ class Stale(TraincostError):
 
 
 class Unreachable(TraincostError):
-    """The database does not answer; what needs no database is answered all the same."""
+    """The database does not answer; requests that need no database are still answered."""
 
 
 class Busy(Unreachable):
-    """Others write at the same time, for longer than a change waits; it may be sent again as it is."""
+    """Other writes took longer than a change waits; the caller may repeat the request."""
 
 
 class Leaving(Unreachable):
-    """The process is about to end; a repeated request reaches another one, or the next."""
+    """The process is about to end; a repeated request reaches another process."""
 
 
 class BackupRefused(TraincostError):
@@ -140,7 +141,7 @@ class StartupError(TraincostError):
 
 
 def nearest(name: str, known: Iterable[str], *, most: int = 3, likeness: float = 0.6) -> list[str]:
-    """The known names that an unknown one resembles most, whatever their capitals.
+    """The known names that an unknown one resembles most, regardless of case.
 
     >>> nearest("Tensr", ["tensor", "data", "zero_stage"])
     ['tensor']

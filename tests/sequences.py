@@ -12,7 +12,7 @@ import httpx
 
 from service.client.sending import Event as Heard
 from service.client.sending import events_of
-from service.features.launch_checks.finished_jobs import KIND, ROWS_FILE
+from service.features.launch_checks.finished_jobs import ROWS_FILE, SWEEP_SHARD
 from service.features.sweeps.axes import sweep_from_bytes
 from service.features.sweeps.shard_process import compute_shard, shard_of
 from tests.api.asking import QUESTION
@@ -106,7 +106,7 @@ class Sequences:
             events = events_of(answer.iter_bytes())
             heard = [next(events).name]
             with tempfile.TemporaryDirectory() as folder:
-                while (job := self._worker.claim(KIND)) is not None:
+                while (job := self._worker.claim(SWEEP_SHARD)) is not None:
                     self._work_out(job, Path(folder))
             heard += [event.name for event in events]
         found = self.ask("GET sweep", links["self"]).json()

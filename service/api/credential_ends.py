@@ -75,22 +75,22 @@ class CredentialWatch:
 
     async def _check(self) -> None:
         while self._watched and self._checking is asyncio.current_task():
-            for ended, admitted in [*self._watched.items()]:
-                reason = None if ended.done() else _expiry_reason(self._ring, admitted)
+            for ended, grant in [*self._watched.items()]:
+                reason = None if ended.done() else _expiry_reason(self._ring, grant)
                 if reason is not None:
                     ended.set_result(unauthorized(reason))
             await asyncio.sleep(POLL_SECONDS)
 
 
-def _expiry_reason(ring: KeyRing, admitted: Grant | None) -> str | None:
+def _expiry_reason(ring: KeyRing, grant: Grant | None) -> str | None:
     """Why the credential of a request is no longer valid; None for a valid one."""
-    if admitted is None:
+    if grant is None:
         return None
-    if admitted.key is not None:
-        return _key_expiry_reason(ring.known(admitted.key.id), admitted.key, admitted.scope)
-    if admitted.token_end_seconds is None:
+    if grant.key is not None:
+        return _key_expiry_reason(ring.known(grant.key.id), grant.key, grant.scope)
+    if grant.token_end_seconds is None:
         return NO_KEY if ring.is_locked else None
-    return "the token has expired; ask its issuer for another" if admitted.token_end_seconds <= time() else None
+    return "the token has expired; ask its issuer for another" if grant.token_end_seconds <= time() else None
 
 
 def _key_expiry_reason(key: ApiKey | None, before: ApiKey, scope: Scope) -> str | None:

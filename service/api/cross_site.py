@@ -21,7 +21,7 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 """Names of this machine."""
 
 OWN_SITES = frozenset({b"same-origin", b"none"})
-"""Values of Sec-Fetch-Site for requests of the service's own pages and of the user."""
+"""Values of Sec-Fetch-Site of requests from the service's own pages, or typed by the user."""
 
 CROSS_SITE = (
     "a page of another origin sent this, and the service asks for no key that would tell who wants it; "
@@ -41,7 +41,7 @@ class CrossSiteRequests:
     """Rejects requests from pages of other sites."""
 
     def __init__(self, settings: Settings) -> None:
-        self._takes_any = "*" in settings.cors_origins
+        self._allows_any = "*" in settings.cors_origins
         self._origins = frozenset(origin.encode() for origin in settings.cors_origins)
         is_local = is_loopback(settings.host) or not settings.insecure
         names = (*LOCAL_NAMES, settings.host, *settings.host_names) if is_local else ()
@@ -63,7 +63,7 @@ class CrossSiteRequests:
             raise CrossSiteRequest("foreign_page", CROSS_SITE)
 
     def _may_change(self, origin: bytes, site: bytes, host: bytes) -> bool:
-        if self._takes_any or origin in self._origins:
+        if self._allows_any or origin in self._origins:
             return True
         return site in OWN_SITES if site else origin.partition(b"://")[2] == host
 
@@ -84,16 +84,16 @@ SENT_HEADERS = (
     "X-Request-Id",
     "traceparent", "tracestate",
 )  # fmt: skip
-"""Headers that such a page may send: those of the contract, and those of traces."""
+"""Headers that a page of these origins may send: those of the contract, and those of traces."""
 
 EXPOSED_HEADERS = (
     "Allow", "Content-Disposition", "Deprecation", "ETag", "Idempotent-Replayed", "Link", "Location", "RateLimit",
     "RateLimit-Policy", "Retry-After", "Sunset", "WWW-Authenticate", "X-Api-Version", "X-Not-Expressible",
     "X-Request-Id", "X-Unit", "X-Verdict",
 )  # fmt: skip
-"""Headers that such a page may read, beside the CORS-safelisted ones."""
+"""Headers that a page of these origins may read, beside the CORS-safelisted ones."""
 
-REMEMBERED_SECONDS = 600
+PREFLIGHT_CACHE_SECONDS = 600
 """Time for which a browser caches a preflight answer."""
 
 
@@ -107,6 +107,6 @@ def cors_middleware(origins: Sequence[str]) -> list[Middleware]:
         allow_methods=METHODS,
         allow_headers=SENT_HEADERS,
         expose_headers=EXPOSED_HEADERS,
-        max_age=REMEMBERED_SECONDS,
+        max_age=PREFLIGHT_CACHE_SECONDS,
     )
     return [cors]

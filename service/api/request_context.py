@@ -18,7 +18,7 @@ from service.logs import MASK
 UNMATCHED = "none"
 """Route label of a request that matches no route, or that is rejected before routing."""
 
-CONTEXT = "seen"
+CONTEXT = "context"
 """Name of the context in the request state."""
 
 RawHeader = tuple[bytes, bytes]

@@ -46,9 +46,9 @@ def serve(
     settings = read_settings(host=host, port=port, insecure=insecure or None, no_worker=no_worker or None)
     with listen(settings.host, settings.port) as listener:
         from service.api.access.authorization import is_locked
-        from service.store.condition import hold_alone
+        from service.store.condition import lock_database_file
 
-        lock = hold_alone(settings.database_url)
+        lock = lock_database_file(settings.database_url)
         application = _application(settings)
         refuse_public_without_keys(
             listener, settings, is_locked=is_locked(application.state.keys, application.state.tokens)

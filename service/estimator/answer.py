@@ -12,7 +12,7 @@ Basis = Literal["exact", "analytic", "calibrated", "measured"]
 
 
 INSIDE_FRACTION = 0.8
-"""Share of all cases that an interval is meant to hold. Source: definition."""
+"""Intended coverage of an interval: share of measurements inside it. Source: definition."""
 
 
 @dataclass(frozen=True, slots=True)

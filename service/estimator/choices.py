@@ -266,7 +266,7 @@ def choices() -> dict[str, tuple[Choice, ...]]:
 
 
 def _implementation(name: ImplementationName) -> tuple[str, str, str]:
-    """What an implementation is with each stack that has it."""
+    """Name, meanings and sources of an implementation, over the stacks that have it."""
     rows = {stack: table[name] for stack, table in IMPLEMENTATIONS.items() if name in table}
     meaning = "; ".join(f"{stack}: {row.meaning}" for stack, row in rows.items())
     return name, meaning, "; ".join(row.source for row in rows.values())

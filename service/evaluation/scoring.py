@@ -1,7 +1,7 @@
 """Prediction of one row beside its measured figure, or the reason why they are not compared; verdict counts.
 
-Conventions of published sources that their tables do not state are decided once a source, with the reason. Files of
-measurements are read and written here too.
+Conventions of published sources that their tables do not state are decided once for each source, with the reason. This
+module also reads and writes files of measurements.
 """
 
 import re
@@ -37,11 +37,11 @@ GIB, GB, MIB = float(1 << 30), 1e9, float(1 << 20)
 
 @dataclass(frozen=True, slots=True)
 class SourceConvention:
-    """Convention of a source for what its rows leave open."""
+    """Convention of a source for what its rows do not state."""
 
     memory_class: MemoryClass = "allocated"
     unit_bytes: float = GB
-    """Bytes of its G or GB."""
+    """Bytes of the unit that the source writes as G or GB."""
     why: str = "software that logs torch's own counter is the usual case; GB is 1e9 bytes by its definition"
     """Reason for the convention."""
 
@@ -81,7 +81,7 @@ SUMMED = "per GPU average"
 
 
 def is_apart(row: MeasuredRow) -> bool:
-    """Whether a row's step is counted apart."""
+    """Whether scores count a row's step in a class of its own."""
     source = table_of(SOURCES)["apart"].get(row.text("source_key"))
     if "power limited" in row.text("gpu"):
         return True
@@ -119,24 +119,24 @@ def ran_out(row: MeasuredRow) -> bool:
 
 def measured_peak_bytes(row: MeasuredRow) -> float | None:
     """The peak that a row reports."""
-    printed = row.number_of("peak_mem_reported")
-    if not printed:
+    reported = row.number_of("peak_mem_reported")
+    if not reported:
         return None
     unit = row.text("peak_mem_unit")
     if row.text("mem_rank") == SUMMED:
-        printed /= row.count("n_gpus")
+        reported /= row.count("n_gpus")
     if "base unknown" in unit:
-        return printed * convention_of(row).unit_bytes
+        return reported * convention_of(row).unit_bytes
     for pattern, scale in UNITS:
         if pattern.search(unit):
-            return printed * scale
+            return reported * scale
     raise NotExpressible("unit: not known")
 
 
 def measured_static_bytes(row: MeasuredRow) -> float | None:
     """Bytes that stay allocated between steps, if the row reports them."""
-    printed = row.number_of("static_mem_gib")
-    return printed * GIB if printed else None
+    reported = row.number_of("static_mem_gib")
+    return reported * GIB if reported else None
 
 
 def measured_rank_of(row: MeasuredRow) -> MeasuredRank:
@@ -212,7 +212,7 @@ class Predicted:
 
     @property
     def operations(self) -> Operations:
-        """That stack, and its implementation of operations."""
+        """Stack, and its implementation of operations."""
         software = software_of(self.estimate.resolved.recipe)
         return software.name, software.implementation
 
@@ -221,10 +221,10 @@ def predict(row: MeasuredRow, catalogue: Catalogue) -> Predicted:
     """The estimate of a row's job."""
     question, unmodelled = question_of(row, catalogue)
     try:
-        found = estimate(question)
+        answer = estimate(question)
     except Refused as refused:
         raise NotExpressible(reason_of(refused)) from None
-    return Predicted(question=question, estimate=found, unmodelled=unmodelled)
+    return Predicted(question=question, estimate=answer, unmodelled=unmodelled)
 
 
 def stage_of(memory: Memory, place: MeasuredRank) -> StageMemory:
@@ -240,11 +240,16 @@ def peak_interval(memory: Memory, stage: StageMemory, memory_class: MemoryClass)
     allocated, reserved, device = memory.allocated_peak_bytes, memory.reserved_peak_bytes, memory.device_peak_bytes
     if memory_class == "allocated":
         return _scaled(allocated, stage.allocated_peak_bytes / allocated.value)
-    own = _scaled(reserved, stage.reserved_peak_bytes / reserved.value)
+    reserved_peak = _scaled(reserved, stage.reserved_peak_bytes / reserved.value)
     if memory_class == "reserved":
-        return own
-    beside = (device.low - reserved.low, device.value - reserved.value, device.high - reserved.high)
-    return Interval(own.low + beside[0], own.value + beside[1], own.high + beside[2], device.basis)
+        return reserved_peak
+    overhead = (device.low - reserved.low, device.value - reserved.value, device.high - reserved.high)
+    return Interval(
+        reserved_peak.low + overhead[0],
+        reserved_peak.value + overhead[1],
+        reserved_peak.high + overhead[2],
+        device.basis,
+    )
 
 
 def _scaled(interval: Interval, share: float) -> Interval:
@@ -289,7 +294,7 @@ class Evaluation:
 
 
 APART = "apart"
-"""Class of rows that are counted apart."""
+"""Class of rows that scores count separately."""
 
 NOT_EXPRESSIBLE = "not asked"
 """Class of rows that no question expresses."""
@@ -304,7 +309,7 @@ FULLY_TRAINED = ("", "pretrain", "sft")
 def evaluate_step(row: MeasuredRow, catalogue: Catalogue) -> Evaluation:
     """Evaluation of a row of a throughput table."""
     is_sparse = row.text("moe_experts") not in ("", "0")
-    entry = Evaluation(
+    evaluation = Evaluation(
         row=row,
         quantity="step",
         figure_class=NOT_EXPRESSIBLE,
@@ -315,12 +320,12 @@ def evaluate_step(row: MeasuredRow, catalogue: Catalogue) -> Evaluation:
     try:
         predicted = predict(row, catalogue)
         measured = measured_step_seconds(row, predicted)
-    except NotExpressible as why:
-        return replace(entry, reason=str(why))
-    known = step_class_of(predicted.operations, predicted.estimate.resolved.gpu, is_sparse=is_sparse)
+    except NotExpressible as error:
+        return replace(evaluation, reason=str(error))
+    step_class = step_class_of(predicted.operations, predicted.estimate.resolved.gpu, is_sparse=is_sparse)
     return replace(
-        entry,
-        figure_class=APART if is_apart(row) else known,
+        evaluation,
+        figure_class=APART if is_apart(row) else step_class,
         measured=measured,
         predicted=predicted,
         interval=predicted.estimate.step.step_seconds,
@@ -369,13 +374,13 @@ def measured_step_seconds(row: MeasuredRow, predicted: Predicted) -> float:
         raise NotExpressible(f"unreadable: {column}")
     if column != "mfu_pct":
         return figure
-    found, peak = predicted.estimate, row.number_of("peak_tflops_denominator")
+    answer, peak = predicted.estimate, row.number_of("peak_tflops_denominator")
     if not peak:
         raise NotExpressible("missing: peak_tflops_denominator")
     flop = (
-        getattr(found.flop.conventions, table_of(SOURCES)["mfu"][row.text("source_key")]) * found.flop.per_step_tokens
+        getattr(answer.flop.conventions, table_of(SOURCES)["mfu"][row.text("source_key")]) * answer.flop.per_step_tokens
     )
-    return float(flop / (figure / 100 * peak * 1e12 * found.resolved.cluster.gpus))
+    return float(flop / (figure / 100 * peak * 1e12 * answer.resolved.cluster.gpus))
 
 
 def step_rows_of(evaluations: Iterable[Evaluation]) -> list[StepRow]:
@@ -419,23 +424,25 @@ ROOMY_FRACTION = 0.85
 def verdicts_of(evaluations: Sequence[Evaluation]) -> Verdicts:
     """Verdicts counted against outcomes."""
     complete = _counts([one for one in evaluations if one.is_complete])
-    every = _counts(evaluations)
-    return Verdicts(**{field.name: getattr(every, field.name) for field in fields(every)}, full_config=complete)
+    all_counts = _counts(evaluations)
+    return Verdicts(
+        **{field.name: getattr(all_counts, field.name) for field in fields(all_counts)}, full_config=complete
+    )
 
 
 def _counts(evaluations: Sequence[Evaluation]) -> VerdictCounts:
     ran = [one for one in evaluations if not one.ran_out and one.predicted is not None]
     roomy = [one for one in ran if _is_roomy(one)]
     out = [one for one in evaluations if one.ran_out]
-    words = Counter(_verdict(one) for one in ran)
+    verdicts = Counter(_verdict(one) for one in ran)
     roomy_at_risk = sum(_verdict(one) == "at_risk" for one in roomy)
     beyond = [one for one in ran if _exceeds(one)]
     missed = [one for one in out if _verdict(one) == "fits"]
     return VerdictCounts(
         ran=len(ran),
-        ran_fits=words["fits"],
-        ran_at_risk=words["at_risk"],
-        ran_out_of_memory=words["out_of_memory"],
+        ran_fits=verdicts["fits"],
+        ran_at_risk=verdicts["at_risk"],
+        ran_out_of_memory=verdicts["out_of_memory"],
         ran_beyond_margin=len(beyond),
         roomy=len(roomy),
         roomy_at_risk=roomy_at_risk,
@@ -483,9 +490,9 @@ def evaluate_row(row: MeasuredRow, catalogue: Catalogue) -> tuple[Evaluation, ..
         refuse_unknown_words(row)
         predicted = predict(row, catalogue)
         stage = stage_of(predicted.memory, measured_rank_of(row))
-    except NotExpressible as why:
+    except NotExpressible as error:
         return tuple(
-            figures.evaluation(quantity, reason=_with_all_missing(row, str(why))) for quantity in figures.quantities()
+            figures.evaluation(quantity, reason=_with_all_missing(row, str(error))) for quantity in figures.quantities()
         )
     return tuple(figures.evaluation(quantity, predicted, stage) for quantity in figures.quantities())
 
@@ -535,14 +542,14 @@ class _RowFigures:
     def _measured(self, quantity: Quantity) -> tuple[float | None, str]:
         """The figure, or the reason why it is unreadable."""
         try:
-            found = measured_peak_bytes(self.row) if quantity == "peak" else measured_static_bytes(self.row)
-        except NotExpressible as why:
-            return None, str(why)
-        return found, ""
+            figure = measured_peak_bytes(self.row) if quantity == "peak" else measured_static_bytes(self.row)
+        except NotExpressible as error:
+            return None, str(error)
+        return figure, ""
 
 
 def _with_all_missing(row: MeasuredRow, reason: str) -> str:
     """A reason that names one missing column, extended to all that the row lists."""
-    listed = row.text("config_missing")
+    missing = row.text("config_missing")
     first = reason.removeprefix("missing: ")
-    return f"missing: {listed}" if reason != first and first in listed.split() else reason
+    return f"missing: {missing}" if reason != first and first in missing.split() else reason

@@ -1,15 +1,15 @@
-"""Steps of a long search, which stops between two estimates so that other requests are answered meanwhile."""
+"""Steps of a long search, which yields between two estimates so that other requests run meanwhile."""
 
 from collections.abc import Generator
 from typing import TypeAlias, TypeVar
 
 Outcome = TypeVar("Outcome")
 Steps: TypeAlias = Generator[int | None, None, Outcome]
-"""A search that stops between one estimate and the next. One of many questions yields their number first."""
+"""A search that yields between two estimates; a search over many questions yields their number first."""
 
 
 def outcome(steps: Steps[Outcome]) -> Outcome:
-    """The result of a search, run without a stop."""
+    """Result of a search, run without interruption."""
     while True:
         try:
             next(steps)

@@ -23,13 +23,13 @@ from service.store.replicas import replicas_in
 from service.store.tables import CALIBRATIONS, JOBS
 from service.store.workers import read_workers
 
-_TAKEN = text(
+_CONNECTION_LIMITS = text(
     "SELECT current_setting('max_connections')::integer AS most, "
     "coalesce(current_setting('reserved_connections', true)::integer, 0) "
     "+ current_setting('superuser_reserved_connections')::integer AS reserved"
 )
 PROBE = "traincost_doctor"
-"""Table that is created and rolled back, to find out whether the database can be written."""
+"""Table that a check creates and rolls back, to find out whether the database can be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class DatabaseContents:
     catalogue: str | None
     """Digest of the catalogue in its last change; None without shipped rows."""
     is_whole: bool
-    """Whether the rows have that digest."""
+    """Whether the stored rows have that digest."""
     keys: Sequence[ApiKey]
     """Every key that was ever created."""
     workers: Sequence[SeenWorker]
@@ -86,13 +86,13 @@ def file_of(url: str) -> Path | None:
 
 
 def inspect_database(url: str, alive_seconds: float) -> DatabaseState:
-    """The state of a database, read from outside."""
+    """The state of a database, from a connection of its own."""
     engine = open_engine(url, makes_folder=False)
     try:
         with reading(engine) as connection:
             ahead_seconds = (moment_in(connection) - datetime.now(UTC)).total_seconds()
             revision = revision_in(connection)
-            room = _room(connection)
+            room = _connection_limits(connection)
         return DatabaseState(
             place=place_of(engine),
             revision=revision,
@@ -108,10 +108,10 @@ def inspect_database(url: str, alive_seconds: float) -> DatabaseState:
         engine.dispose()
 
 
-def _room(connection: Connection) -> ConnectionLimits | None:
+def _connection_limits(connection: Connection) -> ConnectionLimits | None:
     if connection.dialect.name != "postgresql":
         return None
-    limits = connection.execute(_TAKEN).one()
+    limits = connection.execute(_CONNECTION_LIMITS).one()
     return ConnectionLimits(connections=limits.most - limits.reserved, replicas=replicas_in(connection))
 
 
@@ -129,16 +129,16 @@ def _catalogue(connection: Connection) -> tuple[str | None, bool]:
     return newest.catalogue, holdings_at(connection, newest.number).revision == newest.catalogue
 
 
-class _Undone(Exception):
+class _RollBack(Exception):
     """Rolls back a transaction on purpose."""
 
 
 def _refusal(engine: Engine) -> str | None:
     """The driver's reason why the database cannot be written."""
     try:
-        with suppress(_Undone), writing(engine) as connection:
+        with suppress(_RollBack), writing(engine) as connection:
             connection.execute(text(f"CREATE TABLE {PROBE} (number INTEGER)"))
-            raise _Undone
+            raise _RollBack
     except SQLAlchemyError as error:
         return " ".join(str(getattr(error, "orig", None) or error).split())
     return None
@@ -198,7 +198,7 @@ def _calibration_ages(connection: Connection, moment: datetime) -> dict[str, flo
     }
 
 
-def hold_alone(url: str) -> IO[str] | None:
+def lock_database_file(url: str) -> IO[str] | None:
     """Lock an SQLite file for one server, until the returned file is closed; None where no lock is possible."""
     file = file_of(url)
     if file is None or file.name == ":memory:":
@@ -213,10 +213,10 @@ def hold_alone(url: str) -> IO[str] | None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         lock.seek(0)
-        process = lock.read(20).strip() or "unknown"
+        holder = lock.read(20).strip() or "unknown"
         lock.close()
         message = (
-            f"another traincost serve (process {process}) answers from {path}; stop it first, or use PostgreSQL, which "
+            f"another traincost serve (process {holder}) answers from {path}; stop it first, or use PostgreSQL, which "
             "takes several"
         )
         raise StartupError(message) from None

@@ -32,7 +32,7 @@ from service.store.requests import log_change_in
 from service.store.tables import CALIBRATIONS, MEASUREMENTS
 
 MOST_NAMED = 500
-"""Rows that one query names: databases take a few thousand parameters."""
+"""Ids in one query: databases take a few thousand parameters."""
 AT_ONCE = 500
 """Rows of one fetch."""
 TEXTS_CACHED = 256
@@ -108,8 +108,8 @@ def read_measurements(
     owner: str | None = None,
     values: Mapping[str, Collection[str]] | None = None,
 ) -> list[Measured]:
-    """Measurements."""
-    matches = (MEASUREMENTS.c[name].in_(sorted(of_it)) for name, of_it in (values or {}).items())
+    """Measurements with these ids, owner and column values; all without a condition."""
+    matches = (MEASUREMENTS.c[name].in_(sorted(allowed)) for name, allowed in (values or {}).items())
     conditions = [*matches, *_of_owner(owner)]
     with answering(), reading(engine) as connection:
         if ids is None:
@@ -133,28 +133,28 @@ def each_measurement(engine: Engine, owner: str | None) -> Iterator[Measured]:
 
 
 def counting_measurements(engine: Engine, owner: str | None, device: str, since: datetime) -> list[Measured]:
-    """Measurements of a device that are not in quarantine."""
+    """Measurements of a device since a moment that are not in quarantine."""
     columns = MEASUREMENTS.c
-    newer = (columns.device == device, columns.measured_at >= since, columns.quarantined_at.is_(None))
+    conditions = (columns.device == device, columns.measured_at >= since, columns.quarantined_at.is_(None))
     with answering(), reading(engine) as connection:
-        return measurements_in(connection, *newer, *_of_owner(owner))
+        return measurements_in(connection, *conditions, *_of_owner(owner))
 
 
 def measurements_like(connection: Connection, rows: Collection[Measured], most: int) -> list[Measured]:
-    """Measurements of the same owner, device, software and shapes, not in quarantine."""
+    """Newest measurements like the rows in owner, device, software and shape, not in quarantine."""
     columns = MEASUREMENTS.c
-    named = ("owner", "device", "fingerprint", "probe", "operation")
-    alike = [columns[name].in_(sorted({getattr(row, name) for row in rows})) for name in named]
-    counting = _ALL.where(columns.quarantined_at.is_(None), *alike)
-    keys = {shape_key(row.shape) for row in rows}
-    stored_shapes = connection.scalars(counting.with_only_columns(_SHAPE).distinct())
-    shapes = [text for text in stored_shapes if shape_key(loads(text)) in keys]
-    one_thing = (*(columns[name] for name in named), columns.quantity, _SHAPE)
-    age = func.row_number().over(partition_by=one_thing, order_by=(columns.measured_at.desc(), columns.id)).label("age")
+    names = ("owner", "device", "fingerprint", "probe", "operation")
+    is_alike = [columns[name].in_(sorted({getattr(row, name) for row in rows})) for name in names]
+    candidates = _ALL.where(columns.quarantined_at.is_(None), *is_alike)
+    wanted = {shape_key(row.shape) for row in rows}
+    stored_shapes = connection.scalars(candidates.with_only_columns(_SHAPE).distinct())
+    shapes = [text for text in stored_shapes if shape_key(loads(text)) in wanted]
+    identity = (*(columns[name] for name in names), columns.quantity, _SHAPE)
+    age = func.row_number().over(partition_by=identity, order_by=(columns.measured_at.desc(), columns.id)).label("age")
     alike_rows: list[Measured] = []
     for place in range(0, len(shapes), MOST_NAMED):
-        aged = counting.where(_SHAPE.in_(shapes[place : place + MOST_NAMED])).add_columns(age).subquery()
-        alike_rows += _measured_by(connection, select(aged).where(aged.c.age <= most))
+        numbered = candidates.where(_SHAPE.in_(shapes[place : place + MOST_NAMED])).add_columns(age).subquery()
+        alike_rows += _measured_by(connection, select(numbered).where(numbered.c.age <= most))
     return alike_rows
 
 
@@ -167,9 +167,9 @@ def _of_owner(owner: str | None) -> list[ColumnElement[bool]]:
     return [] if owner is None else [MEASUREMENTS.c.owner == owner]
 
 
-def measurements_in(connection: Connection, *which: ColumnElement[bool]) -> list[Measured]:
+def measurements_in(connection: Connection, *conditions: ColumnElement[bool]) -> list[Measured]:
     """Measurements that meet conditions."""
-    return list(_measured_by(connection, _ALL.where(*which)))
+    return list(_measured_by(connection, _ALL.where(*conditions)))
 
 
 def quarantine_measurements(engine: Engine, ids: Sequence[str], moment: datetime | None, reason: str | None) -> None:
@@ -241,7 +241,7 @@ class Calibration:
 
 
 def create_calibration(engine: Engine, calibration: Calibration) -> Calibration:
-    """Store a calibration; of an inactive one with the same id, only the comparison changes."""
+    """Store a calibration; if its id is stored and not promoted, replace only the comparison."""
     with answering(), writing(engine) as connection:
         stored = calibration_in(connection, calibration.id)
         if stored is None:
@@ -257,10 +257,10 @@ def create_calibration(engine: Engine, calibration: Calibration) -> Calibration:
 
 def read_calibrations(engine: Engine, owner: str | None = None) -> list[Calibration]:
     """Calibrations of an owner, and all that were promoted for everyone, which answers may name."""
-    seen = or_(
+    is_visible = or_(
         CALIBRATIONS.c.owner == owner, and_(CALIBRATIONS.c.scope == "everyone", CALIBRATIONS.c.promoted_at.is_not(None))
     )
-    query = select(CALIBRATIONS) if owner is None else select(CALIBRATIONS).where(seen)
+    query = select(CALIBRATIONS) if owner is None else select(CALIBRATIONS).where(is_visible)
     with answering(), reading(engine) as connection:
         return [row_as(Calibration, row) for row in connection.execute(query).mappings()]
 
@@ -272,7 +272,7 @@ def read_calibration(engine: Engine, calibration_id: str) -> Calibration | None:
 
 
 def calibration_in(connection: Connection, calibration_id: str) -> Calibration | None:
-    """One calibration."""
+    """One calibration, in the caller's transaction."""
     query = select(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration_id)
     row = connection.execute(query).mappings().one_or_none()
     return None if row is None else row_as(Calibration, row)
@@ -281,7 +281,7 @@ def calibration_in(connection: Connection, calibration_id: str) -> Calibration |
 def promoted_in(
     connection: Connection, calibration: Calibration, moment: datetime, scope: Scope, *, retires: str | None
 ) -> None:
-    """Mark a calibration as promoted, in the transaction that promotes it."""
+    """Mark a calibration as promoted, in the caller's transaction."""
     if retires is not None:
         retired_in(connection, retires, moment)
     values = {"status": "promoted", "promoted_at": moment, "retired_at": None, "scope": scope}
@@ -296,7 +296,7 @@ def retire_calibration(engine: Engine, calibration_id: str, moment: datetime) ->
 
 
 def retired_in(connection: Connection, calibration_id: str, moment: datetime) -> None:
-    """Mark a calibration as retired, or as replaced, in the transaction that does so."""
+    """Mark a calibration as retired or replaced, in the caller's transaction."""
     values = {"status": "retired", "retired_at": moment}
     connection.execute(update(CALIBRATIONS).where(CALIBRATIONS.c.id == calibration_id).values(values))
     log_change_in(connection, calibration_id)

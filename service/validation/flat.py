@@ -61,7 +61,7 @@ JSON_TYPES: Mapping[Form, str] = {
 NAMING = {"preset", "granularity", "name"}
 """Fields that name the object to which they belong."""
 
-NODES_OF_WHAT = Problem(
+NODES_WITHOUT_CLUSTER = Problem(
     field="nodes",
     code="nodes_without_cluster",
     message="nodes counts the nodes of a cluster, and neither a cluster nor a GPU is named",
@@ -90,7 +90,7 @@ class FlatField:
     members: tuple[str, ...] = ()
     """Fields of the small dataclass that one value spells, colons between them; empty where a value is a plain one."""
     required: int = 0
-    """How many of its first fields a value has to tell."""
+    """Number of leading members that a value must give."""
 
     @property
     def meaning(self) -> str:
@@ -162,7 +162,7 @@ def body_of_flat(
         except Refused as refused:
             problems.extend(refused.problems)
     if "nodes" in texts and not {"cluster", "gpu"} & texts.keys():
-        problems.append(NODES_OF_WHAT)
+        problems.append(NODES_WITHOUT_CLUSTER)
     if problems:
         raise Refused(*problems)
     return {part: _shortest(value) for part, value in body.items()}
@@ -172,9 +172,9 @@ def body_of_flat(
 def flat_fields() -> Mapping[str, FlatField]:
     """Every parameter of the flat form."""
     presets = [FlatField(name=part, path=(part, "preset")) for part in PRESETS]
-    found = presets + [field for part, kind in QUESTION_SPECS for field in _fields_of(kind, (part,))]
+    every = presets + [field for part, kind in QUESTION_SPECS for field in _fields_of(kind, (part,))]
     named: dict[str, FlatField] = {}
-    for field in found:
+    for field in every:
         named.setdefault(field.name, field)  # terms of a price are given the same way to a list and to a rate card
     return named
 
@@ -187,16 +187,16 @@ def flat_name(path: str) -> str:
 
 def _fields_of(kind: type, path: tuple[str, ...]) -> list[FlatField]:
     hints = get_type_hints(kind)
-    found: list[FlatField] = []
+    results: list[FlatField] = []
     for field in fields(kind):
         plain, inner = _alternatives(hints[field.name])
-        place = (*path, field.name)
+        field_path = (*path, field.name)
         if plain is None and inner is not None:
-            found.extend(_prefixed(field.name, _fields_of(inner, place)))
+            results.extend(_prefixed(field.name, _fields_of(inner, field_path)))
             continue
-        own = replace(_field(field.name, place, plain), spec=kind, field=field.name)
-        found.extend([own] if inner is None else _with_spec(own, inner))
-    return found
+        flat_field = replace(_field(field.name, field_path, plain), spec=kind, field=field.name)
+        results.extend([flat_field] if inner is None else _with_spec(flat_field, inner))
+    return results
 
 
 def _prefixed(name: str, inner: list[FlatField]) -> list[FlatField]:
@@ -204,10 +204,10 @@ def _prefixed(name: str, inner: list[FlatField]) -> list[FlatField]:
     return [replace(field, name=f"{name}_{field.name}") for field in inner]
 
 
-def _with_spec(own: FlatField, inner: type) -> list[FlatField]:
+def _with_spec(outer: FlatField, inner: type) -> list[FlatField]:
     """A field that takes a name or an object: the name is the object's first field, the others follow with a prefix."""
-    first, *others = _fields_of(inner, own.path)
-    return [replace(own, path=first.path), *_prefixed(own.name, others)]
+    first, *others = _fields_of(inner, outer.path)
+    return [replace(outer, path=first.path), *_prefixed(outer.name, others)]
 
 
 def _alternatives(hint: Any) -> tuple[Any, type | None]:

@@ -38,27 +38,27 @@ class Parsed(Generic[Spec]):
     """Catalogue rows that it uses."""
 
 
-def assumptions_of(found: Found[Any]) -> tuple[str, ...]:
+def assumptions_of(match: Found[Any]) -> tuple[str, ...]:
     """Assumptions of a catalogue lookup."""
-    return () if found.assumption is None else (found.assumption,)
+    return () if match.assumption is None else (match.assumption,)
 
 
-def with_rows(read: Parsed[Spec], catalogue: Catalogue, *rows: Row | None) -> Parsed[Spec]:
-    """An object with the rows that it rests on, as answers name them, and with their notes on those."""
-    named = tuple(source_of(row) for row in rows if row is not None and (type(row) in PRICES or row.owner != SHIPPED))
-    return with_sources(read, catalogue, named) if named else read
+def with_rows(parsed: Parsed[Spec], catalogue: Catalogue, *rows: Row | None) -> Parsed[Spec]:
+    """An object with the catalogue rows that it uses as sources (custom rows, all prices), and notes on them."""
+    sources = tuple(source_of(row) for row in rows if row is not None and (type(row) in PRICES or row.owner != SHIPPED))
+    return with_sources(parsed, catalogue, sources) if sources else parsed
 
 
-def with_sources(read: Parsed[Spec], catalogue: Catalogue, sources: tuple[Source, ...]) -> Parsed[Spec]:
-    """An object with more sources, and with notes on those."""
+def with_sources(parsed: Parsed[Spec], catalogue: Catalogue, sources: tuple[Source, ...]) -> Parsed[Spec]:
+    """An object with more sources, and with notes on custom rows among them."""
     notes = (
         f"{_described(one)}, as of {one.as_of}; its source: {one.source}" for one in sources if one.owner != SHIPPED
     )
     return replace(
-        read,
-        assumptions=(*read.assumptions, *notes),
-        warnings=(*warnings_of(sources, catalogue), *read.warnings),
-        sources=(*read.sources, *sources),
+        parsed,
+        assumptions=(*parsed.assumptions, *notes),
+        warnings=(*warnings_of(sources, catalogue), *parsed.warnings),
+        sources=(*parsed.sources, *sources),
     )
 
 
@@ -80,9 +80,9 @@ def source_of(row: Row) -> Source:
     )
 
 
-def purchase_of(row: GpuRow, bought: Purchase) -> Source:
+def purchase_of(row: GpuRow, purchase: Purchase) -> Source:
     """The purchase price of a GPU as a source of an answer."""
-    return replace(source_of(row), kind="price", source=bought.source, as_of=bought.as_of)
+    return replace(source_of(row), kind="price", source=purchase.source, as_of=purchase.as_of)
 
 
 def _described(source: Source) -> str:
@@ -101,4 +101,4 @@ KINDS: Mapping[type[Row], SourceKind] = {
 """Source kinds of catalogue rows."""
 
 PRICES = (PriceRow, RateCardRow)
-"""Row kinds that answers name even for shipped rows."""
+"""Row kinds whose shipped rows are sources too."""

@@ -2,9 +2,9 @@
 
     python -m service.worker.probe_process TASK.json FOLDER
 
-It writes `record.json` to the folder, a ProbeRecord, and `progress.json` while it runs. Where a task asks for many
-ranks, the process starts them, unless torchrun did; the first rank's record counts, or that of the first that
-failed.
+It writes `record.json` to the folder, a ProbeRecord, and `progress.json` while it runs. For a task of many ranks, the
+process starts them, unless torchrun did. The record of the task is that of the first rank, or that of the first rank
+that failed.
 """
 
 import importlib
@@ -35,7 +35,7 @@ MOST_RESERVED_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankTask:
-    """One task at one place."""
+    """A task as one rank runs it."""
 
     task: ProbeTask
     folder: Path
@@ -46,44 +46,44 @@ class RankTask:
     """Start, by the monotonic clock."""
 
 
-def main(words: Sequence[str]) -> int:
-    """Measure as a task asks, and write the record."""
+def main(arguments: Sequence[str]) -> int:
+    """Run a task, and write its record."""
     started = time.monotonic()
     end_with_starter()
-    file, folder = map(Path, words)
+    file, folder = map(Path, arguments)
     task = ProbeTask(**json.loads(file.read_text(encoding="utf-8")))
     place = place_of(task.ranks, os.environ)
     if place is None:
-        return _run_ranks(task, folder, (sys.executable, "-m", "service.worker.probe_process", *words))
+        return _run_ranks(task, folder, (sys.executable, "-m", "service.worker.probe_process", *arguments))
     record = measured(RankTask(task=task, folder=folder, place=place, started_seconds=started))
-    write_record(record, folder / _name(place.rank))
+    write_record(record, folder / _record_name(place.rank))
     return int(record.status != "succeeded")
 
 
 def write_record(record: ProbeRecord, path: Path) -> None:
-    """Write a record, whole or not at all."""
+    """Write a record atomically."""
     write_json(asdict(record), path)
 
 
 def write_json(content: Any, path: Path) -> None:
     """Write a file atomically."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
-    part.replace(path)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
+    unfinished.replace(path)
 
 
-def measured(job: RankTask) -> ProbeRecord:
+def measured(rank_task: RankTask) -> ProbeRecord:
     """Run the probe of a task."""
-    record = ProbeRecord(probe=job.task.probe, status="skipped")
+    record = ProbeRecord(probe=rank_task.task.probe, status="skipped")
     watches: list[EnvironmentWatch] = []
     try:
-        result = _result(job, watches)
+        result = _result(rank_task, watches)
         record = replace(
             record, status="succeeded", reason=result.reason, measurements=result.measurements, summary=result.summary
         )
     except (CannotRun, Refused) as error:
         record = replace(record, reason=str(error))
-    except Exception as error:  # any error is the record's reason, not an unread traceback
+    except Exception as error:  # any error becomes the reason of the record
         record = replace(record, status="failed", reason=_reason(error))
     environment = watches[0].environment if watches else None
     flags = (record.reason, *_quality_flags(watches))
@@ -91,26 +91,26 @@ def measured(job: RankTask) -> ProbeRecord:
         record,
         reason="; ".join(filter(None, flags)) or None,
         environment=environment,
-        seconds=time.monotonic() - job.started_seconds,
+        seconds=time.monotonic() - rank_task.started_seconds,
     )
 
 
-def _result(job: RankTask, watches: list[EnvironmentWatch]) -> ProbeResult:
+def _result(rank_task: RankTask, watches: list[EnvironmentWatch]) -> ProbeResult:
     """The result of a probe; its environment is appended to the list as soon as it is known."""
     if lacking := missing_torch():
         raise CannotRun(lacking)
-    place, task = job.place, job.task
+    place, task = rank_task.place, rank_task.task
     if task.probe not in get_args(ProbeName):
         raise CannotRun(f"no probe {task.probe} in this release of the worker; it has {', '.join(get_args(ProbeName))}")
     context = ProbeContext(
         device=chosen_device(place.local_rank),
-        folder=job.folder,
-        end_seconds=job.started_seconds + _usable_seconds(task),
-        report=_reporter(job.folder) if place.rank == 0 else lambda _fraction, _note: None,
+        folder=rank_task.folder,
+        end_seconds=rank_task.started_seconds + _usable_seconds(task),
+        report=_reporter(rank_task.folder) if place.rank == 0 else lambda _fraction, _note: None,
         rank=place.rank,
         ranks=place.ranks,
     )
-    own_folder = job.folder / f"rank-{place.rank}"
+    own_folder = rank_task.folder / f"rank-{place.rank}"
     own_folder.mkdir(exist_ok=True)
     with watched(context.device, own_folder) as watch:
         watches.append(watch)
@@ -123,9 +123,9 @@ def _result(job: RankTask, watches: list[EnvironmentWatch]) -> ProbeResult:
 
 
 def _usable_seconds(task: ProbeTask) -> float:
-    """Time that a probe may use: the budget in its parameters, and less than its timeout."""
-    hard = task.timeout_seconds - min(MOST_RESERVED_SECONDS, RESERVED_FRACTION * task.timeout_seconds)
-    return min(hard, float(task.parameters.get("seconds", hard)))
+    """Time that a probe may use: the budget in its parameters, but less than its timeout."""
+    most_seconds = task.timeout_seconds - min(MOST_RESERVED_SECONDS, RESERVED_FRACTION * task.timeout_seconds)
+    return min(most_seconds, float(task.parameters.get("seconds", most_seconds)))
 
 
 def _reporter(folder: Path) -> Callable[[float, str], None]:
@@ -149,19 +149,21 @@ def _quality_flags(watches: Sequence[EnvironmentWatch]) -> tuple[str, ...]:
     for one in watches:
         if one.environment.is_partition:
             flags.append("measured on a slice of a GPU (MIG): the figures hold for the slice, not for the whole GPU")
-        if slow := sorted(HELD_BACK.keys() & set(one.environment.throttle_reasons)):
-            flags.append(f"the driver held the clock down ({', '.join(slow)}): cool or power the GPU, then ask again")
+        if reasons := sorted(HELD_BACK.keys() & set(one.environment.throttle_reasons)):
+            flags.append(
+                f"the driver held the clock down ({', '.join(reasons)}): cool or power the GPU, then ask again"
+            )
     return tuple(flags)
 
 
-def _run_ranks(task: ProbeTask, folder: Path, words: Sequence[str]) -> int:
-    """Start every rank of a task; the record of the first that fails is that of all."""
-    for left_behind in (RENDEZVOUS, *(_name(rank) for rank in range(task.ranks))):
-        (folder / left_behind).unlink(missing_ok=True)
-    failed = start_ranks(task.ranks, words)
+def _run_ranks(task: ProbeTask, folder: Path, command: Sequence[str]) -> int:
+    """Start every rank of a task; the record of the first rank that fails becomes that of the task."""
+    for name in (RENDEZVOUS, *(_record_name(rank) for rank in range(task.ranks))):
+        (folder / name).unlink(missing_ok=True)
+    failed = start_ranks(task.ranks, command)
     if failed is None:
         return 0
-    own = folder / _name(failed)
+    own = folder / _record_name(failed)
     if not own.is_file():
         reason = f"rank {failed} of {task.ranks} ended without a word; the worker's log has what it printed last"
         write_record(ProbeRecord(probe=task.probe, status="failed", reason=reason), folder / RECORD)
@@ -170,7 +172,7 @@ def _run_ranks(task: ProbeTask, folder: Path, words: Sequence[str]) -> int:
     return 1
 
 
-def _name(rank: int) -> str:
+def _record_name(rank: int) -> str:
     return RECORD if rank == 0 else f"rank-{rank}.json"
 
 

@@ -1,7 +1,7 @@
 """Ranks of a probe: the place of this process, the start of the others, and their group with barriers and agreement.
 
-The variables are torchrun's, so that torchrun may start the ranks, over many nodes, or a worker, on one. A task of
-one rank ignores them: a training image may set them for something else.
+The variables are torchrun's: torchrun may start the ranks, over many nodes, or a worker, on one node. A task of one
+rank ignores them, because a training image may set them for another purpose.
 """
 
 import os
@@ -21,7 +21,7 @@ GRACE_SECONDS = 1.0
 """Time in which the other ranks report their error after one has failed. Source: a choice."""
 
 POLL_SECONDS = 0.05
-"""Period of checks whether they have ended. Source: a choice."""
+"""Period of checks whether ranks have ended. Source: a choice."""
 
 RENDEZVOUS = "rendezvous"
 """Rendezvous file of ranks on one machine."""
@@ -54,8 +54,8 @@ def place_of(ranks: int, variables: Mapping[str, str]) -> Place | None:
     return Place(rank=rank, ranks=ranks, local_rank=int(variables.get("LOCAL_RANK", rank)))
 
 
-def start_ranks(ranks: int, words: Sequence[str]) -> int | None:
-    """Run a program once for each rank on this machine, until all have ended or one has failed."""
+def start_ranks(ranks: int, command: Sequence[str]) -> int | None:
+    """Run a program once for each rank on this machine; return the first rank that fails, or None."""
     threads = max(1, (os.cpu_count() or 1) // ranks)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MASTER_")}
     running = {}
@@ -72,7 +72,7 @@ def start_ranks(ranks: int, words: Sequence[str]) -> int | None:
             **inherited,
             **{name: str(value) for name, value in assigned.items()},
         }
-        running[rank] = subprocess.Popen(words, env=variables)  # noqa: S603 - the words are this program's own
+        running[rank] = subprocess.Popen(command, env=variables)  # noqa: S603 - the command is this program's own
     try:
         return _first_failure(running)
     finally:
@@ -83,15 +83,15 @@ def start_ranks(ranks: int, words: Sequence[str]) -> int | None:
 
 
 def _first_failure(running: dict[int, subprocess.Popen[bytes]]) -> int | None:
-    left = dict(running)
-    while left:
-        for rank, process in tuple(left.items()):
+    waiting = dict(running)
+    while waiting:
+        for rank, process in tuple(waiting.items()):
             code = process.poll()
             if code:
                 time.sleep(GRACE_SECONDS)
                 return rank
             if code == 0:
-                del left[rank]
+                del waiting[rank]
         time.sleep(POLL_SECONDS)
     return None
 
@@ -106,10 +106,10 @@ def nodes_of(ranks: int, variables: Mapping[str, str]) -> int:
 
 
 def rendezvous(folder: Path, variables: Mapping[str, str]) -> str:
-    """Rendezvous of the ranks.
+    """URL of the rendezvous of the ranks.
 
-    Another process cannot take a file meanwhile, as it can a port; machines without a shared file use torchrun's
-    address.
+    On one machine it is a file, because another process could take a port before the ranks do. Ranks of torchrun use
+    its address.
     """
     return "env://" if "MASTER_ADDR" in variables else f"file://{folder.absolute()}/{RENDEZVOUS}"
 
@@ -120,7 +120,7 @@ LEAST_WAIT_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """All ranks of a probe, as one of them sees the others."""
+    """Process group of all ranks of a probe."""
 
     context: ProbeContext
     """Context of the probe."""
@@ -129,7 +129,7 @@ class Group:
     backend: str
     """Library of collectives."""
     token: Any
-    """A number on the device for barriers."""
+    """A tensor of one number on the device, for barriers."""
 
     def largest(self, *values: float) -> list[float]:
         """The largest of each value over all ranks."""
@@ -140,7 +140,7 @@ class Group:
         return [float(value) for value in tensor.tolist()]
 
     def meet(self) -> None:
-        """Wait for all ranks: on a GPU its stream waits, and this process goes on."""
+        """Wait for all ranks; on a GPU its stream waits, and this process continues."""
         if self.context.device == "cpu":
             self.distributed.barrier()
         else:
@@ -151,7 +151,7 @@ class Group:
         return -self.largest(-self.context.left_seconds())[0]
 
     def named(self, *names: str) -> Any:
-        """A function of torch that was renamed, by the newest name that this version has."""
+        """A function of torch.distributed, by the first of its names that this version has."""
         return next(getattr(self.distributed, name) for name in names if hasattr(self.distributed, name))
 
 

@@ -32,8 +32,8 @@ from service.api.computing.compute_process import (
     Large,
     ProcessLost,
     fork_server,
+    packed_call,
     packed_catalogue,
-    packed_job,
 )
 from service.api.errors import LEAVING, CallerGone
 from service.api.limits.rate_limits import count_questions, network_of
@@ -241,9 +241,9 @@ class Compute:
     async def _compute(self, computation: _Computation) -> Any:
         call = computation.call
         if any(isinstance(argument, Large) for argument in call.arguments):
-            content = await run_in_threadpool(packed_job, call.function, call.arguments)
+            content = await run_in_threadpool(packed_call, call.function, call.arguments)
         else:
-            content = packed_job(call.function, call.arguments)
+            content = packed_call(call.function, call.arguments)
         queued = monotonic()
         try:
             async with asyncio.timeout(call.queue_seconds):
@@ -340,7 +340,7 @@ class Compute:
             is_reusable = True
             return result
         finally:
-            if is_reusable and not process.is_worn:
+            if is_reusable and not process.should_retire:
                 self._idle.append(process)
             else:
                 process.close()

@@ -4,8 +4,8 @@ A process with threads and an event loop must not fork. So a server without eith
 every compute process, which takes some 10 ms and shares its memory. The standard library's forkserver would also import
 the main program in each process, and SIGTERM would end work that a draining service still has to answer.
 
-A compute process runs one call at a time and is killed to end one early. It runs at lower priority than the API, and
-in its session: Linux weighs priorities within a session (sched_autogroup).
+A compute process runs one call at a time; to end a call early, the API kills its process. It runs at lower priority
+than the API, and in its session: Linux weighs priorities within a session (sched_autogroup).
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class Large:
     value: Any
 
 
-def packed_job(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
+def packed_call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
     """A pickled call, with a token in place of each catalogue."""
     values = [one.value if isinstance(one, Large) else one for one in arguments]
     tokenized = [_CatalogueToken(one.token) if isinstance(one, Catalogue) else one for one in values]
@@ -110,7 +110,7 @@ class ComputeProcess:
     def __init__(self, server: "ForkServer") -> None:
         self._server = server
         self._socket, self._number = server.fork()
-        self.is_worn = False
+        self.should_retire = False
         """Whether to replace it, because its memory has grown."""
 
     async def run(
@@ -132,7 +132,7 @@ class ComputeProcess:
                     break
         except OSError as error:
             raise ProcessLost from error
-        result, self.is_worn = value
+        result, self.should_retire = value
         if kind == "raised":
             raise result
         return result
@@ -147,10 +147,10 @@ class ComputeProcess:
         await loop.sock_sendall(self._socket, LENGTH.pack(len(content)) + content)
 
     async def _receive(self) -> bytearray:
-        (length,) = LENGTH.unpack(await self._exactly(LENGTH.size))
-        return await self._exactly(length)
+        (length,) = LENGTH.unpack(await self._receive_exactly(LENGTH.size))
+        return await self._receive_exactly(length)
 
-    async def _exactly(self, length: int) -> bytearray:
+    async def _receive_exactly(self, length: int) -> bytearray:
         loop, received = asyncio.get_running_loop(), bytearray()
         while len(received) < length:
             more = await loop.sock_recv(self._socket, min(CHUNK_BYTES, length - len(received)))
@@ -167,7 +167,7 @@ async def _unpickled(content: bytearray) -> Any:
 
 
 class ForkServer:
-    """The server that forks compute processes; it starts at its first use, and again after it ended."""
+    """Server that forks compute processes; it starts at its first use, and restarts after it ended."""
 
     def __init__(self, preloaded: Sequence[str]) -> None:
         self._preloaded = preloaded
@@ -183,18 +183,18 @@ class ForkServer:
 
     def fork(self) -> tuple[socket.socket, int]:
         """Fork a process, and return its socket and its number."""
-        here, there = socket.socketpair()
-        here.setblocking(False)  # noqa: FBT003 - of the standard library
+        own_end, other_end = socket.socketpair()
+        own_end.setblocking(False)  # noqa: FBT003 - of the standard library
         number = next(self._numbers) & 0xFFFFFFFF
-        with there, self._lock:
+        with other_end, self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._start()
             try:
-                self._send_fork(number, there)
+                self._send_fork(number, other_end)
             except OSError:
                 self._start()
-                self._send_fork(number, there)
-        return here, number
+                self._send_fork(number, other_end)
+        return own_end, number
 
     def kill(self, number: int) -> None:
         """Kill a process."""
@@ -202,22 +202,22 @@ class ForkServer:
             if self._socket is not None:
                 self._socket.sendall(COMMAND.pack(KILL, number))
 
-    def _send_fork(self, number: int, there: socket.socket) -> None:
+    def _send_fork(self, number: int, other_end: socket.socket) -> None:
         if self._socket is None:
             raise ConnectionResetError
-        socket.send_fds(self._socket, [COMMAND.pack(FORK, number)], [there.fileno()])
+        socket.send_fds(self._socket, [COMMAND.pack(FORK, number)], [other_end.fileno()])
 
     def _start(self) -> None:
         if self._socket is not None:
             self._socket.close()
-        here, there = socket.socketpair()
-        with there:
-            self._process = self._launched(there, self._preloaded)
-        self._socket = here
+        own_end, other_end = socket.socketpair()
+        with other_end:
+            self._process = self._launched(other_end, self._preloaded)
+        self._socket = own_end
         register(self.stop)
 
     @staticmethod
-    def _launched(line: socket.socket, preloaded: Sequence[str]) -> "subprocess.Popen[bytes]":
+    def _launched(channel: socket.socket, preloaded: Sequence[str]) -> "subprocess.Popen[bytes]":
         """A new Python that serves forks on a socket."""
         path = [os.path.abspath(one) for one in sys.path]  # noqa: PTH100 - an empty entry is this folder
         program = (
@@ -225,11 +225,11 @@ class ForkServer:
             f"from {__name__} import serve_forks; serve_forks(int(sys.argv[2]), sys.argv[3:])"
         )
         return subprocess.Popen(  # noqa: S603 - this Python, with arguments of this module
-            [sys.executable, "-P", "-c", program, json.dumps(path), str(line.fileno()), *preloaded],
+            [sys.executable, "-P", "-c", program, json.dumps(path), str(channel.fileno()), *preloaded],
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            pass_fds=[line.fileno()],
+            pass_fds=[channel.fileno()],
         )
 
     def stop(self) -> None:
@@ -258,7 +258,7 @@ def serve_forks(descriptor: int, preloaded: Sequence[str]) -> None:
     """Import modules, then fork a process for each command of the API until the API ends; runs as its own program."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the API decides when work ends
-    with socket.socket(fileno=descriptor) as line:
+    with socket.socket(fileno=descriptor) as channel:
         for module in preloaded:
             import_module(module)
         shipped_catalogue()
@@ -266,16 +266,16 @@ def serve_forks(descriptor: int, preloaded: Sequence[str]) -> None:
         gc.freeze()
         with suppress(OSError):
             os.nice(NICENESS)  # after the imports, because the first computation waits for them
-        _fork_on_demand(line)
+        _fork_on_demand(channel)
 
 
-def _fork_on_demand(line: socket.socket) -> None:
+def _fork_on_demand(channel: socket.socket) -> None:
     children: dict[int, int] = {}
     while True:
         _reap(children)
-        if not select([line], [], [], REAP_SECONDS)[0]:
+        if not select([channel], [], [], REAP_SECONDS)[0]:
             continue
-        command, descriptors, _, _ = socket.recv_fds(line, COMMAND.size, 1)
+        command, descriptors, _, _ = socket.recv_fds(channel, COMMAND.size, 1)
         if len(command) < COMMAND.size:
             break  # the API ended: end its processes too
         kind, number = COMMAND.unpack(command)
@@ -284,7 +284,7 @@ def _fork_on_demand(line: socket.socket) -> None:
         elif kind == FORK and descriptors:
             pid = os.fork()
             if pid == 0:
-                line.close()
+                channel.close()
                 _compute(socket.socket(fileno=descriptors[0]))
             children[number] = pid
             os.close(descriptors[0])
@@ -300,7 +300,7 @@ def _reap(children: dict[int, int]) -> None:
             children.pop(numbers.get(pid, 0), None)
 
 
-def _compute(line: socket.socket) -> NoReturn:
+def _compute(channel: socket.socket) -> NoReturn:
     """Run calls until the API closes the socket."""
     code = 1
     try:
@@ -308,7 +308,7 @@ def _compute(line: socket.socket) -> NoReturn:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
-        _Worker(line).work()
+        _Worker(channel).work()
         code = 0
     except _SocketClosed:
         code = 0
@@ -321,8 +321,8 @@ def _compute(line: socket.socket) -> NoReturn:
 class _Worker:
     """The main loop of a compute process."""
 
-    def __init__(self, line: socket.socket) -> None:
-        self._socket = line
+    def __init__(self, channel: socket.socket) -> None:
+        self._socket = channel
         self._catalogues: OrderedDict[str, Catalogue] = OrderedDict()
 
     def work(self) -> None:
@@ -335,7 +335,7 @@ class _Worker:
             except Exception as error:
                 outcome = ("raised", _picklable(error))
             kind, value = outcome
-            self._send(kind, (value, _largest_bytes() > RETIRE_BYTES))
+            self._send(kind, (value, _peak_bytes() > RETIRE_BYTES))
 
     def _run(self, call: bytes) -> Any:
         function, tokenized = pickle.loads(call)  # noqa: S301 - from the process that started this one
@@ -371,10 +371,10 @@ class _Worker:
             raise _SocketClosed from error
 
     def _receive(self) -> bytes:
-        (length,) = LENGTH.unpack(self._exactly(LENGTH.size))
-        return self._exactly(length)
+        (length,) = LENGTH.unpack(self._receive_exactly(LENGTH.size))
+        return self._receive_exactly(length)
 
-    def _exactly(self, length: int) -> bytes:
+    def _receive_exactly(self, length: int) -> bytes:
         received = bytearray()
         while len(received) < length:
             try:
@@ -396,7 +396,7 @@ def _picklable(error: Exception) -> Exception:
     return error
 
 
-def _largest_bytes() -> int:
+def _peak_bytes() -> int:
     """Peak memory of this process."""
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return largest if sys.platform == "darwin" else largest << 10
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak << 10

@@ -109,8 +109,10 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         path = scope.get("path", "")
-        upload = next((most for form, most in UPLOAD_BYTES.items() if form.fullmatch(path)), None)
-        shorter = next((most for form, most in SHORTER_BODY_BYTES.items() if form.fullmatch(path)), self.maximum_bytes)
+        upload = next((limit for pattern, limit in UPLOAD_BYTES.items() if pattern.fullmatch(path)), None)
+        shorter = next(
+            (limit for pattern, limit in SHORTER_BODY_BYTES.items() if pattern.fullmatch(path)), self.maximum_bytes
+        )
         maximum_bytes = upload or LARGER_BODY_BYTES.get(path, shorter)
         declared = headers.get(b"content-length", b"0")
         if not declared.isdigit() or len(declared) > len(str(1 << 64)) or int(declared) > maximum_bytes:

@@ -210,8 +210,9 @@ async def count_questions(request: Request, questions: int) -> None:
         return
     allowance = await _count(request, quota, cost - 1)
     if allowance.retry_seconds:
-        again = allowance.retry_seconds + quota.limit.interval_seconds  # the retry counts its first question again
-        raise too_many_requests(Allowance(allowance.remaining, allowance.reset_seconds, again), cost)
+        # the retry counts its first question again
+        retry_seconds = allowance.retry_seconds + quota.limit.interval_seconds
+        raise too_many_requests(Allowance(allowance.remaining, allowance.reset_seconds, retry_seconds), cost)
 
 
 def question_counter(request: Request) -> Callable[[int], None]:

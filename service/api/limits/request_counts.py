@@ -1,7 +1,7 @@
 """Request counts: a leaky bucket per caller, stored as the time at which it is empty.
 
-Each request moves that time; it exceeds the limit where the time is further ahead than a full bucket takes to leak
-(the generic cell rate algorithm).
+Each request moves that time ahead. A request exceeds the limit where the time would be further ahead than a full
+bucket takes to leak (the generic cell rate algorithm).
 """
 
 from collections import OrderedDict
@@ -68,11 +68,11 @@ def count_in_bucket(empty_at: float, now: float, limit: Limit, cost: int = 1) ->
     full_seconds = limit.burst * limit.interval_seconds
     before = max(empty_at, now)
     after = before + cost * limit.interval_seconds
-    too_many_seconds = after - now - full_seconds
-    is_too_many = too_many_seconds > SLACK_SECONDS
+    excess_seconds = after - now - full_seconds
+    is_too_many = excess_seconds > SLACK_SECONDS
     counted = before if is_too_many else after
     left = max(0, floor((now + full_seconds - counted + SLACK_SECONDS) / limit.interval_seconds))
-    allowance = Allowance(left, counted - now, too_many_seconds if is_too_many else 0.0)
+    allowance = Allowance(left, counted - now, excess_seconds if is_too_many else 0.0)
     return empty_at if is_too_many else after, allowance
 
 

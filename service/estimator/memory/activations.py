@@ -402,8 +402,8 @@ def _worst(workload: Workload, ops: Ops, split: tuple[Amount, ...], scale: Amoun
     made: Amount = 0.0
     for op in reversed(ops):
         made = made + trained_numbers((op,), split) * each_bytes
-        if op.passing and op.gradients:
-            most = maximum(most, (_bytes(op.passing, split) - freed) * scale + made)
+        if op.transient and op.gradients:
+            most = maximum(most, (_bytes(op.transient, split) - freed) * scale + made)
         freed = freed + kept_bytes((op,), workload.recompute, split)
     return most
 

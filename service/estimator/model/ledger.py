@@ -1,11 +1,12 @@
-"""The operations of a model, one table from which everything else is summed, and the documents that a sequence holds.
+"""Table of a model's operations, from which all counts are summed, and the documents of its sequences.
 
 A ledger belongs to one model under one recipe and describes one sequence, undivided. Parameters,
-FLOP, saved activations and moved bytes are sums over its operations; a tag (`Split`) names the axis that divides an
-amount, and the axes state once by how much. All amounts are exact integers until a layout divides them.
+FLOP, saved activations and moved bytes are sums over its operations. A `Split` names the ranks that divide an
+amount; `degrees.divisors` gives their number. All amounts are exact integers until a layout divides them.
 
 Packed documents follow each other in full sequences, and attention stays inside each. A padded document has a
-sequence of its own, which a plain kernel computes to its end. A document longer than a sequence is split over several.
+sequence of its own; a kernel for fixed lengths computes the padding too. A document longer than a sequence is split
+over several.
 """
 
 from collections.abc import Callable
@@ -211,11 +212,11 @@ class Split(IntEnum):
     EXPERT = 5
     """The expert group and the expert-tensor group."""
     EXPERT_TOKENS = 6
-    """The tensor group, but for the ranks that share an expert's matrices and so see the same tokens."""
+    """The tensor group over the expert-tensor group, whose ranks split an expert and have the same tokens."""
     GATHERED = 7
-    """No group, where sequence parallelism gathers what is split along the sequence; else there is none of it."""
+    """No group. The amount is all-gathered by sequence parallelism; without it, the amount is 0."""
     BATCHED = 8
-    """The tensor group, where a micro-batch has several sequences; else there is none of it."""
+    """The tensor group. With one sequence a micro-batch, the amount is 0."""
 
 
 OpKind = Literal["gemm", "attention", "elementwise"]
@@ -223,7 +224,7 @@ WeightRole = Literal["matrix", "vector", "norm", "embedding", "head", "adapter"]
 SavedFor = Literal["backward", "own_weights", "next_weights"]
 
 GROUP, LAST_NORM, EVERYTHING = "group", "norm", "everything"
-"""What an operation may read beside named results: what enters its group, the last norm before it, all before it."""
+"""Inputs of an operation beside named ones: the input of its group, the last norm before it, all results before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +239,7 @@ class Weight:
     tied: bool = False
     """The same numbers as another tensor of the model: counted once, stored again on another stage."""
     matrices: tuple[MatrixName, ...] = ()
-    """Names of the equally wide matrices that stand side by side in it; adapters are put beside them by name."""
+    """Names of the matrices of equal width that it concatenates; adapters select them by name."""
     trained: bool = True
     """It has gradients, optimizer states and updates; else it is frozen."""
 
@@ -257,7 +258,7 @@ class Saved:
     modules: tuple[RecomputeModule, ...] = ()
     """Selective recompute of any of these drops them."""
     serves: SavedFor = "backward"
-    """What it is kept for: any gradient of its operation, or those of its weights, or of those of the next ones."""
+    """Gradients that need it: any of its operation, those of its weights, or of the weights that read its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +270,7 @@ class Gradient:
     full_flop: int
     """Its FLOP without any mask."""
     serves: tuple[str, ...]
-    """Matrices whose results' gradients need it."""
+    """Matrices before it; it is computed where the gradient of the result of one of them is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +282,7 @@ class Backward:
     full_flop: int
     """Its FLOP without any mask."""
     gradients: int
-    """Gradients that it computes, as a multiple of the forward pass's traffic: of inputs and of weights, 0 to 2."""
+    """Number of gradients, of inputs and of weights, 0 to 2; each moves as many bytes as the forward pass."""
     in_trained_layer: bool
     """Whether any operation of its layer has a backward pass; recompute repeats no other layer."""
 
@@ -302,11 +303,11 @@ class Op:
     document_flop: int | None = None
     """Forward FLOP over the documents of a padded sequence alone; in proportion to their tokens where None."""
     result_bytes: int = 0
-    """Bytes of one sequence of an attention kernel's result, and of what it needs to run backward from it."""
+    """Bytes of one sequence: an attention kernel's result, and what its backward pass reads beside it."""
     kernel_rerun_flop: int = 0
     """FLOP that the backward kernel repeats by itself (flash attention)."""
     saved: tuple[Saved, ...] = ()
-    passing: tuple[Saved, ...] = ()
+    transient: tuple[Saved, ...] = ()
     """Bytes that are live only while its backward pass runs: gradients of its inputs and results, gathered inputs."""
     moved_bytes: int = 0
     """Bytes read and written in the forward pass, weights not counted."""
@@ -315,17 +316,17 @@ class Op:
     modules: tuple[RecomputeModule, ...] = ()
     """Selective recompute of any of these runs it again."""
     products_before: int = 0
-    """Matrices that its layer multiplies by before it."""
-    sums_in_parts: bool = False
-    """Tensor ranks divide the inner dimension of its product, whose partial sums they then add up; else the columns."""
+    """Matrices of the earlier products of its layer."""
+    is_row_parallel: bool = False
+    """Tensor ranks split the inner dimension of its product and sum partial results; else they split the columns."""
     score_width: int = 0
-    """Numbers that each pair of a query and a key costs twice, over all heads, in core attention; 0 elsewhere."""
+    """Multiply-adds of core attention for one query-key pair, over all heads; 0 for other operations."""
     keeps_precision: bool = False
     """Its products stay in the attention's format where the others are in fp8 or fp4."""
     reads: tuple[str, ...] = ()
     """Operations of its group whose results it reads, or GROUP, LAST_NORM, EVERYTHING; the one before where empty."""
     products: tuple[Gradient, ...] = ()
-    """What its backward pass computes, where it multiplies results with results; else a product for each operand."""
+    """Products of its backward pass, where it multiplies activations; empty where each operand has one product."""
     backward: Backward | None = None
     """Its backward pass where it differs from that of full training, as `trained_ledger` decides."""
 
@@ -347,7 +348,7 @@ class Op:
 
     @property
     def is_core(self) -> bool:
-        """Whether it compares queries with keys."""
+        """Whether it is core attention."""
         return self.score_width > 0
 
     @property
@@ -365,14 +366,14 @@ Ops = tuple[Op, ...]
 
 
 class LayerShape(NamedTuple):
-    """What decides the operations of a layer, beside the model's widths."""
+    """Kind of a layer: with the model's widths it determines the operations."""
 
     mixer: LayerType
     """What mixes tokens."""
     mlp: MlpType
     """What mixes channels."""
     is_reuse: bool
-    """Its block was held by an earlier layer already."""
+    """Whether it shares its block with an earlier layer."""
 
     @property
     def is_sparse(self) -> bool:
@@ -387,9 +388,9 @@ class Ledger:
     embedding: Ops
     """Before the first layer."""
     kinds: tuple[Ops, ...]
-    """One entry for each distinct kind of layer."""
+    """Operations of each distinct kind of layer."""
     shapes: tuple[LayerShape, ...]
-    """What mixes tokens and channels in each kind."""
+    """Shape of each kind."""
     layer_kinds: tuple[int, ...]
     """Kind of each layer, first to last."""
     depths: int = 0
@@ -437,9 +438,9 @@ class Setting:
     copies_result: bool = False
     """The attention kernel's result is kept a second time, in the order of the other activations."""
     product_bytes: float | None = None
-    """Bytes of one number that a matrix product keeps of its input; those of an activation where None."""
+    """Bytes of one number that a matrix product keeps of its input; that of an activation where None."""
     casts_each_input: bool = False
-    """Every matrix product keeps a cast of its input of its own (autocast over fp32 weights)."""
+    """Every matrix product saves its own cast of its input (autocast over fp32 weights)."""
     runs_transformers: bool = False
     """Layers are those of transformers."""
     counts_products: bool = False
@@ -447,20 +448,20 @@ class Setting:
     keeps_embedding: bool = False
     """The embedding's result is kept beside the first layer's input."""
     weighs_results: bool = False
-    """Experts' results are weighted after their last product, and so kept; else before it."""
+    """Router weights multiply experts' results after their last product, and results are saved; else before it."""
     fuses_mixer_output: bool = True
-    """The kernel of a state space computes its norm and output again from what the scan kept."""
+    """The kernel of a state space recomputes its norm and output from what the scan saved."""
     expert_load: float = 1.0
     """Tokens that the fullest rank's experts work on, over those that tokens choose on average."""
     documents: Documents | None = None
     """The documents that sequences are made of; None where every sequence is one document."""
 
     def tensor_bytes(self, width: int) -> int:
-        """Bytes of so many activations of every token [byte]."""
+        """Bytes of `width` activations for each token [byte]."""
         return self.element_bytes * self.tokens * width
 
     def product_input_bytes(self, numbers: int, readers: int = 1) -> int:
-        """Bytes that matrix products keep of some numbers that they read [byte]."""
+        """Bytes that matrix products save of an input of `numbers` numbers [byte]."""
         each = self.element_bytes if self.product_bytes is None else self.product_bytes
         return round(numbers * each * (readers if self.casts_each_input else 1))
 
@@ -489,7 +490,7 @@ def by_operation(rule: Recompute) -> bool:
 
 
 def kept_matrices(op: Op) -> list[Weight]:
-    """Matrices whose products recompute by operation keeps: the first of a layer and every second one."""
+    """Matrices whose products selective recompute of operations saves: the first of a layer and every second one."""
     named = [(weight, name) for weight in op.weights for name in weight.matrices]
     pairs = [pair for place, pair in enumerate(named) if (op.products_before + place) % 2 == 0]
     return [replace(weight, columns=weight.columns // len(weight.matrices), matrices=(name,)) for weight, name in pairs]

@@ -78,7 +78,7 @@ def attention_output_op(model: Model, setting: Setting) -> Op:
         *bias_of(model.hidden_size, given=model.out_bias),
         moved=inputs,
         whole=model.hidden_size,
-        sums_in_parts=True,
+        is_row_parallel=True,
         saved=(Saved(setting.tensor_bytes(inputs), Split.TENSOR, serves=serves),),
     )
 
@@ -116,7 +116,7 @@ def mixer_output_op(model: Model, setting: Setting, *, inputs: int, keeps_input:
         *bias_of(model.hidden_size, given=model.mixer_bias),
         moved=inputs,
         whole=model.hidden_size,
-        sums_in_parts=True,
+        is_row_parallel=True,
         saved=(saved,) if keeps_input else (),
     )
 
@@ -283,7 +283,7 @@ def core_attention_ops(
             Saved(_kept_score_bytes(model, setting), Split.TENSOR, ("core_attn",)),
             *((Saved(result, Split.BATCHED),) if setting.copies_result and model.kv_lora_rank is None else ()),
         ),
-        passing=_gradients(model, setting, query_width, value_width, key_heads),
+        transient=_gradients(model, setting, query_width, value_width, key_heads),
         moved_bytes=queries + keys_values + result + _streamed_score_bytes(model, setting),
         modules=("core_attn",),
         reads=_inputs(model),
@@ -409,7 +409,7 @@ def _activation(model: Model, setting: Setting, width: int, name: str, modules: 
         split=Split.TENSOR,
         weights=trained,
         saved=(Saved(tensor_bytes * (inner + unfused) + _written_bytes(setting) * written, Split.TENSOR, modules),),
-        passing=(Saved(tensor_bytes * (inner + width + written), Split.TENSOR),),
+        transient=(Saved(tensor_bytes * (inner + width + written), Split.TENSOR),),
         moved_bytes=tensor_bytes * (inner + width + 2 * unfused + _WRITTEN_PASSES * written),
         modules=modules,
     )
@@ -433,9 +433,12 @@ def _down(model: Model, setting: Setting, width: int, name: str, modules: Module
         *bias_of(hidden, given=model.mlp_bias),
         moved=width,
         whole=hidden,
-        sums_in_parts=True,
+        is_row_parallel=True,
         saved=(Saved(setting.product_input_bytes(setting.tokens * width), Split.TENSOR, modules, "own_weights"),),
-        passing=(Saved(setting.tensor_bytes(width), Split.TENSOR), Saved(setting.tensor_bytes(hidden), Split.GATHERED)),
+        transient=(
+            Saved(setting.tensor_bytes(width), Split.TENSOR),
+            Saved(setting.tensor_bytes(hidden), Split.GATHERED),
+        ),
         modules=modules,
     )
 

@@ -1,4 +1,4 @@
-"""Megatron-LM's report of theoretical memory: states of its fullest shard, activations of its first."""
+"""Megatron-LM's report of theoretical memory: states of the most loaded shard, activations of the first stage."""
 
 from dataclasses import dataclass, fields
 
@@ -24,18 +24,18 @@ class ShardCounts:
     """By the expert and expert-tensor groups: routed experts."""
 
     def times(self, factor: float) -> "ShardCounts":
-        """So many of these."""
+        """Counts multiplied by a factor."""
         return ShardCounts(**{field.name: getattr(self, field.name) * factor for field in fields(self)})
 
     def plus(self, other: "ShardCounts") -> "ShardCounts":
-        """These and others."""
+        """Sum of two counts."""
         return ShardCounts(
             **{field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)}
         )
 
 
-def _norm_numbers(model: Model) -> int:
-    """Numbers that one norm has for each number that it acts on."""
+def _norm_parameters(model: Model) -> int:
+    """Parameters of one norm for each number that it normalises."""
     return 1 if model.normalization == "rmsnorm" else 2
 
 
@@ -56,7 +56,7 @@ def attention_parameters(model: Model) -> int:
     >>> attention_parameters(LLAMA_3_8B)
     41943040
     """
-    hidden, heads, numbers = model.hidden_size, model.num_attention_heads, _norm_numbers(model)
+    hidden, heads, numbers = model.hidden_size, model.num_attention_heads, _norm_parameters(model)
     if model.kv_lora_rank is None:
         return 2 * hidden * model.head_width * (heads + model.key_value_heads)
     queries = heads * model.query_width
@@ -66,25 +66,27 @@ def attention_parameters(model: Model) -> int:
     return projected + latent + hidden * (model.qk_rope_head_dim or 0) + heads * model.value_width * hidden
 
 
-def _mlp(model: Model, hidden: int, width: int) -> int:
+def _mlp_parameters(model: Model, hidden: int, width: int) -> int:
     return (3 if model.gated_mlp else 2) * hidden * width
 
 
-def _layer(model: Model, *, is_sparse: bool) -> ShardCounts:
+def _layer_counts(model: Model, *, is_sparse: bool) -> ShardCounts:
     hidden, attention, norms = (
         model.hidden_size,
         attention_parameters(model),
-        2 * model.hidden_size * _norm_numbers(model),
+        2 * model.hidden_size * _norm_parameters(model),
     )
     if not is_sparse:
-        return ShardCounts(tensor=attention + _mlp(model, hidden, model.intermediate_size or 0), whole=norms, expert=0)
+        return ShardCounts(
+            tensor=attention + _mlp_parameters(model, hidden, model.intermediate_size or 0), whole=norms, expert=0
+        )
     shared, latent = model.shared_expert_intermediate_size, model.moe_latent_size
     router = model.num_experts * (hidden + (1 if model.mlp_bias else 0))
     beside = router + 2 * hidden * (latent or 0) + (hidden if shared and model.shared_expert_gate else 0)
     return ShardCounts(
-        tensor=attention + _mlp(model, hidden, shared),
+        tensor=attention + _mlp_parameters(model, hidden, shared),
         whole=norms + beside,
-        expert=_mlp(model, latent or hidden, model.expert_width) * model.num_experts,
+        expert=_mlp_parameters(model, latent or hidden, model.expert_width) * model.num_experts,
     )
 
 
@@ -101,8 +103,8 @@ def most_loaded_shard(resolved: ResolvedQuestion) -> ShardCounts:
     """
     model, layout = resolved.question.model, resolved.question.layout
     kinds = [mlp_type(model, layer) == "sparse" for layer in range(model.num_hidden_layers)]
-    dense, sparse = _layer(model, is_sparse=False), _layer(model, is_sparse=True)
-    norm = ShardCounts(tensor=0, whole=model.hidden_size * _norm_numbers(model), expert=0)
+    dense, sparse = _layer_counts(model, is_sparse=False), _layer_counts(model, is_sparse=True)
+    norm = ShardCounts(tensor=0, whole=model.hidden_size * _norm_parameters(model), expert=0)
     block = dense.times(kinds.count(False)).plus(sparse.times(kinds.count(True))).plus(norm)
     depths = (sparse if kinds[-1] else dense).times(model.num_nextn_predict_layers)
     rows = float(padded_vocabulary(model, resolved.workload.vocabulary_multiple, layout.tensor))
@@ -145,14 +147,14 @@ def weight_and_optimizer_bytes(parameters: ShardCounts, data: int, expert_data: 
     return (parameters.tensor + parameters.whole) * each + parameters.expert * each_expert
 
 
-def _width(model: Model) -> int:
-    """Width of the dense MLP; Megatron-LM's own default where a model of experts names none."""
+def _mlp_width(model: Model) -> int:
+    """Width of the dense MLP; Megatron-LM's default where a model with experts states none."""
     default = 8 * model.hidden_size // 3 // 64 * 64 if model.gated_mlp else 4 * model.hidden_size
     return model.intermediate_size or default
 
 
 def _flight_factor(resolved: ResolvedQuestion) -> float:
-    """Activations in flight over those of as many micro-batches as there are stages."""
+    """Activations in flight over those of p micro-batches, p being the number of stages."""
     layout, accumulation = resolved.question.layout, float(resolved.degrees.accumulation)
     stages, chunks = layout.pipeline, layout.virtual_pipeline
     if chunks > 1:
@@ -184,7 +186,7 @@ def kept_activation_bytes(resolved: ResolvedQuestion) -> float:
     rows = float(padded_vocabulary(model, resolved.workload.vocabulary_multiple, layout.tensor))
     is_first_form = layout.sequence_parallel and resolved.workload.recompute.granularity == "selective"
     is_last = layout.pipeline == 1
-    each = 18 + 4 * _width(model) / hidden if is_first_form else 10 + 24 / layout.tensor
+    each = 18 + 4 * _mlp_width(model) / hidden if is_first_form else 10 + 24 / layout.tensor
     layers = tokens * hidden * each * model.num_hidden_layers
     saved_bytes = _flight_factor(resolved) * (layers + tokens * layout.pipeline * (8 + hidden))
     if is_first_form:

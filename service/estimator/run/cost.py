@@ -270,7 +270,7 @@ def electricity_usd(used_kwh: Amount, usd_per_kwh: Amount) -> Amount:
 CENT = Decimal("0.01")
 
 CONTEXT = Context(prec=60, rounding=ROUND_HALF_EVEN)
-"""Digits enough for three doubles multiplied; a double has no cents from 1e16 on."""
+"""Precision of a product of three doubles; a double of 1e16 or more has no cents."""
 
 MOST_DIGITS = 50
 """Digits before the point up to which an amount is rounded to the cent."""
@@ -300,14 +300,14 @@ def usd(formula: Callable[..., Any], *quantities: float) -> float:
 
 
 def usd_of(formula: Callable[..., Any], quantity: Interval, rates: tuple[float, ...]) -> Interval:
-    """What a formula of money gives for a quantity and both of its ends, each to the cent."""
+    """Amount of money for a quantity and for the ends of its interval, each rounded to the cent."""
     ends = (quantity.low, quantity.value, quantity.high)
     if not all(map(isfinite, (*ends, *rates))):
         low, value, high = (float(formula(end, *rates)) for end in ends)
         return Interval(low, value, high, quantity.basis)
     with localcontext(CONTEXT):
-        stored_bytes = tuple(map(_exact, rates))
-        amounts = {end: _rounded(formula(_exact(end), *stored_bytes)) for end in ends}
+        exact_rates = tuple(map(_exact, rates))
+        amounts = {end: _rounded(formula(_exact(end), *exact_rates)) for end in ends}
     return Interval(amounts[ends[0]], amounts[ends[1]], amounts[ends[2]], quantity.basis)
 
 
@@ -345,7 +345,7 @@ def sum_usd(lines: Iterable[float]) -> float:
 
 
 def sum_of(lines: Iterable[Interval]) -> Interval:
-    """The sum of amounts of money, end by end."""
+    """Sum of amounts of money and of the ends of their intervals."""
     first, *others = lines
     if not others:
         return first
@@ -355,14 +355,14 @@ def sum_of(lines: Iterable[Interval]) -> Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a run takes, as far as money goes by it."""
+    """Quantities of a run that its cost depends on."""
 
     gpu_hours: Interval
     """GPU-hours of the job."""
     spare_gpu_hours: Interval
     """GPU-hours of spares."""
     billed_gpu_hours: Interval
-    """Both."""
+    """GPU-hours of the job and its spares."""
     days: Interval
     """Wall time."""
     energy_kwh: Interval
@@ -376,51 +376,64 @@ class Charge:
     kind: str
     """What is paid for."""
     quantity: Interval
-    """What the amount grows with: hours, days or energy."""
+    """Quantity that the rates multiply: hours, days, energy or bytes."""
     formula: Callable[..., Any]
     """Its formula, the quantity first."""
     rates: dict[str, float]
     """The other arguments of the formula, in order, by name."""
 
     def line(self) -> CostLine:
-        """The line, both ends of its interval to the cent."""
+        """The line, its value and interval rounded to the cent."""
         return CostLine(kind=self.kind, usd=usd_of(self.formula, self.quantity, tuple(self.rates.values())))
 
 
 def charges_of(resolved: ResolvedQuestion, used: Usage) -> tuple[Charge, ...]:
-    """Everything that a run is paid for; nothing without a price."""
+    """Charges of a run; empty without a price."""
     price = resolved.question.price
     if price is None:
         return ()
-    own = _owned(resolved, price, used) if isinstance(price, CompleteOwnedPrice) else _rented(price, used)
-    return (*own, *_beside(resolved, price, used))
+    charges = (
+        _ownership_charges(resolved, price, used)
+        if isinstance(price, CompleteOwnedPrice)
+        else _rental_charges(price, used)
+    )
+    return (*charges, *_storage_and_egress(resolved, price, used))
 
 
-def _rented(price: Price, used: Usage) -> Iterator[Charge]:
+def _rental_charges(price: Price, used: Usage) -> Iterator[Charge]:
     rates = {"usd_per_gpu_hour": price.usd_per_gpu_hour, "discount_fraction": price.discount_fraction}
     yield Charge("gpus", used.gpu_hours, rent_usd, rates)
     if used.spare_gpu_hours.value:
         yield Charge("spares", used.spare_gpu_hours, rent_usd, rates)
 
 
-def _owned(resolved: ResolvedQuestion, price: CompleteOwnedPrice, used: Usage) -> Iterator[Charge]:
-    bought, works = price.purchase_usd, price.utilisation_fraction
-    written_off = {"purchase_usd": bought, "residual_fraction": price.residual_fraction}
-    share = {"years": price.amortisation_years, "utilisation_fraction": works}
-    yield Charge("amortisation", used.billed_gpu_hours, amortisation_usd, {**written_off, **share})
+def _ownership_charges(resolved: ResolvedQuestion, price: CompleteOwnedPrice, used: Usage) -> Iterator[Charge]:
+    purchase_usd, utilisation_fraction = price.purchase_usd, price.utilisation_fraction
+    purchase = {"purchase_usd": purchase_usd, "residual_fraction": price.residual_fraction}
+    share = {"years": price.amortisation_years, "utilisation_fraction": utilisation_fraction}
+    yield Charge("amortisation", used.billed_gpu_hours, amortisation_usd, {**purchase, **share})
     if price.maintenance_fraction:
-        upkeep = {"purchase_usd": bought, "maintenance_fraction": price.maintenance_fraction}
-        yield Charge("maintenance", used.billed_gpu_hours, maintenance_usd, {**upkeep, "utilisation_fraction": works})
+        upkeep = {"purchase_usd": purchase_usd, "maintenance_fraction": price.maintenance_fraction}
+        yield Charge(
+            "maintenance",
+            used.billed_gpu_hours,
+            maintenance_usd,
+            {**upkeep, "utilisation_fraction": utilisation_fraction},
+        )
     if price.usd_per_kw_month is not None:
         board, host = resolved.workload.gpu.board_watts, resolved.question.cluster.host_power_fraction
         rated = gpu_watts(board, board, host, 1.0, 1.0)
-        place = {"rated_watts": rated, "usd_per_kw_month": price.usd_per_kw_month, "utilisation_fraction": works}
-        yield Charge("hosting", used.billed_gpu_hours, hosting_usd, place)
+        rates = {
+            "rated_watts": rated,
+            "usd_per_kw_month": price.usd_per_kw_month,
+            "utilisation_fraction": utilisation_fraction,
+        }
+        yield Charge("hosting", used.billed_gpu_hours, hosting_usd, rates)
     if price.usd_per_kwh is not None:
         yield Charge("electricity", used.energy_kwh, electricity_usd, {"usd_per_kwh": price.usd_per_kwh})
 
 
-def _beside(resolved: ResolvedQuestion, price: Price | OwnedPrice, used: Usage) -> Iterator[Charge]:
+def _storage_and_egress(resolved: ResolvedQuestion, price: Price | OwnedPrice, used: Usage) -> Iterator[Charge]:
     storage, egress = price.storage, price.egress
     if storage is not None:
         stored_bytes = storage.data_bytes + storage.checkpoints * checkpoint_bytes(resolved.workload)

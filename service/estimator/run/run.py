@@ -39,7 +39,7 @@ from service.estimator.workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRun:
-    """One stage of a run, before its last one."""
+    """One stage of a run that is not its last."""
 
     steps: int
     """Optimizer steps."""
@@ -71,16 +71,16 @@ class Run:
         return sum(stage.flop for stage in self.stages)
 
     def mean_step_seconds(self, last_seconds: float) -> float:
-        """Seconds of one step on average over the run, of those of one step of its last stage [s]."""
+        """Mean seconds of a step over the run, given those of a step of its last stage [s]."""
         if not self.stages:
             return last_seconds
         return (self.last_steps * last_seconds + sum(stage.seconds for stage in self.stages)) / self.steps
 
 
 def loads_of(resolved: ResolvedQuestion, own: list[LoadedStage]) -> tuple[list[LoadedStage], ...]:
-    """The pipeline stages of each stage of a run with their loads, which its batch does not change.
+    """Pipeline stages with their loads, for each stage of a run.
 
-    Stages of one length share theirs.
+    Loads depend on the sequence length, not on the batch: stages of one length share them.
     """
     known = {resolved.question.recipe.sequence_length: own}
     for first, *_ in resolved.run_stages:
@@ -91,7 +91,7 @@ def loads_of(resolved: ResolvedQuestion, own: list[LoadedStage]) -> tuple[list[L
 
 
 def run_of(resolved: ResolvedQuestion, loads: tuple[list[LoadedStage], ...], filled: tuple[float, ...]) -> Run | None:
-    """What a question's run consists of. None without training_tokens."""
+    """The run of a question; None without training_tokens."""
     schedule = schedule_of(resolved.question.recipe)
     if schedule is None:
         return None
@@ -192,12 +192,12 @@ def utilisation_fraction(flop: int, gpus: int, peak_flop_per_s: float, step_seco
 
 
 def falling(seconds: Interval, quantity: Callable[[float], float]) -> Interval:
-    """The interval of a quantity that falls as time grows: the ends change places."""
+    """Interval of a quantity that falls as time grows, its ends swapped."""
     return Interval(quantity(seconds.high), quantity(seconds.value), quantity(seconds.low), seconds.basis)
 
 
 def rising(seconds: Interval, quantity: Callable[[float], float]) -> Interval:
-    """The interval of a quantity that grows with time."""
+    """Interval of a quantity that grows with time."""
     return Interval(quantity(seconds.low), quantity(seconds.value), quantity(seconds.high), seconds.basis)
 
 
@@ -206,13 +206,13 @@ class PeakStage:
     """The configuration of a run that takes most memory."""
 
     resolved: ResolvedQuestion
-    """It, as a question of its own; the question itself where batch and length never change."""
+    """The configuration as a resolved question."""
     stages: list[LoadedStage]
     """Its pipeline stages."""
     memory: Memory
-    """What they hold."""
+    """Their memory."""
     run_stage: int | None = None
-    """Its place in recipe.stages; None for the recipe's own batch and length."""
+    """Index in recipe.stages; None for the recipe's own batch and length."""
     filled_fraction: tuple[float, ...] = ()
     """Share of the device that each stage of the run fills, the recipe's own batch and length last."""
 
@@ -240,7 +240,7 @@ def peak_stage_in(resolved: ResolvedQuestion) -> PeakStage:
 
 
 def describe_stages(resolved: ResolvedQuestion, peak: PeakStage) -> tuple[str, ...]:
-    """What an answer takes for granted of a run whose batch or length changes. None where they never change."""
+    """Assumptions about a run whose batch or length changes; empty where they never change."""
     stages, recipe = resolved.question.recipe.stages, peak.resolved.question.recipe
     if not stages:
         return ()
@@ -258,23 +258,23 @@ def describe_stages(resolved: ResolvedQuestion, peak: PeakStage) -> tuple[str, .
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What one configuration holds, does and takes."""
+    """Memory, parameters, FLOP and step time of one configuration."""
 
     loads: tuple[list[LoadedStage], ...]
     """Pipeline stages of each stage of the run before its last one; none where batch and length never change."""
     peak: PeakStage
-    """Memory, of the stage of the run that takes most."""
+    """The stage of the run that takes most memory."""
     parameters: Parameters
     """Parameter counts."""
     flop: Flop
-    """Operations, the run's left open."""
+    """FLOP, without the totals of the run."""
     step: Step
     """Seconds."""
 
 
 @lru_cache(maxsize=CONFIGURATIONS_KEPT)
 def compute_configuration(resolved: ResolvedQuestion) -> Configuration:
-    """What a configuration holds, does and takes; questions that differ in their run alone share it."""
+    """Compute a configuration; questions that differ only in their run share it."""
     stages = stages_of(resolved)
     loads = loads_of(resolved, stages)
     peak = peak_stage_of(resolved, stages, loads)
@@ -302,8 +302,8 @@ def _rerun_fraction(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> fl
     if workload.recompute.granularity != "full":
         return 1.0
     layers = [trained_layers(workload, one.stage.kind_counts) for one in stages]
-    again = sum(float(recomputed_layers(workload.recompute, count, chunks)) for count in layers)
-    return again / max(1.0, sum(map(float, layers)))
+    recomputed = sum(float(recomputed_layers(workload.recompute, count, chunks)) for count in layers)
+    return recomputed / max(1.0, sum(map(float, layers)))
 
 
 def _step(resolved: ResolvedQuestion, stages: list[LoadedStage], flop: Flop, in_use: float) -> Step:

@@ -173,7 +173,7 @@ def product_shape(op: Op, model: Model, degrees: Degrees, split: tuple[Amount, .
     >>> from service.estimator.model.ledger import Weight
     >>> from service.estimator.samples import LLAMA_3_8B, sample_degrees
     >>> weight = Weight(64, 32, Split.TENSOR)
-    >>> op = Op(name="o", kind="gemm", split=Split.TENSOR, weights=(weight,), flop=2 * 8 * 64 * 32, sums_in_parts=True)
+    >>> op = Op(name="o", kind="gemm", split=Split.TENSOR, weights=(weight,), flop=1 << 15, is_row_parallel=True)
     >>> shape = product_shape(op, LLAMA_3_8B, sample_degrees(tensor=4), (1, 4))
     >>> shape.rows, shape.columns, shape.inner, shape.copies
     (8.0, 32, 16.0, 1)
@@ -190,7 +190,7 @@ def product_shape(op: Op, model: Model, degrees: Degrees, split: tuple[Amount, .
         divisor = split[op.split]
     else:
         rows = rows / split[op.split]
-    if op.sums_in_parts:
+    if op.is_row_parallel:
         inner = inner / divisor
     else:
         columns = columns / divisor

@@ -12,8 +12,8 @@ from service.tabular.lists import Listed
 router = APIRouter(tags=["audit"], route_class=StrictRoute)
 
 
-def _held(request: Request) -> Listed:
-    request.app.state.denied_changes.write()  # one that was refused just now is found, too
+def _listed(request: Request) -> Listed:
+    request.app.state.denied_changes.write()  # so that the list has the newest one
     return listed_audit(database_of(request))
 
 
@@ -23,5 +23,5 @@ add_list(
     "audit",
     AUDIT_RECORDS,
     "Who changed what, the newest first",
-    _held,
+    _listed,
 )

@@ -42,14 +42,14 @@ class CalibrationDetail:
     """Ids of the measurements that it was fitted on."""
 
 
-_OWN = [column for column in columns_of(Calibration) if column.name not in field_names(CalibrationDetail)]
-_PLACE = [column.name for column in _OWN].index("held_out_fraction")
+_WITHOUT_COUNT = [column for column in columns_of(Calibration) if column.name not in field_names(CalibrationDetail)]
+_COUNT_INDEX = [column.name for column in _WITHOUT_COUNT].index("held_out_fraction")
 COUNT = Column(
     "measurements",
     lambda row: len(row.fitted_on),
     {"type": "integer", "description": "Measurements that it was fitted on."},
 )
-COLUMNS = (*_OWN[:_PLACE], COUNT, *_OWN[_PLACE:])
+COLUMNS = (*_WITHOUT_COUNT[:_COUNT_INDEX], COUNT, *_WITHOUT_COUNT[_COUNT_INDEX:])
 """Columns of the list, the key first."""
 
 
@@ -60,10 +60,10 @@ def listed_calibrations(engine: Engine, caller: Caller) -> Listed:
 
 def find_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
     """One calibration of the caller, or one that was in effect for everyone, because answers name it."""
-    found = read_calibration(engine, calibration_id)
-    if found is None or not (is_for_everyone(found) or caller.reaches(found.owner)):
+    calibration = read_calibration(engine, calibration_id)
+    if calibration is None or not (is_for_everyone(calibration) or caller.reaches(calibration.owner)):
         raise NotFound(f"there is no calibration of this id; GET {PATH} lists the ids")
-    return found
+    return calibration
 
 
 def is_for_everyone(calibration: Calibration) -> bool:
@@ -73,10 +73,10 @@ def is_for_everyone(calibration: Calibration) -> bool:
 
 def find_own(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
     """One calibration that the caller may change."""
-    found = find_calibration(engine, caller, calibration_id)
-    if not caller.reaches(found.owner):
+    calibration = find_calibration(engine, caller, calibration_id)
+    if not caller.reaches(calibration.owner):
         raise NotFound("no calibration of yours has this id; one of others is changed by its owner, or by an admin")
-    return found
+    return calibration
 
 
 def calibration_record(calibration: Calibration) -> Record:

@@ -1,7 +1,7 @@
 """Import of an owner's prices from a spreadsheet, row by row, in one transaction.
 
 The output of `GET /v1/prices.csv?owner=team` can be imported back: a row equal to a stored one is unchanged, another
-one with its id replaces it, and a row with a revision is refused if that is no longer the newest.
+one with its id replaces it, and a row with a revision that is no longer the newest is refused.
 
 A table is parsed and classified before it enters the write queue, and classified again only if the catalogue has
 changed meanwhile: a dry run or a refused table delays no other change.
@@ -198,7 +198,7 @@ def _with_parameter_fix(problem: Problem) -> Problem:
 
 def _classify(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalogue, caller: Caller) -> _Classified:
     stored = catalogue.price_index.rows
-    sorted_prices: dict[str, list[PriceRow]] = {"created": [], "updated": [], "unchanged": []}
+    by_kind: dict[str, list[PriceRow]] = {"created": [], "updated": [], "unchanged": []}
     findings = list(wrong)
     seen: set[str] = set()
     for one in prices:
@@ -209,11 +209,11 @@ def _classify(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Cat
             findings += [finding_of(one.row, problem) for problem in refused.problems]
         else:
             seen.add(price.id)
-            sorted_prices[kind].append(price)
+            by_kind[kind].append(price)
     return _Classified(
-        tuple(sorted_prices["created"]),
-        tuple(sorted_prices["updated"]),
-        len(sorted_prices["unchanged"]),
+        tuple(by_kind["created"]),
+        tuple(by_kind["updated"]),
+        len(by_kind["unchanged"]),
         tuple(sorted(findings, key=lambda finding: finding.row)),
     )
 
@@ -221,17 +221,17 @@ def _classify(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Cat
 def _rederived(one: _Price, catalogue: Catalogue, caller: Caller) -> PriceRow:
     """Price of a row, with unchanged derived values derived again.
 
-    In an export of another revision than the current one, derived and stated values look alike.
+    An export of an earlier revision does not tell derived values from stated ones.
     """
-    named = replace(one.price, gpu=catalogue.find_gpu(one.price.gpu, "gpu").row.slug)
-    before = catalogue.price_index.rows.get(named.id)
+    price = replace(one.price, gpu=catalogue.find_gpu(one.price.gpu, "gpu").row.slug)
+    before = catalogue.price_index.rows.get(price.id)
     if before is None:
-        return named
+        return price
     body = without_derived(PriceRow, record_of(PRICES, before), one.body)
     if one.body.get(REVISION, before.revision) != before.revision:
         body = {name: value for name, value in body.items() if name not in DERIVED[PriceRow]}
-    again = custom_row(PRICES, body, caller)
-    return again if isinstance(again, PriceRow) else named
+    rederived = custom_row(PRICES, body, caller)
+    return rederived if isinstance(rederived, PriceRow) else price
 
 
 def _kind(one: _Price, price: PriceRow, stored: PriceRow | None, seen: set[str]) -> str:

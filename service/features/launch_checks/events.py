@@ -22,7 +22,7 @@ from service.api.openapi import EVENTS
 from service.api.requests import header
 from service.api.streams import AGAIN, ChangeFeed
 from service.errors import NotFound, Problem
-from service.features.launch_checks.launch_checks import NONE_SUCH, find_launch_check
+from service.features.launch_checks.launch_checks import UNKNOWN_CHECK, find_launch_check
 from service.jobs.jobs import JobEvent, read_later_events
 from service.store import Engine
 from service.store.engine import utc_text
@@ -131,7 +131,7 @@ def _read_events(engine: Engine, known: Mapping[str, EventHistory | None]) -> di
         sent = (*history.events, *(_job_event(one) for one in events))
         is_same = history is known[check_id] and not events and whole is None
         result[check_id] = (
-            (history if is_same else EventHistory(numbers, sent, whole)) if status else NotFound(NONE_SUCH)
+            (history if is_same else EventHistory(numbers, sent, whole)) if status else NotFound(UNKNOWN_CHECK)
         )
     return result
 

@@ -1,4 +1,4 @@
-"""Writes at the end of a job, by job kind, in the same transaction."""
+"""Writes at the end of a job, by job kind, in the transaction that ends it."""
 
 from collections.abc import Mapping
 
@@ -8,11 +8,11 @@ from service.jobs.jobs import Job, OnEnd
 from service.jobs.leases import has_file_in
 from service.store import Connection
 
-KIND = "sweep-shard"
+SWEEP_SHARD = "sweep-shard"
 """Kind of jobs that compute shards of sweeps."""
 
 ROWS_FILE = "rows.parquet"
-"""Result file of such a job."""
+"""Result file of a shard."""
 
 
 def refuse_unfinished(connection: Connection, job: Job) -> None:
@@ -28,7 +28,7 @@ def refuse_unfinished(connection: Connection, job: Job) -> None:
         raise Refused(Problem(field="result", code="file_missing", message=message, fix=f"send {ROWS_FILE} first"))
 
 
-FINISHED: Mapping[str, OnEnd] = {KIND: refuse_unfinished, LAUNCH_CHECK: store_findings}
+FINISHED: Mapping[str, OnEnd] = {SWEEP_SHARD: refuse_unfinished, LAUNCH_CHECK: store_findings}
 """Function by job kind; an exception rolls the transaction back."""
 
 

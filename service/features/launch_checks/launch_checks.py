@@ -39,27 +39,27 @@ from service.validation.specs import field_names, fields_of
 
 PATH = "/v1/launch-checks"
 CHECK_ID = re.compile(r"lch_[0-9a-f]{32}")
-"""Pattern of ids; any other id is not found without a query."""
+"""Pattern of ids; another id is refused without a query."""
 
 BETWEEN_SECONDS = 60.0
 """Time that a worker may take beside its probes, to start and to upload. Source: a choice."""
 
 BEFORE_SWEEPS = 1
-"""Priority of launch checks: a caller waits for minutes; a sweep may take a night."""
+"""Priority of launch checks over sweeps: a caller waits minutes for a check, and a sweep may take a night."""
 
 ALIVE_SECONDS = 120.0
 """Age of the last heartbeat up to which a worker counts as live. Source: a choice; two leases."""
 
-NONE_SUCH = f"there is no launch check of this id; GET {PATH} lists the ids"
+UNKNOWN_CHECK = f"there is no launch check of this id; GET {PATH} lists the ids"
 
 TRACE = "trace.json.gz"
 """Name of the profile's file."""
 
-_KEYED = {column.name: column for column in columns_of(LaunchCheckRow)}
-COLUMNS: tuple[Column, ...] = (_KEYED.pop("id"), *_KEYED.values())
+_COLUMNS_BY_NAME = {column.name: column for column in columns_of(LaunchCheckRow)}
+COLUMNS: tuple[Column, ...] = (_COLUMNS_BY_NAME.pop("id"), *_COLUMNS_BY_NAME.values())
 """Columns of the list, the key first."""
 
-_WITHOUT = {"succeeded": "none was made, or it was removed after TRAINCOST_KEEP_JOB_FILES_DAYS"}
+_MISSING_TRACE = {"succeeded": "none was made, or it was removed after TRAINCOST_KEEP_JOB_FILES_DAYS"}
 """Reasons for a missing trace by status, where the status alone does not explain it."""
 
 NEWEST_FIRST = "-created_at"
@@ -152,7 +152,7 @@ def _stored_check(engine: Engine, caller: Caller, check_id: str) -> tuple[Stored
     check = store.read_launch_check(engine, check_id) if known else None
     job = None if check is None else read_job(engine, check_id)
     if check is None or job is None or not caller.reaches(job.owner):
-        raise NotFound(NONE_SUCH)
+        raise NotFound(UNKNOWN_CHECK)
     return check, job
 
 
@@ -183,9 +183,9 @@ def launch_check_trace(engine: Engine, caller: Caller, check_id: str) -> bytes:
     check, job = _stored_check(engine, caller, check_id)
     file = read_file(engine, check_id, TRACE)
     if file is None:
-        why = _WITHOUT.get(job.status, f"it is {job.status}")
-        why = why if "profile" in check.probes else "profile was not asked for"
-        raise NotFound(f"this launch check has left no trace: {why}")
+        reason = _MISSING_TRACE.get(job.status, f"it is {job.status}")
+        reason = reason if "profile" in check.probes else "profile was not asked for"
+        raise NotFound(f"this launch check has left no trace: {reason}")
     return file.content
 
 

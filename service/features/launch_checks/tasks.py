@@ -73,13 +73,13 @@ def _product_item(key: _Key, products: list[RankProduct], target: Target) -> Ite
     }  # fmt: skip
     width = OPERAND_BYTES[next(name for name, probe_name in DTYPES.items() if probe_name == key.dtype)]
     operands = key.inner * (key.rows + key.columns) * key.copies
-    wide = 4.0  # a reference in higher precision
+    reference_width = 4.0  # a reference in higher precision
     return Item(
         entry={"operation": key.operation, **shape},
         name=f"{name} {key.operation} {key.rows} x {key.columns} x {key.inner}",
         once_seconds=flop / reached_flop_per_s(target, key.dtype),
         weight_flop=flop * count,
-        memory_bytes=(width + wide) * operands + 2 * wide * key.rows * key.columns * key.copies,
+        memory_bytes=(width + reference_width) * operands + 2 * reference_width * key.rows * key.columns * key.copies,
         expected=(Expected(probe="gemm", operation=key.operation, shape=shape, quantity="seconds", count=count),),
     )
 
@@ -99,32 +99,37 @@ def attention_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[I
     return items, tuple(sorted({refusal for refusal in refusals if refusal is not None}))
 
 
-def _unmeasured(job: Workload, shape: LayerShape) -> str | None:
+def _unmeasured(workload: Workload, shape: LayerShape) -> str | None:
     """Why the attention of a layer cannot be measured; None where it can, or where the layer has none."""
     if not MIXERS[shape.mixer].attends:
         return f"layers of {shape.mixer}: no probe runs their scan" if MIXERS[shape.mixer].carries_state else None
-    if job.model.kv_lora_rank is not None:
+    if workload.model.kv_lora_rank is not None:
         return "latent attention: no probe runs heads whose queries and values differ in width"
-    tokens = job.recipe.sequence_length
-    if shape.mixer == "sliding_attention" and (job.model.sliding_window or tokens) < tokens:
-        return f"attention with a window of {job.model.sliding_window} tokens: no probe runs it"
-    if shape.mixer == "chunked_attention" and (job.model.attention_chunk_size or tokens) < tokens:
-        return f"attention in chunks of {job.model.attention_chunk_size} tokens: no probe runs it"
+    tokens = workload.recipe.sequence_length
+    if shape.mixer == "sliding_attention" and (workload.model.sliding_window or tokens) < tokens:
+        return f"attention with a window of {workload.model.sliding_window} tokens: no probe runs it"
+    if shape.mixer == "chunked_attention" and (workload.model.attention_chunk_size or tokens) < tokens:
+        return f"attention in chunks of {workload.model.attention_chunk_size} tokens: no probe runs it"
     return None
 
 
 def _entries(resolved: ResolvedQuestion, target: Target) -> list[dict[str, Any]]:
     """Kernels of the attention task, the kernel of the job first."""
-    job, layout = resolved.workload, resolved.question.layout
+    workload, layout = resolved.workload, resolved.question.layout
     ranks = layout.tensor * (layout.context if layout.context_method == "ulysses" else 1)
-    heads, key_heads = (max(1, heads // ranks) for heads in (job.model.num_attention_heads, job.model.key_value_heads))
-    own = "eager" if job.kernel == "eager" else "cudnn" if job.kernel == "cudnn" and target.is_gpu else "flash"
+    heads, key_heads = (
+        max(1, heads // ranks) for heads in (workload.model.num_attention_heads, workload.model.key_value_heads)
+    )
+    own = (
+        "eager" if workload.kernel == "eager" else "cudnn" if workload.kernel == "cudnn" and target.is_gpu else "flash"
+    )
     others = ("flash",) if own != "flash" else ("eager",) if not target.is_gpu else ("cudnn",)
-    dtype = DTYPES.get(job.precision.attention_format, "bf16") if target.is_gpu else CPU_DTYPE
+    dtype = DTYPES.get(workload.precision.attention_format, "bf16") if target.is_gpu else CPU_DTYPE
     return [
         {
-            "kernel": kernel, "batch": job.recipe.micro_batch, "heads": heads, "kv_heads": key_heads,
-            "length": job.recipe.sequence_length, "width": job.model.head_width, "dtype": dtype, "causal": True,
+            "kernel": kernel, "batch": workload.recipe.micro_batch, "heads": heads, "kv_heads": key_heads,
+            "length": workload.recipe.sequence_length, "width": workload.model.head_width, "dtype": dtype,
+            "causal": True,
         }
         for kernel in (own, *others)
     ]  # fmt: skip
@@ -148,7 +153,7 @@ def _attention_item(entry: Mapping[str, Any], count: float | None, target: Targe
 
 
 def forward_flop(entry: Mapping[str, Any]) -> float:
-    """FLOP of the forward pass of a kernel that a mask lets through.
+    """FLOP of a kernel's forward pass over visible keys.
 
     >>> forward_flop({"batch": 1, "heads": 2, "length": 8, "width": 4})
     1024.0
@@ -165,21 +170,21 @@ NORMS: Mapping[str, str] = {
 PASSES: Mapping[str, tuple[float, float]] = {
     "rms_norm": (2, 4), "layer_norm": (2, 4), "silu_mul": (3, 5), "gelu": (2, 3), "cross_entropy": (2, 2),
 }  # fmt: skip
-"""Numbers of the width that a kernel reads and writes for each row, forward and backward.
-Source: definition: what goes in and what comes out; a norm's gradient is summed over rows too."""
+"""Tensors of rows x width that a kernel reads and writes, forward and backward.
+Source: definition: inputs and outputs; a norm's weight gradient is also summed over rows."""
 
 UPDATE_BYTES = 28.0
-"""Bytes that AdamW reads and writes for each parameter in fp32: weight, gradient and two moments in, all but the
-gradient out. Source: definition."""
+"""Bytes that AdamW reads and writes for each parameter in fp32: it reads weight, gradient and two moments, and
+writes all but the gradient. Source: definition."""
 
 MOST_PARAMETERS = 1 << 26
-"""Parameters of the update that is measured, at most. Source: a choice; one streams as many more do."""
+"""Parameters of the update that is measured, at most. Source: a choice; a larger update runs at the same rate."""
 
 CPU_PARAMETERS = 1 << 22
-"""The same on a processor. Source: a choice; they fill no cache."""
+"""The same on a processor. Source: a choice; too many for a cache."""
 
 LOGIT_BYTES = 4
-"""A logit in the loss. Source: torch.nn.functional.cross_entropy of fp32 logits, as all stacks compute it."""
+"""Bytes of a logit in the loss. Source: torch.nn.functional.cross_entropy of fp32 logits, as all stacks compute it."""
 
 WIDTHS: Mapping[str, float] = {"fp32": 4, "fp16": 2, "bf16": 2}
 """Bytes of a number."""
@@ -188,15 +193,20 @@ WIDTHS: Mapping[str, float] = {"fp32": 4, "fp16": 2, "bf16": 2}
 def elementwise_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
     """Elementwise kernels of one step, equal ones merged."""
     counts: dict[tuple[str, int, int, str], float] = {}
-    for operation, rows, width, dtype, times in (*_of_ledger(resolved, target), *_ends(resolved, target)):
+    for operation, rows, width, dtype, times in (
+        *_norms_and_activations(resolved, target),
+        *_loss_and_optimizer(resolved, target),
+    ):
         key = (operation, rows, width, dtype)
         counts[key] = counts.get(key, 0.0) + times
     items = [
         _elementwise_item(
-            {"operation": operation, "rows": rows, "width": width, "dtype": dtype, "direction": way}, times, target
+            {"operation": operation, "rows": rows, "width": width, "dtype": dtype, "direction": direction},
+            times,
+            target,
         )
         for (operation, rows, width, dtype), times in counts.items()
-        for way in (("forward",) if operation == "adamw" else ("forward", "backward"))
+        for direction in (("forward",) if operation == "adamw" else ("forward", "backward"))
     ]
     return tuple(items), ()
 
@@ -205,33 +215,33 @@ Kernel = tuple[str, int, int, str, float]
 """Operation, rows, width, number format, and runs in one step."""
 
 
-def _of_ledger(resolved: ResolvedQuestion, target: Target) -> Iterator[Kernel]:
+def _norms_and_activations(resolved: ResolvedQuestion, target: Target) -> Iterator[Kernel]:
     """Norms and activations of the ledger's operations."""
-    job, degrees = resolved.workload, resolved.degrees
-    split = divisors(degrees, job.model, job.vocabulary_multiple)
-    dtype = DTYPES.get(job.precision.attention_format, "bf16") if target.is_gpu else CPU_DTYPE
-    tokens = job.recipe.sequence_length * float(degrees.micro_batch) / float(degrees.context)
-    for times, ops in job.ledger.groups():
+    workload, degrees = resolved.workload, resolved.degrees
+    split = divisors(degrees, workload.model, workload.vocabulary_multiple)
+    dtype = DTYPES.get(workload.precision.attention_format, "bf16") if target.is_gpu else CPU_DTYPE
+    tokens = workload.recipe.sequence_length * float(degrees.micro_batch) / float(degrees.context)
+    for times, ops in workload.ledger.groups():
         count = times * float(degrees.accumulation)
-        after: dict[str, Op] = {op.name: op for op in ops}
+        by_name: dict[str, Op] = {op.name: op for op in ops}
         for op in ops if times else ():
             if op.name.endswith("norm") and op.split is Split.SEQUENCE and op.weights:
                 rows = tokens / float(split[Split.SEQUENCE])
-                yield NORMS[job.model.normalization], max(1, round(rows)), job.model.hidden_size, dtype, count
-            down = after.get(op.name.removesuffix("activation") + "down") if op.name.endswith(".activation") else None
+                yield NORMS[workload.model.normalization], max(1, round(rows)), workload.model.hidden_size, dtype, count
+            down = by_name.get(op.name.removesuffix("activation") + "down") if op.name.endswith(".activation") else None
             if down is not None:
-                shape = product_shape(down, job.model, degrees, split)
+                shape = product_shape(down, workload.model, degrees, split)
                 rows, width = float(shape.rows) * float(shape.copies), max(1, round(float(shape.inner)))
-                yield "silu_mul" if job.model.gated_mlp else "gelu", max(1, round(rows)), width, dtype, count
+                yield "silu_mul" if workload.model.gated_mlp else "gelu", max(1, round(rows)), width, dtype, count
 
 
-def _ends(resolved: ResolvedQuestion, target: Target) -> Iterator[Kernel]:
+def _loss_and_optimizer(resolved: ResolvedQuestion, target: Target) -> Iterator[Kernel]:
     """The loss and the optimizer."""
-    job, degrees = resolved.workload, resolved.degrees
-    tokens = max(1, job.recipe.sequence_length * int(degrees.micro_batch) // int(degrees.context))
-    vocabulary = max(1, round(float(rank_logits(job, degrees)) / tokens))
-    yield "cross_entropy", tokens, vocabulary, "fp32", (1 + job.ledger.depths) * float(degrees.accumulation)
-    width = job.model.hidden_size
+    workload, degrees = resolved.workload, resolved.degrees
+    tokens = max(1, workload.recipe.sequence_length * int(degrees.micro_batch) // int(degrees.context))
+    vocabulary = max(1, round(float(rank_logits(workload, degrees)) / tokens))
+    yield "cross_entropy", tokens, vocabulary, "fp32", (1 + workload.ledger.depths) * float(degrees.accumulation)
+    width = workload.model.hidden_size
     yield "adamw", max(1, (MOST_PARAMETERS if target.is_gpu else CPU_PARAMETERS) // width), width, "fp32", 0.0
 
 
@@ -267,7 +277,7 @@ def moved_bytes(entry: Mapping[str, Any]) -> float:
 
 
 def predicted_seconds(entry: Mapping[str, Any], gpu: Gpu) -> float:
-    """Seconds of one kernel alone on a GPU: it streams each number once."""
+    """Seconds of one kernel alone on a GPU: its bytes at the streaming rate, and its launch."""
     return moved_bytes(entry) / streaming_bytes_per_s(gpu, MEMORY_FRACTION) + LAUNCH_SECONDS
 
 
@@ -281,10 +291,10 @@ LEAST_BYTES = 1 << 12
 """Smallest message. Source: a choice; below it only latency counts."""
 
 DEFAULT_BYTES = (1 << 16, 1 << 20, 1 << 24)
-"""Messages where the layout sends none. Source: a choice; latency, a protocol's change, bandwidth."""
+"""Sizes of messages where the layout sends none. Source: a choice; latency, a change of protocol, and bandwidth."""
 
 SIZES = 3
-"""Messages of one operation, at most. Source: a choice."""
+"""Sizes of messages of one operation, at most. Source: a choice."""
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
 
@@ -293,7 +303,7 @@ def collective_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[
     """Collectives of one step."""
     if target.ranks < 2:
         return (), (f"collectives: the worker has one {target.device}, and one rank sends nothing",)
-    sent, most = _counted(resolved), MOST_BYTES if target.is_gpu else CPU_MOST_BYTES
+    sent, most = _message_counts(resolved), MOST_BYTES if target.is_gpu else CPU_MOST_BYTES
     notes: list[str] = []
     items = []
     for operation in OPERATIONS:
@@ -309,10 +319,10 @@ def collective_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[
     return tuple({(item.name): item for item in items}.values()), tuple(notes)
 
 
-def _counted(resolved: ResolvedQuestion) -> dict[tuple[str, float], float]:
+def _message_counts(resolved: ResolvedQuestion) -> dict[tuple[str, float], float]:
     """Runs of each message of one rank in one step, over the stages."""
     counts: dict[tuple[str, float], float] = {}
-    for transfer, times in _sent(resolved):
+    for transfer, times in _transfers(resolved):
         ranks, size, count = (float(number) for number in (transfer.ranks, transfer.bytes, transfer.count))
         if ranks > 1 and size > 0 and count * times > 0:
             key = (transfer.collective, size)
@@ -320,13 +330,13 @@ def _counted(resolved: ResolvedQuestion) -> dict[tuple[str, float], float]:
     return counts
 
 
-def _sent(resolved: ResolvedQuestion) -> Iterator[tuple[Transfer, float]]:
-    job, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
+def _transfers(resolved: ResolvedQuestion) -> Iterator[tuple[Transfer, float]]:
+    workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
     micro_batches = float(degrees.accumulation)
     for loaded in {one.shape: one for one in stages_of(resolved)}.values():
-        for repeated in micro_batch_transfers(job, degrees, loaded.stage, loaded.load, layout).each():
+        for repeated in micro_batch_transfers(workload, degrees, loaded.stage, loaded.load, layout).each():
             yield from ((transfer, float(repeated.layers) * micro_batches) for transfer in repeated.transfers)
-        yield from ((transfer, 1.0) for transfer in step_transfers(job, degrees, loaded.load.parameters))
+        yield from ((transfer, 1.0) for transfer in step_transfers(workload, degrees, loaded.load.parameters))
 
 
 def _collective_item(operation: str, size: int, count: float | None, target: Target) -> Item:
@@ -342,7 +352,7 @@ def _collective_item(operation: str, size: int, count: float | None, target: Tar
 
 
 SIZES_BYTES = (1 << 26, 1 << 30)
-"""Bytes that are copied on a GPU. Source: a choice; the larger fills no cache."""
+"""Bytes that are copied on a GPU. Source: a choice; no cache holds the larger one."""
 
 CPU_SIZES_BYTES = (1 << 24, 1 << 26)
 """The same on a processor. Source: a choice."""
@@ -376,7 +386,8 @@ def bandwidth_items(_: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ..
 
 
 LAPLACE_SCALE = 1.6
-"""The 80 % end of a Laplace distribution over its mean distance. Source: definition, ln 5."""
+"""Half width of the 80 % interval of a Laplace distribution over its mean absolute deviation.
+Source: definition, ln 5."""
 
 SPREAD_FRACTIONS: Mapping[ProbeName, float] = {
     "gemm": 0.08 * LAPLACE_SCALE,
@@ -386,12 +397,12 @@ SPREAD_FRACTIONS: Mapping[ProbeName, float] = {
     "elementwise": 0.3,
 }
 """80 % of measurements lie within exp(-s) and exp(s) of a prediction.
-Source: mean errors of shapes, ranks and GPUs that no fit saw, the worst but one of tests/calibration/
+Source: mean errors of shapes, ranks and GPUs that were held out of fits, the second largest of tests/calibration/
 test_products.py (8 %), test_attention.py (6 %) and test_links.py (12.5 %) FIGURES; bandwidth:
 constants.MEMORY_FRACTION, 0.84 to 0.94; elementwise: a choice, kernels differ in what they read twice."""
 
 CONTEXT_SPREAD_FRACTION = 0.4
-"""The same of a context. Source: device.CONTEXT_BYTES, from low to high."""
+"""The same for a context. Source: device.CONTEXT_BYTES, from low to high."""
 
 
 def with_predictions(expected: Iterable[Expected], gpu: Gpu | None) -> tuple[Expected, ...]:
@@ -457,7 +468,11 @@ def _model_and_recipe(step: ResolvedQuestion) -> dict[str, Any]:
 
 def step_expected(steps: Sequence[ResolvedQuestion], target: Target) -> tuple[Expected, ...]:
     """Planned measurements of the step probe."""
-    return tuple(expected for one in steps for expected in (_on_gpu(one, target) if target.is_gpu else _live(one)))
+    return tuple(
+        expected
+        for one in steps
+        for expected in (_expected_on_gpu(one, target) if target.is_gpu else _expected_live_bytes(one))
+    )
 
 
 def whole_expected(whole: ResolvedQuestion, target: Target) -> tuple[Expected, ...]:
@@ -465,7 +480,7 @@ def whole_expected(whole: ResolvedQuestion, target: Target) -> tuple[Expected, .
     return tuple(one for one in step_expected((whole,), target) if one.shape.get("step", STEPS) == STEPS)
 
 
-def _live(step: ResolvedQuestion) -> Iterator[Expected]:
+def _expected_live_bytes(step: ResolvedQuestion) -> Iterator[Expected]:
     """Planned sizes of live tensors, which do not depend on the device."""
     depth = step.question.model.num_hidden_layers
     allocated, live = estimate(step.question).memory.allocated_peak_bytes, live_step_bytes(step)
@@ -480,7 +495,7 @@ def _live(step: ResolvedQuestion) -> Iterator[Expected]:
     yield Expected(probe="step", operation="step", shape={"depth": depth}, quantity="seconds")
 
 
-def _on_gpu(step: ResolvedQuestion, target: Target) -> Iterator[Expected]:
+def _expected_on_gpu(step: ResolvedQuestion, target: Target) -> Iterator[Expected]:
     """Planned peaks of the driver and the allocator, and step time."""
     depth = step.question.model.num_hidden_layers
     answer = estimate(step.question)
@@ -521,7 +536,7 @@ LEAST_TIMEOUT_SECONDS = 60.0
 """Shortest timeout. Source: a choice; a shared machine is slow to start."""
 
 REPEATS = 20
-"""Repeats whose median counts. Source: a choice; the noise of a median of 20 is a quarter of one repeat's."""
+"""Repeats, whose median is reported. Source: a choice; the noise of a median of 20 is a quarter of one repeat's."""
 
 FEWEST_REPEATS = 5
 """Repeats of slow items. Source: a choice; the fewest with usable percentiles."""
@@ -530,7 +545,7 @@ BESIDE_REPEATS = 6
 """Runs beside the repeats: warm-up, and the reference in higher precision. Source: a choice."""
 
 MEMORY_SHARE = 0.4
-"""Share of device memory for one entry. Source: a choice."""
+"""Share of device memory that one item may take. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -549,9 +564,9 @@ class ProbePlan:
 
 def plan_probes(sized: SizedQuestion, target: Target, probes: Sequence[ProbeName], budget_seconds: float) -> ProbePlan:
     """Plan the tasks of a launch check."""
-    free = max(budget_seconds - START_SECONDS * len(probes), 0.5 * budget_seconds)
-    whole = sum(SHARES[probe] for probe in probes)
-    plans = [_plan_probe(probe, sized, target, free * SHARES[probe] / whole) for probe in probes]
+    probe_seconds = max(budget_seconds - START_SECONDS * len(probes), 0.5 * budget_seconds)
+    shares = sum(SHARES[probe] for probe in probes)
+    plans = [_plan_probe(probe, sized, target, probe_seconds * SHARES[probe] / shares) for probe in probes]
     return ProbePlan(
         tasks=tuple(task for one in plans for task in one.tasks),
         expected=with_predictions((expected for one in plans for expected in one.expected), target.gpu),
@@ -577,8 +592,8 @@ class _Selection:
 
 def _select(probe: ProbeName, items: Sequence[Item], target: Target, seconds: float) -> _Selection:
     """Select the items that fit, largest share of a step first, all with the same repeats."""
-    room = MEMORY_SHARE * target.memory_bytes
-    fitting = [item for item in items if item.memory_bytes <= room]
+    most_bytes = MEMORY_SHARE * target.memory_bytes
+    fitting = [item for item in items if item.memory_bytes <= most_bytes]
     notes = [f"{probe}: {item.name} takes too much memory to be measured" for item in items if item not in fitting]
     ordered = sorted(fitting, key=lambda item: -item.weight_flop)
     once = sum(item.once_seconds for item in ordered)
@@ -626,15 +641,15 @@ def _plan_probe(probe: ProbeName, sized: SizedQuestion, target: Target, seconds:
 
 def _plan_items(probe: ProbeName, resolved: ResolvedQuestion, target: Target, seconds: float) -> ProbePlan:
     """Plan a probe that measures the items that fit."""
-    key, source = ITEM_PROBES[probe]
+    list_name, source = ITEM_PROBES[probe]
     items, unmeasured = source(resolved, target)
     selection = _select(probe, items, target, seconds)
-    notes = (*(f"{probe}: {one}" if key else one for one in unmeasured), *selection.left_out)
+    notes = (*(f"{probe}: {one}" if list_name else one for one in unmeasured), *selection.left_out)
     if not selection.items:
         return ProbePlan(assumptions=notes)
     entries = [item.entry for item in selection.items]
-    parameters = {key: entries} if key else _messages(entries)
-    ranks = 1 if key else target.ranks
+    parameters = {list_name: entries} if list_name else _collective_parameters(entries)
+    ranks = 1 if list_name else target.ranks
     return ProbePlan(
         tasks=(_task(probe, {**parameters, "repeats": selection.repeats}, seconds, target, ranks),),
         expected=tuple(expected for item in selection.items for expected in item.expected),
@@ -642,7 +657,7 @@ def _plan_items(probe: ProbeName, resolved: ResolvedQuestion, target: Target, se
     )
 
 
-def _messages(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _collective_parameters(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Operations and sizes of collectives."""
     return {
         "operations": list(dict.fromkeys(entry["operation"] for entry in entries)),

@@ -23,7 +23,7 @@ from service.validation.text import checked_texts
 
 PATH = "/v1/measurements"
 NEWEST_FIRST = "-measured_at"
-NONE_SUCH = f"there is no measurement of this id; GET {PATH} lists the ids"
+UNKNOWN_MEASUREMENT = f"there is no measurement of this id; GET {PATH} lists the ids"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class MeasurementItems:
     """The measurements."""
 
 
-OF_ENVIRONMENT = ("driver", "runtime", "torch", "nccl")
+ENVIRONMENT_COLUMNS = ("driver", "runtime", "torch", "nccl")
 """Columns from the environment."""
 
 
@@ -66,25 +66,25 @@ def _ratio(measured: Measured) -> float | None:
     return ratio if isfinite(ratio) else None
 
 
-def _of_environment(name: str, measured: Measured) -> Any:
+def _environment_value(name: str, measured: Measured) -> Any:
     return measured.environment.get(name)
 
 
 def _columns() -> Iterator[Column]:
-    """Columns of a measurement: its shape as one text, its ratio, and versions of its environment."""
+    """Columns of the list: fields, the shape as one text, the ratio, and versions of the environment."""
     for column in columns_of(Measured):
         if column.name == "shape":
-            described = {"type": "string", "description": "Sizes, number format and kernel: name=value, by name."}
-            yield Column("shape", _shape, described)
+            schema = {"type": "string", "description": "Sizes, number format and kernel: name=value, by name."}
+            yield Column("shape", _shape, schema)
         elif column.name == "environment":
             for one in columns_of(Environment):
-                if one.name in OF_ENVIRONMENT:
-                    yield Column(one.name, partial(_of_environment, one.name), one.schema)
+                if one.name in ENVIRONMENT_COLUMNS:
+                    yield Column(one.name, partial(_environment_value, one.name), one.schema)
         else:
             yield column
         if column.name == "predicted_value":
-            described = {"description": "Measured over predicted; null where nothing was predicted."}
-            yield Column("ratio", _ratio, {"anyOf": [{"type": "number"}, {"type": "null"}], **described})
+            schema = {"description": "Measured over predicted; null where nothing was predicted."}
+            yield Column("ratio", _ratio, {"anyOf": [{"type": "number"}, {"type": "null"}], **schema})
 
 
 COLUMNS = tuple(_columns())
@@ -101,7 +101,7 @@ def find_measurement(engine: Engine, caller: Caller, measurement_id: str) -> Mea
     """One measurement."""
     rows = read_measurements(engine, [measurement_id], caller.visible_owner)
     if not rows:
-        raise NotFound(NONE_SUCH)
+        raise NotFound(UNKNOWN_MEASUREMENT)
     return rows[0]
 
 

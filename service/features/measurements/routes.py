@@ -103,7 +103,7 @@ NCCL_TESTS = f"""# nThread 1 nGpus 8 minBytes 268435456 maxBytes 2147483648 step
 MEASUREMENT_ID = "msr_9bec5fed2aa72e8fd124217153ba1408"
 """Id of the first of RECORDS, determined by its values."""
 
-DOUBTED: dict[str, Any] = {"ids": [MEASUREMENT_ID], "reason": "the fan of this node was broken"}
+QUARANTINED: dict[str, Any] = {"ids": [MEASUREMENT_ID], "reason": "the fan of this node was broken"}
 """Body of POST /v1/measurements/quarantine."""
 
 RELEASED: dict[str, Any] = {"ids": [MEASUREMENT_ID]}
@@ -136,9 +136,9 @@ FormatName = Annotated[
         json_schema_extra={"enum": list(FORMATS)},
     ),
 ]
-BESIDE = field_names(MeasurementImportQuery)
-BesideQuery = Annotated[Parameters, Depends(whole_query(MeasurementImportQuery, *BESIDE))]
-"""Facts that a file lacks."""
+FACTS = field_names(MeasurementImportQuery)
+FactsQuery = Annotated[Parameters, Depends(whole_query(MeasurementImportQuery, *FACTS))]
+"""Query with facts that a file lacks."""
 
 
 @router.post(
@@ -154,7 +154,7 @@ BesideQuery = Annotated[Parameters, Depends(whole_query(MeasurementImportQuery, 
 )
 @queued
 def import_all(request: Request, database: Database, body: JsonBody[MeasurementsRequest]) -> Response:
-    """Store them with current predictions."""
+    """Store records with current predictions."""
     return json_answer(import_records(database, view_of(request), caller_of(request), body))
 
 
@@ -174,10 +174,10 @@ def import_file(
     database: Database,
     format: FormatName,
     content: FileBody,
-    query: BesideQuery,
+    query: FactsQuery,
 ) -> Response:
     """Store the measurements of a file; facts that it lacks are in the query."""
-    given: dict[str, Any] = {name: text for name in BESIDE if (text := one_of(request, name)) is not None}
+    given: dict[str, Any] = {name: text for name in FACTS if (text := one_of(request, name)) is not None}
     try:
         numbers = {name: read_value(name, "number", given[name], ".") for name in NUMBERS if name in given}
     except Refused as refused:
@@ -199,7 +199,7 @@ def read(
     caller: CallerDep,
     measurement_id: Annotated[str, Path(description="Id of the measurement.", examples=[MEASUREMENT_ID])],
 ) -> Response:
-    """Return it with its shape and its environment as objects."""
+    """Return a measurement with its shape and its environment as objects."""
     return json_answer(lists.measurement_record(lists.find_measurement(database, caller, measurement_id)))
 
 
@@ -210,11 +210,11 @@ def read(
     description="They stay, and nothing is fitted on them any more.",
     response_model=answer(MeasurementItems),
     response_description="The measurements as they are then.",
-    openapi_extra=example("A reason", DOUBTED),
+    openapi_extra=example("A reason", QUARANTINED),
 )
 @queued
-def take_out(request: Request, body: JsonBody[QuarantineRequest]) -> Response:
-    """Quarantine them; existing calibrations do not change, so fit again."""
+def quarantine_measurements(request: Request, body: JsonBody[QuarantineRequest]) -> Response:
+    """Quarantine measurements; existing calibrations do not change."""
     return json_answer(quarantine(database_of(request), caller_of(request), body))
 
 
@@ -228,6 +228,6 @@ def take_out(request: Request, body: JsonBody[QuarantineRequest]) -> Response:
     openapi_extra=example("Some of them", RELEASED),
 )
 @queued
-def take_back(request: Request, body: JsonBody[ReleaseRequest]) -> Response:
-    """Release them for the next fit."""
+def release_measurements(request: Request, body: JsonBody[ReleaseRequest]) -> Response:
+    """Release measurements for the next fit."""
     return json_answer(release(database_of(request), caller_of(request), body))

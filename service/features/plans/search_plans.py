@@ -65,7 +65,7 @@ def _answer(parsed: PlanSearch, result: Plans, catalogue: Catalogue) -> PlanAnsw
 
 
 def unmet(result: Plans) -> list[str]:
-    """Reasons for missing plans."""
+    """Warning that no plan was found, with the reason; empty where one was."""
     if result.best:
         return []
     if result.fitting:

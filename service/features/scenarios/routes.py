@@ -1,6 +1,6 @@
 """Named questions, each with its answer, in all of their revisions; their share links and budget workbooks.
 
-These routes reach the database, so they run in threads; those that write wait for their turn first.
+These routes reach the database, so they run in threads; those that write pass the write queue first.
 
 /v1/scenarios/{id}.xlsx and .ods are mounted before /v1/scenarios/{id}; no id has a file ending.
 """
@@ -53,8 +53,8 @@ add_list(
 )
 
 
-def _scenario(found: SavedQuestion, *, status: int = 200, location: str | None = None) -> Response:
-    content = to_bytes(scenarios.scenario_record(found))
+def _scenario_response(saved: SavedQuestion, *, status: int = 200, location: str | None = None) -> Response:
+    content = to_bytes(scenarios.scenario_record(saved))
     headers = {"ETag": etag_of(content), **({} if location is None else {"Location": location})}
     return Response(content, status_code=status, headers=headers, media_type=JSON)
 
@@ -82,7 +82,7 @@ Change = Annotated[ScenarioChange, Depends(_change)]
 def create(request: Request, database: Database, body: JsonBody[ScenarioRequest]) -> Response:
     """Answer the question and store it with its answer."""
     saved = scenarios.create_scenario(database, view_of(request), caller_of(request), body)
-    return _scenario(saved, status=201, location=f"{scenarios.PATH}/{saved.scenario.id}")
+    return _scenario_response(saved, status=201, location=f"{scenarios.PATH}/{saved.scenario.id}")
 
 
 @router.get(
@@ -94,7 +94,7 @@ def create(request: Request, database: Database, body: JsonBody[ScenarioRequest]
 )
 def read(request: Request, database: Database, scenario_id: ScenarioId, revision: RowRevisionDep) -> Response:
     """Return its current or a former revision."""
-    return _scenario(scenarios.find_scenario(database, caller_of(request), scenario_id, revision))
+    return _scenario_response(scenarios.find_scenario(database, caller_of(request), scenario_id, revision))
 
 
 @router.put(
@@ -109,7 +109,7 @@ def read(request: Request, database: Database, scenario_id: ScenarioId, revision
 @queued
 def replace(request: Request, database: Database, change: Change, body: JsonBody[ScenarioRequest]) -> Response:
     """Answer the question again, under the current versions."""
-    return _scenario(scenarios.replace_scenario(database, request.app.state.history.view, change, body))
+    return _scenario_response(scenarios.replace_scenario(database, request.app.state.history.view, change, body))
 
 
 @router.patch(
@@ -124,7 +124,7 @@ def replace(request: Request, database: Database, change: Change, body: JsonBody
 @queued
 def update(request: Request, database: Database, change: Change, body: PatchBody[ScenarioPatch]) -> Response:
     """Answer only a changed question again."""
-    return _scenario(scenarios.patch_scenario(database, request.app.state.history.view, change, body))
+    return _scenario_response(scenarios.patch_scenario(database, request.app.state.history.view, change, body))
 
 
 @router.delete(
@@ -152,7 +152,7 @@ def delete(request: Request, change: Change) -> Response:
 )
 @queued
 def share(request: Request, database: Database, scenario_id: ScenarioId, body: JsonBody[ShareRequest]) -> Response:
-    """Store a row for the links, not the links themselves."""
+    """Create links, and store a row for them without the links."""
     keys, caller = request.app.state.keys, caller_of(request)
     return json_answer(share_scenario(database, keys, caller, scenario_id, body, address_of(request)))
 
@@ -166,7 +166,7 @@ def share(request: Request, database: Database, scenario_id: ScenarioId, body: J
     response_model=answer(ShareList),
 )
 def shares(database: Database, caller: CallerDep, scenario_id: ScenarioId) -> Response:
-    """List them without the links themselves, which grant access."""
+    """List shares without their links, which grant access."""
     return json_answer(listed_shares(database, caller, scenario_id))
 
 
@@ -180,14 +180,14 @@ def shares(database: Database, caller: CallerDep, scenario_id: ScenarioId) -> Re
 )
 @queued
 def revoke(request: Request, scenario_id: ScenarioId, share_id: ShareId) -> Response:
-    """Revoke them; revoked links stay revoked."""
+    """Revoke the links of a share for good."""
     revoke_share(database_of(request), caller_of(request), scenario_id, share_id)
     return Response(status_code=204)
 
 
 budget_router = APIRouter(tags=["scenarios"], route_class=StrictRoute)
 guide_router = APIRouter(include_in_schema=False, route_class=StrictRoute)
-"""Examples of the guide, which name the address under which they are read, so that they work as they are."""
+"""Example files of the guide, with the address of this service, so that they work unchanged."""
 
 WORKBOOKS: dict[str, tuple[str, Callable[[Sequence[Sheet]], bytes], str]] = {
     "xlsx": (XLSX, excel_file, "an Excel workbook"),
@@ -196,29 +196,29 @@ WORKBOOKS: dict[str, tuple[str, Callable[[Sequence[Sheet]], bytes], str]] = {
 """Media type, writer and name of a budget by the ending of its path."""
 
 
-def _saved_as(name: str) -> dict[str, str]:
+def _attachment(name: str) -> dict[str, str]:
     return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
 def _add_budgets(ending: str) -> None:
-    media_type, write, called = WORKBOOKS[ending]
+    media_type, write, label = WORKBOOKS[ending]
     name = f"budget.{ending}"
 
     def budget(request: Request, database: Database, scenario_id: ScenarioId, revision: RowRevisionDep) -> Response:
         """Change a field, and every number is asked anew; the catalogue is pinned until rev is cleared."""
         history, caller = request.app.state.history, caller_of(request)
-        found = scenario_budget(database, history, caller, scenario_id, revision, address_of(request))
-        return Response(write(budget_sheets(found)), media_type=media_type, headers=_saved_as(name))
+        budget_contents = scenario_budget(database, history, caller, scenario_id, revision, address_of(request))
+        return Response(write(budget_sheets(budget_contents)), media_type=media_type, headers=_attachment(name))
 
     def guide_budget(request: Request) -> Response:
-        found = example_budget(address_of(request), request.app.state.catalogue)
-        return Response(write(budget_sheets(found)), media_type=media_type, headers=_saved_as(name))
+        budget_contents = example_budget(address_of(request), request.app.state.catalogue)
+        return Response(write(budget_sheets(budget_contents)), media_type=media_type, headers=_attachment(name))
 
     budget_router.add_api_route(
         f"{ONE}.{ending}",
         budget,
         operation_id=f"getScenarioAs{ending.capitalize()}",
-        summary=f"One saved question as {called} that asks the service",
+        summary=f"One saved question as {label} that asks the service",
         response_class=Response,
         response_description="Fields on one sheet, numbers with live formulas on another.",
         responses={200: {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}},
@@ -229,7 +229,7 @@ def _add_budgets(ending: str) -> None:
 def _add_snippet(name: str) -> None:
     def snippet(request: Request) -> Response:
         text = (GUIDE / name).read_text(encoding="utf-8")
-        return PlainTextResponse(with_address(text, request), headers=_saved_as(name))
+        return PlainTextResponse(with_address(text, request), headers=_attachment(name))
 
     guide_router.add_api_route(f"/guide/{name}", snippet)
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, get_args
 from service.answers.estimates import Versions
 from service.answers.sweeps import SweepAnswer, SweepColumnAnswer, SweepRow, SweepRows, SweepShards, SweepStatus
 from service.errors import NotFound
-from service.features.launch_checks.finished_jobs import KIND, on_end
+from service.features.launch_checks.finished_jobs import SWEEP_SHARD, on_end
 from service.features.sweeps import store
 from service.features.sweeps.axes import Sweep, SweepKind, sweep_to_bytes
 from service.features.sweeps.rows import columns_of as table_columns
@@ -154,7 +154,7 @@ def create_sweep(engine: Engine, caller: Caller, sweep: Sweep, charge: Callable[
     jobs = [
         NewJob(
             id=f"{sweep_id}-{shard.number:06}",
-            kind=KIND,
+            kind=SWEEP_SHARD,
             payload={"sweep": sweep_id, **shard._asdict()},
             timeout_seconds=SHARD_SECONDS,
             parent=sweep_id,

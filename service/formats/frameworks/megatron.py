@@ -76,8 +76,8 @@ _STAGES_FIRST = "tp-cp-ep-pp-dp"
 _OFFLOADED = ("attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm")
 
 
-def _stages(value: Any, question: CompleteQuestion) -> str | None:
-    """Chunks with bars between: E, the layers of each chunk as t, further depths as m, L."""
+def _stage_layout(value: Any, question: CompleteQuestion) -> str | None:
+    """Layout, a bar between chunks: E is the embedding, t a layer, m a prediction depth, and L the loss."""
     if not has_custom_split(question):
         return None
     chunks = [f"t*{layers}" if layers else "" for layers in value]
@@ -87,7 +87,7 @@ def _stages(value: Any, question: CompleteQuestion) -> str | None:
     return "|".join(chunks)
 
 
-def _zero(value: Any, question: CompleteQuestion) -> Written:
+def _sharding(value: Any, question: CompleteQuestion) -> Written:
     if value == 0:
         return None
     fsdp = {"use-megatron-fsdp": True, "data-parallel-sharding-strategy": list(SHARDING)[value]}
@@ -95,35 +95,35 @@ def _zero(value: Any, question: CompleteQuestion) -> Written:
     return distributed if value == 1 else {**fsdp, **distributed, "ckpt-format": "fsdp_dtensor"}
 
 
-def _groups(value: Any, question: CompleteQuestion) -> Written:
+def _optimizer_instances(value: Any, question: CompleteQuestion) -> Written:
     replicas = question.layout.data * question.layout.context
     return None if shards_over_all(value, question) else {"num-distributed-optimizer-instances": replicas // value}
 
 
 def _offload(value: Any, question: CompleteQuestion) -> Written:
-    in_a_graph = software_of(question.recipe).cuda_graphs
+    has_cuda_graphs = software_of(question.recipe).cuda_graphs
     optimizer = {"optimizer-cpu-offload": True, "use-precision-aware-optimizer": True}
     activations: dict[str, Any] = {"fine-grained-activation-offloading": True, "offload-modules": _OFFLOADED}
-    activations |= {"fine-grained-offloading-max-inflight-offloads": 1} if in_a_graph else {}
-    found = {"none": {}, "optimizer": optimizer, "activations": activations}
-    found["optimizer-and-activations"] = optimizer | activations
-    if value not in found:
+    activations |= {"fine-grained-offloading-max-inflight-offloads": 1} if has_cuda_graphs else {}
+    options = {"none": {}, "optimizer": optimizer, "activations": activations}
+    options["optimizer-and-activations"] = optimizer | activations
+    if value not in options:
         return not_expressible("weights stay on the GPU, sharded or not", "offload the optimizer alone")
-    return found[value]
+    return options[value]
 
 
-def _unless(plain: Any) -> Writer:
-    """A value that is written unless it is the plain one, or the layers are written out."""
-    return lambda value, q: None if value == plain or has_custom_split(q) else value
+def _unless_default(default: Any) -> Writer:
+    """Writer of values other than the default, where the question does not list the layers of each stage."""
+    return lambda value, q: None if value == default or has_custom_split(q) else value
 
 
 def _expert_tensor(value: Any, question: CompleteQuestion) -> int | None:
-    """Without experts, None; but with stages before replicas, experts must fill one stage of a replica."""
+    """None without experts, unless stages are numbered first: expert ranks must then fill a stage of a replica."""
     layout = question.layout
     if question.model.num_experts:
         return int(value)
-    is_asked = layout.rank_order == _STAGES_FIRST and layout.pipeline > 1 and layout.context > 1
-    return layout.tensor * layout.context if is_asked else None
+    is_required = layout.rank_order == _STAGES_FIRST and layout.pipeline > 1 and layout.context > 1
+    return layout.tensor * layout.context if is_required else None
 
 
 LAYOUT_RULES: Rules = {
@@ -131,11 +131,11 @@ LAYOUT_RULES: Rules = {
     "layout.tensor": Option("tensor-model-parallel-size", integer, 1),
     "layout.context": Option("context-parallel-size", integer, 1),
     "layout.pipeline": Option("pipeline-model-parallel-size", integer, 1),
-    "layout.virtual_pipeline": Option("num-virtual-stages-per-pipeline-rank", integer, 1, write=_unless(1)),
+    "layout.virtual_pipeline": Option("num-virtual-stages-per-pipeline-rank", integer, 1, write=_unless_default(1)),
     "layout.expert": Option("expert-model-parallel-size", integer, 1),
     "layout.expert_tensor": Option("expert-tensor-parallel-size", integer, write=_expert_tensor),
-    "layout.zero_stage": _zero,
-    "layout.shard_group": _groups,
+    "layout.zero_stage": _sharding,
+    "layout.shard_group": _optimizer_instances,
     "layout.reshard_after_forward": needs(
         lambda value, q: q.layout.zero_stage != 3 or value,
         "Megatron-FSDP frees gathered weights after the forward pass",
@@ -153,15 +153,17 @@ LAYOUT_RULES: Rules = {
     "layout.schedule": only(
         ("1f1b", "interleaved-1f1b"), "Megatron-LM runs 1f1b, interleaved or not, and not {value}", "use one of these"
     ),
-    "layout.stage_layers": combined_option("pipeline-model-parallel-layout", text, _stages),
-    "layout.embedding_in_split": switch("account-for-embedding-in-pipeline-split", write=_unless(plain=False)),
-    "layout.loss_in_split": switch("account-for-loss-in-pipeline-split", write=_unless(plain=False)),
+    "layout.stage_layers": combined_option("pipeline-model-parallel-layout", text, _stage_layout),
+    "layout.embedding_in_split": switch(
+        "account-for-embedding-in-pipeline-split", write=_unless_default(default=False)
+    ),
+    "layout.loss_in_split": switch("account-for-loss-in-pipeline-split", write=_unless_default(default=False)),
     "layout.rank_order": Option("use-tp-pp-dp-mapping", boolean, "tp-cp-ep-dp-pp", {True: _STAGES_FIRST}),
     "layout.offload": _offload,
 }
 
 
-_OWN = "choose a value that Megatron-LM has, or extend its training script"
+_USE_ANOTHER = "choose a value that Megatron-LM has, or extend its training script"
 
 _PRECISIONS: dict[str, dict[str, Any]] = {
     "fp32": {},
@@ -213,7 +215,7 @@ def _moments(value: Any, question: CompleteQuestion) -> Written:
     return value and {"use-precision-aware-optimizer": True, "exp-avg-dtype": value, "exp-avg-sq-dtype": value}
 
 
-def _master(value: Any, question: CompleteQuestion) -> Written:
+def _master_weights(value: Any, question: CompleteQuestion) -> Written:
     if value == "bf16":
         return not_expressible("the master copy is in fp32 or fp16", "leave master_dtype out")
     return value and {"use-precision-aware-optimizer": True, "main-params-dtype": value}
@@ -231,7 +233,7 @@ def _expert_overlap(value: Any, question: CompleteQuestion) -> Any:
 def _kernel(value: Any, question: CompleteQuestion) -> Written:
     if software_of(question.recipe).implementation == "local" and value.startswith("flash"):
         return {"use-flash-attn": True}
-    return chooses(_ATTENTION, "Megatron-LM has no option for the kernel {value}", _OWN)(value, question)
+    return chooses(_ATTENTION, "Megatron-LM has no option for the kernel {value}", _USE_ANOTHER)(value, question)
 
 
 def _loss(value: Any, question: CompleteQuestion) -> Written:
@@ -240,7 +242,7 @@ def _loss(value: Any, question: CompleteQuestion) -> Written:
             "Megatron-LM turned Transformer Engine's cross entropy off in Megatron-Core 0.19",
             "use vocab-parallel or fused, or leave cross_entropy out",
         )
-    return chooses(_LOSSES, "Megatron-LM has no loss of the kind {value}", _OWN)(value, question)
+    return chooses(_LOSSES, "Megatron-LM has no loss of the kind {value}", _USE_ANOTHER)(value, question)
 
 
 def environment_of(question: CompleteQuestion) -> dict[str, str]:
@@ -249,14 +251,14 @@ def environment_of(question: CompleteQuestion) -> dict[str, str]:
     Source:
         NVIDIA/Megatron-LM@d98e8a64 megatron/training/arguments.py validate_args
     """
-    found = {} if question.layout.zero_stage >= 2 else {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    variables = {} if question.layout.zero_stage >= 2 else {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
     if question.layout.offload in ("activations", "optimizer-and-activations"):
-        found["NVTE_CPU_OFFLOAD_V1"] = "1"
-    return found
+        variables["NVTE_CPU_OFFLOAD_V1"] = "1"
+    return variables
 
 
 def environment_notes(question: CompleteQuestion) -> list[str]:
-    """Note on those variables."""
+    """Note that names the variables of `environment_of`."""
     variables = " ".join(f"{name}={value}" for name, value in environment_of(question).items())
     return [f"it runs with {variables} in its environment"] if variables else []
 
@@ -268,11 +270,11 @@ SOFTWARE_RULES: Rules = {
         text,
         "transformer-engine",
         {"transformer_engine": "transformer-engine", "local": "local"},
-        gap=("Megatron-LM runs Transformer Engine's layers or its own", _OWN),
+        gap=("Megatron-LM runs Transformer Engine's layers or its own", _USE_ANOTHER),
     ),
     "recipe.stack.cross_entropy": _loss,
     "recipe.stack.gradient_fusion": switch("no-gradient-accumulation-fusion", default=True),
-    "recipe.stack.fused_update": stack_default("fused_update", "the optimizer's kernel cannot be chosen", _OWN),
+    "recipe.stack.fused_update": stack_default("fused_update", "the optimizer's kernel cannot be chosen", _USE_ANOTHER),
     "recipe.stack.deterministic": switch("deterministic-mode"),
     "recipe.stack.grouped_experts": switch(
         "moe-grouped-gemm", write=lambda value, q: True if value and q.model.num_experts else None
@@ -299,20 +301,20 @@ RECIPE_RULES: Rules = {
     "recipe.micro_batch": Option("micro-batch-size", integer, 1),
     "recipe.global_batch": Option("global-batch-size", integer),
     "recipe.training_tokens": _samples,
-    "recipe.precision": chooses(_PRECISIONS, "Megatron-LM does not train in {value}", _OWN),
+    "recipe.precision": chooses(_PRECISIONS, "Megatron-LM does not train in {value}", _USE_ANOTHER),
     "recipe.gradient_dtype": _gradients,
     "recipe.optimizer": Option(
         "optimizer",
         text,
         "adamw",
         {"adam": "adamw", "sgd": "sgd-momentum", "muon": "muon", "dist_muon": "muon", "lion": "lion"},
-        gap=("Megatron-LM has no optimizer {value}", _OWN),
+        gap=("Megatron-LM has no optimizer {value}", _USE_ANOTHER),
     ),
     "recipe.recompute": _recompute,
     "recipe.attention": _kernel,
     "recipe.dropout_fraction": lambda value, _: {"attention-dropout": value, "hidden-dropout": value},
     "recipe.moment_dtype": _moments,
-    "recipe.master_dtype": _master,
+    "recipe.master_dtype": _master_weights,
     "recipe.fp8_weights": switch("fp8-param-gather"),
     "recipe.expert_capacity_factor": Option("moe-expert-capacity-factor", number),
     "recipe.vocabulary_multiple": Option("make-vocab-size-divisible-by", integer, 128),
@@ -329,7 +331,7 @@ def read_megatron(entries: Sequence[Entry]) -> Draft:
     _put_layout(draft, sparse=sparse)
     _put_stages(draft)
     _put_recipe(draft)
-    _put_numbers(draft)
+    _put_precision(draft)
     _put_recompute(draft)
     _put_software(draft, sparse=sparse)
     draft.assumptions.append("the number of processes is not in the arguments: data follows from the cluster's gpus")
@@ -359,17 +361,17 @@ def _put_layout(draft: Draft, *, sparse: bool) -> None:
 
 def _put_stages(draft: Draft) -> None:
     layout, stages = draft.layout, draft.layout["pipeline"]
-    each, layers = draft.get("num-layers-per-virtual-pipeline-stage"), draft.get("num-layers")
-    if each and layers:
-        layout["virtual_pipeline"] = max(1, layers // (stages * each))
-    written = "pipeline-model-parallel-layout"
-    if draft.get(written):
+    layers_each, layers = draft.get("num-layers-per-virtual-pipeline-stage"), draft.get("num-layers")
+    if layers_each and layers:
+        layout["virtual_pipeline"] = max(1, layers // (stages * layers_each))
+    option = "pipeline-model-parallel-layout"
+    if draft.get(option):
         try:
-            parts = layers_of_layout(draft.get(written))
+            parts = layers_of_layout(draft.get(option))
             layout.update(stage_layers=list(parts), virtual_pipeline=even_chunks(parts, max(1, stages)))
         except NotExpressible:
             fix = "write E, t, m, L and bars, as many parts as stages times chunks"
-            raise draft.wrong(written, "not_a_layout", "is no layout of the stages", fix) from None
+            raise draft.wrong(option, "not_a_layout", "is no layout of the stages", fix) from None
     if not layout.get("virtual_group") or layout["virtual_pipeline"] <= 1:
         layout.pop("virtual_group", None)
 
@@ -385,15 +387,15 @@ def _put_recipe(draft: Draft) -> None:
     recipe["dropout_fraction"] = max(draft.get("attention-dropout", 0.1), draft.get("hidden-dropout", 0.1))
 
 
-def _put_numbers(draft: Draft) -> None:
+def _put_precision(draft: Draft) -> None:
     recipe = draft.recipe
-    half = "fp16-mixed" if draft.get("fp16") else "bf16-mixed" if draft.get("bf16") else "fp32"
+    precision = "fp16-mixed" if draft.get("fp16") else "bf16-mixed" if draft.get("bf16") else "fp32"
     if "fp8-format" in draft.settings:
-        half = draft.chosen("fp8-recipe", FP8_RECIPES, "delayed")
+        precision = draft.chosen("fp8-recipe", FP8_RECIPES, "delayed")
     if "fp4-format" in draft.settings:
-        half = draft.chosen("fp4-recipe", {"nvfp4": "nvfp4"}, "nvfp4")
-    recipe["precision"] = half
-    in_fp16 = half == "fp16-mixed" and not draft.get("accumulate-allreduce-grads-in-fp32")
+        precision = draft.chosen("fp4-recipe", {"nvfp4": "nvfp4"}, "nvfp4")
+    recipe["precision"] = precision
+    in_fp16 = precision == "fp16-mixed" and not draft.get("accumulate-allreduce-grads-in-fp32")
     recipe["gradient_dtype"] = "bf16" if draft.get("grad-reduce-in-bf16") else "fp16" if in_fp16 else "fp32"
     if draft.get("use-precision-aware-optimizer"):
         for name, option in (("moment_dtype", "exp-avg-dtype"), ("master_dtype", "main-params-dtype")):
@@ -403,13 +405,13 @@ def _put_numbers(draft: Draft) -> None:
 
 def _put_recompute(draft: Draft) -> None:
     granularity = draft.get("recompute-granularity", "selective" if draft.get("recompute-activations") else "none")
-    found: dict[str, Any] = {"granularity": granularity}
+    recompute: dict[str, Any] = {"granularity": granularity}
     if granularity == "full":
-        found["method"] = draft.get("recompute-method", "uniform")
-        found["layers"] = draft.get("recompute-num-layers", 1)
+        recompute["method"] = draft.get("recompute-method", "uniform")
+        recompute["layers"] = draft.get("recompute-num-layers", 1)
     elif granularity == "selective":
-        found["modules"] = list(draft.get("recompute-modules", ("core_attn",)))
-    draft.recipe["recompute"] = found if granularity != "none" else "none"
+        recompute["modules"] = list(draft.get("recompute-modules", ("core_attn",)))
+    draft.recipe["recompute"] = recompute if granularity != "none" else "none"
 
 
 def _put_software(draft: Draft, *, sparse: bool) -> None:

@@ -35,12 +35,12 @@ from service.formats.rules import (
     text,
 )
 
-_OWN_LAYER = "write the layer in a spec of your own and name it by --spec"
-_NO_PLACE = "options give such layers no place; they are written as a pattern or as a spec"
+_WRITE_A_SPEC = "write the layer in a spec of your own and name it by --spec"
+_NOT_IN_OPTIONS = "options give such layers no place; they are written as a pattern or as a spec"
 
 
 def layer_list(kinds: list[int]) -> str:
-    """A list of 0 and 1, one a layer, as moe-layer-freq takes it.
+    """A list of 0 and 1, one for each layer, in the form of moe-layer-freq.
 
     >>> layer_list([0, 1, 1])
     '([0]*1+[1]*2)'
@@ -48,18 +48,18 @@ def layer_list(kinds: list[int]) -> str:
     return f"({'+'.join(f'[{kind}]*{len(list(run))}' for kind, run in groupby(kinds))})"
 
 
-def _unwritten(name: str) -> Rule:
+def _without_option(name: str) -> Rule:
     """Rule of a field without an option: the default alone is expressible."""
     default = next(field.default for field in fields(Model) if field.name == name)
-    return only((default,), "Megatron-LM has no option for this part of the model", _OWN_LAYER)
+    return only((default,), "Megatron-LM has no option for this part of the model", _WRITE_A_SPEC)
 
 
-def _of_attention(name: str) -> Rule:
+def _latent_attention_option(name: str) -> Rule:
     """Rule of an option of latent attention."""
     return Option(name, integer, write=lambda value, q: value if q.model.kv_lora_rank is not None else None)
 
 
-def _groups(value: Any, question: CompleteQuestion) -> Written:
+def _query_groups(value: Any, question: CompleteQuestion) -> Written:
     latent = question.model.kv_lora_rank is not None
     if value is None or latent or value == question.model.num_attention_heads:
         return None
@@ -68,8 +68,8 @@ def _groups(value: Any, question: CompleteQuestion) -> Written:
 
 def _head_width(value: Any, question: CompleteQuestion) -> Any:
     model = question.model
-    usual = model.num_attention_heads and model.num_attention_heads * (value or 0) == model.hidden_size
-    return None if usual or model.kv_lora_rank is not None else value
+    is_default = model.num_attention_heads and model.num_attention_heads * (value or 0) == model.hidden_size
+    return None if is_default or model.kv_lora_rank is not None else value
 
 
 def _biases(value: Any, question: CompleteQuestion) -> Written:
@@ -77,13 +77,15 @@ def _biases(value: Any, question: CompleteQuestion) -> Written:
     model = question.model
     attends = model.num_attention_heads > 0
     if attends and model.out_bias != value:
-        why = "biases of the MLP and of the attention's output are one option, and the model has one of them"
-        return not_expressible(why, _OWN_LAYER)
+        reason = "biases of the MLP and of the attention's output are one option, and the model has one of them"
+        return not_expressible(reason, _WRITE_A_SPEC)
     if not value:
-        alone: tuple[tuple[str, Any], ...] = (("add-qkv-bias", True),) if model.attention_bias else ()
-        return Fragment((("disable-bias-linear", True), *alone))
+        bias_options: tuple[tuple[str, Any], ...] = (("add-qkv-bias", True),) if model.attention_bias else ()
+        return Fragment((("disable-bias-linear", True), *bias_options))
     if attends and not model.attention_bias:
-        return not_expressible("biases of all products are one option, and the model has none on queries", _OWN_LAYER)
+        return not_expressible(
+            "biases of all products are one option, and the model has none on queries", _WRITE_A_SPEC
+        )
     return None
 
 
@@ -97,36 +99,36 @@ def _positions(value: Any, question: CompleteQuestion) -> Written:
 
 
 def _layer_types(value: Any, question: CompleteQuestion) -> Written:
-    """Periodic windows, gated delta nets between full attention, or full attention alone."""
+    """Options of periodic windows, or of gated delta nets between full attention; none for full attention."""
     model = question.model
     kinds = value or (("sliding_attention",) if model.sliding_window else ("full_attention",))
-    alike = {*kinds}
+    distinct = {*kinds}
     every = len(kinds)
     ends_full = kinds[-1] == "full_attention" and len({*kinds[:-1]}) == 1
-    if alike == {"full_attention"}:
+    if distinct == {"full_attention"}:
         return None
-    if alike == {"sliding_attention"}:
+    if distinct == {"sliding_attention"}:
         return {"window-size": f"{(model.sliding_window or 1) - 1},0"}
-    if alike == {"sliding_attention", "full_attention"} and ends_full:
+    if distinct == {"sliding_attention", "full_attention"} and ends_full:
         window = ("window-size", f"{(model.sliding_window or 1) - 1},0")
         return Fragment((window, ("window-attn-skip-freq", every)))
-    if alike == {"gated_delta_net", "full_attention"} and ends_full:
+    if distinct == {"gated_delta_net", "full_attention"} and ends_full:
         return {"experimental-attention-variant": "gated_delta_net", "linear-attention-freq": every}
-    return not_expressible(_NO_PLACE, _OWN_LAYER)
+    return not_expressible(_NOT_IN_OPTIONS, _WRITE_A_SPEC)
 
 
-def _of_delta_net(name: str) -> Rule:
+def _delta_net_option(name: str) -> Rule:
     """Rule of an option of gated delta nets."""
 
     def write(value: Any, question: CompleteQuestion) -> Any:
         if value is None or "gated_delta_net" in question.model.layer_types:
             return value
-        return not_expressible(_NO_PLACE, _OWN_LAYER)
+        return not_expressible(_NOT_IN_OPTIONS, _WRITE_A_SPEC)
 
     return Option(name, integer, write=write)
 
 
-def _experts(name: str, default: Any = OPEN) -> Rule:
+def _experts_option(name: str, default: Any = OPEN) -> Rule:
     """Rule of an option of experts."""
     return Option(name, integer, default, write=lambda value, q: value if value and q.model.num_experts else None)
 
@@ -134,22 +136,24 @@ def _experts(name: str, default: Any = OPEN) -> Rule:
 def sparse_layers(model: Model) -> list[int]:
     """1 for each layer with experts, else 0."""
     types = model.mlp_layer_types or ("sparse",)
-    named = [types[layer % len(types)] for layer in range(model.num_hidden_layers)]
-    return [int(kind == "sparse" and layer >= model.first_k_dense_replace) for layer, kind in enumerate(named)]
+    kinds_of_layers = [types[layer % len(types)] for layer in range(model.num_hidden_layers)]
+    return [
+        int(kind == "sparse" and layer >= model.first_k_dense_replace) for layer, kind in enumerate(kinds_of_layers)
+    ]
 
 
-def _sparse(value: Any, question: CompleteQuestion) -> Written:
+def _moe_frequency(value: Any, question: CompleteQuestion) -> Written:
     model = question.model
     if not model.num_experts:
-        odd = [kind for kind in model.mlp_layer_types if kind != "dense"]
-        return not_expressible("layers without an MLP are written as a pattern", _OWN_LAYER) if odd else None
+        not_dense = [kind for kind in model.mlp_layer_types if kind != "dense"]
+        return not_expressible("layers without an MLP are written as a pattern", _WRITE_A_SPEC) if not_dense else None
     if {*model.mlp_layer_types} - {"dense", "sparse"}:
-        return not_expressible("a layer has experts or a dense MLP, not both and not neither", _OWN_LAYER)
+        return not_expressible("a layer has experts or a dense MLP, not both and not neither", _WRITE_A_SPEC)
     kinds = sparse_layers(model)
     return None if all(kinds) else {"moe-layer-freq": layer_list(kinds)}
 
 
-_UNWRITTEN = (
+_WITHOUT_OPTION = (
     "lm_head_bias", "norms_per_layer", "final_norm", "embedding_norm", "parallel_attention", "attention_chunk_size",
     "word_embed_proj_dim", "router_bias", "zero_expert_num", "activation_parameters", "conv_bias", "mixer_bias",
     "mixer_norm", "mamba_d_ssm", "mamba_d_state", "mamba_dt_rank", "mamba_n_heads", "mamba_n_groups", "lru_width",
@@ -164,7 +168,7 @@ MODEL_RULES: Rules = {
         "ffn-hidden-size", integer, lambda value, q: value or q.model.expert_width
     ),
     "model.num_attention_heads": Option("num-attention-heads", integer, write=lambda value, _: max(1, value)),
-    "model.num_key_value_heads": combined_option("num-query-groups", integer, _groups),
+    "model.num_key_value_heads": combined_option("num-query-groups", integer, _query_groups),
     "model.head_dim": Option("kv-channels", integer, write=_head_width),
     "model.vocab_size": Option("vocab-size", integer),
     "model.gated_mlp": switch("swiglu"),
@@ -177,7 +181,7 @@ MODEL_RULES: Rules = {
         text,
         "layernorm",
         {"LayerNorm": "layernorm", "RMSNorm": "rmsnorm"},
-        gap=("Megatron-LM has no norm of the kind {value}", _OWN_LAYER),
+        gap=("Megatron-LM has no norm of the kind {value}", _WRITE_A_SPEC),
     ),
     "model.position_embedding_rows": combined_option("position-embedding-type", text, _positions),
     "model.max_position_embeddings": Omitted("written with the positions"),
@@ -189,14 +193,14 @@ MODEL_RULES: Rules = {
             "l2": {"qk-l2-norm": True},
         },
         "Megatron-LM has no norm of the kind {value} on queries and keys",
-        _OWN_LAYER,
+        _WRITE_A_SPEC,
     ),
     "model.attention_gate": Option(
         "attention-output-gate",
         boolean,
         "none",
         {True: "elementwise"},
-        gap=("Megatron-LM has no gate of the kind {value} on attention", _OWN_LAYER),
+        gap=("Megatron-LM has no gate of the kind {value} on attention", _WRITE_A_SPEC),
     ),
     "model.attention_sinks": Option(
         "softmax-type",
@@ -207,28 +211,28 @@ MODEL_RULES: Rules = {
     ),
     "model.layer_types": combined_option("window-size", text, _layer_types),
     "model.sliding_window": Omitted("written with the layers' types"),
-    "model.conv_kernel": _of_delta_net("linear-conv-kernel-dim"),
-    **{f"model.{name}": _unwritten(name) for name in _UNWRITTEN},
-    "model.linear_num_key_heads": _of_delta_net("linear-num-key-heads"),
-    "model.linear_num_value_heads": _of_delta_net("linear-num-value-heads"),
-    "model.linear_key_head_dim": _of_delta_net("linear-key-head-dim"),
-    "model.linear_value_head_dim": _of_delta_net("linear-value-head-dim"),
+    "model.conv_kernel": _delta_net_option("linear-conv-kernel-dim"),
+    **{f"model.{name}": _without_option(name) for name in _WITHOUT_OPTION},
+    "model.linear_num_key_heads": _delta_net_option("linear-num-key-heads"),
+    "model.linear_num_value_heads": _delta_net_option("linear-num-value-heads"),
+    "model.linear_key_head_dim": _delta_net_option("linear-key-head-dim"),
+    "model.linear_value_head_dim": _delta_net_option("linear-value-head-dim"),
     "model.kv_lora_rank": Option(
         "kv-lora-rank",
         integer,
         write=lambda value, _: None if value is None else {"multi-latent-attention": True, "kv-lora-rank": value},
     ),
-    "model.q_lora_rank": _of_attention("q-lora-rank"),
-    "model.qk_nope_head_dim": _of_attention("qk-head-dim"),
-    "model.qk_rope_head_dim": _of_attention("qk-pos-emb-head-dim"),
-    "model.v_head_dim": _of_attention("v-head-dim"),
-    "model.num_experts": _experts("num-experts"),
-    "model.num_experts_per_tok": _experts("moe-router-topk", COMBINED),
-    "model.moe_intermediate_size": _experts("moe-ffn-hidden-size"),
-    "model.shared_expert_intermediate_size": _experts("moe-shared-expert-intermediate-size"),
+    "model.q_lora_rank": _latent_attention_option("q-lora-rank"),
+    "model.qk_nope_head_dim": _latent_attention_option("qk-head-dim"),
+    "model.qk_rope_head_dim": _latent_attention_option("qk-pos-emb-head-dim"),
+    "model.v_head_dim": _latent_attention_option("v-head-dim"),
+    "model.num_experts": _experts_option("num-experts"),
+    "model.num_experts_per_tok": _experts_option("moe-router-topk", COMBINED),
+    "model.moe_intermediate_size": _experts_option("moe-ffn-hidden-size"),
+    "model.shared_expert_intermediate_size": _experts_option("moe-shared-expert-intermediate-size"),
     "model.shared_expert_gate": switch("moe-shared-expert-gate"),
     "model.first_k_dense_replace": Omitted("written with the layers' MLPs"),
-    "model.mlp_layer_types": combined_option("moe-layer-freq", text, _sparse),
+    "model.mlp_layer_types": combined_option("moe-layer-freq", text, _moe_frequency),
     "model.moe_latent_size": Option("moe-latent-size", integer),
     "model.num_nextn_predict_layers": Option("mtp-num-layers", integer, write=lambda value, _: value or None),
 }
@@ -242,17 +246,17 @@ def chunk_layers(question: CompleteQuestion) -> tuple[int, ...]:
 
 
 _REQUIRED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
-"""Fields without which the arguments state no model."""
+"""Fields that the arguments must state for a model."""
 
 _FREQUENCY = re.compile(r"\(?(?:\[[01]\]\*\d{1,4}\+?){1,64}\)?")
 _RUN = re.compile(r"\[([01])\]\*(\d{1,4})")
 
 MOST_LAYERS = 2048
-"""Layers of a model."""
+"""Most layers of a model."""
 
 
 def put_model(draft: Draft) -> bool:
-    """Set the draft's model if the arguments state it; whether it has experts."""
+    """Set the draft's model if the arguments state it, and return whether it has experts."""
     sparse = bool(draft.get("num-experts"))
     options = options_of(MODEL_RULES)
     missing = [name for field in _REQUIRED if (name := options[f"model.{field}"].name) not in draft.settings]
@@ -270,7 +274,7 @@ def put_model(draft: Draft) -> bool:
     _put_attention(draft, model)
     if sparse:
         model["num_experts_per_tok"] = draft.get("moe-router-topk", 2)
-        model["mlp_layer_types"] = _mlps(draft)
+        model["mlp_layer_types"] = _mlp_types(draft)
     else:
         del model["shared_expert_gate"]
     draft.model = model
@@ -307,11 +311,11 @@ def _window(draft: Draft) -> int:
     return int(first) + 1
 
 
-def _mlps(draft: Draft) -> list[str]:
-    written = draft.get("moe-layer-freq", "1").replace(" ", "")
-    if written.isascii() and written.isdecimal() and 0 < int(written[:6]) <= MOST_LAYERS:
-        return ["sparse"] + ["dense"] * (int(written[:6]) - 1)
-    runs = _RUN.findall(written) if _FREQUENCY.fullmatch(written) else []
+def _mlp_types(draft: Draft) -> list[str]:
+    pattern = draft.get("moe-layer-freq", "1").replace(" ", "")
+    if pattern.isascii() and pattern.isdecimal() and 0 < int(pattern[:6]) <= MOST_LAYERS:
+        return ["sparse"] + ["dense"] * (int(pattern[:6]) - 1)
+    runs = _RUN.findall(pattern) if _FREQUENCY.fullmatch(pattern) else []
     kinds = ["sparse" if kind == "1" else "dense" for kind, count in runs for _ in range(int(count))]
     if not 0 < len(kinds) <= MOST_LAYERS:
         fix = "give a number, or a list such as ([0]*3+[1]*29)"
@@ -320,10 +324,10 @@ def _mlps(draft: Draft) -> list[str]:
 
 
 LONGEST_LAYOUT = 4096
-"""Characters of a pipeline layout, written out."""
+"""Most characters of a pipeline layout without repetitions."""
 
 MOST_PARTS = 1 << 12
-"""Chunks of all stages together."""
+"""Most chunks of all stages together."""
 
 _GROUP = re.compile(r"\(([^()]*)\)(?:\*(\d{1,4}))?")
 _SYMBOL = re.compile(r"([A-Za-z|])\*(\d{1,4})")
@@ -350,14 +354,14 @@ def layers_of_layout(written: str) -> tuple[int, ...]:
 
 
 def _repeated(pattern: re.Pattern[str], text: str) -> str:
-    """A layout with its innermost repetitions written out, cut soon after the longest that is read."""
+    """A layout with its innermost repetitions expanded, cut once it exceeds LONGEST_LAYOUT."""
     parts: list[str] = []
     length = end = 0
-    for found in pattern.finditer(text):
-        times = min(int(found[2] or 1), LONGEST_LAYOUT)
-        parts += (text[end : found.start()], found[1] * times)
+    for match in pattern.finditer(text):
+        times = min(int(match[2] or 1), LONGEST_LAYOUT)
+        parts += (text[end : match.start()], match[1] * times)
         length += len(parts[-2]) + len(parts[-1])
-        end = found.end()
+        end = match.end()
         if length > LONGEST_LAYOUT:
             return "".join(parts)
     return "".join((*parts, text[end:]))
@@ -373,11 +377,11 @@ def layers_with_ends(layers: int, parts: int, first: int | None, last: int | Non
     >>> layers_with_ends(12, 4, 2, 2)
     (2, 4, 4, 2)
     """
-    given = [count for count in (first, last) if count is not None]
-    inner, left = parts - len(given), layers - sum(given)
-    if not 1 <= inner <= MOST_PARTS or left < 0 or left % inner:
+    ends = [count for count in (first, last) if count is not None]
+    inner, inner_layers = parts - len(ends), layers - sum(ends)
+    if not 1 <= inner <= MOST_PARTS or inner_layers < 0 or inner_layers % inner:
         raise NotExpressible("layers: no even split over the pipeline")
-    middle = (left // inner,) * inner
+    middle = (inner_layers // inner,) * inner
     return (*(() if first is None else (first,)), *middle, *(() if last is None else (last,)))
 
 

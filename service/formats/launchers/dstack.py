@@ -1,4 +1,4 @@
-"""dstack: a task.
+"""Tasks of dstack.
 
 Source: dstack 0.22.5 _internal/core/models/configurations.py, and its documentation of distributed tasks.
 """
@@ -13,14 +13,14 @@ RENDEZVOUS = Rendezvous(rank='"$DSTACK_NODE_RANK"', address='"$DSTACK_MASTER_NOD
 def _task(request: ExportRequest, program: Program, nodes: Nodes) -> str:
     slug = request.question.gpu.slug
     memory = memory_of(slug)
-    words = (family_of(slug), *(() if memory is None else (f"{memory}GB",)), str(nodes.gpus_each))
+    gpu_parts = (family_of(slug), *(() if memory is None else (f"{memory}GB",)), str(nodes.gpus_each))
     return yaml_text(
         {
             "type": "task",
             "name": NAME,
             "nodes": nodes.count,
             "commands": [script_of(program, nodes, RENDEZVOUS)],
-            "resources": {"gpu": ":".join(words), "shm_size": "64GB"},
+            "resources": {"gpu": ":".join(gpu_parts), "shm_size": "64GB"},
         }
     )
 

@@ -1,7 +1,7 @@
-"""The runner of a Ray cluster. Ray finds the place, by kind and number of GPUs.
+"""The runner of a Ray cluster. Ray places tasks, by kind and number of GPUs.
 
-A measurement is a process under a supervisor on its node, as on the worker's own host. A part of a sweep is a task
-of Ray's own, which reuses processes for the next part.
+A measurement is a process under a supervisor on its node, as on the worker's own host. A part of a sweep is a
+plain task of Ray, whose process Ray reuses for the next part.
 """
 
 import importlib
@@ -71,7 +71,7 @@ class RayProbe:
         return self._record
 
     def began_seconds(self) -> float | None:
-        """Start of its processes on the current nodes."""
+        """Start of its processes on the current nodes; None unless they run."""
         return self._began_seconds
 
     def progress(self) -> dict[str, Any]:
@@ -94,11 +94,11 @@ class RayProbe:
         self._record = record
 
     def _first_record(self) -> dict[str, Any]:
-        """The record of the first try without a dead node."""
+        """Run the measurement, again if a node dies, and return its record."""
         for number in range(1, TRIES + 1):
             try:
                 placement = placement_of(nodes_of(ray.nodes()), self._kind, int(self._task.task.get("ranks", 1)))
-                return self._once(placement)
+                return self._try_once(placement)
             except CannotRun as error:
                 return self._task.failed(str(error), "skipped")
             except RayActorError:
@@ -106,21 +106,21 @@ class RayProbe:
                 self._progress = {"note": "its node died; it is run again"}
         return self._task.failed(f"its node died, {TRIES} times: look at the log of the cluster")
 
-    def _once(self, placement: Placement) -> dict[str, Any]:
+    def _try_once(self, placement: Placement) -> dict[str, Any]:
         group = placement_group([dict(bundle) for bundle in placement.bundles], strategy=placement.strategy)
         actors: list[Any] = []
         try:
-            self._wait_for(lambda: bool(group.wait(timeout_seconds=POLL_SECONDS)))
+            self._wait_until(lambda: bool(group.wait(timeout_seconds=POLL_SECONDS)))
             actors = [_node_actor(group, place, bundle) for place, bundle in enumerate(placement.bundles)]
             self._start(actors, placement.ranks)
             self._began_seconds = time.monotonic()
-            state = self._watched(actors)
+            state = self._wait_for_record(actors)
             for name, content in state.files.items():
                 (self._task.folder / name).write_bytes(content)
             return state.record or {}
         finally:
             self._began_seconds = None
-            _end(actors, group)
+            _end_actors(actors, group)
 
     def _start(self, actors: Sequence[Any], ranks: Sequence[Sequence[int]]) -> None:
         meeting = None
@@ -129,7 +129,7 @@ class RayProbe:
         shares = [Share(task=self._task, ranks=own, meeting=meeting) for own in ranks]
         ray.get([actor.start.remote(share) for actor, share in zip(actors, shares, strict=True)], timeout=START_SECONDS)
 
-    def _watched(self, actors: Sequence[Any]) -> NodeState:
+    def _wait_for_record(self, actors: Sequence[Any]) -> NodeState:
         """The record of the first node once all have ended, or of the first that failed."""
         while True:
             states: list[NodeState] = ray.get([actor.state.remote() for actor in actors], timeout=START_SECONDS)
@@ -139,12 +139,12 @@ class RayProbe:
                 return failed[0]
             if all(one.record is not None for one in states):
                 return states[0]
-            self._wait_for(lambda: True)
+            self._wait_until(lambda: True)
             time.sleep(POLL_SECONDS)
 
-    def _wait_for(self, is_there: Callable[[], bool]) -> None:
+    def _wait_until(self, is_ready: Callable[[], bool]) -> None:
         """Wait for a result, unless the task is cancelled."""
-        while not is_there():
+        while not is_ready():
             if self._stop.is_set():
                 raise Stopped
         if self._stop.is_set():
@@ -176,7 +176,7 @@ def _node_actor(group: PlacementGroup, place: int, bundle: Mapping[str, float]) 
     ).remote()
 
 
-def _end(actors: Sequence[Any], group: PlacementGroup) -> None:
+def _end_actors(actors: Sequence[Any], group: PlacementGroup) -> None:
     """End the processes on every node, and release the nodes."""
     ends = [actor.end.remote() for actor in actors]
     for end in ends:
@@ -223,13 +223,13 @@ class RayShard:
     def __init__(self, task: Task, inputs: StoredInputs) -> None:
         files = {path.name: path.read_bytes() for path in task.folder.iterdir() if path.is_file()}
         self._folder, self._began_seconds = task.folder, time.monotonic()
-        remote = ray.remote(_carried_out).options(num_cpus=1, max_retries=RERUNS)
+        remote = ray.remote(_run_task).options(num_cpus=1, max_retries=RERUNS)
         self._result = remote.remote(task.module, dict(task.task), inputs.of(files))
         self._record: dict[str, Any] | None = None
         self._is_killed = False
 
     def poll(self) -> dict[str, Any] | None:
-        """The record; None once it was killed, even where it ended before."""
+        """The record; None for a killed task, even if it ended before."""
         if self._record is None and not self._is_killed and ray.wait([self._result], timeout=0)[0]:
             try:
                 self._record, files = ray.get(self._result)
@@ -241,7 +241,7 @@ class RayShard:
         return self._record
 
     def began_seconds(self) -> float | None:
-        """Its submission to the cluster; when it finds a processor is unknown."""
+        """Its submission to the cluster; Ray does not report when a processor starts it."""
         return self._began_seconds
 
     def progress(self) -> dict[str, Any]:
@@ -253,24 +253,22 @@ class RayShard:
         if self._record is not None:
             return
         self._is_killed = True
-        for force in (False, True):  # politely first, so that it removes its files itself
+        for force in (False, True):  # without force first, so that the task removes its files
             ray.cancel(self._result, force=force)
             if ray.wait([self._result], timeout=END_SECONDS)[0]:
                 return
 
 
 def _digest(content: Mapping[str, bytes]) -> str:
-    whole = sha256()
+    digest = sha256()
     for name, one in sorted(content.items()):
-        whole.update(name.encode() + b"\0" + sha256(one).digest())
-    return whole.hexdigest()
+        digest.update(name.encode() + b"\0" + sha256(one).digest())
+    return digest.hexdigest()
 
 
-def _carried_out(
-    module: str, task: dict[str, Any], files: Mapping[str, bytes]
-) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Run a task in this process; its record and the files that it wrote."""
-    remove_abandoned()  # of processes on this node that were made to end
+def _run_task(module: str, task: dict[str, Any], files: Mapping[str, bytes]) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Run a task in this process, and return its record and the files that it wrote."""
+    remove_abandoned()  # folders of killed processes on this node
     with job_folder() as folder:
         for file, content in files.items():
             (folder / file).write_bytes(content)
@@ -342,7 +340,7 @@ class RayRunner:
 
 
 def _device(kind: str, reported: list[dict[str, Any]], nodes: tuple[Node, ...]) -> dict[str, Any]:
-    """GPUs of one kind, by the name of their driver, or else Ray's."""
+    """GPUs of one kind, with the name that their driver reports, or else Ray's."""
     one = reported[0] if reported else {"name": kind or "GPU", "memory_bytes": None}
     count = sum(node.gpus for node in nodes if node.kind == kind)
     return {"name": one["name"], "count": count, "memory_bytes": one["memory_bytes"]}
@@ -350,8 +348,8 @@ def _device(kind: str, reported: list[dict[str, Any]], nodes: tuple[Node, ...]) 
 
 def _capabilities_of(node: Node) -> dict[str, Any]:
     """The capabilities of a node."""
-    on_it = NodeAffinitySchedulingStrategy(node_id=node.id, soft=False)
-    reference = ray.remote(max_calls=1)(_capabilities_here).options(num_cpus=0, scheduling_strategy=on_it).remote()
+    affinity = NodeAffinitySchedulingStrategy(node_id=node.id, soft=False)
+    reference = ray.remote(max_calls=1)(_capabilities_here).options(num_cpus=0, scheduling_strategy=affinity).remote()
     capabilities: dict[str, Any] = ray.get(reference, timeout=CAPABILITIES_SECONDS)
     return capabilities
 

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from sqlalchemy import update
 
 from service.catalogue import shipped_catalogue
-from service.features.launch_checks.finished_jobs import KIND, ROWS_FILE, on_end
+from service.features.launch_checks.finished_jobs import ROWS_FILE, SWEEP_SHARD, on_end
 from service.features.sweeps.axes import sweep_from_bytes
 from service.features.sweeps.rows import columns_of, rows_of
 from service.features.sweeps.schemas import read_sweep
@@ -67,7 +67,7 @@ class Worker:
         self.worked: list[int] = []
 
     def claim(self) -> dict[str, Any] | None:
-        answer = self.ask("POST", "/v1/worker/claim", json={"worker": self.name, "kinds": [KIND]})
+        answer = self.ask("POST", "/v1/worker/claim", json={"worker": self.name, "kinds": [SWEEP_SHARD]})
         job: dict[str, Any] | None = answer.json()["job"] if answer.status_code == 200 else None
         return job
 

@@ -78,7 +78,7 @@ def _routed(model: Model, setting: Setting) -> Ops:
         split=Split.TENSOR,
         weights=trained,
         saved=(Saved(tensor_bytes * (inner + weighed), Split.TENSOR, ("moe",)),),
-        passing=(Saved(tensor_bytes * (inner + model.expert_width), Split.TENSOR),),
+        transient=(Saved(tensor_bytes * (inner + model.expert_width), Split.TENSOR),),
         moved_bytes=tensor_bytes * (inner + model.expert_width),
         modules=("moe", "moe_act"),
     )
@@ -119,7 +119,7 @@ def _product(name: str, model: Model, setting: Setting, shape: tuple[int, int], 
         name=name,
         kind="gemm",
         split=Split.TENSOR,
-        sums_in_parts=bool(saved),
+        is_row_parallel=bool(saved),
         weights=(
             Weight(rows, columns, Split.EXPERT, model.num_experts, matrices=matrices),
             *bias_of(columns, Split.EXPERT, model.num_experts, given=model.mlp_bias),

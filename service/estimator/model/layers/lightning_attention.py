@@ -21,9 +21,9 @@ def lightning_attention_ops(model: Model, layer_type: LayerType, setting: Settin
 
 
 def _recurrence(model: Model, setting: Setting) -> Op:
-    """The recurrence: decay of the state, a key's product with its value, a query's answer, 5 FLOP a state.
+    """Recurrence: 5 FLOP a state for its decay, the product of key and value, and the product with the query.
 
-    Keeps queries, keys and values before and after their activation.
+    Saves queries, keys and values before and after their activation.
     """
     width = model.num_attention_heads * model.head_width
     flop = 5 * setting.tokens * width * model.head_width
@@ -39,7 +39,7 @@ def _recurrence(model: Model, setting: Setting) -> Op:
 
 
 def _gated_norm(model: Model, setting: Setting) -> Op:
-    """A norm over all heads together, times the gate: keeps its input, its output and the gate."""
+    """Norm over all heads together, times the gate; saves its input, its output and the gate."""
     width = model.num_attention_heads * model.head_width
     return Op(
         name="mixer.gated_norm",
