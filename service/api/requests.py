@@ -29,7 +29,7 @@ from service.api.computing.compute import compute
 from service.api.errors import ApiError, WrongParameter
 from service.api.limits.rate_limits import Quota, RateLimits, count_request, network_of
 from service.api.openapi import CSV_BODY, JSON_BODY, MERGE_PATCH, TEXT_BODY
-from service.api.queries import choice_of, is_explained, one_of
+from service.api.queries import choice_of, one_of
 from service.api.request_context import context_of, deprecation_headers
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
@@ -369,10 +369,6 @@ async def _catalogue(request: Request, rev: RevisionQuery = None) -> Catalogue: 
     return await catalogue_of(request)
 
 
-async def _explained(request: Request, explain: ExplainQuery = None) -> bool:  # noqa: ARG001 - read with its choices
-    return is_explained(request)
-
-
 ROW_REVISION = "revision"
 LARGEST_REVISION = (1 << 31) - 1
 """Largest revision in the database."""
@@ -399,8 +395,6 @@ RowRevisionDep = Annotated[int | None, Depends(_row_revision)]
 """The revision of a row that a request names; None for the one that holds."""
 CatalogueDep = Annotated[Catalogue, Depends(_catalogue)]
 """The catalogue that the caller sees now, or that of the revision in `rev`."""
-ExplainDep = Annotated[bool, Depends(_explained)]
-"""Whether the answer explains its numbers."""
 
 
 Parameters = list[tuple[str, str]]
