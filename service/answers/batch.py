@@ -11,10 +11,10 @@ from service.answers.names import Published
 from service.estimator.question import DESCRIBED
 
 BatchKind = Literal["estimate", "memory", "flops", "gpu-hours", "check"]
-"""The answer to a question: that of the route of the same name."""
+"""Kind of the answers, by the name of the route that gives one alone."""
 
 MOST_QUESTIONS = 1_000
-"""Questions of one request. Source: a choice; they take some seconds of a core."""
+"""Most questions of one request. Source: a choice; they take some seconds of a core."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,22 +19,22 @@ from service.store.history import History
 from service.store.replicas import ReadOnChange
 
 KEYS_SECONDS = 0.5
-"""Time between two reads of keys that other processes changed: their streams end within a second."""
+"""Interval between reads of changed keys; the streams of a key that another process revoked end within a second."""
 WRITE_SECONDS = 1.0
-"""Time between two reads of the catalogue without replicas, and from a note to its write."""
+"""Interval between reads of the catalogue without replicas, and between writes of queued records."""
 FOLLOW_SECONDS = 0.25
-"""Time between two reads of the catalogue; writers of other replicas wait for it. Source: a choice."""
+"""Interval between reads of the catalogue with replicas; a write on another replica waits for it. Source: a choice."""
 LEAVE_SECONDS = 1.0
-"""Longest wait for a running task when the process stops; a hanging database delays it no longer."""
+"""Longest wait for a running task when the process stops, also if the database hangs."""
 
 
 async def catalogue_of(request: Request) -> Catalogue:
-    """The catalogue of a request: the shared rows and the caller's own, at the revision that it names."""
+    """The shared rows of the catalogue and the caller's own, at the revision that the request names."""
     revision, caller = one_of(request, REV), caller_of(request)
     history: History = request.app.state.history
     if revision is None:
-        made = history.holdings.view_if_made(caller.owner)
-        return made.viewed_by(caller.owner) if made else await run_in_threadpool(history.view, caller.owner)
+        view = history.holdings.view_if_made(caller.owner)
+        return view.viewed_by(caller.owner) if view else await run_in_threadpool(history.view, caller.owner)
     cached = history.cached(revision, caller.owner)
     return cached if cached is not None else await run_in_threadpool(catalogue_at(request), revision)
 
@@ -53,10 +53,10 @@ def catalogue_at(request: Request) -> Callable[[str], Catalogue]:
 
 @asynccontextmanager
 async def background_refresh(app: FastAPI) -> AsyncIterator[None]:
-    """Run the background threads that apply other processes' changes and write queued notes."""
+    """Run the background threads that apply other processes' changes and write queued records."""
     stop, keys, engine = Event(), app.state.keys, app.state.engine
     follow, refresh_keys = ReadOnChange(engine, partial(_follow, app)), ReadOnChange(engine, keys.refresh)
-    is_alone = engine is None or engine.dialect.name == "sqlite"  # no replica waits for this one to follow
+    is_alone = engine is None or engine.dialect.name == "sqlite"  # no other replica waits for this process
     used, denied = keys.noted, app.state.denied_changes.noted
     tasks: tuple[tuple[str, Callable[[], None], float, Event, Event | None], ...] = (
         (
@@ -73,17 +73,21 @@ async def background_refresh(app: FastAPI) -> AsyncIterator[None]:
     with suppress(Unreachable):  # recorded before the first read, so that concurrent writers wait for it
         await run_in_threadpool(app.state.replicas.announce, 0)
         await run_in_threadpool(_follow, app)
-    threads = [_started(partial(repeat, *task)) for task in tasks]
+    threads = [_start_thread(partial(repeat, *task)) for task in tasks]
     try:
         yield
     finally:
         for event in (stop, used, denied):
             event.set()
-        last = (partial(keys.write_uses, all_of_them=True), app.state.denied_changes.write, app.state.replicas.leave)
-        for thread in (*threads, *(_started(partial(_write_last, write)) for write in last)):
+        final_writes = (
+            partial(keys.write_uses, all_of_them=True),
+            app.state.denied_changes.write,
+            app.state.replicas.leave,
+        )
+        for thread in (*threads, *(_start_thread(partial(_write_before_exit, write)) for write in final_writes)):
             await run_in_threadpool(thread.join, LEAVE_SECONDS)
-        for data in (follow, refresh_keys):
-            data.close()
+        for reader in (follow, refresh_keys):
+            reader.close()
 
 
 def _follow(app: FastAPI) -> None:
@@ -92,14 +96,14 @@ def _follow(app: FastAPI) -> None:
     app.state.replicas.announce(app.state.history.number)
 
 
-def _started(work: Callable[[], None]) -> Thread:
+def _start_thread(work: Callable[[], None]) -> Thread:
     thread = Thread(target=work, daemon=True)
     thread.start()
     return thread
 
 
-def _write_last(write: Callable[[], None]) -> None:
-    """Write queued notes; ignore a failure, because the process ends."""
+def _write_before_exit(write: Callable[[], None]) -> None:
+    """Write queued records; ignore a failure, because the process ends."""
     with suppress(Unreachable):
         write()
 

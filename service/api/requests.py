@@ -1,7 +1,7 @@
-"""Typed routes: what a route takes and answers stands in its signature, and requests are checked in one order.
+"""Typed routes: the signature of a route states its inputs and its answer, and all requests pass the same checks.
 
-Authentication comes first, then query parameters, the media type and the JSON of the body. FastAPI alone reads the body
-before it runs dependencies, merges duplicate keys, and passes over parameters that it does not know.
+The order is authentication, query parameters, media type, JSON of the body. Plain FastAPI would read the body before it
+runs dependencies, merge duplicate keys, and ignore unknown parameters.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -40,16 +40,16 @@ from service.validation.forms import DescribedAs
 from service.validation.json_text import NOT_TEXT, parse_object, parse_unchecked_object
 
 LONG_BYTES = 32 * 1024
-"""Longest body that is read in this process."""
+"""Longest body that this process parses itself [byte]."""
 
 MOST_MARKS = 1_000
-"""Words and marks of a launcher's text that are read in this process, in milliseconds; a file of 300 settings has as
-many."""
+"""Most words and marks of a launcher's text that this process parses itself, within milliseconds. A file of 300
+settings has about as many."""
 
 MARKS = (b",", b"=", b":", b".", b"[", b"{", b"#", b"\n", b"\\n")
 
 DEADLINE_SECONDS = 60.0
-"""Time limit of reading a body in another process. Source: a choice; with free cores the longest takes about 1 s."""
+"""Time limit of parsing a body in another process. Source: a choice; with free cores the longest takes about 1 s."""
 
 BODY_DEADLINE = Problem(
     field="",
@@ -65,7 +65,7 @@ def is_long(content: bytes) -> bool:
 
 
 def is_long_launcher_text(content: bytes) -> bool:
-    """Whether to read a body with a launcher's text in another process: it is long, or has many settings."""
+    """Whether to read a launcher's text in another process because of its length or its number of settings."""
     if is_long(content):
         return True
     return len(content) > MOST_MARKS and sum(map(content.count, MARKS)) + len(content.split()) > MOST_MARKS
@@ -103,7 +103,7 @@ def text_of(content: bytes) -> str:
 
 
 def refuse_media_type(request: Request, media_types: Sequence[str]) -> str:
-    """The media type of a body; one of another type or charset, or with a content encoding, is refused."""
+    """The media type of a body. Refuse other media types, other charsets and content encodings."""
     given_type, _, parameters = request.headers.get("content-type", "").partition(";")
     media_type = given_type.strip().lower()
     given = {parameter.strip().lower().replace('"', "") for parameter in parameters.split(";")}
@@ -120,12 +120,12 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class BodyForm:
-    """How a route gets its body."""
+    """Accepted media types of a route's body, and their parser."""
 
     media_types: tuple[str, ...] = (JSON_BODY,)
     """Media types that it accepts."""
     parse: Callable[[bytes], Any] | None = parse_object
-    """Parser of the text; None for the bytes as they came."""
+    """Parser of the body; None to pass on its bytes."""
     is_optional: bool = False
     """Whether the request may come without a body."""
 
@@ -148,7 +148,7 @@ class JsonBody(Mapping[str, Any], Generic[Kind]):
     def __class_getitem__(cls, kind: Any) -> Any:
         """The annotation that FastAPI reads; a subclass stays generic."""
         if isinstance(kind, TypeVar):
-            return super().__class_getitem__(kind)  # type: ignore[misc]  # typing's own
+            return super().__class_getitem__(kind)  # type: ignore[misc]  # typing's method
         empty = dict if cls.form.is_optional else None
         return Annotated[
             Any, DescribedAs(kind), cls.form, Body(media_type=cls.form.media_types[0], default_factory=empty)
@@ -156,7 +156,7 @@ class JsonBody(Mapping[str, Any], Generic[Kind]):
 
 
 class LongJsonBody(JsonBody[Kind]):
-    """A JSON object of up to thousands of parts, whose values their readers check."""
+    """A JSON object of up to thousands of parts. The readers of the parts check their values."""
 
     form = BodyForm(parse=parse_unchecked_object)
 
@@ -213,14 +213,14 @@ CsvBody = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class AnyQuery:
-    """Marks a query parameter whose schema describes the whole query, which the route reads itself."""
+    """Marker of a parameter that stands for the whole query; its schema describes all names that the route reads."""
 
     names: tuple[str, ...] | None = None
-    """Names that the query may hold; None where its reader refuses others."""
+    """Accepted names; None where the reader of the query refuses unknown ones."""
 
 
 DECLARED = "traincost.declared"
-"""Names of the query parameters that the route of a request declares."""
+"""Key of the request state that holds the names of the route's declared query parameters."""
 
 
 class _ReadRequest(Request):
@@ -239,11 +239,11 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's handler behind the checks."""
         handle = super().get_route_handler()
-        queries = [one for one in get_flat_params(self.dependant) if isinstance(one.field_info, QueryInfo)]
-        wholes = [mark for one in queries for mark in one.field_info.metadata if isinstance(mark, AnyQuery)]
-        declared = [one.alias for one in queries if not _describes_the_query(one)]
-        is_closed = all(mark.names is not None for mark in wholes)
-        known = [*declared, *(name for mark in wholes for name in mark.names or ())]
+        fields = [field for field in get_flat_params(self.dependant) if isinstance(field.field_info, QueryInfo)]
+        any_queries = [mark for field in fields for mark in field.field_info.metadata if isinstance(mark, AnyQuery)]
+        declared = [field.alias for field in fields if not _describes_the_query(field)]
+        is_closed = all(mark.names is not None for mark in any_queries)
+        known = [*declared, *(name for mark in any_queries for name in mark.names or ())]
         form = self._body_form()
 
         async def strict(request: Request) -> Response:
@@ -268,7 +268,7 @@ def _describes_the_query(field: ModelField) -> bool:
 
 
 def refuse_unknown_parameters(request: Request, known: Sequence[str]) -> None:
-    """Refuse a query parameter that would change nothing."""
+    """Refuse query parameters that the route does not read."""
     if request.query_params.keys() <= {*known}:
         return
     what = f"only {' and '.join(known)}" if known else "no query parameter"
@@ -280,7 +280,7 @@ def refuse_unknown_parameters(request: Request, known: Sequence[str]) -> None:
 async def authenticate(request: Request) -> None:
     """Authenticate, authorize and count a request, then read its body, before its route runs.
 
-    A body that breaks off, is too long or arrives too late reaches no route.
+    Reading it here stops a body that is truncated, too long or too late before any route runs.
     """
     if any("\0" in str(value) for value in request.path_params.values()):
         raise HTTPException(404)  # no name contains NUL, and PostgreSQL refuses it in text
@@ -311,7 +311,7 @@ async def _authorize_counted(request: Request, limits: RateLimits) -> None:
 
 
 def _quota_of(request: Request, limits: RateLimits, caller: Caller, key: ApiKey | None) -> Quota | None:
-    """The quota that a request counts against: that of the key or token, or of the client address without either."""
+    """The quota of the request's key or token; without either, that of the client address."""
     host = request.client.host if request.client else ""
     if request.scope["route"].operation_id in WORKER_OPERATIONS:
         return limits.of_worker(network_of(host) if caller == SHARE_LINK_CALLER else caller.id, key)
@@ -324,11 +324,11 @@ def query(schema: Mapping[str, Any], description: str, name: str | None = None) 
 
 
 def query_choice(name: str, choices: Sequence[str], description: str) -> Any:
-    """A dependency that gives the text of a query parameter with choices; the first where it is absent."""
+    """A dependency that gives the text of a query parameter with choices; the first choice is the default."""
     schema = {"type": "string", "enum": list(choices), "default": choices[0]}
     described = Annotated[Any, *query(schema, description, name)]
 
-    async def read(request: Request, text: described = None) -> str:  # noqa: ARG001 - read with its choices
+    async def read(request: Request, text: described = None) -> str:  # noqa: ARG001 - declares the parameter
         return choice_of(request, name, choices)
 
     return Depends(read)
@@ -338,7 +338,7 @@ def query_text(name: str, schema: Mapping[str, Any], description: str) -> Any:
     """A dependency that gives the text of a query parameter; None where it is absent."""
     described = Annotated[Any, *query(schema, description, name)]
 
-    async def read(request: Request, text: described = None) -> str | None:  # noqa: ARG001 - read with its bounds
+    async def read(request: Request, text: described = None) -> str | None:  # noqa: ARG001 - declares the parameter
         return one_of(request, name)
 
     return Depends(read)
@@ -365,13 +365,13 @@ ExplainQuery = Annotated[
 ]
 
 
-async def _catalogue(request: Request, rev: RevisionQuery = None) -> Catalogue:  # noqa: ARG001 - read with its bounds
+async def _catalogue(request: Request, rev: RevisionQuery = None) -> Catalogue:  # noqa: ARG001 - declares the parameter
     return await catalogue_of(request)
 
 
 ROW_REVISION = "revision"
 LARGEST_REVISION = (1 << 31) - 1
-"""Largest revision in the database."""
+"""Largest revision that the database can store."""
 
 RowRevisionText = Annotated[
     str | None,
@@ -392,9 +392,9 @@ async def _row_revision(text: RowRevisionText) -> int | None:
 
 
 RowRevisionDep = Annotated[int | None, Depends(_row_revision)]
-"""The revision of a row that a request names; None for the one that holds."""
+"""Route argument: the requested revision of a row; None for the current one."""
 CatalogueDep = Annotated[Catalogue, Depends(_catalogue)]
-"""The catalogue that the caller sees now, or that of the revision in `rev`."""
+"""Route argument: the caller's current catalogue, or that of the revision in `rev`."""
 
 
 Parameters = list[tuple[str, str]]
@@ -402,9 +402,9 @@ Parameters = list[tuple[str, str]]
 
 
 def whole_query(kind: Any, *names: str, is_described: bool = True) -> Callable[..., Coroutine[Any, Any, Parameters]]:
-    """A dependency that gives all parameters that a route does not declare; a type describes them as an object.
+    """A dependency that gives the query parameters that the route does not declare; a type describes them as an object.
 
-    Other parameters than the named ones are refused; without names, the reader of the parameters does so.
+    Parameters other than the named ones are refused; without names, the reader of the parameters refuses them.
     """
     described = Annotated[Any, DescribedAs(kind), AnyQuery(names or None), Query(include_in_schema=is_described)]
 

@@ -1,7 +1,7 @@
 """Records of workers: the tasks that a worker gets, the measurements that it returns, and their quality flags.
 
-This is the wire format between the service and its workers, which run in other people's images: the standard library
-alone is needed to read and write it.
+This is the wire format between the service and its workers. Workers run in other people's container images, so reading
+and writing it needs only the standard library.
 """
 
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from math import isfinite
 from typing import Annotated, Any, Literal
 
 ProbeName = Literal["context", "gemm", "attention", "bandwidth", "elementwise", "collective", "step", "profile"]
-"""Probes of a worker; each is a file of service/worker/probes."""
+"""Probes of a worker; each is a module of service/worker/probes."""
 
 ProbeStatus = Literal["queued", "running", "succeeded", "failed", "skipped", "cancelled"]
-"""State of a probe. Skipped: the machine cannot run it, for its `reason`."""
+"""State of a probe. Skipped: the machine cannot run it; `reason` states why."""
 
 LeftOutCode = Literal["wrong_result", "no_time", "out_of_memory", "cannot_run"]
 """Reason of a missing measurement: the `code` of a row of the summary's `left_out`."""
 
 DeviceKind = Literal["cuda", "rocm", "cpu", "other"]
-"""Kind of device; other: an accelerator that no probe runs on, reported by schedulers."""
+"""Kind of device; other: an accelerator that schedulers report and that no probe supports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Environment:
 
 
 class _ShapeSchema:
-    """A marker of mappings whose values are plain, as the contract describes them."""
+    """Marker of a mapping to numbers, texts and booleans, for its JSON schema."""
 
     def __get_pydantic_json_schema__(self, _schema: object, _handler: object) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": {"type": ["integer", "number", "string", "boolean"]}}
@@ -132,21 +132,21 @@ class ProbeRecord:
 
 
 ALLOWED_ERROR_FRACTIONS: Mapping[str, float] = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 1e-2, "fp8": 0.13}
-"""Largest error of a right result over the largest number of its reference, by number format: that of rounding the
-result, or of summing parts of it in the format; in fp32 that of products in TF32. A wrong kernel is off by whole
-numbers. Source: a choice, at least four units of rounding, of 2^-11 in TF32 and fp16, 2^-9 in bf16 and 2^-4 in fp8;
+"""Largest error of a correct result over the largest number of its reference, by number format. It covers the rounding
+of the result, partial sums in the format and, in fp32, products in TF32. Errors of a wrong kernel are near 1.
+Source: a choice, at least four units of rounding, of 2^-11 in TF32 and fp16, 2^-9 in bf16 and 2^-4 in fp8;
 IEEE 754 and OCP 8-bit floating point specification 1.0."""
 
 EXCHANGED_ERROR_FRACTION = 1e-4
-"""The same of a sum of fp32 numbers over ranks. Source: a choice, a thousand times the format's precision."""
+"""Largest error of a sum of fp32 numbers over ranks. Source: a choice, a thousand times the format's precision."""
 
 MOVED_ERROR_FRACTION = 1e-5
-"""The same of a sum in fp32 over the read numbers; a copy has none. Source: a choice, a hundred times the format's
-precision."""
+"""Largest error of an fp32 sum over the numbers that a kernel reads; a copy has no error. Source: a
+choice, a hundred times the format's precision."""
 
 
 BACKWARD_WORK = 2.5
-"""Work of the backward pass over that of the forward pass: five products, the scores once again among them, instead of
+"""Work of the backward pass over that of the forward pass: five products, which include the recomputed scores, over
 two. Source: Dao 2023, arXiv:2307.08691, section 4.1."""
 
 
@@ -157,20 +157,20 @@ SIZES: Mapping[ProbeName, tuple[str, ...]] = {
     "collective": ("size_bytes", "ranks"),
     "elementwise": ("rows", "width"),
 }
-"""Entries of a shape that are whole numbers from 1 on, by probe."""
+"""Entries of a shape that are whole numbers of at least 1, by probe."""
 
 NAMES: Mapping[ProbeName, tuple[str, ...]] = {
     "gemm": ("dtype",),
     "attention": ("kernel", "dtype"),
     "elementwise": ("dtype",),
 }
-"""Entries of a shape that are names."""
+"""Entries of a shape that are names, by probe."""
 
 QUANTITIES = ("seconds", "bytes", "bytes_per_s")
 """Quantities of measurements."""
 
 LARGEST_SIZE = 1 << 53
-"""Largest number in a shape: doubles hold whole numbers up to it."""
+"""Largest number in a shape; doubles hold all whole numbers up to it."""
 
 
 def fault_of(probe: ProbeName, measurement: Measurement) -> tuple[str, str] | None:
@@ -216,12 +216,12 @@ HELD_BACK = {
     "sw_thermal_slowdown": "the device was too hot",
     "hw_power_brake_slowdown": "the power supply asked for less",
 }
-"""Reasons of drivers for a lower clock that a run of weeks does not have, in words. A power limit is none of them:
-it applies to the run too. Source: NVML API reference, clocks event reasons."""
+"""Texts for reasons of a lower clock that measurements have and a run of weeks does not. A power limit is not listed,
+because it applies to the run too. Source: NVML API reference, clocks event reasons."""
 
 
 def quality_flag_of(environment: Environment) -> str | None:
-    """The quality flag of measurements in an environment, on which nothing should be fitted; None without one.
+    """Quality flag of measurements that should not be fitted, by their environment; None for good ones.
 
     >>> from service.calibration.records import Environment
     >>> quality_flag_of(Environment(kind="cuda", device="H100", devices=8, memory_bytes=8e10, other_processes=1))

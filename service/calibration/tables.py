@@ -1,6 +1,6 @@
 """Published tables of measurements: the columns, the parser, and the rows that the package ships.
 
-The text of a measured row's cell is parsed only when it is read, so one unreadable cell costs its own row and no other.
+A cell of a measured row is parsed only when it is read, so an unreadable cell excludes its own row alone.
 """
 
 import csv
@@ -31,7 +31,7 @@ _CELLS: Mapping[Any, Callable[[str], Any]] = {int: int, float: float, bool: "1".
 
 
 def shipped_records(kind: type[Row], name: str, **scaled: tuple[str, float]) -> tuple[Row, ...]:
-    """The rows of a table of `published/` as dataclasses; a scaled field has its column and unit given."""
+    """The rows of a table of `published/` as dataclasses; `scaled` gives the column and the unit of a field."""
     readers = {field: _CELLS.get(hint, str) for field, hint in get_type_hints(kind).items() if field not in scaled}
     return tuple(
         kind(
@@ -43,7 +43,7 @@ def shipped_records(kind: type[Row], name: str, **scaled: tuple[str, float]) -> 
 
 
 FormName = Literal["memory", "throughput"]
-"""Measured quantity: bytes on a GPU, or the time of a step."""
+"""Measured quantity: memory in bytes on a GPU, or the time of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class Form:
     name: FormName
     """Its measured quantity."""
     required: tuple[str, ...]
-    """Columns without which no question, and no comparison with its answer, can be made."""
+    """Columns that a question, or the comparison with its answer, requires."""
     figures: tuple[str, ...]
-    """Columns of which a table has at least one: any can give the figure that is compared."""
+    """Columns that can give the compared figure; a table has at least one of them."""
     used: tuple[str, ...]
-    """Columns that are read, and notes; the shipped rows have these and no others."""
+    """Columns that scoring reads, and notes; the shipped tables have exactly these."""
     unused: tuple[str, ...]
-    """Further columns of the full form, which change no figure."""
+    """Other columns of the full form, which scoring ignores."""
 
     @property
     def known(self) -> frozenset[str]:
@@ -95,8 +95,8 @@ MEMORY = Form(
 )  # fmt: skip
 
 FIGURES_OF_A_STEP = ("derived_step_time_s", "step_time_s", "implied_step_time_s")
-"""Seconds of a step: as all printed figures together give them, as printed, and as FLOP/s of a known convention give
-them; the first that a row has is compared."""
+"""Columns of the seconds of a step: derived from all printed figures, printed, and implied by FLOP/s of a known
+convention. The first one that a row has is compared."""
 
 THROUGHPUT = Form(
     "throughput",
@@ -124,26 +124,26 @@ LARGEST = {
     **dict.fromkeys(("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "n_gpus", "gpus_per_node"), 1 << 20),
     **dict.fromkeys(("mbs", "gbs", "grad_accum", "hidden", "heads", "vocab", "seq_len"), 1 << 30),
 }
-"""Columns that count at least one thing, and the most that any may count."""
+"""Largest value of each column that holds a count; the smallest is 1."""
 
 
 MOST_BYTES = 64 << 20
-"""Size of the largest table that is read."""
+"""Largest table that is read."""
 
 MOST_ROWS = 100_000
-"""Rows of the longest one."""
+"""Most rows of a table that is read."""
 
 LONGEST_SHOWN = 40
-"""Characters of an unknown column's name that a refusal repeats."""
+"""Most characters of an unknown column's name in a message."""
 
 LONGEST_HEADER = 1 << 16
-"""Characters of the header that are searched for other signs than commas."""
+"""Most characters of the header that are searched for other separators."""
 
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
-"""Separators of other programs."""
+"""Separators that are refused, with their names in messages."""
 
 IMAGE_HOST = re.compile(r"\b[a-z]+\.io/(?=[a-z]+/[a-z]+:)")
-"""Host of a container image, which has no part in its version."""
+"""Host of a container image, which is removed from shipped rows."""
 
 _COMMAS = "separate columns by commas: save it as CSV with commas"
 
@@ -152,26 +152,26 @@ _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?(e[+-]?[0-9]{1,2})?", re.IGNOR
 
 
 class NotExpressible(TraincostError):
-    """A row without a question, or without a figure to compare; the message is the reason, short and stable."""
+    """A row that gives no question, or no figure to compare; the message is a short, stable reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRow:
-    """One published measurement with the texts of its cells."""
+    """One published measurement, as text cells."""
 
     number: int
-    """Its row in the table, as a spreadsheet shows it."""
+    """Its row number in a spreadsheet."""
     cells: Mapping[str, str]
-    """Its texts by column; empty ones are left out."""
+    """Text of each cell that is not empty, by column."""
     form: FormName = "memory"
     """Kind of its table."""
 
     def text(self, column: str) -> str:
-        """Text of a cell; empty where it has none."""
+        """Text of a cell; empty for an empty cell."""
         return self.cells.get(column, "")
 
     def number_of(self, column: str) -> float | None:
-        """The number of a cell, in the unit of its column; None where it is empty."""
+        """Number of a cell, in the unit of its column; None for an empty cell."""
         text = self.text(column)
         if not text:
             return None
@@ -180,7 +180,7 @@ class MeasuredRow:
         return float(text)
 
     def whole(self, column: str) -> int | None:
-        """The whole number of a cell; None where it is empty. A count out of bounds is unreadable."""
+        """Whole number of a cell; None for an empty cell. A count out of bounds is unreadable."""
         number = self.number_of(column)
         if number is None:
             return None
@@ -189,7 +189,7 @@ class MeasuredRow:
         return int(number)
 
     def count(self, column: str, default: int | None = None) -> int:
-        """The whole number of a cell, or the default; without one, an empty cell makes the row inexpressible."""
+        """Whole number of a cell, or the default; raise NotExpressible for an empty cell without a default."""
         result = self.whole(column)
         if result is not None:
             return result
@@ -214,7 +214,7 @@ def read_measured_rows(content: bytes) -> tuple[MeasuredRow, ...]:
         raise _table_refused("too_large", f"the table has more than {MOST_BYTES} bytes", "score it in parts")
     text = _decoded(content)
     _refuse_other_forms(text)
-    header, rows = _lines(text)
+    header, rows = _header_and_rows(text)
     names = [name.strip() for name in header]
     form = form_of(names)
     _refuse_header(names, form)
@@ -240,11 +240,11 @@ def form_of(names: Collection[str]) -> Form:
 
 def trimmed_table(rows: Iterable[MeasuredRow], form: Form = MEMORY) -> str:
     """A table of measurements with the columns that scoring uses and no others."""
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
     writer.writerow(form.used)
     writer.writerows([IMAGE_HOST.sub("", row.text(column)) for column in form.used] for row in rows)
-    return written.getvalue()
+    return output.getvalue()
 
 
 def _decoded(content: bytes) -> str:
@@ -258,7 +258,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _refuse_other_forms(text: str) -> None:
-    """Refuse JSON, and a table with other separators than commas."""
+    """Refuse JSON, and separators other than commas."""
     first = text.lstrip()[:LONGEST_HEADER].partition("\n")[0].partition("\r")[0]
     if first[:1] in {"{", "["}:
         raise _table_refused("not_csv", "the table is JSON, and CSV is read", _COMMAS)
@@ -268,7 +268,7 @@ def _refuse_other_forms(text: str) -> None:
             raise _table_refused("not_commas", f"the header separates {len(columns)} columns by {name}", _COMMAS)
 
 
-def _lines(text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def _header_and_rows(text: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """The header and the numbered rows below it."""
     rows: list[tuple[int, list[str]]] = []
     try:
@@ -293,8 +293,11 @@ def _refuse_header(names: list[str], form: Form) -> None:
     missing = [name for name in form.required if name not in names]
     problems = [
         *(_unknown_column(name, form) for name in unknown),
-        *(_column(name, "repeated", "stands in the header twice", "name it once") for name in repeated),
-        *(_column(name, "required", "is missing, and no row can be read without it", "add it") for name in missing),
+        *(_column_problem(name, "repeated", "stands in the header twice", "name it once") for name in repeated),
+        *(
+            _column_problem(name, "required", "is missing, and no row can be read without it", "add it")
+            for name in missing
+        ),
     ]
     if problems:
         raise Refused(*problems[:MOST_PROBLEMS])
@@ -302,10 +305,10 @@ def _refuse_header(names: list[str], form: Form) -> None:
 
 def _unknown_column(name: str, form: Form) -> Problem:
     fix = did_you_mean(nearest(name, form.known)) or f"leave it out; columns are {', '.join(sorted(form.known))}"
-    return _column(ascii(name[:LONGEST_SHOWN])[1:-1] or "(empty)", "unknown_column", "is not known", fix)
+    return _column_problem(ascii(name[:LONGEST_SHOWN])[1:-1] or "(empty)", "unknown_column", "is not known", fix)
 
 
-def _column(name: str, code: str, what: str, fix: str) -> Problem:
+def _column_problem(name: str, code: str, what: str, fix: str) -> Problem:
     return Problem(field=name, code=code, message=f"the column {name} {what}", fix=fix)
 
 
@@ -330,7 +333,7 @@ COLUMNS = (
     "mfu_convention", "seq_len", "batch_tokens", "tp", "pp", "cp", "ep", "dp", "value_kind", "quality", "verified",
     "source", "notes", "describes_main_run", "reason",
 )  # fmt: skip
-"""Columns of whole runs; the last two were decided from the others alone, before anything was predicted."""
+"""Columns of the table of whole runs. The last two were filled from the others alone, before any prediction."""
 
 
 @cache
@@ -343,7 +346,7 @@ def shipped_totals() -> tuple[MeasuredRow, ...]:
 
 
 def describes_main_run(row: MeasuredRow) -> bool:
-    """Whether a row's GPU-hours are those of one pre-training run, by its own text."""
+    """Whether a row states the GPU-hours of one pre-training run."""
     return row.text("describes_main_run") == "yes"
 
 

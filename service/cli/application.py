@@ -20,7 +20,7 @@ FAMILIES = {
     "data": ("import-measurements", "accuracy", "reconcile"),
     "writers": ("write-accuracy", "write-measurements", "write-held-out", "write-formulas", "write-openapi"),
 }
-"""Modules of this package, each with the commands that it defines, in the order of the help."""
+"""Commands of each module of this package, in the order of the help."""
 
 
 class Commands(Mapping[str, Any]):
@@ -53,7 +53,7 @@ class LazyGroup(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**{**attributes, "commands": None})
-        self.commands = Commands()  # type: ignore[assignment]  # nothing is added to it
+        self.commands = Commands()  # type: ignore[assignment]  # the group only reads it
 
 
 app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)

@@ -3,9 +3,9 @@
 Measured constants of a device are neither columns of the catalogue nor fields of a question: a GPU that has them is
 a `CalibratedGpu`. Where nothing was measured, formulas use the data sheet and the constants of its generation.
 
-The constants of a step are what a benchmark does not show: clocks that sink, kernels that start cold, transfers that
-overlap. `service.calibration.steps` holds their bounds and priors and fits them to published steps. A cluster's own k
-steps are trusted by k / (k + 2).
+The constants of a step cover what a short benchmark does not show: falling clocks, cold caches, overlapping transfers.
+`service.calibration.steps` fits them to published steps, within bounds and priors. A cluster's own k measured steps
+have the weight k / (k + 2).
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,13 +24,13 @@ FAILURES_PER_GPU_HOUR = 419 / (54 * 24 * 16_384)
 Source: Llama 3, arXiv:2407.21783, section 3.3.4."""
 
 PREEMPTIONS_PER_INSTANCE_HOUR = 2.2e-4
-"""How often one spot machine is taken back: 15 % of machines in a month, -ln(1 - 0.15) / 730 h. Rates differ by
+"""Preemptions of one spot machine an hour: 15 % of machines in a month, -ln(1 - 0.15) / 730 h. Rates differ by
 machine, place and month, from below 5 % to far above 20 % in a month.
 Source: middle of the 10 to 20 % of the AWS Spot Instance Advisor for p5 (H100) of 2025-05-01, as reported by
 thundercompute.com, GPU spot instance interruption rates."""
 
 CHECKPOINT_SECONDS = 30.0
-"""Time that training stands still for one checkpoint. Source: a round figure for asynchronous checkpoints."""
+"""Time that one checkpoint stops training. Source: a round figure for asynchronous checkpoints."""
 
 RESTART_SECONDS = 600.0
 """Time from an interruption to the first new step. Source: a round figure; Llama 3's > 90 % goodput implies less."""
@@ -61,41 +61,41 @@ Source: microsoft/vidur profiling data mlp.csv, fitted."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepConstants:
-    """What is fitted on published steps."""
+    """Constants fitted to published steps."""
 
     product_scales: Mapping[str, float]
     """Rate of matrix products inside a step over that of a short benchmark, by generation of GPUs."""
     attention_scales: Mapping[AttentionName, float]
-    """Rate of a fused attention kernel inside a step over that of a short benchmark, by kernel; where it is not fitted,
-    as NEWEST_KERNEL's."""
+    """Rate of a fused attention kernel inside a step over that of a short benchmark, by kernel; kernels without a fit
+    use that of NEWEST_KERNEL."""
     eager_attention_fraction: float
     """Share of the dense peak that the two products of eager attention reach."""
     memory_fraction: float
     """Share of the memory bandwidth that streaming kernels reach."""
     fill_numbers: float
-    """Numbers that a tile could have summed while its kernel fills and drains."""
+    """Cost of filling and draining a kernel, in numbers that a tile could have summed in that time."""
     misaligned_fraction: float
-    """Share of their rate that products keep where a matrix has a side that is no multiple of 64."""
+    """Share of its rate that a product keeps where a side of the matrix is no multiple of 64."""
     misaligned_head_fraction: float
-    """Share of their rate that the products of eager attention keep where heads are no multiple of 8 wide."""
+    """Share of its rate that a product of eager attention keeps where the head width is no multiple of 8."""
     grouped_fraction: float
-    """Share of their rate that the products of several experts keep in one grouped kernel."""
+    """Share of its rate that a product keeps inside a grouped kernel of several experts."""
     network_scale: float
     """Rate of transfers between domains inside a step over that of a benchmark."""
     contention_fraction: float
     """Share of the shorter of two overlapped streams, compute and sharded weights, that is lost to contention."""
     exposed_gradient_fraction: float
-    """Share of the once-a-step gradient traffic that no backward pass hides: the last bucket, the weights' gather."""
+    """Share of a step's gradient traffic that no backward pass hides: the last bucket, the all-gather of weights."""
     straggler_fraction: float
-    """Share of a step that each doubling of the nodes adds: the slowest of them is waited for."""
+    """Share of a step that each doubling of the nodes adds, because all wait for the slowest one."""
     pressure_fraction: float
     """Share of a step that allocator retries add on a device that is full."""
     layer_host_seconds: float
     """Time of the host to launch a dense layer's kernels for one micro-batch, forward and backward."""
     sparse_layer_host_seconds: float
-    """What a layer of experts takes beside: routing, permuting and waiting for counts of tokens."""
+    """Further host time of a layer of experts: routing, permuting and waiting for token counts."""
     stack_scales: Mapping[tuple[StackName, ImplementationName], float]
-    """Seconds of a step over what all else says, by stack and implementation; one where absent."""
+    """Measured seconds of a step over those predicted without it, by stack and implementation; 1 where absent."""
 
 
 STEP_CONSTANTS = StepConstants(
@@ -126,7 +126,8 @@ STEP_CONSTANTS = StepConstants(
     },
 )
 """The shipped values. Source: service.calibration.steps over published/throughput.csv: dense models on Ampere and
-Hopper; experts on every generation, as few steps of theirs were published; layer_host_seconds is an assumption."""
+Hopper; models with experts on every generation, because few of their steps are published; layer_host_seconds is an
+assumption."""
 
 
 NEWEST_KERNEL: AttentionName = "cudnn"
@@ -135,7 +136,7 @@ Source: an assumption: FlashAttention-3 and -4 share its design."""
 
 NEWEST_FITTED = "Hopper"
 """Generation whose scale is used for generations without a fit.
-Source: an assumption: from it on, boards compute at their power limit, below the clock of a short benchmark."""
+Source: an assumption: since Hopper, boards compute at their power limit, below the clock of a short benchmark."""
 
 
 def product_scale(constants: StepConstants, gpu: Gpu) -> float:
@@ -160,10 +161,10 @@ def product_scale(constants: StepConstants, gpu: Gpu) -> float:
 
 
 UNWRITTEN = {"unwritten": True}
-"""Metadata of a field that no answer holds: versions.calibration names it."""
+"""Metadata of a field that is left out of answers; versions.calibration names its value."""
 
 CurveName = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
-"""Collectives that a link has a curve for; a send goes by that of all-to-all."""
+"""Collectives for which a link has a curve; a send uses that of all-to-all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,10 +231,10 @@ class StepCalibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceCalibration:
-    """What was measured of one device; what was not is left out, and formulas go on without it."""
+    """Measured constants of one device. Formulas use the data sheet in place of an absent one."""
 
     id: str
-    """What answers name as versions.calibration."""
+    """Id that answers state as versions.calibration."""
     matrix: tuple[MatrixCalibration, ...] = ()
     """Matrix products by number format."""
     attention: tuple[AttentionCalibration, ...] = ()
@@ -245,39 +246,37 @@ class DeviceCalibration:
     context_bytes: MeasuredBytes | None = None
     """Context and loaded kernels."""
     communicator_bytes: MeasuredBytes | None = None
-    """What communicators add."""
+    """Memory of communicators."""
     steps: tuple[StepCalibration, ...] = ()
     """Whole steps."""
 
     @property
     def has_seconds(self) -> bool:
-        """Whether it changes how long something takes."""
+        """Whether it changes predicted seconds."""
         rates = self.matrix or self.attention or self.links or self.memory_bytes_per_s
         return bool(rates or self.steps)
 
     @property
     def has_bytes(self) -> bool:
-        """Whether it changes how much memory is in use."""
+        """Whether it changes predicted bytes."""
         return self.context_bytes is not None or self.communicator_bytes is not None
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was measured."""
+        """Whether it changes no prediction."""
         return not (self.has_seconds or self.has_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibratedGpu(Gpu):
-    """A GPU of which more is known than its data sheet."""
+    """A GPU with measured constants in addition to its data sheet."""
 
     calibration: DeviceCalibration = field(metadata=UNWRITTEN)
-    """What was measured of it."""
+    """Measured constants of the GPU."""
 
 
 def calibrated(gpu: Gpu, calibration: DeviceCalibration | None) -> Gpu:
-    """A GPU with what was measured of it, in the place of what was measured before.
-
-    Without a calibration the GPU answers by its data sheet.
+    """A GPU with a calibration in place of an earlier one; without a calibration, the GPU of the data sheet.
 
     >>> from service.estimator.samples import H100
 
@@ -289,7 +288,7 @@ def calibrated(gpu: Gpu, calibration: DeviceCalibration | None) -> Gpu:
 
 
 def calibration_of(gpu: Gpu) -> DeviceCalibration | None:
-    """What was measured of a GPU. None where answers rest on data sheets and published measurements alone."""
+    """Calibration of a GPU; None where answers rest on data sheets and published measurements alone."""
     return gpu.calibration if isinstance(gpu, CalibratedGpu) else None
 
 
@@ -409,7 +408,7 @@ def measured_scale(own: Sequence[MeasuredStep], calibrated: Sequence[MeasuredSte
 
 
 def calibrated_steps(gpu: Gpu, stack: StackName, implementation: ImplementationName | None) -> tuple[MeasuredStep, ...]:
-    """The steps that a GPU was calibrated on, of one stack. None where no step of the stack was measured."""
+    """The steps of one stack that a GPU was calibrated on; empty where none was measured."""
     known = calibration_of(gpu)
     given = () if known is None else known.steps
     return tuple(one.step for one in given if (one.stack, one.implementation) == (stack, implementation))

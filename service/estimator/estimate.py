@@ -12,7 +12,7 @@ from service.estimator.run.totals import numbers_of, running_of
 
 
 def estimate(question: Question) -> Estimate:
-    """The whole answer to one question."""
+    """Answer one question in full."""
     running = running_of(question, configuration_of(question))
     resolved, result = running.resolved, numbers_of(running)
     return replace(
@@ -23,7 +23,7 @@ def estimate(question: Question) -> Estimate:
 
 
 def estimate_memory(question: Question) -> MemoryEstimate:
-    """Whether one configuration fits, and what its bytes are, without work, time and money."""
+    """Memory and verdict of one configuration, without FLOP, time and cost."""
     resolved = resolve(question)
     peak = peak_stage_in(resolved)
     return MemoryEstimate(

@@ -1,4 +1,4 @@
-"""The accuracy answer as tables: for the README, and as CSV with one row a figure; shipped files."""
+"""Tables of the accuracy answer for the README and as CSV, and the files that the package ships."""
 
 import csv
 import io
@@ -31,18 +31,18 @@ STEP_HEADER = (
     "source", "class", "rows", "told", "scored", "MAPE", "median", "bias", "held out: MAPE", "median", "bias", "p90",
     "in 80 %", "half-width", "class held out", "constant MFU", "6PD",
 )  # fmt: skip
-"""Columns of the table of steps stated in full."""
+"""Columns of the table of steps whose configuration is stated in full."""
 
 
-def step_markdown(found: Accuracy) -> str:
+def step_markdown(accuracy: Accuracy) -> str:
     """Step figures for the README."""
-    rows = [f"| {' | '.join(step_cells_of(group))} |\n" for group in step_groups(found) if group.full_config.rows]
+    rows = [f"| {' | '.join(step_cells_of(group))} |\n" for group in step_groups(accuracy) if group.full_config.rows]
     return f"| {' | '.join(STEP_HEADER)} |\n|{'---|' * len(STEP_HEADER)}\n{''.join(rows)}"
 
 
-def step_cells(one: Evaluation) -> Sequence[object]:
-    """CSV cells of one step."""
-    row, compared, interval = one.row, one.comparison, one.interval
+def step_cells(evaluation: Evaluation) -> Sequence[object]:
+    """CSV cells of one evaluated step."""
+    row, compared, interval = evaluation.row, evaluation.comparison, evaluation.interval
     try:
         figure = figure_of(row)
     except NotExpressible:
@@ -51,37 +51,37 @@ def step_cells(one: Evaluation) -> Sequence[object]:
     return (
         marked(row.text("id")),
         marked(row.text("source_key")),
-        one.quantity,
-        one.figure_class,
+        evaluation.quantity,
+        evaluation.figure_class,
         *("",) * 4,
         "" if compared is None else f"{compared.error_fraction:.6f}",
-        "" if one.predicted is None else one.predicted.verdict,
+        "" if evaluation.predicted is None else evaluation.predicted.verdict,
         "",
-        marked(one.reason),
-        "" if one.measured is None else f"{one.measured:.6g}",
+        marked(evaluation.reason),
+        "" if evaluation.measured is None else f"{evaluation.measured:.6g}",
         *([f"{end:.6g}" for end in ends] or [""] * 3),
         figure,
-        "yes" if one.is_complete else "no",
-        "; ".join(one.predicted.unmodelled) if one.predicted else "",
+        "yes" if evaluation.is_complete else "no",
+        "; ".join(evaluation.predicted.unmodelled) if evaluation.predicted else "",
     )
 
 
-def step_groups(found: Accuracy) -> list[Group]:
+def step_groups(accuracy: Accuracy) -> list[Group]:
     """The groups of step times."""
-    return [*(group for group in found.groups if group.quantity == "step"), *found.steps]
+    return [*(group for group in accuracy.groups if group.quantity == "step"), *accuracy.steps]
 
 
 def step_cells_of(group: Group) -> tuple[str, ...]:
-    """Cells of a group of step times, below STEP_HEADER."""
+    """Cells of a group of step times, in the order of STEP_HEADER."""
     complete, scores = group.full_config, group.step
-    own = (
+    errors = (
         percent(complete.mape_fraction),
         percent(complete.median_fraction),
         percent(complete.bias_fraction, signed=True),
     )
     source = f"{group.source_key}{' *' if group.in_sample else ''}"
     counts = (str(group.rows), str(complete.rows), str(complete.scored))
-    return (source, group.memory_class, *counts, *own, *_held_out(scores))
+    return (source, group.memory_class, *counts, *errors, *_held_out(scores))
 
 
 def _held_out(scores: StepScores | None) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ ROW_COLUMNS = (
     "error_fraction", "verdict", "outcome", "reason",
     "measured_seconds", "low_seconds", "value_seconds", "high_seconds", "figure", "told", "nearly",
 )  # fmt: skip
-"""Columns of the file with one row a figure."""
+"""Columns of the CSV file with one row for each figure."""
 
 NO_SECONDS = ("",) * 7
 """Empty step cells of a memory row."""
@@ -119,49 +119,49 @@ HEADER = (
 GIB = float(1 << 30)
 
 
-def accuracy_markdown(found: Accuracy) -> str:
-    """The short table of the README: rows stated in full."""
+def accuracy_markdown(accuracy: Accuracy) -> str:
+    """Short tables of the README, over rows whose configuration is stated in full."""
     rows = []
-    for group in (*(group for group in found.groups if group.quantity != "step"), found.all):
+    for group in (*(group for group in accuracy.groups if group.quantity != "step"), accuracy.all):
         complete = group.full_config
         if complete.rows:
             cells = (*_names(group), *_figures(complete), _gib(complete.small))
             rows.append(f"| {' | '.join(cells)} |\n")
     head = f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}\n"
-    return f"{head}{''.join(rows)}\n{step_markdown(found)}"
+    return f"{head}{''.join(rows)}\n{step_markdown(accuracy)}"
 
 
 def rows_csv(evaluations: Iterable[Evaluation]) -> str:
-    """CSV with one row a figure: measured, predicted, verdict, or the reason why they are not compared."""
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
+    """CSV with one row for each figure: measured, predicted and verdict, or the reason why they are not compared."""
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
     writer.writerow(ROW_COLUMNS)
     writer.writerows(map(_cells, evaluations))
-    return written.getvalue()
+    return output.getvalue()
 
 
-def _cells(one: Evaluation) -> Sequence[object]:
-    if one.quantity == "step":
-        return step_cells(one)
-    found, compared = one.interval, one.comparison
-    predicted = ("", "", "") if found is None else (round(found.low), round(found.value), round(found.high))
+def _cells(evaluation: Evaluation) -> Sequence[object]:
+    if evaluation.quantity == "step":
+        return step_cells(evaluation)
+    interval, compared = evaluation.interval, evaluation.comparison
+    predicted = ("", "", "") if interval is None else (round(interval.low), round(interval.value), round(interval.high))
     return (
-        marked(one.row.text("id")),
-        marked(one.row.text("source_key")),
-        one.quantity,
-        one.figure_class,
-        "" if one.measured is None else round(one.measured),
+        marked(evaluation.row.text("id")),
+        marked(evaluation.row.text("source_key")),
+        evaluation.quantity,
+        evaluation.figure_class,
+        "" if evaluation.measured is None else round(evaluation.measured),
         *predicted,
         "" if compared is None else f"{compared.error_fraction:.6f}",
-        "" if one.predicted is None else one.predicted.verdict,
-        marked(one.row.text("outcome")),
-        marked(one.reason),
+        "" if evaluation.predicted is None else evaluation.predicted.verdict,
+        marked(evaluation.row.text("outcome")),
+        marked(evaluation.reason),
         *NO_SECONDS,
     )
 
 
 def memory_lines(group: Group) -> list[tuple[str, ...]]:
-    """Line of a group, then its rows stated in full if they are fewer or of two sizes."""
+    """Line of a group, then lines for its rows stated in full, if these are fewer or of two sizes."""
     complete = group.full_config
     parts: list[tuple[str, Figures]] = []
     if complete.small.scored:
@@ -202,38 +202,38 @@ README = Path(calibration.__file__).with_name("README.md")
 """File with the generated table."""
 
 PUBLISHED = Path(calibration.__file__).parent / "published" / "memory.csv"
-"""The shipped memory rows; other tables are beside them under the name of their form."""
+"""The shipped memory rows; other tables have the name of their form in the same folder."""
 
 HELD_OUT = Path(calibration.__file__).parent / steps.FILE
 """Held-out predictions of the shipped steps."""
 
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
-"""Marks around the table."""
+"""Comments that enclose the generated table."""
 
 
-def readme_with(text: str, found: Accuracy) -> str:
-    """The README with the figures of an answer."""
+def readme_with(text: str, accuracy: Accuracy) -> str:
+    """The text of the README with the figures of an answer."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise StartupError(f"{README.name} has no place for the table: {BEGIN.strip()} and {END.strip()} are gone")
-    return f"{before}{BEGIN}\n{accuracy_markdown(found)}\n{END}{after}"
+    return f"{before}{BEGIN}\n{accuracy_markdown(accuracy)}\n{END}{after}"
 
 
-def write_accuracy(found: Accuracy) -> Path:
+def write_accuracy(accuracy: Accuracy) -> Path:
     """Write the figures into the README."""
-    return write_generated(README, lambda: readme_with(README.read_text(encoding="utf-8"), found).encode())
+    return write_generated(README, lambda: readme_with(README.read_text(encoding="utf-8"), accuracy).encode())
 
 
 def write_measurements(content: bytes) -> Path:
-    """Ship a table's rows, trimmed to the columns used."""
+    """Write the rows of a table into the package, with the used columns only."""
     rows = read_measured_rows(content)
     form = next(form for form in FORMS if not rows or form.name == rows[0].form)
     return write_generated(PUBLISHED.with_name(f"{form.name}.csv"), lambda: trimmed_table(rows, form).encode())
 
 
 def write_held_out(catalogue: Catalogue) -> tuple[Path, dict[StepClass, float]]:
-    """Fit without each source in turn, predict its steps, and ship the predictions."""
+    """Fit without each source in turn, predict its steps, and write the predictions into the package."""
     evaluations = evaluate_rows(shipped_rows("throughput"), catalogue)
     rows = step_rows_of(evaluations)
     model = FittedSteps()

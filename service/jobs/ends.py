@@ -19,16 +19,16 @@ from service.store.requests import log_change_in
 from service.store.tables import ENDED, JOBS
 
 Ending = Literal["succeeded", "failed", "cancelled", "released"]
-"""How an attempt ends; `released`: returned untried, because the worker itself has to stop."""
+"""End of an attempt. `released`: returned to the queue, because the worker has to stop."""
 
 FIRST_WAIT_SECONDS = 1.0
 """Wait before a failed job is tried again; it doubles with every attempt. Source: a choice."""
 LONGEST_WAIT_SECONDS = 60.0
-"""Longest such wait. Source: a choice."""
+"""Longest wait before a failed job is tried again. Source: a choice."""
 OVERTIME_SECONDS = 60.0
-"""Longest time that a live worker keeps a job beyond its timeout: it may still upload results. Source: a choice."""
+"""Time beyond its timeout that a live worker keeps a job, to upload results. Source: a choice."""
 MOST_RELEASES = 1_000
-"""Attempts of one job that may be released without counting. Source: a choice; a job of an hour on machines that are
+"""Most released attempts of one job that are not counted. Source: a choice; a job of an hour on machines that are
 preempted every minute is released 60 times."""
 
 WORKER_LOST = {"code": "worker_lost", "message": "in every attempt, the worker was not heard of any more"}
@@ -64,14 +64,14 @@ class Outcome:
 
 
 def finish_job(engine: Engine, lease: Lease, outcome: Outcome, also: OnEnd | None = None) -> bool:
-    """Store the outcome of an attempt, if the worker holds the lease. Repeated requests store it once."""
+    """Store the outcome of an attempt, if the worker holds the lease. A repeated request stores nothing new."""
     digest = outcome.digest()
     with answering(), writing(engine) as connection:
         job = job_in(connection, locked(lease.job_id))
         if not is_held(job, lease):
             return False
         if job.status == "running":
-            _end_in(connection, job, {**_after(job, outcome), "outcome_digest": digest}, also)
+            _end_in(connection, job, {**_state_after(job, outcome), "outcome_digest": digest}, also)
             return True
         if job.outcome_digest is None:
             return False
@@ -81,7 +81,7 @@ def finish_job(engine: Engine, lease: Lease, outcome: Outcome, also: OnEnd | Non
 
 
 def cancel_job(engine: Engine, job_id: str, also: OnEnd | None = None) -> Job | None:
-    """Cancel a job: at once where it is queued, at its worker's next heartbeat where it runs."""
+    """Cancel a job: a queued one at once, a running one at its worker's next heartbeat."""
     with answering(), writing(engine) as connection:
         log_change_in(connection, job_id)
         return _cancel_in(connection, job_id, also)
@@ -97,7 +97,7 @@ def cancel_jobs(engine: Engine, parent: str, also: OnEnd | None = None) -> None:
 
 
 def retry_jobs(engine: Engine, parent: str) -> int:
-    """Queue the cancelled and failed parts of a parent again; a part that is about to stop goes on."""
+    """Queue the cancelled and failed parts of a parent again; withdraw the cancellation of running parts."""
     is_stopping = and_(JOBS.c.status == "running", JOBS.c.cancel_requested)
     is_retried = or_(JOBS.c.status.in_(("cancelled", "failed")), is_stopping)
     query = select(JOBS.c.id, JOBS.c.status).where(JOBS.c.parent == parent, is_retried).order_by(JOBS.c.id)
@@ -124,7 +124,7 @@ def expire_leases(engine: Engine, also: OnEnd | None = None, moment: datetime | 
             taken += _expire(engine, job_id, also, moment)
         except Unreachable:
             raise
-        except Exception as error:  # what belongs to the end of one job keeps no other one waiting
+        except Exception as error:  # a failing callback of one job must not delay the other jobs
             errors.append(error)
     if errors:
         raise errors[0]
@@ -140,7 +140,7 @@ def _expire(engine: Engine, job_id: str, also: OnEnd | None, moment: datetime | 
         if row is None:
             return False
         job = job_of(row)
-        _end_in(connection, job, _after_loss(job, WORKER_LOST if row["is_lost"] else OUT_OF_TIME), also)
+        _end_in(connection, job, _state_after_loss(job, WORKER_LOST if row["is_lost"] else OUT_OF_TIME), also)
     return True
 
 
@@ -172,7 +172,7 @@ def _cancel_in(connection: Connection, job_id: str, also: OnEnd | None) -> Job |
     return change_in(connection, job_update(job_id), {"cancel_requested": True}, {"cancel_requested": True})
 
 
-def _after(job: Job, outcome: Outcome) -> dict[str, Any]:
+def _state_after(job: Job, outcome: Outcome) -> dict[str, Any]:
     """The next state of a job whose worker ends an attempt."""
     reported = {"result": outcome.result, "error": None if outcome.error is None else dict(outcome.error)}
     if outcome.ending == "succeeded":
@@ -189,10 +189,10 @@ def _after(job: Job, outcome: Outcome) -> dict[str, Any]:
     return {"status": "queued", **reported, "available_at": later(wait_seconds), **_NOT_HELD}
 
 
-def _after_loss(job: Job, error: Mapping[str, str]) -> dict[str, Any]:
+def _state_after_loss(job: Job, error: Mapping[str, str]) -> dict[str, Any]:
     """The next state of a job whose lease expired.
 
-    An attempt that began under an earlier release, which gave no lease, does not count.
+    An attempt without a lease, begun under an earlier release of the service, does not count.
     """
     if job.cancel_requested:
         return {"status": "cancelled", **_LEASE_ENDS, **_ENDS_NOW}
@@ -204,17 +204,17 @@ def _after_loss(job: Job, error: Mapping[str, str]) -> dict[str, Any]:
 
 
 MOST_JUMP_SECONDS = 5.0
-"""Jump of a clock that is ignored, or a quarter of a lease where that is shorter. Source: a choice; clocks that are
-adjusted in small steps stay far below it."""
+"""Largest clock jump that is ignored; a quarter of the lease where that is shorter. Source: a choice; gradual clock
+adjustments stay far below it."""
 
 LONGEST_LEASE_SECONDS = 3600.0
-"""Longest lease of any replica's settings."""
+"""Longest lease that the settings of a replica allow."""
 
 
 class SlowerClock:
-    """The present by the slower of two clocks: the database's, and the monotonic clock of this process.
+    """The current time by the slower of two clocks: the database's, and the monotonic clock of this process.
 
-    A clock that is set forward by mistake would expire everything at once.
+    A database clock that is set forward by mistake would otherwise expire everything at once.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -222,7 +222,7 @@ class SlowerClock:
         self._started, self._started_at = monotonic(), datetime.now(UTC)
 
     def present(self) -> datetime:
-        """The present."""
+        """The current time."""
         return min(database_time(self._engine), self._started_at + timedelta(seconds=monotonic() - self._started))
 
 
@@ -237,10 +237,10 @@ class _ClockReading(NamedTuple):
 class LeaseExpiry:
     """Expires leases of workers that stopped sending heartbeats, but not because a clock was set.
 
-    Leases are moments of the database's clock. Set forward by an hour, it would expire all of them at once; set
-    back, it would keep the job of a lost worker for an hour longer. So each tick compares the database's clock with
-    the monotonic clock. Where the two disagree, every lease is renewed. Moments too far in the future are corrected
-    at every tick: the clock may have jumped there and back between two of them.
+    A lease ends at a time of the database's clock. If that clock is set forward by an hour, all leases expire at once;
+    if it is set back, the job of a lost worker is kept for an hour longer. So each tick compares the database's clock
+    with the monotonic clock, and renews every lease if they disagree. Each tick also corrects times too far in the
+    future, because the clock may have jumped forward and back between two ticks.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class LeaseExpiry:
             self._last = self._read()
 
     def tick(self) -> int:
-        """Expire leases; after a jump of the clock renew all of them instead."""
+        """Expire leases, or renew all of them after a clock jump."""
         correct_moments(self._engine, self._lease_seconds)
         reading = self._read()
         if self._last is not None and self._is_jump(self._last, reading):
@@ -267,14 +267,14 @@ class LeaseExpiry:
         return _ClockReading(begun, database_time(self._engine), self._clock())
 
     def _is_jump(self, last: _ClockReading, reading: _ClockReading) -> bool:
-        """Whether the database's clock advanced by more, or less, than the time that passed."""
+        """Whether the database's clock advanced by more or less than the monotonic clock."""
         most = min(MOST_JUMP_SECONDS, self._lease_seconds / 4)
-        went_seconds = (reading.moment - last.moment).total_seconds()
-        return not reading.begun - last.ended - most <= went_seconds <= reading.ended - last.begun + most
+        database_seconds = (reading.moment - last.moment).total_seconds()
+        return not reading.begun - last.ended - most <= database_seconds <= reading.ended - last.begun + most
 
 
 def renew_leases(engine: Engine, lease_seconds: float) -> None:
-    """Renew every lease, and restart the timeout of every job that the present clock takes to be overdue."""
+    """Renew every lease, and restart the timeout of every job that is overdue by the database's clock."""
     is_running = JOBS.c.status == "running"
     with answering(), writing(engine) as connection:
         connection.execute(update(JOBS).where(is_running, is_overtime()).values(started_at=now()))
@@ -282,17 +282,17 @@ def renew_leases(engine: Engine, lease_seconds: float) -> None:
 
 
 def correct_moments(engine: Engine, lease_seconds: float) -> None:
-    """Correct moments of jobs that lie further ahead than the present clock would set."""
+    """Correct times of jobs that are further in the future than the service would set now."""
     is_running, is_queued = JOBS.c.status == "running", JOBS.c.status == "queued"
-    odd = {
+    wrong = {
         "started_at": (and_(is_running, JOBS.c.started_at > later(MOST_JUMP_SECONDS)), now()),
         "lease_until": (and_(is_running, JOBS.c.lease_until > later(LONGEST_LEASE_SECONDS)), later(lease_seconds)),
         "available_at": (and_(is_queued, JOBS.c.available_at > later(LONGEST_WAIT_SECONDS + MOST_JUMP_SECONDS)), now()),
     }
-    is_odd = select(JOBS.c.id).where(or_(*(condition for condition, _ in odd.values()))).limit(1)
+    is_any_wrong = select(JOBS.c.id).where(or_(*(condition for condition, _ in wrong.values()))).limit(1)
     with answering(), reading(engine) as connection:
-        if connection.execute(is_odd).first() is None:
+        if connection.execute(is_any_wrong).first() is None:
             return
     with answering(), writing(engine) as connection:
-        for name, (condition, moment) in odd.items():
+        for name, (condition, moment) in wrong.items():
             connection.execute(update(JOBS).where(condition).values({name: moment}))

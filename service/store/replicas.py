@@ -1,7 +1,7 @@
-"""Other processes on the same database: the change that each has read, and whether anything changed.
+"""Processes on one database: the last change that each has applied, and reads that are skipped without a change.
 
-A replica announces the change in its memory by a shared lock of PostgreSQL on the number of that change, which blocks
-nothing. The server releases the lock when the replica's connection ends, so nothing waits for a dead process.
+A replica announces the last change that it applied by a shared advisory lock of PostgreSQL on the number of the change,
+which blocks nothing. The server releases the lock when the connection ends, so no writer waits for a dead process.
 """
 
 import sqlite3
@@ -17,18 +17,18 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.store.engine import answering, reading
 
 _KIND = 0x7472_6169
-"""First key of these locks: "trai" in ASCII, to avoid other programs' locks."""
+"""First key of these locks: "trai" in ASCII, distinct from other programs' locks."""
 
-_HOLD = text("SELECT pg_advisory_lock_shared(:kind, :number), pg_backend_pid()")
-_LEAVE = text("SELECT pg_advisory_unlock_shared(:kind, :number)")
-_BEHIND = text(
+_LOCK = text("SELECT pg_advisory_lock_shared(:kind, :number), pg_backend_pid()")
+_UNLOCK = text("SELECT pg_advisory_unlock_shared(:kind, :number)")
+_IS_ANY_BEHIND = text(
     "SELECT EXISTS (SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database "
     "WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND classid = CAST(:kind AS oid) "
     "AND objid < CAST(:number AS oid) AND pid <> :own)"
 )
-_ABOVE_ALL = (1 << 31) - 1
-"""A number that no change reaches, so that every catalogue is behind it."""
-_COUNT = text(
+_ABOVE_ANY_CHANGE = (1 << 31) - 1
+"""A number above that of any change; every replica is behind it."""
+_COUNT_REPLICAS = text(
     "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database "
     "WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND classid = CAST(:kind AS oid)"
 )
@@ -36,11 +36,11 @@ _COUNT = text(
 
 def replicas_in(connection: Connection) -> int:
     """Number of processes of the service that are connected to a PostgreSQL database."""
-    return int(connection.execute(_COUNT, {"kind": _KIND}).scalar_one())
+    return int(connection.execute(_COUNT_REPLICAS, {"kind": _KIND}).scalar_one())
 
 
 class Replicas:
-    """The processes that serve from one database; on SQLite there is one."""
+    """The processes that serve from one PostgreSQL database; SQLite has no other process."""
 
     def __init__(self, engine: Engine | None) -> None:
         self._engine = engine if engine is not None and engine.dialect.name == "postgresql" else None
@@ -50,7 +50,7 @@ class Replicas:
         self._lock = Lock()
 
     def announce(self, number: int) -> None:
-        """Announce the catalogue in this process's memory, until the next announcement."""
+        """Announce the last change that this process applied, in place of the earlier announcement."""
         if self._engine is None:
             return
         with self._lock, answering():
@@ -61,16 +61,16 @@ class Replicas:
                 raise
 
     def are_behind(self, number: int) -> bool:
-        """Whether another process has an earlier catalogue."""
+        """Whether another process has not applied a change yet."""
         if self._engine is None:
             return False
         with answering(), reading(self._engine) as connection:
             lock = {"kind": _KIND, "number": number, "own": self._pid}
-            return bool(connection.execute(_BEHIND, lock).scalar_one())
+            return bool(connection.execute(_IS_ANY_BEHIND, lock).scalar_one())
 
     def are_there(self) -> bool:
         """Whether other processes serve from this database."""
-        return self.are_behind(_ABOVE_ALL)
+        return self.are_behind(_ABOVE_ANY_CHANGE)
 
     def leave(self) -> None:
         """Withdraw the announcement."""
@@ -82,21 +82,23 @@ class Replicas:
             self._connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             self._number = None
         lock: dict[str, Any] = {"kind": _KIND, "number": number}
-        self._pid = self._connection.execute(_HOLD, lock).one()[1]  # checked each time: a lost connection gives no sign
+        self._pid = self._connection.execute(_LOCK, lock).one()[
+            1
+        ]  # read each time, because a connection may be replaced unnoticed
         if self._number is not None:
-            self._connection.execute(_LEAVE, {**lock, "number": self._number})
+            self._connection.execute(_UNLOCK, {**lock, "number": self._number})
         self._number = number
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.invalidate()  # the server takes the lock back, also where the connection hangs
+            connection.invalidate()  # the server releases the lock, also if the connection hangs
             connection.close()
 
 
 LONGEST_SECONDS = 30.0
-"""Longest time between two reads of an unchanged database. Source: a choice; a guard against a version that misses a
-change."""
+"""Longest time between two reads of an unchanged database. Source: a choice; a guard against a change that the count
+misses."""
 
 
 class ReadOnChange:
@@ -119,7 +121,7 @@ class ReadOnChange:
         self._due = 0.0
 
     def __call__(self) -> None:
-        """Read, unless nothing has changed since the last read."""
+        """Read, if the database has changed since the last read."""
         version = self._version()
         if not self._is_due(version):
             return
@@ -129,11 +131,11 @@ class ReadOnChange:
         self._seen, self._due = version, monotonic() + longest_seconds
 
     def is_due(self) -> bool:
-        """Whether the next call reads; this never waits for the database."""
+        """Whether the next call reads. This does not wait for the database."""
         return self._is_due(self._version())
 
     def expire(self) -> None:
-        """Have the next call read, changed or not."""
+        """Make the next call read, even an unchanged database."""
         self._seen = None
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Records of requests: the audit log, and responses to requests with an Idempotency-Key.
 
-Both are written in the transaction of the change. The audited caller is set once, where a request or a command begins.
-Changes by workers and by the service itself have no caller and are not logged.
+Both are written in the transaction of the change. The audited caller is set once, at the start of a request or command.
+Changes by workers and by the service itself have no caller, and are not logged.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -40,7 +40,7 @@ class AuditEntry:
     call: AuditedCall
     at: datetime
     object: str | None
-    """Object of the change; None where the request named none in a form that may be stored."""
+    """Name of the changed object; None where the request has no storable name."""
     outcome: AuditOutcome
 
 
@@ -49,7 +49,7 @@ class StoredEntry(AuditEntry):
     """A stored entry of the log."""
 
     number: int
-    """Ascending number."""
+    """Number of the entry; later entries have higher ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class AuditPart:
     among: Mapping[str, Collection[str | None]] = field(default_factory=dict)
     """Accepted values of each filtered column, in lower case; None accepts an absent value."""
     behind: int | None = None
-    """Number after which the page begins; None for the beginning."""
+    """Number of the last entry of the page before; None for the first page."""
     newest_first: bool = False
     """Whether numbers descend."""
     most: int
@@ -89,19 +89,19 @@ def log_change_in(connection: Connection, *objects: str) -> None:
     call = _CALL.get()
     if call is not None:
         moment = datetime.now(UTC)
-        _keep_in(connection, [AuditEntry(call=call, at=moment, object=name, outcome="done") for name in objects])
+        _insert_in(connection, [AuditEntry(call=call, at=moment, object=name, outcome="done") for name in objects])
 
 
 def note(engine: Engine, *objects: str) -> None:
-    """Log an act that changes no row but grants access, such as sharing."""
+    """Log an act that grants access without changing a row, such as sharing."""
     with answering(), writing(engine) as connection:
         log_change_in(connection, *objects)
 
 
 def store_entries(engine: Engine, entries: Iterable[AuditEntry]) -> None:
-    """Store entries of requests that wrote nothing themselves."""
+    """Store entries of requests without a transaction of their own."""
     with answering(), writing(engine) as connection:
-        _keep_in(connection, entries)
+        _insert_in(connection, entries)
 
 
 def read_audit(engine: Engine, part: AuditPart) -> list[StoredEntry]:
@@ -127,13 +127,13 @@ def read_audit(engine: Engine, part: AuditPart) -> list[StoredEntry]:
 
 
 def _is_among(column: ColumnElement[Any], values: Collection[str | None]) -> ColumnElement[bool]:
-    """Whether a column holds one of the values in lower case, or is absent where None is one of them."""
+    """Whether a column holds one of the values in lower case, or is absent where None is among them."""
     texts = [value for value in values if value is not None]
     is_absent = or_(column.is_(None), column == "") if None in values else false()
     return or_(func.lower(column).in_(texts), is_absent)
 
 
-def _keep_in(connection: Connection, entries: Iterable[AuditEntry]) -> None:
+def _insert_in(connection: Connection, entries: Iterable[AuditEntry]) -> None:
     rows = [
         {**asdict(entry.call), "at": entry.at, "object": entry.object, "outcome": entry.outcome} for entry in entries
     ]
@@ -172,31 +172,34 @@ def once(
 ) -> tuple["StoredResponse", bool]:
     """Run a request, unless a response is stored under its key.
 
-    The work and the response are one transaction, so a failure in between leaves neither. A second request under the
-    same key waits for the first.
+    One transaction covers the work and the response, so a failure stores neither. A second request under the same key
+    waits for the first.
+
+    Returns:
+        the response, and whether it is a stored one
     """
     with answering(), together(engine) as connection:
-        before = _reserved(connection, key, request_digest)
-        if before is not None:
-            return before, True
+        stored = _reserve(connection, key, request_digest)
+        if stored is not None:
+            return stored, True
         answer = act()
-        connection.execute(update(REMEMBERED_ANSWERS).where(*_is(key)).values(**asdict(answer)))
+        connection.execute(update(REMEMBERED_ANSWERS).where(*_has_key(key)).values(**asdict(answer)))
         return answer, False
 
 
-def _reserved(connection: Connection, key: RequestKey, request_digest: str) -> StoredResponse | None:
-    """Reserve a key, or return the response of the request that reserved it before."""
-    connection.execute(delete(REMEMBERED_ANSWERS).where(*_is(key), REMEMBERED_ANSWERS.c.expires_at < now()))
+def _reserve(connection: Connection, key: RequestKey, request_digest: str) -> StoredResponse | None:
+    """Reserve a key; return the stored response if an earlier request reserved it."""
+    connection.execute(delete(REMEMBERED_ANSWERS).where(*_has_key(key), REMEMBERED_ANSWERS.c.expires_at < now()))
     row: dict[str, Any] = {
         **asdict(key), "request_digest": request_digest, "status": 0, "headers": {}, "content": b"",
         "expires_at": later(RESPONSE_HOURS * 3600),
     }  # fmt: skip
-    taking = insert_new(connection, REMEMBERED_ANSWERS).values(row).returning(REMEMBERED_ANSWERS.c.key)
-    if connection.execute(taking).first() is not None:
+    reservation = insert_new(connection, REMEMBERED_ANSWERS).values(row).returning(REMEMBERED_ANSWERS.c.key)
+    if connection.execute(reservation).first() is not None:
         return None
     columns = [REMEMBERED_ANSWERS.c[name] for name in StoredResponse.__dataclass_fields__]
-    return StoredResponse(**connection.execute(select(*columns).where(*_is(key))).mappings().one())
+    return StoredResponse(**connection.execute(select(*columns).where(*_has_key(key))).mappings().one())
 
 
-def _is(key: RequestKey) -> tuple[Any, ...]:
+def _has_key(key: RequestKey) -> tuple[Any, ...]:
     return tuple(REMEMBERED_ANSWERS.c[name] == value for name, value in asdict(key).items())

@@ -1,4 +1,4 @@
-"""Workers that claimed jobs lately, each under its key, with its capabilities."""
+"""Workers that recently claimed jobs, by key and name, with their capabilities."""
 
 import json
 from collections.abc import Sequence
@@ -31,31 +31,31 @@ class QueuedWork(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """A worker that claims a job."""
+    """The claim of a worker."""
 
     worker: str
     """Its name."""
     capabilities: Capabilities
     kinds: Sequence[str]
-    """Kinds of jobs that it can do."""
+    """Kinds of jobs that it can run."""
     key: str = ""
-    """Empty without keys."""
+    """Id of its key; empty where the service requires none."""
     owner: str | None = None
-    """The only owner whose jobs it takes; None for every owner."""
+    """The only owner whose jobs it runs; None for every owner."""
 
     def can_do(self, work: QueuedWork) -> bool:
-        """Whether some of the queued jobs match the worker."""
+        """Whether a group of queued jobs matches the worker."""
         if work.kind not in self.kinds or self.owner not in {None, work.owner}:
             return False
         return does_match(Requirements(**json.loads(work.requires)), self.capabilities)
 
 
 class WorkerBounds(NamedTuple):
-    """Bound on the workers of one key."""
+    """Limits of the workers of one key."""
 
     most: int = WORKERS_PER_KEY
     alive_seconds: float = 80.0
-    """Time without a sign after which another worker may replace it [second]."""
+    """Time without a request after which another worker may replace it [second]."""
 
 
 BOUNDS = WorkerBounds()
@@ -64,18 +64,20 @@ BOUNDS = WorkerBounds()
 def record_worker(engine: Engine, request: JobRequest, bounds: WorkerBounds = BOUNDS) -> None:
     """Record a worker and its capabilities."""
     moment, worker_id = now(), _id_of(request.key, request.worker)
-    can = {"capabilities": asdict(request.capabilities), "owner": request.owner}
-    first = {"id": worker_id, "key": request.key, "name": request.worker, **can}
+    values = {"capabilities": asdict(request.capabilities), "owner": request.owner}
+    row = {"id": worker_id, "key": request.key, "name": request.worker, **values}
     with answering(), writing(engine) as connection:
-        known = connection.execute(update(WORKERS).where(WORKERS.c.id == worker_id).values(**can, last_seen_at=moment))
-        if not known.rowcount:
-            _make_room(connection, request.key, bounds)
-            adding = insert_new(connection, WORKERS).values(first_seen_at=moment, last_seen_at=moment)
-            connection.execute(adding, first)
+        updated = connection.execute(
+            update(WORKERS).where(WORKERS.c.id == worker_id).values(**values, last_seen_at=moment)
+        )
+        if not updated.rowcount:
+            _enforce_limit(connection, request.key, bounds)
+            insertion = insert_new(connection, WORKERS).values(first_seen_at=moment, last_seen_at=moment)
+            connection.execute(insertion, row)
 
 
 def renew_worker_in(connection: Connection, key: str, worker: str) -> None:
-    """Record a sign of life of a known worker."""
+    """Record that a known worker sent a request."""
     connection.execute(update(WORKERS).where(WORKERS.c.id == _id_of(key, worker)).values(last_seen_at=now()))
 
 
@@ -90,27 +92,27 @@ def read_workers(engine: Engine, alive_seconds: float, owner: str | None = None)
         query = query.where(or_(WORKERS.c.owner.is_(None), WORKERS.c.owner == owner))
     with answering(), reading(engine) as connection:
         rows = connection.execute(query.order_by(name, WORKERS.c.id, JOBS.c.id)).mappings().all()
-    return [_seen([dict(row) for row in same], owner) for _, same in groupby(rows, key=itemgetter("id"))]
+    return [_worker_of_rows([dict(row) for row in same], owner) for _, same in groupby(rows, key=itemgetter("id"))]
 
 
 def remove_workers(engine: Engine, unseen_seconds: float) -> None:
-    """Remove workers without a recent sign of life."""
+    """Remove workers without a recent request."""
     with answering(), writing(engine) as connection:
         connection.execute(delete(WORKERS).where(WORKERS.c.last_seen_at < later(-unseen_seconds)))
 
 
 def _id_of(key: str, worker: str) -> str:
-    """Id of a worker: two keys may have workers of the same name."""
+    """Id of a worker: a digest of key and name, because two keys may have workers of the same name."""
     return sha256(json.dumps([key, worker]).encode()).hexdigest() if key else worker
 
 
-def _make_room(connection: Connection, key: str, bounds: WorkerBounds) -> None:
-    """Remove dead workers of a key that has reached its bound; refuse another one if all are alive."""
+def _enforce_limit(connection: Connection, key: str, bounds: WorkerBounds) -> None:
+    """Remove dead workers of a key that has reached its limit; refuse a further worker if all are alive."""
     count = select(func.count()).select_from(WORKERS).where(WORKERS.c.key == key)
     if connection.execute(count).scalar_one() < bounds.most:
         return
-    gone = delete(WORKERS).where(WORKERS.c.key == key, WORKERS.c.last_seen_at < later(-bounds.alive_seconds))
-    if connection.execute(gone).rowcount:
+    removal = delete(WORKERS).where(WORKERS.c.key == key, WORKERS.c.last_seen_at < later(-bounds.alive_seconds))
+    if connection.execute(removal).rowcount:
         return
     message = (
         f"{bounds.most} workers asked with this key in the last {bounds.alive_seconds:.0f} s, as many as one may have"
@@ -119,19 +121,19 @@ def _make_room(connection: Connection, key: str, bounds: WorkerBounds) -> None:
     raise Refused(Problem(field="worker", code="too_many_workers", message=message, fix=fix))
 
 
-def _seen(rows: list[dict[str, Any]], owner: str | None) -> SeenWorker:
+def _worker_of_rows(rows: list[dict[str, Any]], owner: str | None) -> SeenWorker:
     """A worker from its rows, one for each of its jobs; jobs of other owners are not named."""
     row = rows[0]
     running = [job for job in rows if job["job_id"] is not None]
     jobs = tuple(job["job_id"] for job in running if owner is None or job["job_owner"] == owner)
     moments: dict[str, datetime] = {name: row[name] for name in ("first_seen_at", "last_seen_at")}
     moments_text = {name: utc_text(moment) for name, moment in moments.items()}
-    can = _CAPABILITIES.validate_python(row["capabilities"])
+    capabilities = _CAPABILITIES.validate_python(row["capabilities"])
     return SeenWorker(
         id=row["shown_name"],
         is_alive=bool(row["is_alive"]),
         is_busy=bool(running),
         jobs=jobs,
-        capabilities=can,
+        capabilities=capabilities,
         **moments_text,
     )

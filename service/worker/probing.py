@@ -1,11 +1,11 @@
-"""What probes share: context and result, random inputs of kernels, and timing with cold caches.
+"""Toolkit of probes: context and result, random inputs of kernels, and timing with cold caches.
 
-All cases of a probe run in rotation, so that whatever slows the machine for a while slows each of them for one repeat,
-and the median passes over it. Before every repeat a buffer larger than the caches is read, because in training
-something else has just run. Events on the device take the time on a GPU, a clock on a processor.
+All cases of a probe run in rotation: a temporary slowdown of the machine affects one repeat of each, and the median
+excludes it. Before every repeat a buffer larger than the caches is read, because in training other kernels have just
+run. A GPU is timed by events on the device, a processor by a clock.
 
-Kernels read views of one buffer of random numbers. Zeros would flatter: a GPU that multiplies zeros draws less power,
-and its clock stays up.
+Kernels read views of one buffer of random numbers. Zeros would give rates that are too high, because a GPU that
+multiplies zeros draws less power and keeps a higher clock.
 """
 
 import math
@@ -21,34 +21,34 @@ from service.errors import TraincostError
 
 
 class CannotRun(TraincostError):
-    """This machine cannot measure the task; the message has the reason and the remedy."""
+    """The machine cannot measure the task; the message states the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeContext:
-    """The context of a probe beside its parameters."""
+    """Device, ranks, time limit and callbacks of a probe."""
 
     device: str
     """Device of this process, e.g. cuda:0 or cpu."""
     folder: Path
     """Folder for files; those that the summary lists under `files` are uploaded."""
     end_seconds: float
-    """Time of the monotonic clock by which the probe has to end, with the results so far."""
+    """Deadline on the monotonic clock; the probe then returns its results so far."""
     report: Callable[[float, str], None]
-    """Reports the fraction that is done, and of what."""
+    """Reports progress: the done fraction, and a description."""
     rank: int = 0
     """Rank of this process."""
     ranks: int = 1
     """Processes of the probe, one a device."""
 
     def left_seconds(self) -> float:
-        """Seconds until the probe has to end; negative once it is late."""
+        """Seconds until the deadline; negative after it."""
         return self.end_seconds - time.monotonic()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """The result of a probe; of many ranks, that of the first counts."""
+    """The result of a probe; of several ranks, only that of rank 0 is used."""
 
     measurements: tuple[Measurement, ...] = ()
     summary: dict[str, Any] | None = None
@@ -62,7 +62,7 @@ OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "CUBLAS_STATUS_ALLOC_
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that a device, or the machine, has no memory left.
+    """Whether an error means that a device, or the machine, is out of memory.
 
     >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError("out of range"))
     (True, False)
@@ -74,17 +74,17 @@ KERNEL_CACHES = Path("/sys/devices/system/cpu")
 """Linux's description of a processor's caches."""
 
 UNKNOWN_CACHE_BYTES = 64 * 2**20
-"""Size of unknown caches. Source: a choice, above the L2 of an H200 (50 MB)."""
+"""Assumed size of caches that are not reported. Source: a choice, above the L2 of an H200 (50 MB)."""
 
 MOST_CACHE_BYTES = 512 * 2**20
-"""Largest caches that are emptied: beyond that reading takes longer than the measurement. Source: a choice."""
+"""Largest size of caches that is emptied; reading more takes longer than the measurement. Source: a choice."""
 
 TIMES_THE_CACHE = 2
-"""A buffer of this many times the caches replaces their whole content. Source: a choice."""
+"""Size of the buffer over that of the caches; reading it replaces their content. Source: a choice."""
 
 
 class Caches:
-    """Empties the caches of a device and times what runs after that.
+    """Empties the caches of a device, and times functions on them.
 
     The buffer is read, not written, so that nothing is written back during the measurement.
     """
@@ -117,8 +117,7 @@ class Caches:
     def cold_seconds(self, work: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
         """Time of one run on emptied caches.
 
-        Reading the buffer takes a GPU longer than it takes this process to enqueue what comes after, so that the time
-        is the device's own.
+        A GPU reads the buffer for longer than this process needs to enqueue the run, so the time excludes the host.
         """
         self._buffer.sum()
         if before is not None:
@@ -176,12 +175,12 @@ class LeftOut(TraincostError):
 
 
 def no_memory(owner: str) -> LeftOut:
-    """The error where memory ran out."""
+    """The error of a measurement that ran out of memory."""
     return LeftOut("out_of_memory", f"out of memory: it needs more than {owner} has left")
 
 
 def refuse_wrong(error_fraction: float, allowed_fraction: float) -> None:
-    """Refuse a wrong result, which has no figure: it may be fast."""
+    """Refuse a wrong result; its time must not be reported."""
     if not error_fraction <= allowed_fraction:
         raise LeftOut("wrong_result", f"wrong result, off by {error_fraction:.2g} of the largest number")
 
@@ -197,7 +196,7 @@ def left_out_reason(left_out: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 WARM_UPS = 3
-"""Runs before the first that counts: kernels load, libraries choose, clocks rise. Source: a choice."""
+"""Runs before the first timed one, in which kernels load, libraries choose and clocks rise. Source: a choice."""
 
 WARM_UP_SECONDS = 0.5
 """Time after which no further warm-up begins. Source: a choice."""
@@ -206,16 +205,16 @@ REPEATS = 20
 """Default number of repeats. Source: a choice."""
 
 SLOWEST_PER_S = 1e9
-"""Lower bound of FLOP, or bytes, a second on any device. The case before predicts the time of the next; a small one
-before a large one would make that look too slow. Source: a choice."""
+"""Lowest expected rate of any device, in FLOP or bytes a second. The rate of one case predicts the time of the next; a
+small case has a low rate, and would predict too long a time for a large one. Source: a choice."""
 
 FIRST_RUNS = 3.0
-"""Runs in the first turn of a slow case, its preparation and check included. Source: a choice."""
+"""Time of the first turn of a slow case over that of one run, with preparation and check. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A case with its inputs."""
+    """A case with prepared inputs."""
 
     run: Callable[[], Any]
     """The function to time."""
@@ -225,15 +224,15 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One case to time, among others."""
+    """One kernel call to time."""
 
     operation: str
     shape: Mapping[str, Any]
     """Parameters that distinguish it from others of the same operation."""
     amount: float
-    """FLOP or bytes, the same unit for all cases of a probe; a rate is this over the time."""
+    """FLOP or bytes, in one unit for all cases of a probe; a rate is this amount over the time."""
     prepare: Callable[[], Ready]
-    """Prepares its inputs in each turn."""
+    """Function that prepares its inputs, called in each turn."""
     allowed_error_fraction: float
     """Largest allowed error of its result."""
     quantity: str = "seconds"
@@ -259,7 +258,7 @@ Run = Callable[[Mapping[str, Any], ProbeContext], ProbeResult]
 
 
 def timed(cases_of: Callable[[Mapping[str, Any], "KernelInputs"], list[Case]]) -> Run:
-    """The probe that times the cases of its parameters."""
+    """A probe that builds cases from its parameters, and times them."""
 
     def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
         cases = cases_of(parameters, KernelInputs(context.device))
@@ -370,34 +369,34 @@ def measurement(
 
 def _quantile(ordered: Sequence[float], fraction: float) -> float:
     """A quantile, by linear interpolation between the two nearest repeats."""
-    place = fraction * (len(ordered) - 1)
-    below = math.floor(place)
+    position = fraction * (len(ordered) - 1)
+    below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
 FORMATS = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
 """Names of number formats in torch."""
 
 DRAWN = 4_194_301
-"""Random numbers of a buffer; larger buffers repeat them. A prime, so that no two rows of a matrix are alike."""
+"""Most distinct random numbers of a buffer, which larger ones repeat. It is prime, so that no two rows are equal."""
 
 ALIGNMENT = 128
-"""Numbers between starts of inputs: libraries choose slower kernels for unaligned starts."""
+"""Alignment of inputs, in numbers: libraries choose slower kernels for unaligned ones."""
 
 SEED = 20
 """Seed of the random numbers, so that two runs compute the same."""
 
 
 def allowed_error_fraction(name: str) -> float:
-    """Largest error of a right result over its largest number."""
+    """Largest error of a correct result over its largest number, in a number format."""
     if name not in ALLOWED_ERROR_FRACTIONS:
         raise CannotRun(f"no number format {name}; there are {', '.join(ALLOWED_ERROR_FRACTIONS)}")
     return ALLOWED_ERROR_FRACTIONS[name]
 
 
 class KernelInputs:
-    """Tensors of random numbers on a device; all are views of one buffer a format."""
+    """Tensors of random numbers on a device; those of one format are views of one buffer."""
 
     def __init__(self, device: str) -> None:
         import torch
@@ -409,10 +408,10 @@ class KernelInputs:
 
     def format_of(self, name: str) -> Any:
         """A number format of torch."""
-        known = getattr(self._torch, FORMATS.get(name, name), None)
-        if known is None:
+        dtype = getattr(self._torch, FORMATS.get(name, name), None)
+        if dtype is None:
             raise CannotRun(f"torch {self._torch.__version__} has no number format {name}: install a newer torch")
-        return known
+        return dtype
 
     def random(self, name: str, *shapes: tuple[int, ...]) -> list[Any]:
         """Normally distributed tensors that share no number."""
@@ -424,16 +423,16 @@ class KernelInputs:
 
     def _views(self, buffers: dict[str, Any], name: str, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
         counts = [math.prod(shape) for shape in shapes]
-        room = [ALIGNMENT * math.ceil(count / ALIGNMENT) for count in counts]
-        if name in buffers and buffers[name].numel() < sum(room):
+        padded_counts = [ALIGNMENT * math.ceil(count / ALIGNMENT) for count in counts]
+        if name in buffers and buffers[name].numel() < sum(padded_counts):
             del buffers[name]
         if name not in buffers:
             make = self._random_buffer if buffers is self._drawn else self._blank_buffer
-            buffers[name] = make(self.format_of(name), sum(room))
+            buffers[name] = make(self.format_of(name), sum(padded_counts))
         views, start = [], 0
-        for shape, count, taken in zip(shapes, counts, room, strict=True):
+        for shape, count, padded in zip(shapes, counts, padded_counts, strict=True):
             views.append(buffers[name][start : start + count].view(shape))
-            start += taken
+            start += padded
         return views
 
     def _blank_buffer(self, number_format: Any, count: int) -> Any:
@@ -460,7 +459,7 @@ def error_fraction(result: Any, reference: Any) -> float:
 
 
 def spread(count: int, most: int) -> list[int]:
-    """Places spread evenly over a tensor, its first and last among them.
+    """Indices spread evenly over `count` elements, the first and the last included.
 
     >>> spread(10, 4), spread(3, 8)
     ([0, 3, 6, 9], [0, 1, 2])

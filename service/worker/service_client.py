@@ -1,8 +1,8 @@
-"""Requests of a worker to the service, retried until they are answered: a measurement survives a restart.
+"""Requests of a worker to the service. Retries let a measurement survive a restart of the service.
 
-No response, 429 and 5xx are retried after growing waits; a result at which the service fails every time is dropped.
-409 means that the lease is lost: the worker stops the job. 401, 403 and 404 end the worker with the reason. Any
-other refusal goes to the caller.
+Requests without a response, or with 429 or 5xx, are retried after growing waits. A request that gets 500 every time is
+dropped. After 409 the lease is lost, and the worker stops the job. 401, 403 and 404 end the worker with the reason. Any
+other refusal is raised to the caller.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
 """Longest wait for each part of a response, beyond the requested poll."""
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.25, 5.0
-"""Waits before a retry; they double between. Source: a choice: a restart takes a few seconds."""
+"""Shortest and longest wait before a retry; waits double. Source: a choice; a restart takes a few seconds."""
 MOST_FAILURES = 5
-"""Failures of the service at one request: it fails once at a restart, and for ever at a defect."""
+"""Most responses 500 to one request. A restart causes one; more indicate a defect."""
 
 MOST_RESULT_BYTES, MOST_FILE_BYTES = 8 << 20, 64 << 20
-"""The service's limit, repeated here, because it breaks off longer bodies. A test compares both."""
+"""Limits of the service, repeated here because it closes the connection on longer bodies. A test compares them."""
 
 LEASE_HEADER = "Traincost-Lease"
 """Header with the lease for requests without a JSON body."""
@@ -45,15 +45,15 @@ log = logging.getLogger(__name__)
 
 
 class Unavailable(TraincostError):
-    """The service does not respond, or not with an answer; the request may be retried."""
+    """No response, or a response that asks to retry."""
 
 
 class Failed(Unavailable):
-    """The service responds with a failure of its own."""
+    """The service responds with 500."""
 
 
 class RequestRefused(TraincostError):
-    """The service refuses the request as it is."""
+    """The service refuses the request, and would refuse it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class ServiceClient:
 
     def __init__(self, address: Address, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self.worker = address.worker
-        self._is_away = False
+        self._is_unreachable = False
         headers = {"User-Agent": f"traincost-worker/{__version__}", "Accept": "application/json"}
         authorised = {} if address.token is None else {"Authorization": f"Bearer {address.token}"}
         timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
@@ -103,13 +103,13 @@ class ServiceClient:
         if answer.status_code == httpx.codes.NO_CONTENT:
             return None
         job = answer.json()["job"]
-        known = {one.name for one in fields(ClaimedJob)}
-        return ClaimedJob(**{name: value for name, value in job.items() if name in known})
+        names = {one.name for one in fields(ClaimedJob)}
+        return ClaimedJob(**{name: value for name, value in job.items() if name in names})
 
     async def heartbeat(self, job: ClaimedJob, progress: Mapping[str, Any] | None) -> State:
         """Renew the lease of a job; sent once."""
         body = {"lease": job.lease, "progress": progress}
-        answer = await self._request("POST", f"{_of(job)}/heartbeat", content=encoded(body))
+        answer = await self._request("POST", f"{_job_path(job)}/heartbeat", content=encoded(body))
         state: State = "lost" if answer.status_code == LOST else answer.json()["state"]
         return state
 
@@ -118,7 +118,7 @@ class ServiceClient:
         content = _bounded(MOST_FILE_BYTES, await asyncio.to_thread(file.path.read_bytes))
         headers = {"Content-Type": file.media_type, LEASE_HEADER: job.lease}
         await self._unless_lost(
-            "PUT", f"{_of(job)}/files/{quote(file.name, safe='')}", content=content, headers=headers
+            "PUT", f"{_job_path(job)}/files/{quote(file.name, safe='')}", content=content, headers=headers
         )
 
     async def read(self, job: ClaimedJob, path: str) -> bytes:
@@ -134,7 +134,7 @@ class ServiceClient:
     async def finish(self, job: ClaimedJob, result: JobResult) -> bool:
         """Upload the result of a job, retried while the service is down."""
         body = {"lease": job.lease, "outcome": result.outcome, "result": result.result, "error": result.error}
-        answer = await self._until_answered("POST", f"{_of(job)}/finish", content=encoded(body))
+        answer = await self._until_answered("POST", f"{_job_path(job)}/finish", content=encoded(body))
         return answer.status_code != LOST
 
     async def _until_answered(self, method: str, path: str, **sent: Any) -> httpx.Response:
@@ -150,29 +150,29 @@ class ServiceClient:
                 await asyncio.sleep(wait_seconds)
 
     async def _request(self, method: str, path: str, **sent: Any) -> httpx.Response:
-        """A definite response: success, or that the lease is lost."""
+        """Send a request; return a success or a lost lease, and raise for other responses."""
         try:
             headers = {"Content-Type": "application/json"} | sent.pop("headers", {})
             answer = await self._http.request(method, path, headers=headers, **sent)
         except httpx.RequestError as error:
-            raise self._away(repr(error)) from error
+            raise self._unreachable(repr(error)) from error
         if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
             raise Failed(refusal_of(answer))
         if answer.is_server_error or answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
-            raise self._away(f"status {answer.status_code}")
-        if self._is_away:
+            raise self._unreachable(f"status {answer.status_code}")
+        if self._is_unreachable:
             log.warning("%s answers again", self._http.base_url)
-            self._is_away = False
+            self._is_unreachable = False
         if answer.is_success or answer.status_code == LOST:
             return answer
         if answer.status_code in REFUSED_WORKER:
             raise StartupError(f"{self._http.base_url} does not let this worker in: {refusal_of(answer)}")
         raise RequestRefused(refusal_of(answer))
 
-    def _away(self, reason: str) -> Unavailable:
-        if not self._is_away:
+    def _unreachable(self, reason: str) -> Unavailable:
+        if not self._is_unreachable:
             log.warning("no answer from %s (%s); asking again, and what runs goes on", self._http.base_url, reason)
-            self._is_away = True
+            self._is_unreachable = True
         return Unavailable(reason)
 
 
@@ -199,11 +199,11 @@ def _bounded(most_bytes: int, content: bytes) -> bytes:
     return content
 
 
-def _of(job: ClaimedJob) -> str:
+def _job_path(job: ClaimedJob) -> str:
     return f"/v1/worker/jobs/{quote(job.id, safe='')}"
 
 
 def longer_seconds(wait_seconds: float) -> float:
-    """The wait after another failed attempt [s]."""
+    """The wait after another failed attempt [s]: doubled within bounds, and randomized."""
     doubled = min(max(2.0 * wait_seconds, FIRST_WAIT_SECONDS), LONGEST_WAIT_SECONDS)
-    return doubled * random.uniform(0.75, 1.0)  # noqa: S311 - nothing is secret here
+    return doubled * random.uniform(0.75, 1.0)  # noqa: S311 - no security use

@@ -2,9 +2,9 @@
 
     python -m service.worker.supervisor COMMAND...
 
-It starts the command in a session of its own, and becomes the parent of orphaned descendants. The worker alone holds
-its standard input open: when that closes, for whatever reason, the supervisor ends all of it. On a system without
-Linux's ways of finding descendants, the command's own session ends.
+It starts the command in a new session, and becomes the parent of orphaned descendants. Only the worker holds its
+standard input open: when that closes, the supervisor ends the command and all descendants. On systems other than Linux,
+which do not list descendants, it ends the session of the command.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 STARTED_BY = "TRAINCOST_STARTED_BY"
-"""Variable with the process that started a measurement and whose end it shares."""
+"""Variable with the id of the process that started a measurement; the measurement ends with it."""
 
 STOP = b"s"
 """The worker's message to stop the command: first by SIGTERM, then by SIGKILL."""
@@ -28,7 +28,7 @@ GRACE_SECONDS = 5.0
 """Time of the command to end after SIGTERM. Source: a choice; schedulers give a job half a minute."""
 
 GONE_SECONDS = 20.0
-"""Longest wait for killed processes: one that waits for a driver cannot be killed until the driver answers."""
+"""Longest wait for killed processes: one that waits for a driver ends only when the driver answers."""
 
 _POLL_SECONDS = 0.02
 
@@ -40,7 +40,7 @@ def main(words: Sequence[str]) -> int:
     """Run a command, and leave nothing running that it started."""
     _control(_CHILD_SUBREAPER, 1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the worker decides, and its end is seen on standard input
+        signal.signal(number, signal.SIG_IGN)  # only the worker stops a command, over standard input
     signals = _wakeups()
     process = subprocess.Popen(  # noqa: S603 - the worker's own command
         words,
@@ -55,20 +55,20 @@ def main(words: Sequence[str]) -> int:
 
 
 def _watch(process: "subprocess.Popen[bytes]", signals: int) -> None:
-    """Wait until the command ends, or has to."""
-    ends = float("inf")
+    """Wait until the command ends, its grace period is over, or the worker is gone."""
+    deadline = float("inf")
     while process.poll() is None:
-        left_seconds = ends - time.monotonic()
+        left_seconds = deadline - time.monotonic()
         if left_seconds <= 0:
             break
-        timeout_seconds = None if ends == float("inf") else left_seconds
+        timeout_seconds = None if deadline == float("inf") else left_seconds
         ready, _, _ = select.select([0, signals], [], [], timeout_seconds)
         if signals in ready:
             os.read(signals, 1024)
         if 0 in ready:
             if os.read(0, 1024)[:1] != STOP:
                 return
-            ends = min(ends, time.monotonic() + GRACE_SECONDS)
+            deadline = min(deadline, time.monotonic() + GRACE_SECONDS)
             _signal_session(process, signal.SIGTERM)
 
 
@@ -82,14 +82,14 @@ def _wakeups() -> int:
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end the command when this process ends, for whatever reason."""
+    """Make the kernel end the command when the supervisor ends."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     _control(_DIES_WITH_PARENT, signal.SIGKILL)
 
 
 def end_with_starter() -> None:
-    """Have the kernel end this process, a measurement, when its parent ends, for whatever reason."""
+    """Make the kernel end this process, a measurement, when its parent ends."""
     if sys.platform == "linux":
         _control(_DIES_WITH_PARENT, signal.SIGKILL)
         if os.environ.get(STARTED_BY) not in (None, str(os.getppid())):
@@ -102,14 +102,14 @@ def _control(option: int, value: int) -> None:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> int:
-    """Kill the command and all of its descendants, those too that left its session; returns its code."""
-    ends = time.monotonic() + GONE_SECONDS
+    """Kill the command and all descendants, also those outside its session. Return the command's exit code."""
+    deadline = time.monotonic() + GONE_SECONDS
     _signal_session(process, signal.SIGKILL)
     try:
         code = process.wait(GONE_SECONDS)
     except subprocess.TimeoutExpired:
         code = -signal.SIGKILL
-    while _has_children() and time.monotonic() < ends:
+    while _has_children() and time.monotonic() < deadline:
         for descendant in _descendants(os.getpid()):
             with suppress(ProcessLookupError):
                 os.kill(descendant, signal.SIGKILL)
@@ -118,7 +118,7 @@ def _end(process: "subprocess.Popen[bytes]") -> int:
 
 
 def _has_children() -> bool:
-    """Whether a child is left; ended ones are reaped."""
+    """Reap ended children. Whether any child is left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -134,19 +134,19 @@ def _signal_session(process: "subprocess.Popen[bytes]", number: signal.Signals) 
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    """Descendants of a process, as the kernel lists them; none where it does not."""
-    parents: dict[int, list[int]] = {}
+    """Descendants of a process by /proc; none on systems without it."""
+    children_of: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:
             continue  # it ended meanwhile
-        parents.setdefault(int(fields[1]), []).append(int(stat.parent.name))
-    waiting = [pid]
-    while waiting:
-        below = parents.get(waiting.pop(), [])
-        yield from below
-        waiting += below
+        children_of.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    pending = [pid]
+    while pending:
+        children = children_of.get(pending.pop(), [])
+        yield from children
+        pending += children
 
 
 if __name__ == "__main__":

@@ -44,28 +44,28 @@ from service.errors import Leaving, Problem, Refused
 MOST_PROCESSES = 8
 """Most processes without a setting. Source: a choice; each takes some 60 MB."""
 MOST_PER_CALLER = 64
-"""Computations of one caller that run or wait. Source: a choice; a sheet asks for some tables at once."""
+"""Most computations of one caller that run or wait. Source: a choice; a sheet asks for some tables at once."""
 MOST_SECONDS_PER_CALLER = 30.0
-"""Expected time of one caller's computations together, after the first. Source: a choice; clients
+"""Most expected time of one caller's computations together; the first is always accepted. Source: a choice; clients
 give up after 30 to 60 s."""
 MOST_WAITING = 256
-"""Computations of all callers that wait. Source: a choice; the last of them would wait some minutes."""
+"""Most waiting computations of all callers. Source: a choice; the last of them would wait some minutes."""
 DEADLINE_SECONDS = 120.0
 """Longest time that a process works on one computation. Source: a choice; ten times the longest search measured."""
 ONCE_SECONDS = 600.0
-"""Time limit of what the service computes once in its life."""
+"""Time limit of a result that a process computes once and caches."""
 FIRST_GUESS_SECONDS = 1.0
 """Expected time of a computation before any was measured."""
 WEIGHT_OF_NEWEST = 0.2
-"""Weight of the newest measured time in the mean from which Retry-After follows."""
+"""Weight of the newest measured time in the moving mean that determines Retry-After."""
 LONGEST_WAIT_SECONDS = 60
 """Longest Retry-After."""
 POLL_SECONDS = 0.25
-"""Time between two checks of a stream whether the process is about to end."""
+"""Interval at which a stream checks whether the process is about to end."""
 MOST_PACKED = 4
-"""Pickled catalogues that are cached for processes that lack them."""
+"""Most pickled catalogues that are cached for new compute processes."""
 MOST_PACKED_BYTES = 1 << 26
-"""Bytes of these together; the newest stays whatever its size. Source: a choice; the shipped one takes 0.4 MB."""
+"""Most bytes of these together; the newest is always cached. Source: a choice; the shipped one takes 0.4 MB."""
 
 LATE = Problem(
     field="",
@@ -117,7 +117,7 @@ class _Call:
     deadline_seconds: float | None
     """Time limit of the computation [second]; None for DEADLINE_SECONDS."""
     is_admitted: bool
-    """Whether it belongs to a request that passed the limits already."""
+    """Whether its request has already passed the limits."""
     queue_seconds: float | None = None
     """Time limit of the wait for a process [second]; None for no limit."""
 
@@ -128,8 +128,8 @@ class _Computation:
     def __init__(self, call: _Call, expected_seconds: float) -> None:
         self.call = call
         self.expected_seconds = expected_seconds
-        self.is_first = False
-        """Whether its process is new, so that its time may include imports."""
+        self.is_process_new = False
+        """Whether its process is new; its time may then include imports."""
         self.items: list[Any] = []
         self.requests = 0
         self.task: asyncio.Task[Any] | None = None
@@ -227,12 +227,14 @@ class Compute:
             del self._shared[key]
 
     def _enforce_limits(self, caller: str, expected_seconds: float) -> None:
-        own = self._by_caller.get(caller, [])
-        own_seconds = sum(one.expected_seconds for one in own)
+        active = self._by_caller.get(caller, [])
+        active_seconds = sum(computation.expected_seconds for computation in active)
         share = self.processes / max(1, len(self._by_caller))
-        if own and (len(own) >= MOST_PER_CALLER or own_seconds + expected_seconds > MOST_SECONDS_PER_CALLER * share):
+        if active and (
+            len(active) >= MOST_PER_CALLER or active_seconds + expected_seconds > MOST_SECONDS_PER_CALLER * share
+        ):
             self._metrics.compute_refusals.labels("caller").inc()
-            raise caller_excess(len(own), _whole_seconds(own_seconds / share / 2))
+            raise caller_excess(len(active), _whole_seconds(active_seconds / share / 2))
         if self._running >= self.processes and self._waiting >= MOST_WAITING:
             self._metrics.compute_refusals.labels("full").inc()
             all_seconds = sum(one.expected_seconds for computations in self._by_caller.values() for one in computations)
@@ -269,7 +271,7 @@ class Compute:
             seconds = monotonic() - started
             self._metrics.compute_seconds.observe(seconds)
             self._metrics.computations.labels(outcome).inc()
-            if outcome == "done" and not computation.is_first:
+            if outcome == "done" and not computation.is_process_new:
                 mean = self._mean_seconds.get(call.function, seconds)
                 self._mean_seconds[call.function] = mean + WEIGHT_OF_NEWEST * (seconds - mean)
             self._release_process()
@@ -285,7 +287,7 @@ class Compute:
             await granted
         except asyncio.CancelledError:
             if granted.done() and not granted.cancelled():
-                self._release_process()  # it was granted just before the cancellation
+                self._release_process()  # the process was granted just before the cancellation
             else:
                 self._leave_queue(caller, granted)
             raise
@@ -320,7 +322,7 @@ class Compute:
 
     async def _run(self, computation: _Computation, content: bytes) -> Any:
         catalogues = {one.token: one for one in computation.call.arguments if isinstance(one, Catalogue)}
-        computation.is_first = not self._idle
+        computation.is_process_new = not self._idle
         try:
             process = self._idle.pop() if self._idle else ComputeProcess(fork_server(self._preloaded))
         except OSError as error:
@@ -389,7 +391,7 @@ async def computed_items(
     deadline_seconds: float | None = None,
     until: Event | None = None,
 ) -> AsyncGenerator[Any, None]:
-    """Items that a generator yields in a compute process, then its result; integers count as further questions."""
+    """Items that a generator yields in a compute process, then its result; an integer adds that many questions."""
     call = _Call(function, arguments, _caller(request), key, deadline_seconds, is_admitted=False)
     async with aclosing(_items_of(request, call, until)) as items:
         async for item in items:
@@ -423,7 +425,7 @@ _computed_once: dict[Callable[[], bytes], bytes] = {}
 
 
 async def computed_once(request: Request, function: Callable[[], bytes]) -> bytes:
-    """The result of a function of shipped data, computed once in the life of this process."""
+    """Cached result of a function of shipped data, computed once for each process."""
     if function not in _computed_once:
         _computed_once[function] = await compute(request, function, key=function, deadline_seconds=ONCE_SECONDS)
     return _computed_once[function]
@@ -455,7 +457,7 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 
 def _whole_seconds(seconds: float) -> int:
-    """Retry-After of a rejected computation."""
+    """Retry-After of a rejected computation: whole seconds within bounds."""
     return min(LONGEST_WAIT_SECONDS, max(1, ceil(seconds)))
 
 
@@ -479,7 +481,7 @@ def processes_of(cores: int) -> int:
 def usable_cores() -> int:
     """Cores that this process may use, by its affinity and its control group."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    with suppress(OSError, ValueError):  # not Linux, or without a limit
+    with suppress(OSError, ValueError):  # not on Linux, or no limit is set
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         cores = min(cores, int(quota) // int(period))
     return max(1, cores)

@@ -1,10 +1,10 @@
 """Write queue: writers wait in the event loop, not on a thread.
 
-The database takes one writer at a time. Forty writers that each waited on a thread would leave none for lists, which
-are answered from memory. A change of the catalogue is answered once every replica has it, so that its author reads it
-back from any of them.
+The database takes one writer at a time. If forty writers each waited on a thread, no thread would be left for lists,
+which are answered from memory. A change of the catalogue is answered after every replica has applied it, so that the
+caller can read it back from any replica.
 
-Few threads compute at the same time, because the event loop waits some milliseconds for each of them.
+Few threads compute at the same time, because each delays the event loop by some milliseconds.
 """
 
 from asyncio import Semaphore, sleep, timeout
@@ -22,15 +22,15 @@ from service.store.history import History
 from service.store.replicas import Replicas
 
 MOST_WRITERS = 4
-"""Writers with a thread: one writes, the others validate their requests or wait for the database."""
+"""Most writers that have a thread: one writes, the others validate requests or wait for the database."""
 MOST_COMPUTING = 2
-"""Threads that compute at the same time. Source: a choice; each slows other answers; a long task leaves one free."""
+"""Most threads that compute at the same time. Source: a choice; each slows other answers."""
 PATIENCE_SECONDS = 30.0
 """Longest wait for a thread."""
 REPLICAS_SECONDS = 3.0
-"""Longest wait for replicas to apply a change: a hanging replica delays a writer no longer. Source: a choice."""
+"""Longest wait for replicas to apply a change, also if a replica hangs. Source: a choice."""
 POLL_SECONDS = 0.03
-"""Time between two checks of the replicas. Source: a choice; far below the time to apply a change."""
+"""Interval between checks of the replicas. Source: a choice; far below the time to apply a change."""
 
 NO_SLOT = "other changes are being written, and this one did not get its turn; nothing of it was written"
 
@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 
 async def on_compute_threads(request: Request, compute: Callable[..., Result], *arguments: Any) -> Result:
-    """Run a function that computes for milliseconds on a thread, and few of them at the same time."""
+    """Run a function of some milliseconds on a thread, with few others at the same time."""
     slots: Semaphore = request.app.state.compute_slots
     async with slots:
         return await run_in_threadpool(compute, *arguments)

@@ -24,46 +24,46 @@ LayerOps = Callable[[Model, LayerType, Setting], Ops]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixer:
-    """One way to mix tokens."""
+    """A kind of layer that mixes tokens."""
 
     ops: tuple[LayerOps, ...] = ()
-    """Its operations; several run side by side on the same input."""
+    """Functions that build its operations; several run side by side on the same input."""
     attends: bool = False
-    """It has attention, whose work grows with the square of the sequence."""
+    """Whether it has attention, whose work grows with the square of the sequence."""
     carries_state: bool = False
-    """A state or a window passes along the sequence from token to token."""
+    """Whether a state or a window passes along the sequence from token to token."""
     shares_block: bool = False
-    """Layers of it hold weights in common."""
+    """Whether its layers share the weights of a block."""
     branches: int = 1
-    """Parts of it whose results tensor ranks join."""
+    """Branches whose results the tensor-parallel ranks sum."""
     needs: tuple[str, ...] = ()
-    """Fields of Model without which it is not described."""
+    """Required fields of Model."""
     takes: tuple[str, ...] = ()
-    """Fields of Model that change it and may be absent."""
+    """Optional fields of Model that change it."""
     heads: tuple[str, ...] = ()
-    """Fields whose numbers a tensor degree has to divide, beside those of attention."""
+    """Fields of Model that the tensor degree must divide, in addition to those of attention."""
 
 
-def _heads_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
-    """Attention with heads of its own, or through latents where the model has them."""
+def _attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+    """Latent attention where the model has a kv_lora_rank, else plain attention."""
     attend = attention_ops if model.kv_lora_rank is None else latent_attention_ops
     return attend(model, layer_type, setting)
 
 
-_OWN_HEADS = ("num_key_value_heads", "head_dim", "attention_bias", "attention_out_bias")
+_HEAD_FIELDS = ("num_key_value_heads", "head_dim", "attention_bias", "attention_out_bias")
 _ATTENTION = Mixer(
-    ops=(_heads_ops,),
+    ops=(_attention_ops,),
     attends=True,
     needs=("num_attention_heads",),
-    takes=(*_OWN_HEADS, "qk_norm", "attention_gate", "attention_sinks"),
+    takes=(*_HEAD_FIELDS, "qk_norm", "attention_gate", "attention_sinks"),
 )
-_STATE = ("mamba_d_ssm", "mamba_d_state", "conv_kernel")
-_PROJECTED = ("conv_bias", "mixer_bias")
+_STATE_FIELDS = ("mamba_d_ssm", "mamba_d_state", "conv_kernel")
+_PROJECTION_FIELDS = ("conv_bias", "mixer_bias")
 _MAMBA2 = Mixer(
     ops=(mamba2_ops,),
     carries_state=True,
-    needs=(*_STATE, "mamba_n_heads", "mamba_n_groups"),
-    takes=(*_PROJECTED, "mixer_norm"),
+    needs=(*_STATE_FIELDS, "mamba_n_heads", "mamba_n_groups"),
+    takes=(*_PROJECTION_FIELDS, "mixer_norm"),
     heads=("mamba_n_heads", "mamba_n_groups"),
 )
 
@@ -82,59 +82,59 @@ MIXERS: Mapping[LayerType, Mixer] = {
             "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
             "conv_kernel",
         ),
-        takes=_PROJECTED,
+        takes=_PROJECTION_FIELDS,
         heads=("linear_num_key_heads", "linear_num_value_heads"),
     ),
     "mamba": Mixer(
         ops=(mamba_ops,),
         carries_state=True,
-        needs=(*_STATE, "mamba_dt_rank"),
-        takes=(*_PROJECTED, "mixer_norm"),
+        needs=(*_STATE_FIELDS, "mamba_dt_rank"),
+        takes=(*_PROJECTION_FIELDS, "mixer_norm"),
         heads=("mamba_d_ssm",),
     ),
     "mamba2": _MAMBA2,
     "attention_and_mamba2": Mixer(
-        ops=(_heads_ops, mamba2_ops), attends=True, carries_state=True,
+        ops=(_attention_ops, mamba2_ops), attends=True, carries_state=True,
         needs=(*_ATTENTION.needs, *_MAMBA2.needs), takes=(*_ATTENTION.takes, *_MAMBA2.takes), heads=_MAMBA2.heads,
     ),
     "shared_attention_and_mamba2": Mixer(
         ops=(shared_transformer_ops, mamba2_ops), attends=True, carries_state=True, shares_block=True, branches=4,
         needs=("num_attention_heads", *_MAMBA2.needs, "num_mem_blocks", "intermediate_size"),
-        takes=(*_OWN_HEADS, "mlp_bias", "gated_mlp", *_MAMBA2.takes, "adapter_rank", "shared_attention_adapter"),
+        takes=(*_HEAD_FIELDS, "mlp_bias", "gated_mlp", *_MAMBA2.takes, "adapter_rank", "shared_attention_adapter"),
         heads=_MAMBA2.heads,
     ),
     "rg_lru": Mixer(
         ops=(linear_recurrence_ops,),
         carries_state=True,
         needs=("lru_width", "num_attention_heads", "conv_kernel"),
-        takes=_PROJECTED,
+        takes=_PROJECTION_FIELDS,
         heads=("num_attention_heads",),
     ),
     "short_convolution": Mixer(
         ops=(short_convolution_ops,),
         carries_state=True,
         needs=("conv_kernel",),
-        takes=_PROJECTED,
+        takes=_PROJECTION_FIELDS,
         heads=("hidden_size",),
     ),
     "none": Mixer(branches=0),
 }  # fmt: skip
 
 MLP_FIELDS = ("intermediate_size", "gated_mlp", "mlp_bias", "activation_parameters")
-"""Fields of Model that describe an MLP; a shared block has one of its own."""
+"""Fields of Model that describe an MLP. A shared block has its own MLP."""
 
 MIXER_FIELDS = tuple(
     dict.fromkeys(name for mixer in MIXERS.values() for name in (*mixer.needs, *mixer.takes) if name not in MLP_FIELDS)
 )
-"""Fields of Model that some mixers read, and nothing else does."""
+"""Fields of Model that only mixers read."""
 
 
 LEDGERS_KEPT = 256
-"""Ledgers that stay at hand: a caller asks of few models, and of each under many layouts. Source: a choice."""
+"""Size of caches of ledgers: requests name few models, and many layouts of each. Source: a choice."""
 
 
 def layer_type(model: Model, layer: int) -> LayerType:
-    """Layer type of one layer: from the model's repeating pattern, else windowed if it has a window, else full."""
+    """Layer type of one layer: from the model's repeating pattern, else sliding if it has a window, else full."""
     if model.layer_types:
         return model.layer_types[layer % len(model.layer_types)]
     return "full_attention" if model.sliding_window is None else "sliding_attention"
@@ -152,42 +152,42 @@ def mlp_type(model: Model, layer: int) -> MlpType:
 def layer_ops(model: Model, shape: LayerShape, setting: Setting) -> Ops:
     """Operations of one whole layer."""
     mixer = tuple(op for ops in MIXERS[shape.mixer].ops for op in ops(model, shape.mixer, setting))
-    mixed = _reused(mixer) if shape.is_reuse else mixer
-    channels = _channel_ops(model, shape.mlp, setting)
-    before = norm_op("attention.norm", model, setting, readers=_readers(mixed))
+    mixed = _with_tied_block(mixer) if shape.is_reuse else mixer
+    channels = _mlp_ops(model, shape.mlp, setting)
+    attention_norm = norm_op("attention.norm", model, setting, readers=_readers(mixed))
     reads = (GROUP,) if model.parallel_attention else ()
-    beside = norm_op("mlp.norm", model, setting, readers=_readers(channels), reads=reads)
+    mlp_norm = norm_op("mlp.norm", model, setting, readers=_readers(channels), reads=reads)
     has_own_norm = model.norms_per_layer > 1 or not mixed
     ops = (
-        *_branch("attention", (before, *mixed) if mixed else (), model, setting),
-        *_branch("mlp", (beside, *channels) if channels and has_own_norm else channels, model, setting),
+        *_branch("attention", (attention_norm, *mixed) if mixed else (), model, setting),
+        *_branch("mlp", (mlp_norm, *channels) if channels and has_own_norm else channels, model, setting),
     )
-    return _counted(ops) if setting.counts_products else ops
+    return _with_matrix_counts(ops) if setting.counts_products else ops
 
 
-def _counted(ops: Ops) -> Ops:
-    """Each operation with the number of matrices before it in its layer."""
-    given: list[Op] = []
+def _with_matrix_counts(ops: Ops) -> Ops:
+    """The operations, each with the number of matrices before it in its layer."""
+    counted: list[Op] = []
     before = 0
     for op in ops:
-        given.append(replace(op, products_before=before) if before else op)
+        counted.append(replace(op, products_before=before) if before else op)
         before += sum(len(weight.matrices) for weight in op.weights)
-    return tuple(given)
+    return tuple(counted)
 
 
 def _readers(ops: Ops) -> int:
-    """Matrices that read the norm before a branch."""
+    """Matrices of the first product of a branch, which read the norm before it."""
     first = next((op for op in ops if op.weights and op.kind == "gemm"), None)
     return max(1, sum(len(weight.matrices) for weight in first.weights)) if first else 1
 
 
-def _channel_ops(model: Model, mlp: MlpType, setting: Setting) -> Ops:
+def _mlp_ops(model: Model, mlp: MlpType, setting: Setting) -> Ops:
     dense = feed_forward_ops(model, setting, width=model.intermediate_size or 0) if "dense" in mlp else ()
     return (*dense, *(expert_ops(model, setting) if "sparse" in mlp else ()))
 
 
 def _branch(name: str, ops: Ops, model: Model, setting: Setting) -> Ops:
-    """One branch of a layer, joined to the residual stream; a layer may lack either."""
+    """One branch of a layer with its residual addition; empty where the layer lacks the branch."""
     if not ops:
         return ()
     has_norm = model.norms_per_layer == 4
@@ -195,8 +195,8 @@ def _branch(name: str, ops: Ops, model: Model, setting: Setting) -> Ops:
     return (*ops, *after, residual_op(f"{name}.residual", model, setting))
 
 
-def _reused(ops: Ops) -> Ops:
-    """Operations of a layer that takes up a block of an earlier one: the block's weights are the same numbers."""
+def _with_tied_block(ops: Ops) -> Ops:
+    """Operations of a layer that reuses the block of an earlier layer, whose weights are tied."""
     return tuple(
         replace(op, weights=tuple(replace(weight, tied=True) for weight in op.weights))
         if op.name.startswith(SHARED)
@@ -219,7 +219,7 @@ def layer_shapes(model: Model) -> list[LayerShape]:
 
 @lru_cache(maxsize=LEDGERS_KEPT)
 def build_ledger(model: Model, setting: Setting) -> Ledger:
-    """The table of operations of a model: each distinct kind of layer once."""
+    """Build the ledger of a model: the operations of each distinct kind of layer, once."""
     shapes = layer_shapes(model)
     kind_of = {shape: kind for kind, shape in enumerate(dict.fromkeys(shapes))}
     has_depths = model.num_nextn_predict_layers > 0
@@ -236,10 +236,10 @@ def build_ledger(model: Model, setting: Setting) -> Ledger:
 
 
 def mixers_of(model: Model) -> tuple[LayerType, ...]:
-    """What mixes tokens in the layers of a model."""
+    """Distinct mixers of the layers of a model."""
     return tuple(dict.fromkeys(model.layer_types[: model.num_hidden_layers])) or (layer_type(model, 0),)
 
 
 def recurrences_of(model: Model) -> tuple[LayerType, ...]:
-    """Kinds of layers of a model that carry a state along the sequence."""
+    """Distinct mixers of a model that carry a state along the sequence."""
     return tuple(mixer for mixer in mixers_of(model) if MIXERS[mixer].carries_state)

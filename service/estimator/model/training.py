@@ -1,7 +1,7 @@
 """Trained parts of a model, adapters included, and the gradients that their backward pass needs.
 
-A product of two operands costs as much again for each operand whose gradient is needed: its weights' where they are
-trained, its input's where anything before it is. What no gradient needs is not kept in memory either.
+The backward pass of a product costs one further product for each needed gradient: that of trained weights, and that of
+an input that follows a trained part. Activations that no gradient needs are not saved.
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,62 +31,62 @@ DEFAULT_TARGETS: tuple[MatrixName, ...] = ("q_proj", "v_proj")
 """Adapted matrices where none are named.
 Source: Hu et al. 2021, arXiv:2106.09685, section 7.1; huggingface/peft default targets of Llama."""
 
-_JOINING: tuple[MatrixName, ...] = ("o_proj", "down_proj", "x_proj", "out_proj")
-"""Matrices whose inputs tensor ranks share out; of the others they share out the outputs."""
+_ROW_PARALLEL: tuple[MatrixName, ...] = ("o_proj", "down_proj", "x_proj", "out_proj")
+"""Row-parallel matrices: tensor ranks split their inputs. Of all others they split the outputs."""
 
 
 def adapter_ops(op: Op, weight: Weight, targets: tuple[MatrixName, ...], rank: int, setting: Setting) -> Ops:
-    """The adapters beside the matrices of one weight, each as the two products that it runs.
+    """The adapters of the matrices of one weight, each as two products.
 
-    An adapter reads what its matrix reads, and adds to what it writes. Tensor ranks hold whole the side of it that
-    they do not share out of the matrix; routed experts have an adapter each.
+    An adapter has the input of its matrix, and its output is added to that of the matrix. Tensor ranks split the side
+    that they split of the matrix, and replicate the other side. Each routed expert has its own adapter.
 
-    Tensor ranks exchange the narrow side, r numbers a token.
+    Tensor ranks exchange the narrow side, r numbers for each token.
 
     Source:
         Hu et al. 2021, arXiv:2106.09685, section 4.1; tensor ranks: huggingface/peft tuners/lora/tp_layer.py
     """
     wanted = [matrix for matrix in weight.matrices if matrix in targets]
-    return tuple(half for matrix in wanted for half in _halves(op, weight, matrix, rank, setting))
+    return tuple(half for matrix in wanted for half in _adapter_products(op, weight, matrix, rank, setting))
 
 
-def _halves(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: Setting) -> Ops:
+def _adapter_products(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: Setting) -> Ops:
     columns, copies = weight.columns // len(weight.matrices), weight.copies
-    uses = op.flop // sum(2 * each.rows * each.columns for each in op.weights if each.matrices)
-    used_bytes = setting.element_bytes * uses
+    tokens = op.flop // sum(2 * each.rows * each.columns for each in op.weights if each.matrices)
+    column_bytes = setting.element_bytes * tokens
     narrow_side = Split.EXPERT_TOKENS if weight.split is Split.EXPERT else Split.WHOLE
-    (first_held, first_done), (second_held, second_done) = _splits(op, weight, matrix)
-    half = partial(Op, kind="gemm", whole_bytes=used_bytes * rank, modules=op.modules, keeps_precision=True)
+    (first_weights, first_work), (second_weights, second_work) = _splits(op, weight, matrix)
+    half = partial(Op, kind="gemm", whole_bytes=column_bytes * rank, modules=op.modules, keeps_precision=True)
     return (
         half(
             name=f"{op.name}.{matrix}.lora_a",
-            split=first_done,
-            weights=(Weight(weight.rows, rank, first_held, copies, "adapter"),),
-            flop=2 * uses * weight.rows * rank,
-            moved_bytes=used_bytes * weight.rows,
+            split=first_work,
+            weights=(Weight(weight.rows, rank, first_weights, copies, "adapter"),),
+            flop=2 * tokens * weight.rows * rank,
+            moved_bytes=column_bytes * weight.rows,
         ),
         half(
             name=f"{op.name}.{matrix}.lora_b",
-            split=second_done,
-            weights=(Weight(rank, columns, second_held, copies, "adapter"),),
-            flop=2 * uses * rank * columns,
-            saved=(Saved(used_bytes * rank, narrow_side, op.modules, "own_weights"),),
-            moved_bytes=2 * used_bytes * columns,
+            split=second_work,
+            weights=(Weight(rank, columns, second_weights, copies, "adapter"),),
+            flop=2 * tokens * rank * columns,
+            saved=(Saved(column_bytes * rank, narrow_side, op.modules, "own_weights"),),
+            moved_bytes=2 * column_bytes * columns,
         ),
     )
 
 
 def _splits(op: Op, weight: Weight, matrix: MatrixName) -> tuple[tuple[Split, Split], tuple[Split, Split]]:
-    """Ranks that divide the numbers and the work of the first and of the second half of an adapter."""
-    shared, whole = (weight.split, op.split), (Split.WHOLE, Split.WHOLE)
+    """Splits of the weights and of the work, for the first and for the second product of an adapter."""
+    split, replicated = (weight.split, op.split), (Split.WHOLE, Split.WHOLE)
     if weight.split in (Split.WHOLE, Split.EXPERT):
-        return shared, shared
-    return (shared, whole) if matrix in _JOINING else (whole, shared)
+        return split, split
+    return (split, replicated) if matrix in _ROW_PARALLEL else (replicated, split)
 
 
 _BEFORE = "before"
 _ROLES: dict[str, PartName] = {"norm": "norms", "embedding": "embedding", "head": "head"}
-_PLACES: dict[str, PartName | None] = {
+_PART_OF_PREFIX: dict[str, PartName | None] = {
     "embedding": "embedding",
     "mlp": "mlp",
     "moe": "experts",
@@ -94,15 +94,15 @@ _PLACES: dict[str, PartName | None] = {
     "head": "head",
     "mtp": None,
 }
-"""Parts of operations by the first word of their names; whatever mixes tokens is attention."""
+"""Part of the model by the first word of an operation's name; operations of mixers are not listed: attention."""
 
 
 def method_of(recipe: Recipe) -> Method:
-    """The training method of a recipe in its full form. LoRA has a rank and targets."""
-    question = recipe.method if isinstance(recipe.method, Method) else Method(name=recipe.method)
-    if question.name == "full":
-        return question
-    return replace(question, rank=question.rank or DEFAULT_RANK, targets=question.targets or DEFAULT_TARGETS)
+    """The training method of a recipe in full, with the rank and targets of LoRA."""
+    method = recipe.method if isinstance(recipe.method, Method) else Method(name=recipe.method)
+    if method.name == "full":
+        return method
+    return replace(method, rank=method.rank or DEFAULT_RANK, targets=method.targets or DEFAULT_TARGETS)
 
 
 def trains_everything(method: Method) -> bool:
@@ -111,67 +111,67 @@ def trains_everything(method: Method) -> bool:
 
 
 def part_of(op: Op, weight: Weight) -> PartName | None:
-    """The part of the model that a weight belongs to. None for what only multi-token-prediction depths have."""
+    """The part of the model that a weight belongs to; None for weights of multi-token-prediction depths."""
     if weight.role in _ROLES:
         return _ROLES[weight.role]
     return (
         "router"
         if op.name == "moe.router"
-        else _PLACES.get(op.name.removeprefix(SHARED).partition(".")[0], "attention")
+        else _PART_OF_PREFIX.get(op.name.removeprefix(SHARED).partition(".")[0], "attention")
     )
 
 
 @lru_cache(maxsize=LEDGERS_KEPT)
 def ledger_of(model: Model, setting: Setting, method: Method) -> Ledger:
-    """The ledger of a model of which a method trains all or a part, worked out once for all layouts."""
+    """The ledger of a model under a training method, cached for all layouts."""
     return trained_ledger(build_ledger(model, setting), method, setting)
 
 
 def trained_ledger(ledger: Ledger, method: Method, setting: Setting) -> Ledger:
-    """The ledger with its frozen weights marked, its adapters added, and each backward pass as far as it is needed.
+    """The ledger with frozen weights marked, adapters added, and only the needed gradients in backward passes.
 
-    Layers that differ in what is trained in or before them are kinds of their own.
+    Layers that differ in the trained parts in or before them become distinct kinds.
 
     Source:
         Hu et al. 2021, arXiv:2106.09685, section 4.1; torch.autograd (requires_grad)
     """
     if trains_everything(method):
         return ledger
-    walk = _Walk(ledger, method, setting)
-    embedding, stream = walk.group(ledger.embedding, entering=False)
+    traversal = _Traversal(ledger, method, setting)
+    embedding, stream = traversal.group(ledger.embedding, input_needed=False)
     layer_kinds = []
     for layer, kind in enumerate(ledger.layer_kinds):
-        result, stream = walk.kind(kind, is_frozen=layer < method.frozen_layers, entering=stream)
+        result, stream = traversal.kind(kind, is_frozen=layer < method.frozen_layers, input_needed=stream)
         layer_kinds.append(result)
-    depth_kind = walk.kind(ledger.depth_kind, is_frozen=False, entering=stream)[0] if ledger.depths else 0
+    depth_kind = traversal.kind(ledger.depth_kind, is_frozen=False, input_needed=stream)[0] if ledger.depths else 0
     return replace(
         ledger,
         embedding=embedding,
-        kinds=tuple(walk.kinds),
-        shapes=tuple(ledger.shapes[kind] for kind, _, _ in walk.found),
+        kinds=tuple(traversal.kinds),
+        shapes=tuple(ledger.shapes[kind] for kind, _, _ in traversal.found),
         layer_kinds=tuple(layer_kinds),
-        depth=walk.group(ledger.depth, entering=stream)[0],
+        depth=traversal.group(ledger.depth, input_needed=stream)[0],
         depth_kind=depth_kind,
-        head=walk.group(ledger.head, entering=stream)[0],
+        head=traversal.group(ledger.head, input_needed=stream)[0],
     )
 
 
 @dataclass(slots=True)
 class _Step:
-    """One operation on the way through a group."""
+    """One operation of a group, and the gradients that it needs."""
 
     op: Op
     reads: tuple[str, ...]
     """Names of the operations or matrices whose results it reads."""
     input_needed: bool
-    """Something before it is trained."""
+    """Whether anything before it is trained."""
     weights_needed: bool
-    """A matrix that it multiplies by is trained."""
+    """Whether a matrix that it multiplies by is trained."""
     adapters: Ops
 
     @property
     def keeps_input(self) -> bool:
-        """Whether a gradient of weights needs what it reads."""
+        """Whether the gradient of a weight needs its input."""
         return self.weights_needed or bool(self.adapters)
 
     @property
@@ -181,8 +181,8 @@ class _Step:
 
 
 @dataclass(slots=True)
-class _Walk:
-    """The way through a ledger, from the embedding to the head, and the kinds of layers met on it."""
+class _Traversal:
+    """Traversal of a ledger from the embedding to the head, which collects the kinds of layers."""
 
     ledger: Ledger
     method: Method
@@ -190,18 +190,18 @@ class _Walk:
     found: dict[tuple[int, bool, bool], tuple[int, bool]] = field(default_factory=dict)
     kinds: list[Ops] = field(default_factory=list)
 
-    def kind(self, kind: int, *, is_frozen: bool, entering: bool) -> tuple[int, bool]:
-        """The kind that a layer is, and whether what leaves it has a gradient."""
-        key = (kind, is_frozen, entering)
+    def kind(self, kind: int, *, is_frozen: bool, input_needed: bool) -> tuple[int, bool]:
+        """Kind of a layer in the new ledger, and whether its output has a gradient."""
+        key = (kind, is_frozen, input_needed)
         if key not in self.found:
-            ops, leaving = self.group(self.ledger.kinds[kind], entering=entering, is_frozen=is_frozen)
-            self.found[key] = (len(self.kinds), leaving)
+            ops, output_needed = self.group(self.ledger.kinds[kind], input_needed=input_needed, is_frozen=is_frozen)
+            self.found[key] = (len(self.kinds), output_needed)
             self.kinds.append(ops)
         return self.found[key]
 
-    def group(self, ops: Ops, *, entering: bool, is_frozen: bool = False) -> tuple[Ops, bool]:
-        """The operations of a group, and whether what leaves it has a gradient."""
-        needed = dict.fromkeys((GROUP, LAST_NORM, EVERYTHING, _BEFORE), entering)
+    def group(self, ops: Ops, *, input_needed: bool, is_frozen: bool = False) -> tuple[Ops, bool]:
+        """Operations of a group, and whether its output has a gradient."""
+        needed = dict.fromkeys((GROUP, LAST_NORM, EVERYTHING, _BEFORE), input_needed)
         names = {GROUP: GROUP, LAST_NORM: GROUP, EVERYTHING: EVERYTHING, _BEFORE: GROUP}
         steps = []
         for plain in ops:
@@ -222,7 +222,7 @@ class _Walk:
             steps.append(step)
         return _with_backward(steps, needed), needed[EVERYTHING]
 
-    def _step(self, op: Op, reads: tuple[str, ...], input_needed: bool) -> _Step:  # noqa: FBT001 - a fact, no switch
+    def _step(self, op: Op, reads: tuple[str, ...], input_needed: bool) -> _Step:  # noqa: FBT001 - a property, not a mode
         is_shared_head = op.kind == "gemm" and not op.weights
         own = any(weight.trained for weight in op.weights if weight.role not in ("vector", "norm"))
         shared = _is_trained("head", self.method)
@@ -236,7 +236,7 @@ class _Walk:
 
 
 def _is_trained(part: PartName | None, method: Method) -> bool:
-    """Whether a part of the model is trained itself: all but frozen ones, or those that are whole beside adapters."""
+    """Whether the weights of a part are trained: all but frozen ones; under LoRA, those listed in `whole`."""
     return part not in method.frozen if method.name == "full" else part in method.whole
 
 
@@ -260,14 +260,14 @@ def _gradients(step: _Step, needed: dict[str, bool]) -> int:
 
 
 def _products(step: _Step, needed: dict[str, bool]) -> tuple[int, int] | None:
-    """FLOP of the backward products of an operation that multiplies results, over visible keys and over all."""
+    """FLOP of the backward products of an operation on activations, over visible keys and over all keys."""
     if not step.op.products:
         return (2 * step.op.flop, 2 * (step.op.full_flop or step.op.flop))
     live = [one for one in step.op.products if any(needed[name] for name in one.serves)]
     return (sum(one.flop for one in live), sum(one.full_flop for one in live)) if live else None
 
 
-def _backward(step: _Step, needed: dict[str, bool], gradients: int, in_trained_layer: bool) -> Backward:  # noqa: FBT001 - a fact, no switch
+def _backward(step: _Step, needed: dict[str, bool], gradients: int, in_trained_layer: bool) -> Backward:  # noqa: FBT001 - a property, not a mode
     op = step.op
     if op.kind == "gemm":
         flop, full = gradients * op.flop, gradients * (op.full_flop or op.flop)
@@ -285,7 +285,7 @@ def _is_kept(saved: Saved, step: _Step, steps: list[_Step], gradients: int) -> b
 
 
 def _adapter(half: Op, index: int, step: _Step) -> Op:
-    """One half of an adapter: its weights' gradient always, its input's but for a first half that nothing precedes."""
+    """One product of an adapter: gradients of its weights, and of its input where anything before it is trained."""
     gradients = 2 if index % 2 or step.input_needed else 1
     flop = gradients * half.flop
     return replace(half, backward=Backward(flop, flop, gradients, in_trained_layer=True))

@@ -34,22 +34,22 @@ def headless_bytes(counts: ParameterCounts, head_bias: int) -> int:
 def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
     model = resolved.question.model
     counts = parameter_counts(model, resolved.workload.ledger)
-    single = float(headless_bytes(counts, model.vocab_size if model.lm_head_bias else 0))
+    fp32_bytes = float(headless_bytes(counts, model.vocab_size if model.lm_head_bias else 0))
     if resolved.question.recipe.precision == "fp32":
-        size: float = single
+        size: float = fp32_bytes
         terms: tuple[Term, ...] = (
-            Term("model", single, is_counted=False),
-            Term("gradients", single, is_counted=False),
-            Term("optimizer", 2 * single, is_counted=False),
-            Term("step", 4 * single, STATES),
+            Term("model", fp32_bytes, is_counted=False),
+            Term("gradients", fp32_bytes, is_counted=False),
+            Term("optimizer", 2 * fp32_bytes, is_counted=False),
+            Term("step", 4 * fp32_bytes, STATES),
         )
     else:
-        size, half = single / 2, single // 2
+        size, fp16_bytes = fp32_bytes / 2, fp32_bytes // 2
         terms = (
-            Term("model", single, (*WEIGHTS, "master_weights"), is_counted=False),
-            Term("gradients", single + half, ("gradients",), is_counted=False),
-            Term("optimizer", 2 * single, OPTIMIZER),
-            Term("step", 2 * single, is_counted=False),
+            Term("model", fp32_bytes, (*WEIGHTS, "master_weights"), is_counted=False),
+            Term("gradients", fp32_bytes + fp16_bytes, ("gradients",), is_counted=False),
+            Term("optimizer", 2 * fp32_bytes, OPTIMIZER),
+            Term("step", 2 * fp32_bytes, is_counted=False),
         )
     return ToolAnswer(terms=terms, totals=(MethodLine(name="Total Size", bytes=size),))
 

@@ -22,7 +22,7 @@ TOOLS: dict[ToolName, Tool] = {
 
 
 def compare(name: ToolName, question: Question, memory: Memory) -> Comparison:
-    """What another tool says of a question, beside our own estimate of it."""
+    """Compare another tool's answer to a question with our own estimate."""
     row, resolved = TOOLS[name], resolve(question)
     problems = unsupported(row, resolved)
     if problems:
@@ -45,11 +45,12 @@ def compare(name: ToolName, question: Question, memory: Memory) -> Comparison:
 
 
 def unsupported(row: Tool, resolved: ResolvedQuestion) -> tuple[Problem, ...]:
-    """What of a question a tool's formula does not read, as problems."""
+    """Problems for the parts of a question that a tool's formula does not cover."""
     return tuple(limit.problem(row.tool, resolved) for limit in row.limits if not limit.holds(resolved))
 
 
 def _main_reason(row: Tool, result: ToolAnswer, memory: Memory) -> str:
+    """Sentence on the term with the largest difference between the tool's bytes and ours."""
     ours_bytes = {line.kind: line.bytes for line in memory.stages[memory.peak_stage].lines}
     counted = [term for term in result.terms if term.is_counted]
     named = {kind for term in counted for kind in term.kinds}

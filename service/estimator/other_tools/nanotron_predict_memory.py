@@ -86,29 +86,29 @@ def kept_activation_bytes(model: Model, tokens: int, pipeline: int, flying: int)
     27048.0
     """
     hidden, width = model.hidden_size, model.intermediate_size or 0
-    each = 4 * width / hidden + 8 + 2 * model.key_value_heads / model.num_attention_heads
-    activations = rank_zero_layers(model, pipeline) * 2.0 * tokens * hidden * each
+    factor = 4 * width / hidden + 8 + 2 * model.key_value_heads / model.num_attention_heads
+    activations = rank_zero_layers(model, pipeline) * 2.0 * tokens * hidden * factor
     return activations + 8.0 * tokens * model.vocab_size if pipeline == 1 else flying * activations
 
 
 def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
     model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
     data, tensor, pipeline = layout.data, layout.tensor, layout.pipeline
-    half = 2.0 * first_rank_parameters(model, pipeline) / tensor
+    weights_bytes = 2.0 * first_rank_parameters(model, pipeline) / tensor
     replicas = 1 if layout.zero_stage == 0 else data
     tokens, flying = recipe.sequence_length * recipe.micro_batch, min(pipeline, int(resolved.degrees.accumulation))
     overhead = (72 + 32 * recipe.micro_batch) * MIB
-    weights = Term("Model BF16", half, WEIGHTS)
-    master = Term("FP32 Parameters", 2 * half / replicas, ("master_weights",))
-    gradients = Term("FP32 Gradients", 2 * half, ("gradients",))
-    moments = Term("Optimizer States", 4 * half / replicas, OPTIMIZER)
-    buffers = Term("DDP Gradient Buffers", half if layout.zero_stage == 0 and data > 1 else 0.0)
-    beside = Term("Overhead", overhead, ("workspace",))
+    weights = Term("Model BF16", weights_bytes, WEIGHTS)
+    master = Term("FP32 Parameters", 2 * weights_bytes / replicas, ("master_weights",))
+    gradients = Term("FP32 Gradients", 2 * weights_bytes, ("gradients",))
+    moments = Term("Optimizer States", 4 * weights_bytes / replicas, OPTIMIZER)
+    buffers = Term("DDP Gradient Buffers", weights_bytes if layout.zero_stage == 0 and data > 1 else 0.0)
+    workspace = Term("Overhead", overhead, ("workspace",))
     activations = Term("Activations", kept_activation_bytes(model, tokens, pipeline, flying) / tensor, ACTIVATIONS)
     before = sum(term.bytes for term in (weights, master, gradients, buffers))
-    after = before + moments.bytes + beside.bytes
+    after = before + moments.bytes + workspace.bytes
     return ToolAnswer(
-        terms=(weights, master, gradients, moments, buffers, beside, activations),
+        terms=(weights, master, gradients, moments, buffers, workspace, activations),
         totals=(
             MethodLine(name="Memory Before Optimizer States", bytes=before),
             MethodLine(name="Memory After Optimizer States", bytes=after),
@@ -149,7 +149,7 @@ NANOTRON = Tool(
         "Only the first pipeline rank is counted: with pipeline above 1 the logits of the last rank and its head are "
         "left out.",
         "Layers follow a split by cost that is not the even one of other stacks: the first of two stages of a model "
-        "with few layers gets more than half of them.",
+        "with few layers gets more than weights_bytes of them.",
         "Logits are counted as two fp32 copies whatever the loss kernel does.",
         "The overhead of 72 MiB and 32 MiB for each sequence of the micro-batch is a constant, and stands in no total "
         "before the optimizer's states.",

@@ -43,7 +43,7 @@ def _experts(ops: tuple[Op, ...]) -> int:
 
 
 def _largest_matrix(op: Op) -> int:
-    """Numbers of the largest matrix or table of an operation, its bias counted; matrices side by side are apart."""
+    """Parameters of the largest matrix or table of an operation, with its bias; fused matrices count one by one."""
     biased = {weight.columns for weight in op.weights if weight.role == "vector"}
     return max(
         (
@@ -60,8 +60,8 @@ def _largest_matrix(op: Op) -> int:
 def offloaded(total: int, largest: int, gpus_per_node: int, nodes: int) -> tuple[MethodVariant, ...]:
     """Every row of the tool's table.
 
-    On a GPU stand the largest module in fp32, and its share of 18, 2 or no bytes for each parameter; in the host's
-    memory what was offloaded, or what is loaded before it is shared.
+    A GPU holds the largest module in fp32, and its shard of 18, 2 or 0 bytes for each parameter. Host memory holds the
+    offloaded states, or the whole weights that each process loads before they are sharded.
 
     Source:
         deepspeedai/DeepSpeed@edaa722 deepspeed/runtime/zero/stage3.py

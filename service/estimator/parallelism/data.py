@@ -112,20 +112,23 @@ def expert_shards(degrees: Degrees, kind: int) -> Amount:
 
 
 def _expert_group(degrees: Degrees) -> Amount:
-    """Ranks that shard one expert: all that hold it, unless the dense part has a smaller group too."""
+    """Ranks that shard one expert: all that hold it, or fewer where the shard group of the dense part is smaller."""
     is_smaller = degrees.shard_group < degrees.data * degrees.context
     return where(is_smaller, minimum(degrees.shard_group, degrees.expert_data), degrees.expert_data)
 
 
 @dataclass(slots=True)
 class _Group:
-    """The dense part or the experts: parameters of a rank, and the ranks that share them."""
+    """The dense part or the experts: parameters of a rank, and the ranks that hold the same ones."""
 
-    every: Amount
+    parameters: Amount
+    """Parameters of the rank before sharding."""
     trained: Amount
+    """The trained ones among them."""
     shard: Amount
     """Ranks over which sharded tensors are spread."""
     ranks: Amount
+    """Ranks that hold the same parameters."""
     spacing: Spacing
 
 
@@ -164,7 +167,7 @@ def micro_batch_transfers(
     gathers = where(degrees.zero_stage >= WEIGHTS, (1 + backwards) * freed, 0)
     reduces = where(degrees.zero_stage >= GRADIENTS, where(degrees.zero_stage == WEIGHTS, freed, 1), 0)
     for group in _groups(degrees, parameters):
-        weights, gradients = group.every * workload.state.gathered_bytes, group.trained * _reduced_bytes(workload)
+        weights, gradients = group.parameters * workload.state.gathered_bytes, group.trained * _reduced_bytes(workload)
         transfers.append(Transfer("all_gather", weights / layers, gathers * layers, group.shard, group.spacing))
         transfers.append(Transfer("reduce_scatter", gradients / layers, reduces * layers, group.shard, group.spacing))
     return tuple(transfers)
@@ -193,7 +196,7 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
     stage_two = where(degrees.zero_stage == GRADIENTS, 1, 0)
     for group in _groups(degrees, parameters):
         gradients, spacing = group.trained * _reduced_bytes(workload), group.spacing
-        weights = where(whole == 1, group.every, group.trained) * workload.state.gathered_bytes
+        weights = where(whole == 1, group.parameters, group.trained) * workload.state.gathered_bytes
         sharded = where(degrees.zero_stage >= OPTIMIZER_STATES, group.shard, 1)
         transfers.append(Transfer("reduce_scatter", gradients, stage_one + whole, group.shard, spacing))
         transfers.append(Transfer("all_gather", weights, stage_one + stage_two + whole, group.shard, spacing))
@@ -202,7 +205,7 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
 
 
 def _reduced_bytes(workload: Workload) -> float:
-    """Bytes of one gradient on the wire: the accumulated format, or the compute format where the stack sends that."""
+    """Bytes of one gradient in a reduction: in the accumulated format, or in the compute format of some stacks."""
     if workload.implementation.overlap.reduces_half:
         return float(workload.precision.element_bytes)
     return min(workload.state.gradient_bytes, DTYPE_BYTES["fp32"])

@@ -43,16 +43,16 @@ from service.estimator.time.step import StepOverhead, StepSeconds, ledger_second
 
 @dataclass(slots=True)
 class LoadedStage:
-    """One stage of a single layout and what a rank of it carries."""
+    """One stage of a single layout, and the load of a rank of it."""
 
     stage: Stage
     load: RankLoad
     shape: tuple[Amount, ...]
-    """What tells its load and its step from another stage's."""
+    """Key of its load and its step; stages with equal keys share both."""
 
 
 def stages_of(resolved: ResolvedQuestion) -> list[LoadedStage]:
-    """Every stage of a layout with its load; equal stages share theirs."""
+    """Every stage of a layout with its load; stages of equal shape share one."""
     workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
     loads: dict[tuple[Amount, ...], RankLoad] = {}
     loaded = []
@@ -65,8 +65,8 @@ def stages_of(resolved: ResolvedQuestion) -> list[LoadedStage]:
     if layout.schedule == "dualpipe" and layout.pipeline > 1:
         pairs = zip(loaded, reversed(loaded), strict=True)
         return [
-            LoadedStage(one.stage, mirrored(one.load, far.load, degrees), (*one.shape, *far.shape))
-            for one, far in pairs
+            LoadedStage(first.stage, mirrored(first.load, mirror.load, degrees), (*first.shape, *mirror.shape))
+            for first, mirror in pairs
         ]
     return loaded
 
@@ -78,7 +78,7 @@ def rank_bytes_of(resolved: ResolvedQuestion, loaded: LoadedStage) -> StageBytes
 
 
 def _stage_memory(resolved: ResolvedQuestion, loaded: LoadedStage) -> tuple[StageMemory, float]:
-    """The memory of one rank of one stage in the answer's form, and its bytes in host memory."""
+    """StageMemory of one rank of a stage, and its bytes in host memory."""
     stage, workload, rank_bytes = loaded.stage, resolved.workload, rank_bytes_of(resolved, loaded)
     phases = rank_bytes.phases
     phase = max(LIVE, key=lambda name: float(phases[name]))
@@ -122,12 +122,12 @@ def slowest_step(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_f
 
 
 def _steps(resolved: ResolvedQuestion, stages: list[LoadedStage], filled_fraction: float) -> list[StepSeconds]:
-    """The step of each distinct stage; all wait for the mean of the stages where the pipeline is empty."""
+    """The step of each distinct stage; in bubbles all stages wait for the mean micro-batch time of the stages."""
     workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
     distinct = {one.shape: one for one in stages}
-    each = ledger_seconds(workload, degrees)
+    op_seconds = ledger_seconds(workload, degrees)
     micro = {
-        shape: micro_batch_seconds(workload, degrees, one.stage, one.load, layout, each)
+        shape: micro_batch_seconds(workload, degrees, one.stage, one.load, layout, op_seconds)
         for shape, one in distinct.items()
     }
     mean = reduce(add, [micro[one.shape].sent_seconds for one in stages]) / len(stages)
@@ -185,7 +185,7 @@ def total_seconds(step: StepSeconds) -> float:
 
 
 def memory_of(resolved: ResolvedQuestion, stages: list[LoadedStage]) -> Memory:
-    """The memory part of an answer. `advised` adds what to change."""
+    """The memory part of an answer; `advised` adds changes and suggestions."""
     workload = resolved.workload
     answers = [_stage_memory(resolved, stage) for stage in stages]
     peak, _ = max(answers, key=lambda answer: answer[0].reserved_peak_bytes)
@@ -232,7 +232,7 @@ def filled_fraction(memory: Memory) -> float:
 
 
 MOST_FORWARDS = 32
-"""Moments in which a timeline tells how forward passes fill a stage; more micro-batches share them.
+"""Most points of a timeline for the forward passes that fill a stage; more micro-batches share points.
 Source: a choice; a plot needs no more."""
 
 
@@ -291,7 +291,7 @@ def timeline(resolved: ResolvedQuestion) -> tuple[StageTimeline, ...]:
 
 def _stage_timeline(resolved: ResolvedQuestion, loaded: LoadedStage) -> StageTimeline:
     rank_bytes, several = rank_bytes_of(resolved, loaded), float(resolved.degrees.accumulation) > 1
-    moments = [given for step in ("first", "later") for given in _step(rank_bytes, step, several=several)]
+    moments = [moment for step in ("first", "later") for moment in _step_moments(rank_bytes, step, several=several)]
     kinds = tuple(dict.fromkeys(kind for *_, live in moments for kind in live))
     points = tuple(
         Point(
@@ -325,25 +325,25 @@ def _peak(point: Point, kinds: tuple[str, ...]) -> Peak:
     )
 
 
-def _step(
-    held: StageBytes, step: StepName, *, several: bool
+def _step_moments(
+    rank_bytes: StageBytes, step: StepName, *, several: bool
 ) -> Iterator[tuple[StepName, Moment, int, dict[str, float]]]:
     """The moments of one step: its start, the forward passes that fill the stage, and the phases that follow."""
-    flying = ceil(float(held.in_flight))
-    resting = (*PERSISTENT, "buffered_gradients")
-    yield step, "start", 0, live_bytes(held, resting, missing_kinds(step, "start", several=False))
-    shown = min(flying, MOST_FORWARDS)
+    in_flight = ceil(float(rank_bytes.in_flight))
+    kinds = (*PERSISTENT, "buffered_gradients")
+    yield step, "start", 0, live_bytes(rank_bytes, kinds, missing_kinds(step, "start", several=False))
+    shown = min(in_flight, MOST_FORWARDS)
     for index in range(shown):
-        count = ceil(flying * (index + 1) / shown)
-        live = live_bytes(held, LIVE["loss"], missing_kinds(step, "forward", several=several and index > 0))
+        count = ceil(in_flight * (index + 1) / shown)
+        live = live_bytes(rank_bytes, LIVE["loss"], missing_kinds(step, "forward", several=several and index > 0))
         live.pop("logits", None)
-        live["activations"] = float(held.activations) * count / flying
+        live["activations"] = float(rank_bytes.activations) * count / in_flight
         yield step, "forward", count, {kind: amount for kind, amount in live.items() if amount}
     phases: tuple[Phase, ...] = ("loss", "backward", "reduction", "optimizer")
-    counts = {"loss": flying, "backward": flying, "reduction": flying - 1, "optimizer": 0}
+    counts = {"loss": in_flight, "backward": in_flight, "reduction": in_flight - 1, "optimizer": 0}
     for phase in phases:
-        if phase != "loss" or float(held.logits):
+        if phase != "loss" or float(rank_bytes.logits):
             moment = MOMENTS[phase]
-            live = live_bytes(held, LIVE[phase], missing_kinds(step, moment, several=several))
+            live = live_bytes(rank_bytes, LIVE[phase], missing_kinds(step, moment, several=several))
             yield step, moment, counts[phase], live
-    yield step, "end", 0, live_bytes(held, BETWEEN_STEPS, ())
+    yield step, "end", 0, live_bytes(rank_bytes, BETWEEN_STEPS, ())

@@ -74,8 +74,8 @@ def weight_cast_seconds(workload: Workload, parameters: RankParameters) -> Amoun
     0.0
     """
     is_narrow = workload.precision.matrix_format in ("fp8", "fp4")
-    stands = workload.recipe.fp8_weights and workload.recipe.precision == "fp8-tensorwise"
-    if not is_narrow or stands:
+    is_stored_narrow = workload.recipe.fp8_weights and workload.recipe.precision == "fp8-tensorwise"
+    if not is_narrow or is_stored_narrow:
         return 0.0
     numbers = parameters.dense_trained + parameters.expert_trained
     return numbers * cast_bytes(workload) / streaming_bytes_per_s(workload.gpu, workload.constants.memory_fraction)
@@ -131,14 +131,14 @@ def limited_watts(workload: Workload) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class ProductShape:
-    """The forward product of one operation on one rank; the backward ones have the same three numbers, in turn."""
+    """The forward product of one operation on one rank; the backward products permute its three sizes."""
 
     rows: Amount
     """Tokens of one product, m."""
     columns: Amount
     """Numbers that it writes for each token, n."""
     inner: Amount
-    """Numbers that each of them sums over, k."""
+    """Length of the sum for each of them, k."""
     copies: Amount
     """Products of this shape that run as one kernel: the experts of a rank."""
 
@@ -198,7 +198,7 @@ def product_shape(op: Op, model: Model, degrees: Degrees, split: tuple[Amount, .
 
 
 SCANNED: FusedName = "flash-2"
-"""Kernel whose rate stands for that of the scans of recurrent layers, which have no measurement."""
+"""Kernel whose rate is used for the scans of recurrent layers, which are not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,31 +206,31 @@ class Products:
     """Rates of matrix products of one format."""
 
     plain: ProductRates
-    """Products that write their result."""
+    """Products that overwrite their result."""
     adding: ProductRates
-    """Gradients of weights, which add to what earlier micro-batches gave where the stack fuses that."""
+    """Gradients of weights, which add to those of earlier micro-batches where the stack fuses the addition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What one GPU reaches inside a step."""
+    """Rates that one GPU reaches inside a step."""
 
     products: Products
     """Matrix products in the recipe's format."""
     wide_products: Products
-    """Those that stay in the attention's format."""
+    """Matrix products that stay in the attention's format."""
     is_narrow: bool
-    """The recipe's format is narrower than the activations'."""
+    """Whether the recipe's format is narrower than that of activations."""
     attention: AttentionRate
     """Attention, or a scan, by its kernel; shares of attention_flop_per_s."""
     attention_flop_per_s: float
-    """Dense peak of the attention's format, scaled as the kernel is inside a step."""
+    """Dense peak of the attention's format, times the kernel's scale inside a step."""
     eager_flop_per_s: float
-    """The two products of eager attention."""
+    """Rate of the two products of eager attention."""
     bytes_per_s: float
-    """Memory traffic."""
+    """Rate of memory traffic."""
     cast_bytes: float
-    """Traffic of turning one number of an operand into the recipe's format."""
+    """Memory traffic of converting one number of an operand to the recipe's format."""
 
     def of(self, op: Op) -> Products:
         """Rates of an operation's products."""
@@ -238,7 +238,7 @@ class Rates:
 
 
 def fused_kernel(kernel: AttentionName) -> FusedName:
-    """The fused kernel whose rates a job's scans and attention have.
+    """The fused kernel whose rates apply to attention and scans.
 
     >>> fused_kernel("cudnn"), fused_kernel("eager")
     ('cudnn', 'flash-2')
@@ -301,7 +301,7 @@ Source: NVIDIA, Matrix Multiplication Background User's Guide, section 2 (16 byt
 
 
 def _products(workload: Workload, number_format: Format) -> Products:
-    """Rates in one format, never above its peak."""
+    """Rates of matrix products in one format, at most its peak."""
     measured = generation_rates(workload.gpu)
     rate = format_rate(measured, number_format)
     most = min(1.0, stack_scale(workload)) / rate.peak_fraction
@@ -322,7 +322,7 @@ def _clock(workload: Workload) -> float:
 
 
 ProductName = Literal["forward", "input_gradient", "weight_gradient"]
-"""What a product gives."""
+"""Result of a product."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,15 +330,15 @@ class RankProduct:
     """One product of one operation."""
 
     name: str
-    """The operation."""
+    """Name of the operation."""
     product: ProductName
-    """What it gives."""
+    """Its result."""
     shape: ProductShape
-    """Rows, columns and inner numbers of this very product; grouped experts run side by side."""
+    """Sizes of this product; grouped experts are its copies."""
     format: Format
     """Format of its operands."""
     count: Amount
-    """How often one step has it, over the ranks of all stages that run one micro-batch after the other."""
+    """Times that one step runs it, over one rank of every pipeline stage."""
 
     @property
     def flop(self) -> Amount:
@@ -348,9 +348,9 @@ class RankProduct:
 
 
 def rank_products(workload: Workload, degrees: Degrees) -> tuple[RankProduct, ...]:
-    """The matrix products of one step on one rank of every pipeline stage, those that recompute repeats counted once.
+    """The matrix products of one step on one rank of every pipeline stage, without the repetitions of recompute.
 
-    Equal ones of different operations stand side by side.
+    Equal products of different operations are separate entries.
 
     Source:
         the ledger; Kaplan et al. 2020, arXiv:2001.08361, section 2.1 (a product for each gradient that is needed)
@@ -375,7 +375,7 @@ def rank_products(workload: Workload, degrees: Degrees) -> tuple[RankProduct, ..
 
 
 def _layer_products(op: Op, shape: ProductShape, workload: Workload, times: Amount) -> Iterator[RankProduct]:
-    """The products of one operation: its result, and each gradient that is needed."""
+    """The products of one operation: the forward one, and one for each needed gradient."""
     number_format = workload.precision.attention_format if op.keeps_precision else workload.precision.matrix_format
     is_trained = any(weight.trained for weight in op.weights)
     shapes: dict[ProductName, ProductShape] = {"forward": shape}
@@ -384,9 +384,9 @@ def _layer_products(op: Op, shape: ProductShape, workload: Workload, times: Amou
     if op.gradients == 2 or (op.gradients and is_trained):
         shapes["weight_gradient"] = shape.weight_gradient
     for name, result in shapes.items():
-        one_by_one = op.holds_experts and not workload.software.grouped_experts
-        count = times * (result.copies if one_by_one else 1)
-        run = replace(result, copies=1) if one_by_one else result
+        is_ungrouped = op.holds_experts and not workload.software.grouped_experts
+        count = times * (result.copies if is_ungrouped else 1)
+        run = replace(result, copies=1) if is_ungrouped else result
         yield RankProduct(name=op.name, product=name, shape=run, format=number_format, count=count)
 
 
@@ -403,22 +403,22 @@ class ComputeSeconds:
     attention: Amount = 0.0
     elementwise: Amount = 0.0
     cast: Amount = 0.0
-    """Operands turned into narrow formats."""
+    """Conversion of operands to narrow formats."""
     loss: Amount = 0.0
     recompute: Amount = 0.0
-    """Forward passes run a second time, whatever their kind."""
+    """Recomputed forward passes, of all kinds of kernels."""
     forward: Amount = 0.0
-    """The forward passes' share of the first three."""
+    """The part of gemm, attention and elementwise that is forward passes."""
     host: Amount = 0.0
-    """The device waits for the host to launch its kernels; transfers do not."""
+    """Time that the device waits for kernel launches of the host; transfers go on meanwhile."""
 
     @property
     def total_seconds(self) -> Amount:
-        """All of it [s]."""
+        """Sum of all kinds [s]; `forward` is part of them."""
         return self.gemm + self.attention + self.elementwise + self.cast + self.loss + self.recompute + self.host
 
     def plus(self, other: "ComputeSeconds", count: Amount) -> "ComputeSeconds":
-        """This and `count` times another."""
+        """The sum of this and `count` times another."""
         if isinstance(count, int) and not count:
             return self
         return ComputeSeconds(
@@ -440,9 +440,9 @@ class OpSeconds:
     forward: Amount
     backward: Amount
     cast: Amount = 0.0
-    """Operands turned into a narrow format, forward and backward."""
+    """Conversion of operands to a narrow format, forward and backward."""
     recast: Amount = 0.0
-    """What of that a repeated forward pass does again."""
+    """The part of `cast` that a recomputed forward pass repeats."""
 
 
 def kernel_seconds(flop: Amount, moved_bytes: Amount, flop_per_s: Amount, bytes_per_s: float) -> Amount:
@@ -491,17 +491,21 @@ def product_seconds(op: Op, shape: ProductShape, rates: Rates, workload: Workloa
     products, constants = rates.of(op), workload.constants
     aligned = where(n % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
     aligned = aligned * where(k % ALIGNED_SIDE == 0, 1.0, constants.misaligned_fraction)
-    slowed = 1 / (aligned * (constants.grouped_fraction if op.holds_experts else 1.0))
+    slowdown = 1 / (aligned * (constants.grouped_fraction if op.holds_experts else 1.0))
     if op.holds_experts and not workload.software.grouped_experts:
-        slowed, copies = slowed * copies, 1.0
+        slowdown, copies = slowdown * copies, 1.0
     launches = copies if op.holds_experts else 1
-    forward = slowed * matrix_product_seconds(m, n, k, products.plain, copies, launches)
+    forward = slowdown * matrix_product_seconds(m, n, k, products.plain, copies, launches)
     backward: Amount = 0.0
     if op.gradients:
-        one, two = shape.input_gradient, shape.weight_gradient
-        inputs = matrix_product_seconds(one.rows, one.columns, one.inner, products.plain, copies, launches)
-        weights = matrix_product_seconds(two.rows, two.columns, two.inner, products.adding, copies, launches)
-        backward = slowed * (inputs + weights) / 2 * (op.backward_flop / op.flop)
+        for_input, for_weights = shape.input_gradient, shape.weight_gradient
+        inputs = matrix_product_seconds(
+            for_input.rows, for_input.columns, for_input.inner, products.plain, copies, launches
+        )
+        weights = matrix_product_seconds(
+            for_weights.rows, for_weights.columns, for_weights.inner, products.adding, copies, launches
+        )
+        backward = slowdown * (inputs + weights) / 2 * (op.backward_flop / op.flop)
     if not rates.is_narrow or op.keeps_precision:
         return OpSeconds(forward, backward)
     number_seconds = rates.cast_bytes * shape.copies / rates.bytes_per_s
@@ -529,26 +533,30 @@ def attention_seconds(op: Op, workload: Workload, divisor: Amount, scale: Amount
     flop, moved = op.flop / divisor * scale, op.moved_bytes / divisor * scale
     gradients = (op.backward_flop + op.kernel_rerun_flop) / divisor * scale
     if workload.kernel == "eager" and op.is_core:
-        passing = moved / rates.bytes_per_s
+        traffic_seconds = moved / rates.bytes_per_s
         return OpSeconds(
-            flop / rates.eager_flop_per_s + passing, gradients / rates.eager_flop_per_s + op.gradients * passing
+            flop / rates.eager_flop_per_s + traffic_seconds,
+            gradients / rates.eager_flop_per_s + op.gradients * traffic_seconds,
         )
     forward, backward = (rates.attention_flop_per_s * share for share in _shares(op, workload, divisor, scale, rates))
-    there = kernel_seconds(flop, moved, forward, rates.bytes_per_s)
+    forward_seconds = kernel_seconds(flop, moved, forward, rates.bytes_per_s)
     return OpSeconds(
-        there, kernel_seconds(gradients, op.gradients * moved, backward, rates.bytes_per_s) if op.gradients else 0.0
+        forward_seconds,
+        kernel_seconds(gradients, op.gradients * moved, backward, rates.bytes_per_s) if op.gradients else 0.0,
     )
 
 
 def _shares(op: Op, workload: Workload, divisor: Amount, scale: Amount, rates: Rates) -> tuple[Amount, Amount]:
-    """Shares of the peak of both passes: of attention by keys and queries, of a scan as over endless ones."""
+    """Shares of the peak, forward and backward: of attention by keys and queries, of a scan in the limit of many."""
     if not op.is_core:
         return rates.attention.forward_fraction, rates.attention.backward_fraction
     tokens = workload.recipe.sequence_length
     queries = workload.model.num_attention_heads * tokens / divisor * scale
-    seen = op.flop / (2 * tokens * op.score_width)
-    there, back = (attention_fraction(rates.attention, seen, queries, backward=way) for way in (False, True))
-    return there, back
+    keys = op.flop / (2 * tokens * op.score_width)
+    forward, backward = (
+        attention_fraction(rates.attention, keys, queries, backward=is_backward) for is_backward in (False, True)
+    )
+    return forward, backward
 
 
 def op_seconds(op: Op, workload: Workload, degrees: Degrees, split: tuple[Amount, ...], rates: Rates) -> OpSeconds:
@@ -580,8 +588,8 @@ def ops_compute(ops: Ops, workload: Workload, degrees: Degrees, rates: Rates) ->
     """Seconds that one rank computes for some operations on one micro-batch, forward and backward."""
     split = divisors(degrees, workload.model, workload.vocabulary_multiple)
     sums: dict[OpKind, Amount] = {"gemm": 0.0, "attention": 0.0, "elementwise": 0.0}
-    again: Amount = 0.0
-    ahead: Amount = 0.0
+    recompute: Amount = 0.0
+    forward: Amount = 0.0
     cast: Amount = 0.0
     for op in ops:
         if not (op.flop or op.moved_bytes):
@@ -589,9 +597,9 @@ def ops_compute(ops: Ops, workload: Workload, degrees: Degrees, rates: Rates) ->
         one = op_seconds(op, workload, degrees, split, rates)
         sums[op.kind] = sums[op.kind] + one.forward + one.backward
         cast = cast + one.cast
-        ahead = ahead + one.forward
+        forward = forward + one.forward
         if is_rerun(op, workload.recompute):
-            again = again + (one.forward + one.recast) * (
+            recompute = recompute + (one.forward + one.recast) * (
                 rerun_flop(op, workload.recompute) / op.flop if op.flop else 1.0
             )
     return ComputeSeconds(
@@ -599,8 +607,8 @@ def ops_compute(ops: Ops, workload: Workload, degrees: Degrees, rates: Rates) ->
         attention=sums["attention"],
         elementwise=sums["elementwise"],
         cast=cast,
-        recompute=again,
-        forward=ahead,
+        recompute=recompute,
+        forward=forward,
     )
 
 

@@ -23,7 +23,7 @@ LEAST_ERROR_FRACTION = 0.03
 """Errors below this are noise. Source: a choice; runs of one machine differ by 1 to 3 %."""
 
 LEAST_MEASUREMENTS = 3
-"""Newer measurements of a probe required for a drift. Source: a choice."""
+"""Fewest newer measurements of a probe that can show a drift. Source: a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +72,15 @@ def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_i
     """Compare a calibration with newer measurements."""
     calibration = find_calibration(engine, caller, calibration_id)
     owner = calibration.owner if caller.sees_all else caller.owner
-    seen = set(calibration.fitted_on)
+    fitted_on = set(calibration.fitted_on)
     since = datetime.fromisoformat(calibration.created_at)
-    newer = [row for row in counting_measurements(engine, owner, calibration.device, since) if row.id not in seen]
+    newer = [row for row in counting_measurements(engine, owner, calibration.device, since) if row.id not in fitted_on]
     newer = [row for row in newer if is_possible(row, device_of(row, catalogue))]
     steps = steps_of(engine, newer)
     parts = tuple(
         part
         for probe in sorted({row.probe for row in newer})
-        if (part := _part(probe, newer, calibration, (catalogue, steps))) is not None
+        if (part := _drift_part(probe, newer, calibration, catalogue, steps)) is not None
     )
     return CalibrationDrift(
         calibration=calibration.id,
@@ -92,25 +92,24 @@ def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_i
     )
 
 
-def _part(
-    probe: str, newer: Sequence[Measured], calibration: Calibration, known: tuple[Catalogue, Steps]
+def _drift_part(
+    probe: str, newer: Sequence[Measured], calibration: Calibration, catalogue: Catalogue, steps: Steps
 ) -> CalibrationDriftPart | None:
-    """Errors of one probe; None if the calibration has no constants for it."""
-    catalogue, steps = known
-    plain = device_of(newer[0], catalogue)
-    gpu = calibrated(plain, constants_of(calibration))
+    """Errors of one probe; None if the calibration does not change its predictions."""
+    uncalibrated = device_of(newer[0], catalogue)
+    gpu = calibrated(uncalibrated, constants_of(calibration))
     pairs = [
         (row.value, predicted, published)
         for row in newer
         if row.probe == probe
         and (predicted := steps.predict(observation_of(row), gpu)) is not None
-        and (published := steps.predict(observation_of(row), plain)) is not None
+        and (published := steps.predict(observation_of(row), uncalibrated)) is not None
     ]
     if all(predicted == published for _, predicted, published in pairs):
         return None
     error = fmean(abs(predicted / value - 1) for value, predicted, _ in pairs)
     held_out = next((part["held_out_fraction"] for part in calibration.parts if part["probe"] == probe), None)
-    most = max(LEAST_ERROR_FRACTION, DRIFTING * (held_out or 0.0))
+    limit = max(LEAST_ERROR_FRACTION, DRIFTING * (held_out or 0.0))
     return CalibrationDriftPart(
         probe=probe,
         measurements=len(pairs),
@@ -118,5 +117,5 @@ def _part(
         bias_fraction=median(value / predicted for value, predicted, _ in pairs) - 1,
         held_out_fraction=held_out,
         uncalibrated_fraction=fmean(abs(published / value - 1) for value, _, published in pairs),
-        is_drifting=len(pairs) >= LEAST_MEASUREMENTS and error > most,
+        is_drifting=len(pairs) >= LEAST_MEASUREMENTS and error > limit,
     )

@@ -29,46 +29,46 @@ from service.validation.specs import read_spec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """Model and recipe of a step probe."""
+    """Model and recipe that a step probe trains."""
 
     model: Model
-    """The model; each measurement has its number of layers."""
+    """The model; each measurement sets the number of its layers."""
     recipe: Recipe
     """The recipe, with the probe's own stack."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Models and recipes of step probes, by run."""
+    """Predictions for measurements, with the models and recipes of step probes."""
 
     trained: Mapping[str, Trained]
-    """Runs whose steps can be predicted."""
+    """Model and recipe of each run whose steps can be predicted."""
 
     def predict(self, observed: Observed, gpu: Gpu) -> float | None:
-        """Prediction for a measurement, steps included."""
+        """Prediction for a measurement; None if there is none."""
         if observed.probe != STEP:
             return predicted_value(observed, gpu)
         resolved = self._resolved(observed, gpu)
         return None if resolved is None else compute_configuration(resolved).step.step_seconds.value
 
     def on(self, observed: Iterable[Observed], gpu: Gpu) -> tuple[StepCalibration, ...]:
-        """Measured steps with their predictions on a GPU."""
-        predictions = ((one, self._resolved(one, gpu)) for one in observed)
+        """Measured steps among some measurements, with their predictions on a GPU."""
+        configurations = ((one, self._resolved(one, gpu)) for one in observed)
         return tuple(
             StepCalibration(
-                stack=found.workload.software.name,
-                implementation=found.workload.software.implementation,
+                stack=resolved.workload.software.name,
+                implementation=resolved.workload.software.implementation,
                 step=MeasuredStep(
-                    predicted_seconds=compute_configuration(found).step.step_seconds.value,
+                    predicted_seconds=compute_configuration(resolved).step.step_seconds.value,
                     measured_seconds=one.measurement.value,
                 ),
             )
-            for one, found in predictions
-            if found is not None
+            for one, resolved in configurations
+            if resolved is not None
         )
 
     def _resolved(self, observed: Observed, gpu: Gpu) -> ResolvedQuestion | None:
-        """Configuration of a timed step on a GPU; None for other measurements and refused configurations."""
+        """Configuration of a timed step on a GPU; None for other measurements, and where the question is refused."""
         trained = self.trained.get(observed.run)
         depth = observed.measurement.shape.get("depth")
         is_timed = observed.probe == observed.measurement.operation == STEP and observed.environment.kind != "cpu"
@@ -88,7 +88,7 @@ class Steps:
 
 
 def trained_by(payload: Mapping[str, Any]) -> Trained | None:
-    """Model and recipe of the step probe of a launch check."""
+    """Model and recipe of a launch check's step probe; None without one."""
     parameters = next(
         (task.get("parameters", {}) for task in payload.get("tasks", ()) if task.get("probe") == STEP), None
     )
@@ -107,12 +107,12 @@ def steps_of(engine: Engine, rows: Sequence[Measured]) -> Steps:
     """Models and recipes of the step probes of some measurements."""
     checks = {row.run: row.launch_check_id for row in rows if row.probe == STEP and row.launch_check_id is not None}
     jobs = {run: read_job(engine, check) for run, check in checks.items()}
-    found = {run: trained_by(job.payload) for run, job in jobs.items() if job is not None}
-    return Steps({run: trained for run, trained in found.items() if trained is not None})
+    trained_runs = {run: trained_by(job.payload) for run, job in jobs.items() if job is not None}
+    return Steps({run: trained for run, trained in trained_runs.items() if trained is not None})
 
 
 def steps_on(payload: Mapping[str, Any], run: str) -> Callable[[Iterable[Observed], Gpu], tuple[StepCalibration, ...]]:
-    """Step predictor of one launch check."""
+    """Function that predicts the measured steps of one launch check."""
     trained = trained_by(payload)
     return Steps({} if trained is None else {run: trained}).on
 
@@ -122,12 +122,12 @@ OWN = "own"
 
 
 def with_measured(question: Question, records: Sequence[ProbeRecord], steps_on: StepsOn | None = None) -> Question:
-    """A question with measured rates of its GPU in place of published or calibrated ones.
+    """A question whose GPU has measured rates in place of published or calibrated ones.
 
-    Measurements of a processor, or of a GPU that is a slice, throttled or shared, change nothing; neither do steps of
-    other training software.
+    Measurements of a processor, and of a sliced, throttled or shared GPU, are ignored; so are steps of other training
+    software.
     """
-    observed = [one for one in observed_in(records, OWN) if _counts(one) and impossible(one, question.gpu) is None]
+    observed = [one for one in observed_in(records, OWN) if _is_usable(one) and impossible(one, question.gpu) is None]
     known = calibration_of(question.gpu)
     before = known.id if known is not None else None
     name = f"own_{digest_of(to_bytes([before, [asdict(record) for record in records]]))}"
@@ -144,12 +144,12 @@ def with_measured(question: Question, records: Sequence[ProbeRecord], steps_on: 
     return question if fitted.is_empty else replace(question, gpu=calibrated(question.gpu, constants))
 
 
-def _counts(one: Observed) -> bool:
+def _is_usable(one: Observed) -> bool:
     return one.environment.kind != "cpu" and quality_flag_of(one.environment) is None
 
 
 def _with_known(fitted: DeviceCalibration, known: DeviceCalibration) -> DeviceCalibration:
-    """New constants, completed by the known ones."""
+    """New constants, completed with known ones."""
     formats, kernels = {one.format for one in fitted.matrix}, {one.kernel for one in fitted.attention}
     collectives = {one.collective for one in fitted.links}
     return DeviceCalibration(
@@ -173,7 +173,7 @@ class FitData:
     steps: Steps
     """Models and recipes of their step probes."""
     seen: frozenset[str]
-    """Ids of the measurements that the calibration in effect was fitted on."""
+    """Ids of the measurements that the current calibration was fitted on."""
     note: str
     owner: str
 
@@ -181,34 +181,34 @@ class FitData:
 def read_fit_data(engine: Engine, catalogue: Catalogue, caller: Caller, body: Mapping[str, Any]) -> FitData:
     """Read the measurements that a request body selects."""
     chosen = read_chosen(body)
-    whose = caller.visible_owner if chosen.measurements else caller.own
-    stored = read_measurements(engine, chosen.measurements or None, whose, values_of(chosen))
+    owner = caller.visible_owner if chosen.measurements else caller.own
+    stored = read_measurements(engine, chosen.measurements or None, owner, values_of(chosen))
     rows = chosen_of(stored, chosen)
-    before = _id_in_effect(rows[0], catalogue)
+    before = _current_id(rows[0], catalogue)
     known = None if before is None else read_calibration(engine, before)
     seen = frozenset[str]() if known is None else frozenset(known.fitted_on)
     return FitData(rows=rows, steps=steps_of(engine, rows), seen=seen, note=chosen.note, owner=caller.owner)
 
 
 def fit_calibration(data: FitData, catalogue: Catalogue) -> Calibration:
-    """Fit a calibration to the possible measurements; a thousand of them take seconds."""
-    fitted = calibration_on(_possible(data.rows, catalogue), catalogue, data.seen, data.steps)
+    """Fit a calibration to the plausible measurements; a thousand of them take seconds."""
+    fitted = calibration_on(_plausible(data.rows, catalogue), catalogue, data.seen, data.steps)
     return replace(fitted, note=data.note, owner=data.owner)
 
 
-def _possible(rows: Sequence[Measured], catalogue: Catalogue) -> list[Measured]:
-    """Measurements that the device can have made; impossible ones are never fitted, even if released."""
+def _plausible(rows: Sequence[Measured], catalogue: Catalogue) -> list[Measured]:
+    """Measurements that the device can have made; impossible ones are never fitted, even after their release."""
     gpu = device_of(rows[0], catalogue)
-    found = [row for row in rows if is_possible(row, gpu)]
-    if not found:
+    possible = [row for row in rows if is_possible(row, gpu)]
+    if not possible:
         message = "no device can have made any of the measurements that are chosen, so nothing is fitted on them"
         fix = "see their reasons at GET /v1/measurements, and measure again"
         raise Refused(Problem(field="", code="nothing_chosen", message=message, fix=fix))
-    return found
+    return possible
 
 
 def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozenset[str], steps: Steps) -> Calibration:
-    """Fit a calibration to measurements of one device, compared with the one that was fitted on `seen`."""
+    """Fit a calibration to measurements of one device, and compare it with the current one, fitted on `seen`."""
     gpu = device_of(rows[0], catalogue)
     observed = [observation_of(row) for row in rows]
     constants = fitted_device(observed, gpu, "", steps.on)
@@ -217,7 +217,7 @@ def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozens
         fix = "choose measurements of gemm, attention, bandwidth, collective, context, or a launch check's step"
         raise Refused(Problem(field="probes", code="nothing_to_fit", message=message, fix=fix))
     before = predictor_before(rows[0], catalogue, seen, steps)
-    judgement = score_calibration(observed, gpu, before, ScoringOptions(predict=steps.predict, steps_on=steps.on))
+    score = score_calibration(observed, gpu, before, ScoringOptions(predict=steps.predict, steps_on=steps.on))
     values = {name: value for name, value in asdict(constants).items() if name != "id"}
     ids = tuple(sorted(row.id for row in rows))
     return Calibration(
@@ -226,14 +226,14 @@ def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozens
         gpu=slug_of(rows[0], catalogue),
         device=rows[0].device,
         note="",
-        held_out_fraction=judgement.held_out_fraction,
-        before_fraction=judgement.before_fraction,
-        in_sample_fraction=judgement.in_sample_fraction,
-        parts=tuple(to_wire(part) for part in judgement.parts),
+        held_out_fraction=score.held_out_fraction,
+        before_fraction=score.before_fraction,
+        in_sample_fraction=score.in_sample_fraction,
+        parts=tuple(to_wire(part) for part in score.parts),
         constants=to_wire(values),
         fitted_on=ids,
         formulas=FORMULAS_VERSION,
-        replaces=_id_in_effect(rows[0], catalogue),
+        replaces=_current_id(rows[0], catalogue),
         created_at=now_text(),
         promoted_at=None,
         retired_at=None,
@@ -241,15 +241,15 @@ def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozens
     )
 
 
-def _id_in_effect(row: Measured, catalogue: Catalogue) -> str | None:
-    """Id of the calibration in effect for a device."""
+def _current_id(row: Measured, catalogue: Catalogue) -> str | None:
+    """Id of the current calibration of a device; None without one."""
     slug = slug_of(row, catalogue)
     known = None if slug is None else calibration_of(calibrated_gpu(slug, catalogue))
     return None if known is None else known.id
 
 
 def device_of(row: Measured, catalogue: Catalogue) -> Gpu:
-    """Device of a measurement, with the values of its data sheet."""
+    """Device of a measurement, by its data sheet."""
     slug = slug_of(row, catalogue)
     if slug is not None:
         return catalogue.gpus[slug].gpu
@@ -263,14 +263,14 @@ def device_of(row: Measured, catalogue: Catalogue) -> Gpu:
 def predictor_before(
     row: Measured, catalogue: Catalogue, seen: frozenset[str], steps: Steps
 ) -> Callable[[Observed], float | None]:
-    """Current prediction for a device's measurements, by constants that were not fitted on them."""
-    plain, slug = device_of(row, catalogue), slug_of(row, catalogue)
-    now = plain if slug is None else calibrated_gpu(slug, catalogue)
-    return lambda observed: steps.predict(observed, plain if observed.id in seen else now)
+    """Current predictor of a device; for a measurement that it was fitted on, the data sheet in place of the fit."""
+    uncalibrated, slug = device_of(row, catalogue), slug_of(row, catalogue)
+    current = uncalibrated if slug is None else calibrated_gpu(slug, catalogue)
+    return lambda observed: steps.predict(observed, uncalibrated if observed.id in seen else current)
 
 
 def constants_of(calibration: Calibration) -> DeviceCalibration:
     """Constants of a calibration, in place of published rates."""
     values = {**calibration.constants, "id": calibration.id}
-    found: DeviceCalibration = adapter_of(DeviceCalibration).validate_python(values)
-    return found
+    constants: DeviceCalibration = adapter_of(DeviceCalibration).validate_python(values)
+    return constants

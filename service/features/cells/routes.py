@@ -1,7 +1,7 @@
 """GET /v1/cell/{metric}: one number as plain text, for WEBSERVICE, IMPORTDATA and Power Query.
 
-A spreadsheet sends OPTIONS and HEAD before GET for every cell, follows no 308, and shows no body of
-an error: so HEAD computes nothing, nothing redirects, and `on_error` puts errors into the cell.
+A spreadsheet sends OPTIONS and HEAD before GET for every cell, does not follow a 308, and does not show the body of an
+error. So HEAD computes nothing, no route redirects, and `on_error` puts errors into the cell.
 
 /v1/cell/table.csv and /v1/cell/estimate.xml are mounted before /v1/cell/{metric}; no metric has a file ending.
 """
@@ -38,21 +38,21 @@ table_router = APIRouter(tags=["cells"], route_class=StrictRoute)
 XML = "application/xml"
 
 NO_CATALOGUE = (UnknownRevision, Unreachable, WrongParameter)
-"""Reasons for a missing catalogue."""
+"""Errors of a request whose catalogue cannot be read."""
 
 FEW_ROWS = 2
-"""Answers computed in the API process; more need a compute process."""
+"""Most answers that the API process computes itself; more go to a compute process."""
 
 
 @dataclass(frozen=True, slots=True)
 class SheetForm:
-    """Form of the texts of an operation, and of its errors for sheets that want no problem document."""
+    """Media type of an operation's text, and the form of its errors where a sheet asks for text."""
 
     media_type: str = TEXT_BODY
     render: Callable[[str], str] = str
     """Function from the text of an error to the body."""
     blank: str = ""
-    """Body of an error without a text."""
+    """Body of an error where the cell shall be empty."""
 
     def shown(self, text: str, on_error: cells.OnError) -> str:
         """Body of an error as requested."""
@@ -64,7 +64,7 @@ FORMS = {
     "getCellTable": SheetForm(CSV_BODY, tables.error_csv),
     "getCellXml": SheetForm(XML, tables.error_xml, "<estimate/>"),
 }
-"""Forms by operation id; getCellReason always answers text."""
+"""Forms by operation id. getCellReason is not listed: it always answers with text."""
 
 
 def _choice(name: str, description: str) -> Any:
@@ -90,7 +90,7 @@ RefreshQuery = Annotated[Any, *query({"type": "string"}, "Changes nothing but th
 FlatQuery = Annotated[Parameters, Depends(whole_query(FlatQuestion))]
 
 
-async def _sheet_query(  # noqa: PLR0913 - parameters of every sheet, which the readers of cells and tables validate
+async def _sheet_query(  # noqa: PLR0913 - declares the parameters; the readers of cells and tables validate them
     request: Request,
     question: FlatQuery,
     *,
@@ -174,9 +174,9 @@ async def cell(
     """Any number of an answer by its name, or by as much of its path as tells it apart."""
 
     async def number(catalogue: Catalogue) -> tuple[str, dict[str, str]]:
-        given, question = cells.split_options(parameters)
-        found = cells.cell(metric, question, cells.read_options(given), catalogue)
-        return found.text, {"X-Unit": found.unit, "X-Verdict": found.verdict}
+        options, question = cells.split_options(parameters)
+        result = cells.cell(metric, question, cells.read_options(options), catalogue)
+        return result.text, {"X-Unit": result.unit, "X-Verdict": result.verdict}
 
     return await _answered(request, parameters, number)
 
@@ -243,10 +243,10 @@ async def _answered(
 def _sheet(
     request: Request, text: str, revision: str, headers: Mapping[str, str] | None = None, media_type: str = TEXT_BODY
 ) -> Response:
-    """Text answer under a catalogue.
+    """Text answer under a revision of the catalogue.
 
-    The path, the query and the versions of the computation determine the text, and so its ETag. It is known before the
-    answer, and HEAD returns the same one without computing anything.
+    The path, the query and the versions of the computation determine the text, and therefore its ETag. HEAD returns the
+    same ETag without computing the text.
     """
     inputs = [request.url.path, request.query_params.multi_items(), revision, FORMULAS_VERSION, __version__]
     cached = {"Cache-Control": "private, max-age=300", "ETag": f'"{digest_of(to_json(inputs))}"'}
@@ -262,12 +262,12 @@ def _head(request: Request, media_type: str = TEXT_BODY) -> Response:
 
 
 def _uncached(text: str, media_type: str = TEXT_BODY) -> Response:
-    """Text for a missing catalogue, not cached because it may be available soon."""
+    """Text that is not cached, such as an error for a catalogue that may be available soon."""
     return PlainTextResponse(text, headers={"Cache-Control": "no-store"}, media_type=media_type)
 
 
 def on_not_allowed(request: Request, error: AccessDenied) -> Response:
-    """Problem document of a refusal, or its text if a cell asks for that."""
+    """Problem document of a refused caller, or its text if a cell asks for text."""
     operation_id, text = request.scope["route"].operation_id, f"{error.code}: {error.detail}"
     if operation_id == "getCellReason":
         return _uncached(text)

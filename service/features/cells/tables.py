@@ -1,7 +1,7 @@
 """Many numbers in one request: a CSV table, or XML for FILTERXML.
 
-The question comes in its flat form, with the options of a cell except `unit`; `metrics` names the numbers. A field with
-several values (`tp=1;2;4`) is swept: one row a value, of two fields one row a pair.
+The question is given in its flat form, with the options of a cell except `unit`; `metrics` names the numbers. A field
+with several values (`tp=1;2;4`) is swept: one row for each value, or for each pair of values of two fields.
 """
 
 import csv
@@ -46,7 +46,7 @@ NAME = re.compile(r"[a-z0-9_.-]+")
 MOST_METRICS = 100
 MOST_SWEPT = 2
 MOST_ROWS = 200
-"""Most rows of a sweep, each with its own answer."""
+"""Most rows of a sweep; each is one answer."""
 
 ROOT = "estimate"
 """Root element."""
@@ -64,7 +64,7 @@ class Figure:
     """Its upper end; empty if exact or unknown."""
     unit: str
     """Its unit."""
-    why: str
+    reason: str
     """Reason if unknown; else empty."""
 
 
@@ -78,28 +78,28 @@ class _TableRequest:
 
 
 def table_csv(parameters: Pairs, catalogue: Catalogue) -> Steps[str]:
-    """Numbers of an answer, one row each; or of swept answers, one row each."""
+    """Numbers of an answer, one row for each number; of a sweep, one row for each answer."""
     request = _read(parameters)
     swept = _swept(request.question)
     if swept:
         return (yield from _sweep(request, swept, catalogue))
     _, figures = _figures(request, request.question, catalogue)
-    rows = [[name, one.value, one.low, one.high, one.unit, cell_text(one.why)] for name, one in figures.items()]
+    rows = [[name, one.value, one.low, one.high, one.unit, cell_text(one.reason)] for name, one in figures.items()]
     yield None
     return _csv(["metric", "value", "low", "high", "unit", "reason"], rows)
 
 
 def rows_of(parameters: Pairs) -> int:
-    """Number of answers in a table."""
+    """Number of answers that a table needs."""
     return prod(map(len, _swept(_read(parameters).question).values()))
 
 
 def estimate_xml(parameters: Pairs, catalogue: Catalogue) -> str:
-    """Numbers of an answer as XML without a namespace, an element each; interval ends are attributes."""
+    """Numbers of an answer as XML elements without a namespace; interval ends are attributes."""
     request = _read(parameters)
-    found, figures = _figures(request, request.question, catalogue)
+    answer, figures = _figures(request, request.question, catalogue)
     elements = [_element(name, request.metrics[name], figure) for name, figure in figures.items()]
-    return f'<{ROOT} id="{found.id}" verdict="{found.verdict}">{"".join(elements)}</{ROOT}>'
+    return f'<{ROOT} id="{answer.id}" verdict="{answer.verdict}">{"".join(elements)}</{ROOT}>'
 
 
 def error_csv(text: str) -> str:
@@ -108,7 +108,7 @@ def error_csv(text: str) -> str:
 
 
 def error_xml(text: str) -> str:
-    """An error as the only element."""
+    """An error as the only element of the root."""
     return f"<{ROOT}><error>{xml_text(text)}</error></{ROOT}>"
 
 
@@ -129,7 +129,7 @@ def _read(parameters: Pairs) -> _TableRequest:
 
 
 def _swept(question: Pairs) -> dict[str, list[str]]:
-    """Fields with several values that take one, by given name."""
+    """Values of each field that is given several and takes one, by the given name."""
     given: dict[str, list[str]] = {}
     for name, text in question:
         field = flat_fields().get(ALIASES.get(name, name))
@@ -170,25 +170,25 @@ def _sweep(request: _TableRequest, swept: Mapping[str, list[str]], catalogue: Ca
 
 
 def _swept_row(request: _TableRequest, question: Pairs, catalogue: Catalogue) -> list[str]:
-    """Row of one answer after the swept values."""
-    found, figures = _figures(request, question, catalogue)
-    unknown = dict.fromkeys(figure.why for figure in figures.values() if figure.why)
-    return [found.verdict, *(figure.value for figure in figures.values()), cell_text(single_line("; ".join(unknown)))]
+    """Cells of one answer, right of the swept values."""
+    answer, figures = _figures(request, question, catalogue)
+    unknown = dict.fromkeys(figure.reason for figure in figures.values() if figure.reason)
+    return [answer.verdict, *(figure.value for figure in figures.values()), cell_text(single_line("; ".join(unknown)))]
 
 
 def _figures(request: _TableRequest, question: Pairs, catalogue: Catalogue) -> tuple[Answer, dict[str, Figure]]:
     """The answer to a question, and its numbers."""
-    found = cell_answer(question, request.options, catalogue)
-    whole = whole_of(found)
-    return found, {name: _figure(one, found, whole, request.options) for name, one in request.metrics.items()}
+    answer = cell_answer(question, request.options, catalogue)
+    values = whole_of(answer)
+    return answer, {name: _figure(metric, answer, values, request.options) for name, metric in request.metrics.items()}
 
 
-def _figure(metric: Metric, found: Answer, whole: Mapping[str, Any], options: CellOptions) -> Figure:
+def _figure(metric: Metric, answer: Answer, values: Mapping[str, Any], options: CellOptions) -> Figure:
     unit = dimension_of(metric.path).base
     try:
-        value = metric.read(whole)
+        value = metric.read(values)
         if value is None:
-            metric.value_in(found)  # says what the number needs
+            metric.value_in(answer)  # raises the reason
     except (Refused, NotFound) as error:
         return Figure("", "", "", unit, single_line(reason(error)))
     ends = value if isinstance(value, dict) else {"value": value}
@@ -197,11 +197,11 @@ def _figure(metric: Metric, found: Answer, whole: Mapping[str, Any], options: Ce
 
 
 def _element(name: str, metric: Metric, figure: Figure) -> str:
-    """A number as an element; a name that cannot begin one, as `6n`, becomes the whole path."""
-    called = name if name[0].isalpha() else ".".join(metric.path)
-    texts = {"unit": figure.unit, "low": figure.low, "high": figure.high, "reason": figure.why}
+    """A number as an element, named by its whole path where its name cannot begin an element, as `6n`."""
+    tag = name if name[0].isalpha() else ".".join(metric.path)
+    texts = {"unit": figure.unit, "low": figure.low, "high": figure.high, "reason": figure.reason}
     attributes = "".join(f' {key}="{xml_text(text)}"' for key, text in texts.items() if text)
-    return f"<{called}{attributes}>{figure.value}</{called}>"
+    return f"<{tag}{attributes}>{figure.value}</{tag}>"
 
 
 def _csv(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,7 +1,7 @@
 """Budget workbooks: the fields of a question on one sheet, its numbers as live formulas on another.
 
-A change of a field recalculates every number. `rev` pins the catalogue, so that a budget does not change by itself; a
-cell without an answer shows the reason.
+A change of a field recalculates every number. `rev` pins the catalogue, so that numbers change only with the fields. A
+cell without a number shows the reason.
 """
 
 import json
@@ -37,8 +37,8 @@ FlatValue = str | int | float
 def flat_question(body: Mapping[str, Any], catalogue: Catalogue) -> dict[str, FlatValue]:
     """A question in its flat form."""
     parts = {**body, "model": _model(body["model"], catalogue)} if "model" in body else body
-    texts_by_name = {name: _value_text(field, parts) for name, field in flat_fields().items()}
-    values = {name: value for name, value in texts_by_name.items() if value is not None}
+    values_by_name = {name: _value_text(field, parts) for name, field in flat_fields().items()}
+    values = {name: value for name, value in values_by_name.items() if value is not None}
     question = read_question(body, catalogue).question
     texts = [(name, flat_text(value)) for name, value in values.items()]
     if read_question(body_of_flat(texts), catalogue).question != question:
@@ -56,7 +56,7 @@ def flat_text(value: FlatValue) -> str:
 
 
 def _model(model: Any, catalogue: Catalogue) -> Any:
-    """Fields of a model that came as a config, which has no parameter."""
+    """Fields of a model that was given as a Hugging Face config, which the flat form cannot hold."""
     if not (isinstance(model, Mapping) and "hf_config" in model):
         return model
     read = fields_of(read_model(model, catalogue).spec)
@@ -72,17 +72,17 @@ def _value_text(field: FlatField, body: Mapping[str, Any]) -> FlatValue | None:
 
 
 def _at(path: Sequence[str], body: Mapping[str, Any]) -> Any:
-    """Value of a body at a path; a name may replace an object that holds nothing else."""
+    """Value of a body at a path; a name may stand in place of an object that holds only the name."""
     value: Any = body
-    for place, step in enumerate(path, start=1):
-        if isinstance(value, str) and step in NAMING and place == len(path):
+    for depth, name in enumerate(path, start=1):
+        if isinstance(value, str) and name in NAMING and depth == len(path):
             return value
-        value = value.get(step) if isinstance(value, Mapping) else None
+        value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
 
 def _item_text(field: FlatField, item: Any) -> str:
-    """Text of one list item; a small spec is its numbers joined by colons, empty where missing."""
+    """Text of one list item: of an object, its numbers joined by colons, an absent one as an empty text."""
     if isinstance(item, Mapping):
         numbers = [item.get(member) for member in field.members]
         return MEMBER_MARK.join("" if number is None else flat_text(number) for number in numbers)
@@ -95,9 +95,9 @@ SERVICE, QUERY = f"{INPUTS}!$B$4", f"{INPUTS}!$B$5"
 FIRST_FIELD = 8
 """Row of the first field."""
 KEY = "key"
-"""Field of the query beside the question: the key of a sheet."""
+"""Parameter with the key of a sheet."""
 FREE_ROWS = 6
-"""Rows for further fields."""
+"""Empty rows for fields that the user adds."""
 
 METRICS = (
     "fits", "memory.oom_probability_fraction", "device_peak_bytes", "memory.usable_bytes", "parameters.total",
@@ -131,9 +131,9 @@ class Budget:
 
 def example_budget(address: str, catalogue: Catalogue) -> Budget:
     """The budget of the guide."""
-    found = answer(read_question(body_of_flat(EXAMPLE), catalogue), catalogue)
+    example = answer(read_question(body_of_flat(EXAMPLE), catalogue), catalogue)
     fields: dict[str, FlatValue] = {name: _typed(name, text) for name, text in EXAMPLE}
-    return Budget("Llama 3.1 8B on one node", address, fields, catalogue.revision, whole_of(found))
+    return Budget("Llama 3.1 8B on one node", address, fields, catalogue.revision, whole_of(example))
 
 
 def budget_sheets(budget: Budget) -> tuple[Sheet, Sheet]:
@@ -142,13 +142,13 @@ def budget_sheets(budget: Budget) -> tuple[Sheet, Sheet]:
 
 
 def _inputs(budget: Budget) -> Sheet:
-    beside: dict[str, tuple[FlatValue | None, str]] = {
+    options: dict[str, tuple[FlatValue | None, str]] = {
         REV: (budget.revision, "Catalogue that the numbers rest on; the newest where empty."),
         KEY: (None, "A sheet key, where the service asks for one; a reader of the file has the key then."),
         REFRESH: (None, "Write anything new here to have every number asked again."),
     }
     question_rows = {name: (value, flat_fields()[name].meaning) for name, value in budget.fields.items()}
-    rows_by_name = list({**beside, **question_rows}.items())
+    rows_by_name = list({**options, **question_rows}.items())
     fields: list[list[SheetCell]] = [
         [name, value, meaning, _query_part(row)]
         for row, (name, (value, meaning)) in enumerate(rows_by_name, start=FIRST_FIELD)
@@ -187,28 +187,28 @@ def _results(budget: Budget) -> Sheet:
         ["reason", Formula(f'WEBSERVICE({SERVICE}&"/v1/cell/why?"&{QUERY})', "ok"), "ok, or what is to be mended"],
         [],
         [Heading(name) for name in names],
-        *(_number(row, name, budget.whole) for row, name in enumerate(METRICS, start=first)),
+        *(_result_row(row, name, budget.whole) for row, name in enumerate(METRICS, start=first)),
     ]
     return Sheet(RESULTS, rows, (32, 22, 22, 22, 12, 22))
 
 
-def _number(row: int, name: str, whole: Mapping[str, Any]) -> list[SheetCell]:
+def _result_row(row: int, name: str, whole: Mapping[str, Any]) -> list[SheetCell]:
     metric = metric_named(name)
-    found = metric.read(whole)
-    ends = found if isinstance(found, Mapping) else {"value": found}
+    number = metric.read(whole)
+    ends = number if isinstance(number, Mapping) else {"value": number}
     value = _cell_value(ends.get("value"))
-    formulas: list[SheetCell] = [_cell_formula(row, "", value), *_ends(row, metric, ends)]
+    formulas: list[SheetCell] = [_cell_formula(row, "", value), *_interval_cells(row, metric, ends)]
     return [name, *formulas, dimension_of(metric.path).base, value]
 
 
-def _ends(row: int, metric: Metric, ends: Mapping[str, Any]) -> list[SheetCell]:
+def _interval_cells(row: int, metric: Metric, ends: Mapping[str, Any]) -> list[SheetCell]:
     if not metric.is_interval:
         return [None, None]
     return [_cell_formula(row, f".{end}", _cell_value(ends.get(end))) for end in ("low", "high")]
 
 
 def _cell_formula(row: int, end: str, value: float | None) -> Formula:
-    """Formula of a number, which shows the reason if there is none."""
+    """Formula that shows a number, or the reason why there is none."""
     text = f'WEBSERVICE({SERVICE}&"/v1/cell/"&$A{row}&"{end}?"&{QUERY})'
     return Formula(f'IFERROR(NUMBERVALUE({text},".",","),{text})', "" if value is None else value)
 
@@ -228,11 +228,11 @@ def scenario_budget(
     """The budget of a scenario, under the catalogue that it was answered from."""
     scenario, question = find_scenario(engine, caller, scenario_id, revision)
     catalogue_at = partial(history.at, owner=scenario.owner)
-    found = json.loads(stored_answer(engine, None, scenario.estimate_id, catalogue_at))
+    stored = json.loads(stored_answer(engine, None, scenario.estimate_id, catalogue_at))
     pinned: str | None = scenario.catalogue
     try:
         catalogue = catalogue_at(scenario.catalogue)
     except UnknownRevision:
         catalogue, pinned = history.view(scenario.owner), None
     fields = flat_question(question, catalogue)
-    return Budget(scenario.name, address, fields, pinned, {**found, FITS: fits(found["verdict"])})
+    return Budget(scenario.name, address, fields, pinned, {**stored, FITS: fits(stored["verdict"])})

@@ -22,14 +22,14 @@ MOST_ROWS: dict[SweepKind, int] = {"estimate": 5_000_000, "plan": 50_000}
 """Rows of one sweep. Source: a choice; a million estimates take minutes of one core, a plan takes seconds."""
 
 MOST_ITEMS = 4_096
-"""Items of one list of a sweep: as many as a body takes in any list."""
+"""Most items of one list of a sweep, which is the limit of any list in a body."""
 
 LISTS = ("models", "clusters", "layouts", "recipes", "prices")
-"""Lists that a sweep crosses, in row order, the last one fastest: parts of an estimate that do not depend on the run
-or the price are computed once."""
+"""Lists that a sweep crosses. The last one changes fastest from row to row, so that consecutive rows share the parts of
+an estimate that depend on neither the run nor the price."""
 
 ROWS, PLAN = "rows", "plan"
-"""Questions one by one, in place of the lists; and the ranking of plans."""
+"""Fields of a request: questions one by one, in place of the lists; and the ranking of plans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class SweptModel:
     """An item of the list of models."""
 
     name: str | None
-    """What the catalogue calls it; null where it is given inline."""
+    """Name in the catalogue; null where it is given inline."""
     model: Model
     """The model."""
 
@@ -59,11 +59,11 @@ class SweptCluster:
     """An item of the list of clusters."""
 
     name: str | None
-    """What the catalogue calls it; null where it is given inline."""
+    """Name in the catalogue; null where it is given inline."""
     gpu: CalibratedGpu | Gpu
     """Facts of its GPU."""
     at: tuple[Cluster, ...]
-    """The cluster at each place of the prices of the sweep, the first one being no place."""
+    """The cluster at each place that the prices of the sweep name; the first one is without a place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +71,9 @@ class SweptRecipe:
     """An item of the list of recipes."""
 
     recipe: Recipe
-    """The recipe, without what is left to a search."""
+    """The recipe, without the fields that a search chooses."""
     open: dict[str, Any] = field(default_factory=dict)
-    """What a search may choose of it, as it was asked."""
+    """Fields that a search chooses, as requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +81,9 @@ class SweptLayout:
     """An item of the list of layouts."""
 
     layout: Layout
-    """The layout; nothing is pinned where a search chooses."""
+    """The layout, without the fields that a search chooses."""
     open: dict[str, Any] = field(default_factory=dict)
-    """What a search may choose of it, as it was asked."""
+    """Fields that a search chooses, as requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class PriceOfGpu:
     price: Price | OwnedPrice | None
     """The price; null if none is requested or it is refused."""
     problems: tuple[Problem, ...] = ()
-    """Why there is none for this GPU."""
+    """Problems that refuse the price for this GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class SweptPrice:
     """An item of the list of prices."""
 
     place: int
-    """Its place: position among the places of each cluster."""
+    """Position of its place in `at` of each cluster."""
     of_gpu: dict[str, PriceOfGpu]
     """The price by catalogue name of the GPU."""
 
@@ -126,7 +126,7 @@ class Axes:
     recipes: tuple[SweptRecipe, ...]
     prices: tuple[SweptPrice, ...]
     picked: tuple[tuple[int, int, int, int, int], ...] | None = None
-    """Positions of each row, where rows are given one by one; null where the lists are crossed."""
+    """List positions of each row that is given one by one; null where the lists are crossed."""
 
     @property
     def lengths(self) -> Combination:
@@ -139,14 +139,14 @@ class Axes:
         return prod(self.lengths) if self.picked is None else len(self.picked)
 
     def at(self, row: int) -> Combination:
-        """Items that a row combines; of consecutive rows the later lists change first."""
+        """List positions of a row; the last list changes fastest."""
         if self.picked is not None:
             return Combination(*self.picked[row])
-        places = []
+        positions = []
         for length in reversed(self.lengths):
-            row, place = divmod(row, length)
-            places.append(place)
-        return Combination(*reversed(places))
+            row, position = divmod(row, length)
+            positions.append(position)
+        return Combination(*reversed(positions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ class Sweep:
     kind: SweepKind
     """Kind of its rows."""
     name: str | None
-    """What the team calls it."""
+    """Name that the team gave it."""
     columns: tuple[str, ...]
     """Numbers of each row."""
     plan: SweepPlan

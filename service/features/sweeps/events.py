@@ -16,7 +16,7 @@ from service.store import Engine
 from service.validation.serialization import to_bytes
 
 POLL_SECONDS = 0.5
-"""Time between two reads of the state. Source: a choice; often enough for a bar that moves."""
+"""Interval between reads of the state. Source: a choice; short enough for a progress bar."""
 
 UNFINISHED = ("queued", "running")
 
@@ -39,7 +39,7 @@ def sweep_feed(engine: Engine, longest: float, leaving: Event) -> ChangeFeed[Swe
 
 
 async def events_of(request: Request, sweep_id: str) -> AsyncGenerator[bytes, None]:
-    """States of a sweep, each when it differs from the one before."""
+    """Events of a sweep, one for each change of its state."""
     feed: ChangeFeed[SweepState] = request.app.state.sweep_feed
     try:
         async with aclosing(feed.states(sweep_id)) as states:
@@ -48,7 +48,7 @@ async def events_of(request: Request, sweep_id: str) -> AsyncGenerator[bytes, No
                 if state is not None and state.is_over:
                     return
         yield AGAIN
-    except Exception as error:  # the status is sent already, so an event says what went wrong
+    except Exception as error:  # the status is sent already, so an event reports the error
         yield b"event: problem\ndata: " + bytes(problem_of(request, error).body) + b"\n\n"
 
 

@@ -1,4 +1,4 @@
-"""Hugging Face accelerate: the YAML of accelerate launch, with FSDP or plain replicas.
+"""Hugging Face accelerate: the YAML of accelerate launch, with FSDP or unsharded replicas.
 
 Source: accelerate 1.15.0 commands/config/config_args.py, commands/launch.py (names of the options that the inner keys
 become), utils/dataclasses.py, defaults included.
@@ -42,29 +42,29 @@ _PARALLEL = "parallelism_config.parallelism_config_"
 _WRAP = {f"{_FSDP}auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
 
 
-def _is_old(question: CompleteQuestion) -> bool:
-    """Whether the question is about FSDP1."""
+def _is_fsdp1(question: CompleteQuestion) -> bool:
+    """Whether the training software is FSDP1."""
     return software_of(question.recipe).name == "fsdp1"
 
 
-def _is_plain(question: CompleteQuestion) -> bool:
-    """Whether every rank is a whole replica."""
+def _is_unsharded(question: CompleteQuestion) -> bool:
+    """Whether every rank holds a whole replica."""
     layout = question.layout
     return layout.zero_stage == 0 and layout.tensor == layout.context == 1
 
 
 def _distributed(value: Any, question: CompleteQuestion) -> Written:
-    """Replicas, and the ranks that each is sharded over."""
+    """Settings of the replicas, and of the ranks that shard each of them."""
     layout = question.layout
-    fewer: Written = None
+    gap: Written = None
     if layout.pipeline > 1:
-        fewer = not_expressible("without a pipeline every process is part of a replica", "set pipeline to 1")
-    if _is_plain(question):
-        return combined({"distributed_type": "MULTI_GPU"}, fewer)
-    old = _is_old(question)
-    kind = {"distributed_type": "FSDP", f"{_FSDP}version": 1 if old else 2, **_WRAP}
-    if old:
-        return combined(kind, fewer)
+        gap = not_expressible("without a pipeline every process is part of a replica", "set pipeline to 1")
+    if _is_unsharded(question):
+        return combined({"distributed_type": "MULTI_GPU"}, gap)
+    is_fsdp1 = _is_fsdp1(question)
+    kind = {"distributed_type": "FSDP", f"{_FSDP}version": 1 if is_fsdp1 else 2, **_WRAP}
+    if is_fsdp1:
+        return combined(kind, gap)
     shards = 1 if layout.zero_stage == 0 else layout.shard_group // layout.context
     is_divisible = bool(shards) and value % shards == 0 and layout.shard_group % layout.context == 0
     shards = shards if is_divisible else value
@@ -85,23 +85,23 @@ def _stage(value: Any, question: CompleteQuestion) -> Written:
 
 def _groups(value: Any, question: CompleteQuestion) -> Written:
     layout, node = question.layout, question.cluster.gpus_per_node
-    if not _is_old(question) or layout.zero_stage != 3:
+    if not _is_fsdp1(question) or layout.zero_stage != 3:
         return None
-    hybrid = value != layout.data * layout.context
-    if hybrid and not layout.reshard_after_forward:
+    is_hybrid = value != layout.data * layout.context
+    if is_hybrid and not layout.reshard_after_forward:
         return not_expressible("no strategy of the launcher shards so in groups", "set reshard_after_forward to true")
-    strategy = "HYBRID_SHARD" if hybrid else "FULL_SHARD" if layout.reshard_after_forward else "SHARD_GRAD_OP"
-    named = {f"{_FSDP}sharding_strategy": strategy}
-    if hybrid and value != node:
-        return combined(named, not_expressible("groups are the nodes", f"set shard_group to {node}"))
-    return named
+    strategy = "HYBRID_SHARD" if is_hybrid else "FULL_SHARD" if layout.reshard_after_forward else "SHARD_GRAD_OP"
+    settings = {f"{_FSDP}sharding_strategy": strategy}
+    if is_hybrid and value != node:
+        return combined(settings, not_expressible("groups are the nodes", f"set shard_group to {node}"))
+    return settings
 
 
 def _recompute(value: Any, question: CompleteQuestion) -> Written:
     if value.granularity == "none":
         return None
     is_whole = value.granularity == "full" and value.method == "uniform" and (value.layers or 1) == 1
-    if not is_whole or _is_plain(question):
+    if not is_whole or _is_unsharded(question):
         return not_expressible("the file can have every wrapped layer recompute, with FSDP alone", IN_SCRIPT)
     return {f"{_FSDP}activation_checkpointing": True}
 
@@ -122,14 +122,14 @@ def _context_method(value: Any, question: CompleteQuestion) -> Written:
 def _offload(value: Any, question: CompleteQuestion) -> Written:
     if value == "none":
         return None
-    if value == "model" and not _is_plain(question):
+    if value == "model" and not _is_unsharded(question):
         return {f"{_FSDP}offload_params": True}
     return not_expressible(
         f"FSDP offloads weights and all that belongs to them, and not {value}", "use offload model, or none"
     )
 
 
-_CODE = "the script has its own way"
+_IN_SCRIPT_REASON = "the script has its own way"
 
 RULES: Rules = {
     **SCRIPT_RULES,
@@ -153,8 +153,8 @@ RULES: Rules = {
     ),
     "recipe.optimizer": lambda value, _: not_expressible(f"the optimizer, {value}, is made by the script", IN_SCRIPT),
     "recipe.recompute": _recompute,
-    "recipe.moment_dtype": only((None,), _CODE, IN_SCRIPT),
-    "recipe.master_dtype": only((None,), _CODE, IN_SCRIPT),
+    "recipe.moment_dtype": only((None,), _IN_SCRIPT_REASON, IN_SCRIPT),
+    "recipe.master_dtype": only((None,), _IN_SCRIPT_REASON, IN_SCRIPT),
     "recipe.stack.name": only_stack("accelerate", "transformers", "fsdp1"),
     "recipe.stack.implementation": chooses(
         {"eager": {}, "compiled": {"dynamo_config.dynamo_backend": "INDUCTOR"}}, "operations are torch's", IN_SCRIPT
@@ -174,7 +174,7 @@ RULES: Rules = {
     "layout.reshard_after_forward": combined_option(
         f"{_FSDP}reshard_after_forward",
         boolean,
-        lambda value, q: None if _is_old(q) or q.layout.zero_stage != 3 else bool(value),
+        lambda value, q: None if _is_fsdp1(q) or q.layout.zero_stage != 3 else bool(value),
     ),
     "layout.sequence_parallel": needs(
         lambda value, q: not value or q.layout.tensor == 1, "whether norms are split is the model's plan", IN_SCRIPT
@@ -228,21 +228,21 @@ def read_accelerate(entries: Sequence[Entry]) -> Draft:
     sharded = draft.chosen("distributed_type", kinds, "NO")
     layout |= draft.fields_of(RULES, "layout")
     recipe |= draft.fields_of(RULES, "recipe")
-    whole_context, heads = draft.get(f"{_PARALLEL}cp_size", 1), draft.get(f"{_PARALLEL}sp_size", 1)
-    layout["context"] = max(whole_context, heads, 1)
-    if heads > 1:
+    context_size, ulysses_size = draft.get(f"{_PARALLEL}cp_size", 1), draft.get(f"{_PARALLEL}sp_size", 1)
+    layout["context"] = max(context_size, ulysses_size, 1)
+    if ulysses_size > 1:
         layout["context_method"] = "ulysses"
-    elif whole_context > 1:
+    elif context_size > 1:
         methods = {"allgather": "all-gather", "alltoall": "ring"}
         layout["context_method"] = draft.chosen(f"{_PARALLEL}cp_comm_strategy", methods, "allgather")
     _put_replicas(draft, sharded=sharded)
     layout["offload"] = "model" if draft.get(f"{_FSDP}offload_params") else "none"
     recipe["recompute"] = "full" if draft.get(f"{_FSDP}activation_checkpointing") else "none"
-    old = sharded and draft.get(f"{_FSDP}version", 1) == 1
+    is_fsdp1 = sharded and draft.get(f"{_FSDP}version", 1) == 1
     compiled = draft.get("dynamo_config.dynamo_backend", "NO").upper() == "INDUCTOR"
-    own = {"implementation": "compiled"} if compiled and not old else {}
-    recipe["stack"] = {"name": "fsdp1" if old else "transformers", **own}
-    if compiled and not own:
+    implementation = {"implementation": "compiled"} if compiled and not is_fsdp1 else {}
+    recipe["stack"] = {"name": "fsdp1" if is_fsdp1 else "transformers", **implementation}
+    if compiled and not implementation:
         draft.assumptions.append("operations are compiled, which the estimate of this stack does not know")
     note = "model, sequence length, batches and optimizer are the script's: give model, sequence_length and the batches"
     draft.assumptions.append(note)

@@ -47,13 +47,13 @@ _MODEL = "model.model_config."
 """Path of the model in the file."""
 _EXPERTS = f"{_MODEL}moe_config."
 
-_OWN_OF_MODEL = "add the layer to nanotron's code"
+_ADD_LAYER = "add the layer to nanotron's code"
 
 
 def _only(name: str) -> Rule:
-    """Rule of a field without a key: the default alone is expressible."""
+    """Rule of a field without a setting: only its default is expressible."""
     default = next(field.default for field in fields(Model) if field.name == name)
-    return only((default,), "nanotron's configuration of Qwen2 has no such part of a model", _OWN_OF_MODEL)
+    return only((default,), "nanotron's configuration of Qwen2 has no such part of a model", _ADD_LAYER)
 
 
 def _windows(value: Any, question: CompleteQuestion) -> Written:
@@ -62,7 +62,7 @@ def _windows(value: Any, question: CompleteQuestion) -> Written:
         return None
     if kinds == {"sliding_attention"}:
         return {f"{_MODEL}sliding_window_size": question.model.sliding_window}
-    return not_expressible("every layer attends alike, in a window or not", _OWN_OF_MODEL)
+    return not_expressible("every layer attends alike, in a window or not", _ADD_LAYER)
 
 
 def _experts(value: Any, question: CompleteQuestion) -> Written:
@@ -82,7 +82,7 @@ def _experts(value: Any, question: CompleteQuestion) -> Written:
     return Fragment((*sizes, (f"{_EXPERTS}layers", layers)))
 
 
-_ELSEWHERE = {
+_WRITTEN_WITH = {
     "num_experts_per_tok": "written with num_experts",
     "moe_intermediate_size": "written with num_experts",
     "shared_expert_intermediate_size": "written with num_experts",
@@ -97,18 +97,18 @@ MODEL_RULES: Rules = {
         for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
     },
     "model.tie_word_embeddings": Option(f"{_MODEL}tie_word_embeddings", boolean, default=False),
-    **{f"model.{name}": Omitted(reason) for name, reason in _ELSEWHERE.items()},
+    **{f"model.{name}": Omitted(reason) for name, reason in _WRITTEN_WITH.items()},
     "model.intermediate_size": Option(
         f"{_MODEL}intermediate_size", integer, write=lambda value, q: value or q.model.expert_width
     ),
     "model.head_dim": needs(
         lambda value, q: value in (None, q.model.hidden_size // max(1, q.model.num_attention_heads)),
         "heads share the width of the model evenly",
-        _OWN_OF_MODEL,
+        _ADD_LAYER,
     ),
-    "model.gated_mlp": only((True,), "the MLP is gated", _OWN_OF_MODEL),
+    "model.gated_mlp": only((True,), "the MLP is gated", _ADD_LAYER),
     "model.attention_bias": Option(f"{_MODEL}attention_bias", boolean, default=False),
-    "model.attention_out_bias": needs(lambda value, _: not value, "the attention's output has no bias", _OWN_OF_MODEL),
+    "model.attention_out_bias": needs(lambda value, _: not value, "the attention's output has no bias", _ADD_LAYER),
     "model.max_position_embeddings": Option(
         f"{_MODEL}max_position_embeddings", integer, write=lambda value, q: max(q.recipe.sequence_length, value or 0)
     ),
@@ -117,13 +117,13 @@ MODEL_RULES: Rules = {
     "model.mlp_layer_types": needs(
         lambda value, q: {*value} <= ({"sparse"} if q.model.num_experts else {"dense"}),
         "layers with and without experts are not dealt so",
-        _OWN_OF_MODEL,
+        _ADD_LAYER,
     ),
 }
 """Rules of the model's fields, in the names of Qwen2Config."""
 
 
-_OWN = "choose a value that nanotron has, or change its code"
+_CHANGE_VALUE = "choose a value that nanotron has, or change its code"
 
 _SETUP = (
     ("general.project", "traincost"),
@@ -142,7 +142,7 @@ _SETUP = (
     ("optimizer.learning_rate_scheduler.lr_decay_style", "cosine"),
     ("optimizer.learning_rate_scheduler.min_decay_lr", 3e-5),
 )
-"""Settings that the file needs and no question has."""
+"""Settings that the file requires and that no question determines."""
 
 _ADAMW = {
     "optimizer.optimizer_factory.name": "adamW",
@@ -155,7 +155,7 @@ _ADAMW = {
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "bf16-mixed": "bfloat16"}
 
 _SOME_STEPS = 1000
-"""Steps if the question names no tokens."""
+"""Steps for a question without training_tokens."""
 
 
 def _steps(value: Any, question: CompleteQuestion) -> Written:
@@ -175,19 +175,21 @@ def _recompute(value: Any, question: CompleteQuestion) -> Written:
 
 
 def _precision(value: Any, question: CompleteQuestion) -> Written:
-    """fp32 gradients and a master copy come together, and make bf16 mixed."""
+    """Settings of a precision; bf16-mixed means fp32 gradients and an fp32 master copy, which one setting controls."""
     if value not in _DTYPES:
-        return not_expressible(f"nanotron does not train in {value}", _OWN)
+        return not_expressible(f"nanotron does not train in {value}", _CHANGE_VALUE)
     mixed = ("optimizer.accumulate_grad_in_fp32", value == "bf16-mixed")
     return Fragment((("model.dtype", _DTYPES[value]), mixed))
 
 
 def _gradients(value: Any, question: CompleteQuestion) -> Written:
     precision = question.recipe.precision
-    own = "fp32" if precision.endswith("mixed") or precision not in _DTYPES else precision
-    if value == own:
+    dtype = "fp32" if precision.endswith("mixed") or precision not in _DTYPES else precision
+    if value == dtype:
         return None
-    return not_expressible(f"gradients are in {own} under {precision}, and not in {value}", "leave gradient_dtype out")
+    return not_expressible(
+        f"gradients are in {dtype} under {precision}, and not in {value}", "leave gradient_dtype out"
+    )
 
 
 def _norms(value: Any, question: CompleteQuestion) -> Written:
@@ -198,7 +200,7 @@ def _norms(value: Any, question: CompleteQuestion) -> Written:
 
 def _dispatcher(value: Any, question: CompleteQuestion) -> Any:
     if value == "flex" and question.model.num_experts:
-        return not_expressible("tokens reach experts by all-to-all or all-gather", _OWN)
+        return not_expressible("tokens reach experts by all-to-all or all-gather", _CHANGE_VALUE)
     return (value or "alltoall") if question.model.num_experts else None
 
 
@@ -222,7 +224,7 @@ RULES: Rules = {
         text,
         "adamw",
         {"adamW": "adamw"},
-        chooses({"adamw": _ADAMW}, "nanotron has no optimizer {value} that keeps such states", _OWN),
+        chooses({"adamw": _ADAMW}, "nanotron has no optimizer {value} that keeps such states", _CHANGE_VALUE),
     ),
     "recipe.recompute": combined_option("parallelism.recompute_layer", boolean, _recompute),
     "recipe.attention": Option(
@@ -237,7 +239,7 @@ RULES: Rules = {
                 "eager": {f"{_MODEL}_attn_implementation": "sdpa"},
             },
             "nanotron has no kernel {value}",
-            _OWN,
+            _CHANGE_VALUE,
         ),
     ),
     "recipe.dropout_fraction": only((0.0,), "the model has no dropout", "set it to 0"),
@@ -363,19 +365,19 @@ def _put_model(draft: Draft) -> None:
     draft.model = model
 
 
-_NEEDED = {
+_REQUIRED_SETTINGS = {
     **dict(_SETUP),
     "optimizer.accumulate_grad_in_fp32": True,
     "optimizer.zero_stage": 0,
     "parallelism.pp_engine": "1f1b",
     **_ADAMW,
 }
-"""Needed too: fields without a default that a gap would leave open."""
+"""Values of required settings, kept where the rule of a field is not expressible."""
 
 
 def _write(request: ExportRequest) -> ExportedFile:
     fragment, gaps = apply_rules(RULES, values_of(request.question), request.question)
-    settings = tuple({**_NEEDED, **dict(fragment.settings)}.items())
+    settings = tuple({**_REQUIRED_SETTINGS, **dict(fragment.settings)}.items())
     note = "data_stages, the tokenizer, checkpoints and the learning rate are yours to set"
     assumptions = (*fragment.assumptions, note)
     return ExportedFile(content=yaml_text(nested(settings)), not_expressible=gaps, assumptions=assumptions)

@@ -1,4 +1,4 @@
-"""Kubernetes: JobSet (one indexed Job, a pod a node), PyTorchJob, TrainJob and Volcano's Job; manifests read back.
+"""Kubernetes: manifests of JobSet (one indexed Job, a pod for each node), PyTorchJob, TrainJob and Volcano, both ways.
 
 Source: batch/v1 of Kubernetes 1.37; jobset.x-k8s.io/v1alpha2 and trainer.kubeflow.org/v1alpha1 of kubeflow-trainer-api
 2.3.0, kubeflow/trainer v2.3.0 for the variables PET_*; kubeflow-training 1.9.4 (kubeflow.org/v1);
@@ -30,12 +30,12 @@ from service.formats.rules import ExportRequest, Target, Version
 from service.formats.text import yaml_text
 from service.text_bounds import bound_json
 
-_JOB = "node"
+_REPLICATED_JOB = "node"
 
-JOBSET_RENDEZVOUS = Rendezvous(rank='"$JOB_COMPLETION_INDEX"', address=f"{NAME}-{_JOB}-0-0.{NAME}")
+JOBSET_RENDEZVOUS = Rendezvous(rank='"$JOB_COMPLETION_INDEX"', address=f"{NAME}-{_REPLICATED_JOB}-0-0.{NAME}")
 
 
-def _manifest(job: ExportRequest, program: Program, nodes: Nodes) -> str:
+def _jobset(job: ExportRequest, program: Program, nodes: Nodes) -> str:
     template = {"spec": {**pod(job, nodes, script_of(program, nodes, JOBSET_RENDEZVOUS)), "restartPolicy": "Never"}}
     spec = {
         "parallelism": nodes.count,
@@ -51,7 +51,7 @@ def _manifest(job: ExportRequest, program: Program, nodes: Nodes) -> str:
             "metadata": {"name": NAME},
             "spec": {
                 "network": {"enableDNSHostnames": True},
-                "replicatedJobs": [{"name": _JOB, "replicas": 1, "template": {"spec": spec}}],
+                "replicatedJobs": [{"name": _REPLICATED_JOB, "replicas": 1, "template": {"spec": spec}}],
             },
         }
     )
@@ -64,7 +64,7 @@ JOBSET = Target(
     versions={
         "v1alpha2": Version(covers="jobset.x-k8s.io/v1alpha2", file_name="jobset.yaml", media_type="application/yaml"),
     },
-    write=writer(_manifest, YOUR_IMAGE),
+    write=writer(_jobset, YOUR_IMAGE),
     source="kubeflow-trainer-api 2.3.0, jobset.x-k8s.io/v1alpha2",
 )
 
@@ -85,7 +85,7 @@ _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash")
 
 @dataclass(frozen=True, slots=True)
 class _Pods:
-    """Identical pods."""
+    """Identical pods of a manifest."""
 
     count: int
     container: Mapping[str, Any]
@@ -95,7 +95,7 @@ class _Pods:
 
 
 def scheduled_by_kubernetes(manifest: Mapping[str, Any]) -> Scheduled | None:
-    """The job of a manifest."""
+    """The job of a manifest; None where no pod has GPUs."""
     spec = _object(manifest, "spec")
     pods_of = _KINDS.get(str(manifest.get("kind")))
     pods = [] if pods_of is None else [one for one in pods_of(spec) if gpus_of(one.container) * one.count]
@@ -123,37 +123,39 @@ def gpus_of(container: Mapping[str, Any]) -> int:
     return sum(_count(limits.get(name)) for name in RESOURCES)
 
 
-def _pod(count: int, template: Mapping[str, Any]) -> list[_Pods]:
-    """The container with GPUs of a pod template."""
+def _pods_of_template(count: int, template: Mapping[str, Any]) -> list[_Pods]:
+    """Pods of a template, one entry for each container with GPUs."""
     spec = _object(template, "spec")
     containers = [one for one in _list(spec, "containers") if gpus_of(one)]
     return [_Pods(count, one, _object(spec, "nodeSelector")) for one in containers]
 
 
 def _job(spec: Mapping[str, Any]) -> list[_Pods]:
-    """A Job of Kubernetes, or one of Volcano, which has tasks."""
+    """Pods of a Job: of Kubernetes, or of Volcano, whose Job has tasks."""
     if "tasks" in spec:
         return [
             pods
             for one in _list(spec, "tasks")
-            for pods in _pod(_count(one.get("replicas", 1)), _object(one, "template"))
+            for pods in _pods_of_template(_count(one.get("replicas", 1)), _object(one, "template"))
         ]
-    return _pod(_count(spec.get("parallelism", 1)), _object(spec, "template"))
+    return _pods_of_template(_count(spec.get("parallelism", 1)), _object(spec, "template"))
 
 
 def _job_set(spec: Mapping[str, Any]) -> list[_Pods]:
-    found = []
-    for one in _list(spec, "replicatedJobs"):
-        times = _count(one.get("replicas", 1))
-        inner = _job(_object(one, "template", "spec"))
-        found += [_Pods(times * pods.count, pods.container, pods.labels) for pods in inner]
-    return found
+    results = []
+    for replicated in _list(spec, "replicatedJobs"):
+        replicas = _count(replicated.get("replicas", 1))
+        inner = _job(_object(replicated, "template", "spec"))
+        results += [_Pods(replicas * pods.count, pods.container, pods.labels) for pods in inner]
+    return results
 
 
 def _pytorch_job(spec: Mapping[str, Any]) -> list[_Pods]:
     kinds = _object(spec, "pytorchReplicaSpecs").values()
     replicas = [one for one in kinds if isinstance(one, Mapping)]
-    return [pods for one in replicas for pods in _pod(_count(one.get("replicas", 1)), _object(one, "template"))]
+    return [
+        pods for one in replicas for pods in _pods_of_template(_count(one.get("replicas", 1)), _object(one, "template"))
+    ]
 
 
 def _train_job(spec: Mapping[str, Any]) -> list[_Pods]:
@@ -164,7 +166,7 @@ def _train_job(spec: Mapping[str, Any]) -> list[_Pods]:
 
 def _workload(spec: Mapping[str, Any]) -> list[_Pods]:
     sets = _list(spec, "podSets")
-    return [pods for one in sets for pods in _pod(_count(one.get("count", 1)), _object(one, "template"))]
+    return [pods for one in sets for pods in _pods_of_template(_count(one.get("count", 1)), _object(one, "template"))]
 
 
 _KINDS: Mapping[str, Callable[[Mapping[str, Any]], list[_Pods]]] = {
@@ -177,8 +179,8 @@ _KINDS: Mapping[str, Callable[[Mapping[str, Any]], list[_Pods]]] = {
 
 
 def _script(container: Mapping[str, Any]) -> str:
-    """The script of a container: the argument of a shell's -c, or its own words."""
-    words = [str(word) for name in ("command", "args") for word in _words(container, name)]
+    """The script of a container: the argument of a shell's -c, or the whole command."""
+    words = [str(word) for name in ("command", "args") for word in _items(container, name)]
     if len(words) > 2 and words[0] in _SHELLS and words[1].startswith("-") and words[1].endswith("c"):
         return words[2]
     return join(words)
@@ -199,7 +201,7 @@ def _overrides(annotations: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _object_in(text: str) -> Any:
-    """The value of a JSON text with bounded structure and storable texts."""
+    """Parse JSON; refuse deep nesting, NaN and text that cannot be stored."""
     bound_json(text)
     value = json.loads(text, parse_constant=_not_finite)
     json.dumps(value, ensure_ascii=False).encode()
@@ -211,23 +213,23 @@ def _not_finite(_: str) -> Any:
 
 
 def _object(value: object, *names: str) -> Mapping[str, Any]:
-    """A nested object; empty if anything else is there."""
+    """A nested object; empty where it is absent or no object."""
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value if isinstance(value, Mapping) else {}
 
 
 def _list(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    return [one for one in _words(value, name) if isinstance(one, Mapping)]
+    return [one for one in _items(value, name) if isinstance(one, Mapping)]
 
 
-def _words(value: Mapping[str, Any], name: str) -> list[Any]:
-    found = value.get(name)
-    return found if isinstance(found, list) else []
+def _items(value: Mapping[str, Any], name: str) -> list[Any]:
+    items = value.get(name)
+    return items if isinstance(items, list) else []
 
 
 def _count(value: object) -> int:
-    """A whole number, which Kubernetes may also spell as text; 0 for anything else."""
+    """A whole number, also as text, which Kubernetes allows; 0 for anything else."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 8:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_GPUS else 0

@@ -17,13 +17,13 @@ def expert_ops(model: Model, setting: Setting) -> Ops:
         Megatron-LM@d98e8a64 core/transformer/moe (kept: what routing finds, permuted input, both sides of the
         activation)
     """
-    return (_router(model, setting), *_narrowed(model, setting), *_shared(model, setting))
+    return (_router(model, setting), *_latent_experts(model, setting), *_shared(model, setting))
 
 
 def _visits(model: Model, setting: Setting) -> int:
-    """Tokens that routed experts work on, one counted for each expert that it visits [1]."""
-    over, under = model.visits
-    return setting.tokens * over // under
+    """Tokens over all routed experts; a token counts once for each expert that processes it [1]."""
+    numerator, denominator = model.visits
+    return setting.tokens * numerator // denominator
 
 
 def _router(model: Model, setting: Setting) -> Op:
@@ -44,13 +44,13 @@ def _router(model: Model, setting: Setting) -> Op:
 
 
 def _routing_bytes(model: Model, setting: Setting) -> int:
-    """What routing keeps: scores, probabilities, a map of tokens to experts, and where each copy of a token goes."""
+    """Bytes that routing saves: scores, probabilities, a map of tokens to experts, and the destination of each copy."""
     choices, copies = model.num_experts + model.zero_expert_num, model.num_experts_per_tok
     return setting.tokens * (choices * (3 * setting.element_bytes + 5) + 8 * (copies + model.num_experts))
 
 
-def _narrowed(model: Model, setting: Setting) -> Ops:
-    """Routed experts, between the projections to the latent on which they act and back, which every rank has whole."""
+def _latent_experts(model: Model, setting: Setting) -> Ops:
+    """Routed experts, in a latent space between two projections where the model has one; no rank splits these."""
     routed, hidden, latent = _routed(model, setting), model.hidden_size, model.moe_latent_size
     if latent is None:
         return routed
@@ -69,27 +69,29 @@ def _routed(model: Model, setting: Setting) -> Ops:
     tensor_bytes = setting.element_bytes * numbers
     width = model.expert_input_width
     inner = (2 if model.gated_mlp else 1) * model.expert_width
-    own = model.activation_parameters
-    weighed = 0 if model.gated_mlp or setting.weighs_results else model.expert_width
-    trained = (Weight(1, own, Split.EXPERT, model.num_experts, "vector"),) if own else ()
+    activation_numbers = model.activation_parameters
+    weighted_width = 0 if model.gated_mlp or setting.weighs_results else model.expert_width
+    activation_weights = (
+        (Weight(1, activation_numbers, Split.EXPERT, model.num_experts, "vector"),) if activation_numbers else ()
+    )
     activation = Op(
         name="moe.activation",
         kind="elementwise",
         split=Split.TENSOR,
-        weights=trained,
-        saved=(Saved(tensor_bytes * (inner + weighed), Split.TENSOR, ("moe",)),),
+        weights=activation_weights,
+        saved=(Saved(tensor_bytes * (inner + weighted_width), Split.TENSOR, ("moe",)),),
         transient=(Saved(tensor_bytes * (inner + model.expert_width), Split.TENSOR),),
         moved_bytes=tensor_bytes * (inner + model.expert_width),
         modules=("moe", "moe_act"),
     )
-    fed = setting.product_input_bytes(numbers * model.expert_width)
-    activated = (Saved(fed, Split.TENSOR, ("moe", "moe_act"), "own_weights"),)
+    input_bytes = setting.product_input_bytes(numbers * model.expert_width)
+    activated = (Saved(input_bytes, Split.TENSOR, ("moe", "moe_act"), "own_weights"),)
     up, down = (width, inner), (model.expert_width, width)
     received = Saved(setting.product_input_bytes(numbers * width), Split.EXPERT_TOKENS, ("moe",), "next_weights")
     returned = Saved(tensor_bytes * width, Split.EXPERT_TOKENS, ("moe",))
-    combined = _exchange("moe.combine", returned, ("moe.down", "moe.router"))
+    combined = _permutation("moe.combine", returned, ("moe.down", "moe.router"))
     return (
-        _exchange("moe.dispatch", received, ("moe.latent_down",) if model.moe_latent_size else (LAST_NORM,)),
+        _permutation("moe.dispatch", received, ("moe.latent_down",) if model.moe_latent_size else (LAST_NORM,)),
         _product("moe.up", model, setting, up, ()),
         activation,
         _product("moe.down", model, setting, down, activated),
@@ -97,8 +99,8 @@ def _routed(model: Model, setting: Setting) -> Ops:
     )
 
 
-def _exchange(name: str, result: Saved, reads: tuple[str, ...]) -> Op:
-    """Permutation of tokens to or from their experts: what it reads and writes; its result is kept."""
+def _permutation(name: str, result: Saved, reads: tuple[str, ...]) -> Op:
+    """Permutation of tokens to or from their experts, which reads and writes every token and saves its result."""
     return Op(
         name=name,
         kind="elementwise",

@@ -1,6 +1,6 @@
-"""Judges the workloads that wait for Kueue's AdmissionCheck: runs in a pod, needs the standard library alone.
+"""Controller of an AdmissionCheck of Kueue: runs in a pod, and needs only the standard library.
 
-A workload is ready unless it runs out of memory; while the service does not answer, workloads are let through.
+It rejects workloads that run out of memory. Without an answer of the service it lets workloads through.
 """
 
 import json
@@ -25,15 +25,15 @@ EVERY_SECONDS = 5.0
 LONGEST_WAIT_SECONDS = 10.0
 STATES = {"deny": "Rejected"}
 FAILURES = (OSError, ValueError, TypeError, LookupError, HTTPException)
-"""No answer, a refusing one, and one that cannot be read."""
+"""Errors of a request: no answer, a refusal, or an unreadable answer."""
 
 
 @contextmanager
-def looked_at_again(what: str) -> Iterator[None]:
-    """A failure here is logged, stops nothing else, and is retried in the next round.
+def retried_next_round(what: str) -> Iterator[None]:
+    """Log a failure of the block and go on; the next round retries it.
 
     Args:
-        what: is looked at
+        what: name in the log
     """
     try:
         yield
@@ -42,15 +42,15 @@ def looked_at_again(what: str) -> Iterator[None]:
 
 
 def call(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-    """What the API server answers.
+    """Send a request to the API server.
 
     Args:
         method: GET or PUT
-        path: of the resource
-        body: what to put
+        path: path of the resource
+        body: body of a PUT
 
     Returns:
-        the object
+        the object in the answer
     """
     headers = {"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}", "Content-Type": "application/json"}
     authority = ACCOUNT / "ca.crt"
@@ -61,64 +61,68 @@ def call(method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         return json.load(answer)
 
 
-def judged(workload: Mapping[str, Any]) -> tuple[str, str]:
-    """State and message of a workload's check.
+def check_result(workload: Mapping[str, Any]) -> tuple[str, str]:
+    """Check a workload with the service.
 
     Args:
-        workload: as Kueue keeps it
+        workload: the object of the API server
 
     Returns:
-        Rejected for what runs out of memory, Ready for all else, with the reason
+        state, which is Rejected if the workload runs out of memory, else Ready; and the reason
     """
     metadata = workload["metadata"]
-    kept = {"kind": "Workload", "metadata": {"annotations": metadata.get("annotations", {})}, "spec": workload["spec"]}
+    checked = {
+        "kind": "Workload",
+        "metadata": {"annotations": metadata.get("annotations", {})},
+        "spec": workload["spec"],
+    }
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {KEY}"} if KEY else {})}
-    data = json.dumps(kept).encode()
+    data = json.dumps(checked).encode()
     request = Request(f"{SERVICE}/v1/adapters/kubernetes/check", data, headers)
     try:
         with urlopen(request, timeout=LONGEST_WAIT_SECONDS) as answer:
-            found = json.load(answer)
-        estimate = f" ({found['check']['id']})" if found["check"] else ""
-        return STATES.get(found["verdict"], "Ready"), found["reason"] + estimate
+            result = json.load(answer)
+        estimate = f" ({result['check']['id']})" if result["check"] else ""
+        return STATES.get(result["verdict"], "Ready"), result["reason"] + estimate
     except HTTPError as error:
         return "Ready", f"not checked: the service answers {error.code}"
     except FAILURES as error:
         return "Ready", f"not checked: the service does not answer ({type(error).__name__})"
 
 
-def judge_waiting(names: frozenset[str]) -> None:
-    """Give every workload that waits for a check its state.
+def set_pending_states(names: frozenset[str]) -> None:
+    """Set the check states of all pending workloads.
 
     Args:
-        names: AdmissionChecks that this controller answers for
+        names: AdmissionChecks of this controller
     """
     for workload in call("GET", f"{KUEUE}/workloads")["items"]:
-        place = f"namespaces/{workload['metadata']['namespace']}/workloads/{workload['metadata']['name']}"
-        with looked_at_again(place):
-            judge(workload, f"{KUEUE}/{place}/status", names)
+        resource = f"namespaces/{workload['metadata']['namespace']}/workloads/{workload['metadata']['name']}"
+        with retried_next_round(resource):
+            set_state(workload, f"{KUEUE}/{resource}/status", names)
 
 
-def judge(workload: Mapping[str, Any], path: str, names: frozenset[str]) -> None:
-    """Give a workload its state where it waits for a check.
+def set_state(workload: Mapping[str, Any], path: str, names: frozenset[str]) -> None:
+    """Set the check states of a workload, if any is pending.
 
     Args:
-        workload: as Kueue keeps it
-        path: of its status
-        names: AdmissionChecks that this controller answers for
+        workload: the object of the API server
+        path: path of its status
+        names: AdmissionChecks of this controller
     """
     checks = workload.get("status", {}).get("admissionChecks", [])
     waiting = [check for check in checks if check["name"] in names and check["state"] == "Pending"]
     if not waiting:
         return
-    state, message = judged(workload)
+    state, message = check_result(workload)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     for check in waiting:
         check.update(state=state, message=message, lastTransitionTime=now)
     call("PUT", path, {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", **workload})
 
 
-def take_up_checks() -> frozenset[str]:
-    """Tell Kueue that the AdmissionChecks of this controller are looked after.
+def activate_checks() -> frozenset[str]:
+    """Mark the AdmissionChecks of this controller as active.
 
     Returns:
         their names
@@ -133,23 +137,23 @@ def take_up_checks() -> frozenset[str]:
             continue
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         active = {"type": "Active", "status": "True", "reason": "Active", "message": "", "lastTransitionTime": now}
-        kept = [one for one in conditions if one["type"] != "Active"]
-        whole = {
+        others = [one for one in conditions if one["type"] != "Active"]
+        updated = {
             "apiVersion": "kueue.x-k8s.io/v1beta1",
             "kind": "AdmissionCheck",
             **check,
-            "status": {"conditions": [*kept, active]},
+            "status": {"conditions": [*others, active]},
         }
-        with looked_at_again(check["metadata"]["name"]):
-            call("PUT", f"{KUEUE}/admissionchecks/{check['metadata']['name']}/status", whole)
+        with retried_next_round(check["metadata"]["name"]):
+            call("PUT", f"{KUEUE}/admissionchecks/{check['metadata']['name']}/status", updated)
     return frozenset(names)
 
 
 def main() -> None:
-    """Look again and again; what changed meanwhile, or fails, is looked at in the next round."""
+    """Check pending workloads in rounds, without end."""
     while True:
-        with looked_at_again("the cluster"):
-            judge_waiting(take_up_checks())
+        with retried_next_round("the cluster"):
+            set_pending_states(activate_checks())
         time.sleep(EVERY_SECONDS)
 
 
