@@ -72,7 +72,7 @@ class MemoryAnswer(Grounds):
     """Whether one configuration fits, and what its bytes are."""
 
     verdict: Verdict
-    """Does it fit?"""
+    """Whether the job fits."""
     memory: Memory
     """Bytes."""
 
@@ -92,7 +92,7 @@ class GpuHoursAnswer(Grounds):
     """How long one configuration takes and what that costs."""
 
     verdict: Verdict
-    """Does it fit? Hours of a job that does not are hypothetical."""
+    """Whether the job fits. Hours of a job that does not are hypothetical."""
     step: Step
     """Seconds of one optimizer step."""
     totals: Totals | None
@@ -104,7 +104,7 @@ class Answer(Grounds):
     """Everything about one configuration."""
 
     verdict: Verdict
-    """Does it fit?"""
+    """Whether the job fits."""
     parameters: Parameters
     """Parameter counts."""
     memory: Memory

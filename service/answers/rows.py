@@ -68,7 +68,7 @@ class ComparedRow(ChosenCluster):
     status: Literal[200, 422]
     """200: answered. 422: refused, for the reason beside it."""
     verdict: Verdict | None
-    """Does it fit? Numbers of a job that does not are hypothetical; null where the row is refused."""
+    """Whether the job fits. Numbers of a job that does not are hypothetical; null where the row is refused."""
     numbers: Annotated[Mapping[str, Any], NUMBERS] = field(default_factory=dict, metadata=INLINE)
     """The requested numbers; the answer has them in the row itself."""
     reason: str | None
@@ -99,7 +99,7 @@ class VariedRow:
     status: Literal[200, 422]
     """200: answered. 422: refused, for the reason beside it."""
     verdict: Verdict | None
-    """Does it fit? null where the row is refused."""
+    """Whether the job fits; null where the row is refused."""
     numbers: Annotated[Mapping[str, Any], NUMBERS] = field(default_factory=dict, metadata=INLINE)
     """The requested numbers; the answer has them in the row itself."""
     ratios: Mapping[str, float | None]

@@ -133,7 +133,7 @@ class KeyNumbers:
     id: str | None
     """Of the estimate."""
     verdict: Verdict | None
-    """Does it fit?"""
+    """Whether the job fits."""
     oom_probability_fraction: float | None
     """Probability that the device peak exceeds the usable memory."""
     device_peak_bytes: Interval | None

@@ -355,7 +355,7 @@ class Estimate:
     resolved: CompleteQuestion
     """The question with every default filled."""
     verdict: Verdict
-    """Does it fit?"""
+    """Whether the job fits."""
     parameters: Parameters
     """Parameter counts."""
     memory: Memory
@@ -379,7 +379,7 @@ class MemoryEstimate:
     resolved: CompleteQuestion
     """The question with every default filled."""
     verdict: Verdict
-    """Does it fit?"""
+    """Whether the job fits."""
     memory: Memory
     """Bytes."""
     assumptions: tuple[str, ...]

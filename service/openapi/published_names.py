@@ -111,7 +111,7 @@ CHOICES: Mapping[str, tuple[str, Any]] = {
     "ToolName": ("Another tool that estimates memory.", question.ToolName),
     "TrainingMethodName": ("Which parameters are trained.", question.MethodName),
     "UnknownField": ("A field that can be solved for.", UnknownName),
-    "Verdict": ("Does it fit?", Verdict),
+    "Verdict": ("Whether the job fits.", Verdict),
     "RowScope": ("Whose answers may rest on a row or a calibration: its owner's, or everyone's.", Scope),
     "Verified": ("Whether a row was checked against its source.", Verified),
     "ZeroStage": ("What is sharded over replicas.", question.ZeroStage),

@@ -132,7 +132,7 @@ def each_measurement(engine: Engine, owner: str | None) -> Iterator[Measured]:
         yield from _measured_by(connection, _ALL.where(*_of_owner(owner)))
 
 
-def counting_measurements(engine: Engine, owner: str | None, device: str, since: datetime) -> list[Measured]:
+def measurements_outside_quarantine(engine: Engine, owner: str | None, device: str, since: datetime) -> list[Measured]:
     """Measurements of a device since a moment that are not in quarantine."""
     columns = MEASUREMENTS.c
     conditions = (columns.device == device, columns.measured_at >= since, columns.quarantined_at.is_(None))

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     place = place_of(task.ranks, os.environ)
     if place is None:
         return _run_ranks(task, folder, (sys.executable, "-m", "service.worker.probe_process", *arguments))
-    record = measured(RankTask(task=task, folder=folder, place=place, started_seconds=started))
+    record = run_task(RankTask(task=task, folder=folder, place=place, started_seconds=started))
     write_record(record, folder / _record_name(place.rank))
     return int(record.status != "succeeded")
 
@@ -72,7 +72,7 @@ def write_json(content: Any, path: Path) -> None:
     unfinished.replace(path)
 
 
-def measured(rank_task: RankTask) -> ProbeRecord:
+def run_task(rank_task: RankTask) -> ProbeRecord:
     """Run the probe of a task."""
     record = ProbeRecord(probe=rank_task.task.probe, status="skipped")
     watches: list[EnvironmentWatch] = []

@@ -139,7 +139,7 @@ class Group:
         self.distributed.all_reduce(tensor, op=self.distributed.ReduceOp.MAX)
         return [float(value) for value in tensor.tolist()]
 
-    def meet(self) -> None:
+    def wait_for_all(self) -> None:
         """Wait for all ranks; on a GPU its stream waits, and this process continues."""
         if self.context.device == "cpu":
             self.distributed.barrier()

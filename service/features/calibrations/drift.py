@@ -13,7 +13,7 @@ from service.features.calibrations.fitting import Steps, constants_of, device_of
 from service.features.calibrations.lists import find_calibration
 from service.store import Engine
 from service.store.keys import Caller
-from service.store.measurements import Calibration, Measured, counting_measurements
+from service.store.measurements import Calibration, Measured, measurements_outside_quarantine
 from service.validation.devices import is_possible, observation_of
 
 DRIFTING = 2.0
@@ -74,7 +74,11 @@ def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_i
     owner = calibration.owner if caller.sees_all else caller.owner
     fitted_on = set(calibration.fitted_on)
     since = datetime.fromisoformat(calibration.created_at)
-    newer = [row for row in counting_measurements(engine, owner, calibration.device, since) if row.id not in fitted_on]
+    newer = [
+        row
+        for row in measurements_outside_quarantine(engine, owner, calibration.device, since)
+        if row.id not in fitted_on
+    ]
     newer = [row for row in newer if is_possible(row, device_of(row, catalogue))]
     steps = steps_of(engine, newer)
     parts = tuple(

@@ -71,7 +71,7 @@ def is_for_everyone(calibration: Calibration) -> bool:
     return calibration.scope == "everyone" and calibration.promoted_at is not None
 
 
-def find_own(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
+def find_changeable_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
     """One calibration that the caller may change."""
     calibration = find_calibration(engine, caller, calibration_id)
     if not caller.reaches(calibration.owner):

@@ -14,7 +14,7 @@ from service.catalogue.rows import Scope
 from service.errors import Conflict, ForAdmins, NotFound, Problem
 from service.estimator import FORMULAS_VERSION
 from service.features.calibrations.fitting import constants_of
-from service.features.calibrations.lists import find_calibration, find_own
+from service.features.calibrations.lists import find_calibration, find_changeable_calibration
 from service.store import Connection, Engine
 from service.store.history import History, Rows
 from service.store.keys import Caller
@@ -33,7 +33,7 @@ def promote(
     engine: Engine, history: History, caller: Caller, calibration_id: str, scope: Scope = "owner"
 ) -> Calibration:
     """Promote a calibration for its owner or for everyone."""
-    calibration = find_own(engine, caller, calibration_id)
+    calibration = find_changeable_calibration(engine, caller, calibration_id)
     if scope == "everyone" and not caller.sees_all:
         raise ForAdmins(FOR_EVERYONE)
     refusals = reasons_against(calibration)
@@ -61,7 +61,7 @@ def promote(
 
 def roll_back(engine: Engine, history: History, caller: Caller, calibration_id: str) -> Calibration:
     """Restore what was in effect before a calibration: another one, or published rates."""
-    calibration = find_own(engine, caller, calibration_id)
+    calibration = find_changeable_calibration(engine, caller, calibration_id)
     before = None if calibration.replaces is None else read_calibration(engine, calibration.replaces)
     _withdraw(history, caller, calibration, before if before is not None and _can_return(before, calibration) else None)
     return find_calibration(engine, caller, calibration_id)
@@ -69,7 +69,7 @@ def roll_back(engine: Engine, history: History, caller: Caller, calibration_id: 
 
 def retire(engine: Engine, history: History, caller: Caller, calibration_id: str) -> Calibration:
     """Retire a calibration: a draft, or the one in effect, which the one for everyone then replaces."""
-    calibration = find_own(engine, caller, calibration_id)
+    calibration = find_changeable_calibration(engine, caller, calibration_id)
     if calibration.status == "promoted":
         _withdraw(history, caller, calibration, None)
     elif calibration.status == "draft":

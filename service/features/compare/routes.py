@@ -92,8 +92,8 @@ add_computed_table(
     operation_id="createComparison",
     methods=["POST"],
     summary=SUMMARY,
-    description="What is wrong with the request is refused as a whole. What one cluster or price cannot do is a row "
-    "with status 422 and its reason; not fitting is an answer like any other.",
+    description="A wrong request is refused as a whole. A cluster or price that cannot be estimated is a row with "
+    "status 422 and its reason; a job that does not fit is a row like any other.",
     openapi_extra=examples(COMPARISONS),
 )
 add_computed_table(

@@ -65,7 +65,7 @@ class Part:
 
 PARTS = (
     Part("/v1/estimates", "Estimate", Answer, "Everything about one configuration"),
-    Part("/v1/memory", "Memory", MemoryAnswer, "Does it fit? Bytes of every stage, by kind"),
+    Part("/v1/memory", "Memory", MemoryAnswer, "Whether the job fits, and bytes of every stage by kind"),
     Part("/v1/flops", "Flop", FlopAnswer, "Floating-point operations, model and hardware"),
     Part("/v1/gpu-hours", "GpuHours", GpuHoursAnswer, "Seconds, GPU-hours, days, USD, kWh"),
 )

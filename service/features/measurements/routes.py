@@ -146,8 +146,8 @@ FactsQuery = Annotated[Parameters, Depends(whole_query(MeasurementImportQuery, *
     operation_id="importMeasurements",
     summary="Records of probes that ran anywhere",
     description="Records of probes, as a worker's record.json holds them. Runs on shared, divided or throttled devices "
-    "and outliers among others of their kind go into quarantine, where nothing is fitted on them. What is there "
-    "already is not kept twice.",
+    "and outliers among others of their kind go into quarantine, where nothing is fitted on them. A stored "
+    "measurement is not stored twice.",
     response_model=answer(ImportedMeasurements),
     response_description="What came in.",
     openapi_extra=example("The products of one GPU", RECORDS),
@@ -206,8 +206,8 @@ def read(
 @router.post(
     "/v1/measurements/quarantine",
     operation_id="quarantineMeasurements",
-    summary="Have nothing fitted on measurements",
-    description="They stay, and nothing is fitted on them any more.",
+    summary="Quarantine measurements",
+    description="They stay in the list, and nothing is fitted on them from then on.",
     response_model=answer(MeasurementItems),
     response_description="The measurements as they are then.",
     openapi_extra=example("A reason", QUARANTINED),
@@ -221,8 +221,8 @@ def quarantine_measurements(request: Request, body: JsonBody[QuarantineRequest])
 @router.post(
     "/v1/measurements/release",
     operation_id="releaseMeasurements",
-    summary="Let measurements count again",
-    description="What took them out was looked at, and is no reason to doubt them.",
+    summary="Release measurements from quarantine",
+    description="The reason of their quarantine was examined and does not hold. They count again in later fits.",
     response_model=answer(MeasurementItems),
     response_description="The measurements as they are then.",
     openapi_extra=example("Some of them", RELEASED),

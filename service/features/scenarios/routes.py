@@ -100,7 +100,7 @@ def read(request: Request, database: Database, scenario_id: ScenarioId, revision
 @router.put(
     ONE,
     operation_id="replaceScenario",
-    summary="Say a saved question anew",
+    summary="Replace a saved question",
     response_model=answer(ShownScenario),
     response_description="Its new revision.",
     responses={200: {"headers": {"ETag": ETAG}}},
@@ -205,7 +205,7 @@ def _add_budgets(ending: str) -> None:
     name = f"budget.{ending}"
 
     def budget(request: Request, database: Database, scenario_id: ScenarioId, revision: RowRevisionDep) -> Response:
-        """Change a field, and every number is asked anew; the catalogue is pinned until rev is cleared."""
+        """Return a workbook whose formulas ask again after a change; the catalogue is pinned until rev is cleared."""
         history, caller = request.app.state.history, caller_of(request)
         budget_contents = scenario_budget(database, history, caller, scenario_id, revision, address_of(request))
         return Response(write(budget_sheets(budget_contents)), media_type=media_type, headers=_attachment(name))

@@ -80,9 +80,9 @@ SOLUTIONS: dict[str, Any] = {
 @router.post(
     "/v1/solve",
     operation_id="createSolution",
-    summary="One open field: the value that will do, and the next one that will not",
-    description="The value will do and the next one will not: their numbers prove both. Where nothing will do, the "
-    "value is null and the next one says what is missing.",
+    summary="One open field: the value that keeps the limits, and the next one that does not",
+    description="The value keeps the limits and the next one does not: the numbers of both prove it. Where no value "
+    "keeps the limits, it is null, and the next one says what is missing.",
     response_model=answer(Solution),
     openapi_extra=examples(SOLUTIONS),
 )

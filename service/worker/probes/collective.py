@@ -262,4 +262,4 @@ def _warmed_up(exchange: Exchange, timing: RankTiming) -> tuple[float, float]:
 def _seconds(exchange: Exchange, timing: RankTiming) -> float:
     """Time of one run that all ranks begin together."""
     exchange.fill()
-    return timing.caches.cold_seconds(exchange.run, before=timing.group.meet)
+    return timing.caches.cold_seconds(exchange.run, before=timing.group.wait_for_all)
