@@ -19,26 +19,26 @@ MOST_QUESTIONS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchAnswer:
-    """A question that was answered."""
+    """The answer to one question."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     status: Literal[200]
-    """Answered."""
+    """Status of an answer."""
     body: Answer | MemoryAnswer | FlopAnswer | GpuHoursAnswer | Check
-    """What the route of its kind answers."""
+    """Answer of the route of its kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchProblem:
-    """A question that was not."""
+    """The problem of a refused question."""
 
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     status: Literal[400, 422, 500]
     """Status of the refusal."""
     body: Annotated[Any, Published("Problem")]
-    """Why not."""
+    """Reason of the refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,4 +48,4 @@ class BatchAnswers:
     __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     answers: Annotated[tuple[BatchAnswer | BatchProblem, ...], Len(0, MOST_QUESTIONS)]
-    """One answer a question."""
+    """One answer for each question."""

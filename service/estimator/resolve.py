@@ -99,7 +99,7 @@ def _fill_model(model: Model) -> Model:
         "head_dim": model.head_width or None,
         "attention_out_bias": model.out_bias,
     }
-    read = {name for mixer in mixers_of(model) for name in MIXERS[mixer].takes}
+    read = {name for mixer in mixers_of(model) for name in MIXERS[mixer].optional_fields}
     return replace(model, **{name: value for name, value in derived.items() if name in read})
 
 

@@ -53,7 +53,7 @@ def _attention(fields: dict[str, Any]) -> dict[str, Any]:
         fields.pop("sliding_window", None)
     if CHUNKED not in period:
         fields.pop("attention_chunk_size", None)
-    read = {name for mixer in period for name in (*MIXERS[mixer].needs, *MIXERS[mixer].takes)}
+    read = {name for mixer in period for name in (*MIXERS[mixer].required_fields, *MIXERS[mixer].optional_fields)}
     result = {name: value for name, value in fields.items() if name in read or name not in MIXER_FIELDS}
     result.setdefault("num_attention_heads", 0)
     return result if period in ((FULL,), (SLIDING,)) else {**result, "layer_types": period}

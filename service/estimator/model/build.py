@@ -36,11 +36,11 @@ class Mixer:
     """Whether its layers share the weights of a block."""
     branches: int = 1
     """Branches whose results the tensor-parallel ranks sum."""
-    needs: tuple[str, ...] = ()
+    required_fields: tuple[str, ...] = ()
     """Required fields of Model."""
-    takes: tuple[str, ...] = ()
+    optional_fields: tuple[str, ...] = ()
     """Optional fields of Model that change it."""
-    heads: tuple[str, ...] = ()
+    tensor_split_fields: tuple[str, ...] = ()
     """Fields of Model that the tensor degree must divide, in addition to those of attention."""
 
 
@@ -54,17 +54,17 @@ _HEAD_FIELDS = ("num_key_value_heads", "head_dim", "attention_bias", "attention_
 _ATTENTION = Mixer(
     ops=(_attention_ops,),
     attends=True,
-    needs=("num_attention_heads",),
-    takes=(*_HEAD_FIELDS, "qk_norm", "attention_gate", "attention_sinks"),
+    required_fields=("num_attention_heads",),
+    optional_fields=(*_HEAD_FIELDS, "qk_norm", "attention_gate", "attention_sinks"),
 )
 _STATE_FIELDS = ("mamba_d_ssm", "mamba_d_state", "conv_kernel")
 _PROJECTION_FIELDS = ("conv_bias", "mixer_bias")
 _MAMBA2 = Mixer(
     ops=(mamba2_ops,),
     carries_state=True,
-    needs=(*_STATE_FIELDS, "mamba_n_heads", "mamba_n_groups"),
-    takes=(*_PROJECTION_FIELDS, "mixer_norm"),
-    heads=("mamba_n_heads", "mamba_n_groups"),
+    required_fields=(*_STATE_FIELDS, "mamba_n_heads", "mamba_n_groups"),
+    optional_fields=(*_PROJECTION_FIELDS, "mixer_norm"),
+    tensor_split_fields=("mamba_n_heads", "mamba_n_groups"),
 )
 
 MIXERS: Mapping[LayerType, Mixer] = {
@@ -73,49 +73,54 @@ MIXERS: Mapping[LayerType, Mixer] = {
     "chunked_attention": _ATTENTION,
     "lightning_attention": Mixer(
         ops=(lightning_attention_ops,), carries_state=True,
-        needs=("num_attention_heads",), takes=("head_dim", "mixer_bias"),
+        required_fields=("num_attention_heads",), optional_fields=("head_dim", "mixer_bias"),
     ),
     "gated_delta_net": Mixer(
         ops=(gated_delta_net_ops,),
         carries_state=True,
-        needs=(
+        required_fields=(
             "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
             "conv_kernel",
         ),
-        takes=_PROJECTION_FIELDS,
-        heads=("linear_num_key_heads", "linear_num_value_heads"),
+        optional_fields=_PROJECTION_FIELDS,
+        tensor_split_fields=("linear_num_key_heads", "linear_num_value_heads"),
     ),
     "mamba": Mixer(
         ops=(mamba_ops,),
         carries_state=True,
-        needs=(*_STATE_FIELDS, "mamba_dt_rank"),
-        takes=(*_PROJECTION_FIELDS, "mixer_norm"),
-        heads=("mamba_d_ssm",),
+        required_fields=(*_STATE_FIELDS, "mamba_dt_rank"),
+        optional_fields=(*_PROJECTION_FIELDS, "mixer_norm"),
+        tensor_split_fields=("mamba_d_ssm",),
     ),
     "mamba2": _MAMBA2,
     "attention_and_mamba2": Mixer(
         ops=(_attention_ops, mamba2_ops), attends=True, carries_state=True,
-        needs=(*_ATTENTION.needs, *_MAMBA2.needs), takes=(*_ATTENTION.takes, *_MAMBA2.takes), heads=_MAMBA2.heads,
+        required_fields=(*_ATTENTION.required_fields, *_MAMBA2.required_fields),
+        optional_fields=(*_ATTENTION.optional_fields, *_MAMBA2.optional_fields),
+        tensor_split_fields=_MAMBA2.tensor_split_fields,
     ),
     "shared_attention_and_mamba2": Mixer(
         ops=(shared_transformer_ops, mamba2_ops), attends=True, carries_state=True, shares_block=True, branches=4,
-        needs=("num_attention_heads", *_MAMBA2.needs, "num_mem_blocks", "intermediate_size"),
-        takes=(*_HEAD_FIELDS, "mlp_bias", "gated_mlp", *_MAMBA2.takes, "adapter_rank", "shared_attention_adapter"),
-        heads=_MAMBA2.heads,
+        required_fields=("num_attention_heads", *_MAMBA2.required_fields, "num_mem_blocks", "intermediate_size"),
+        optional_fields=(
+            *_HEAD_FIELDS, "mlp_bias", "gated_mlp", *_MAMBA2.optional_fields, "adapter_rank",
+            "shared_attention_adapter",
+        ),
+        tensor_split_fields=_MAMBA2.tensor_split_fields,
     ),
     "rg_lru": Mixer(
         ops=(linear_recurrence_ops,),
         carries_state=True,
-        needs=("lru_width", "num_attention_heads", "conv_kernel"),
-        takes=_PROJECTION_FIELDS,
-        heads=("num_attention_heads",),
+        required_fields=("lru_width", "num_attention_heads", "conv_kernel"),
+        optional_fields=_PROJECTION_FIELDS,
+        tensor_split_fields=("num_attention_heads",),
     ),
     "short_convolution": Mixer(
         ops=(short_convolution_ops,),
         carries_state=True,
-        needs=("conv_kernel",),
-        takes=_PROJECTION_FIELDS,
-        heads=("hidden_size",),
+        required_fields=("conv_kernel",),
+        optional_fields=_PROJECTION_FIELDS,
+        tensor_split_fields=("hidden_size",),
     ),
     "none": Mixer(branches=0),
 }  # fmt: skip
@@ -124,7 +129,12 @@ MLP_FIELDS = ("intermediate_size", "gated_mlp", "mlp_bias", "activation_paramete
 """Fields of Model that describe an MLP. A shared block has its own MLP."""
 
 MIXER_FIELDS = tuple(
-    dict.fromkeys(name for mixer in MIXERS.values() for name in (*mixer.needs, *mixer.takes) if name not in MLP_FIELDS)
+    dict.fromkeys(
+        name
+        for mixer in MIXERS.values()
+        for name in (*mixer.required_fields, *mixer.optional_fields)
+        if name not in MLP_FIELDS
+    )
 )
 """Fields of Model that only mixers read."""
 

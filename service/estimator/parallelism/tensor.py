@@ -22,7 +22,7 @@ def _widths(workload: Workload) -> tuple[int, ...]:
 
 def _mixer_heads(workload: Workload) -> tuple[int, ...]:
     """Numbers of heads, groups or channels of recurrences and convolutions, which ranks share out."""
-    names = {name for shape in workload.ledger.shapes for name in MIXERS[shape.mixer].heads}
+    names = {name for shape in workload.ledger.shapes for name in MIXERS[shape.mixer].tensor_split_fields}
     return tuple(getattr(workload.model, name) or 0 for name in sorted(names))
 
 

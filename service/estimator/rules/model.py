@@ -37,12 +37,14 @@ def _gives(model: Model, name: str) -> bool:
 
 
 def _missing(model: Model) -> list[str]:
-    needed = dict.fromkeys(name for mixer in mixers_of(model) for name in MIXERS[mixer].needs)
+    needed = dict.fromkeys(name for mixer in mixers_of(model) for name in MIXERS[mixer].required_fields)
     return [name for name in needed if not getattr(model, name)]
 
 
 def _unread(model: Model) -> list[str]:
-    read = {name for mixer in mixers_of(model) for name in (*MIXERS[mixer].needs, *MIXERS[mixer].takes)}
+    read = {
+        name for mixer in mixers_of(model) for name in (*MIXERS[mixer].required_fields, *MIXERS[mixer].optional_fields)
+    }
     return [name for name in MIXER_FIELDS if name not in read and _gives(model, name)]
 
 

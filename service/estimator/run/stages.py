@@ -243,7 +243,7 @@ class Point:
     step: StepName
     """The first step, or any later one."""
     moment: Moment
-    """Where in the step."""
+    """Moment of the step."""
     micro_batches: int
     """Micro-batches whose activations are kept."""
     allocated_bytes: float
@@ -254,12 +254,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak:
-    """The fullest moment of a stage."""
+    """The moment of a stage with the most live bytes."""
 
     step: StepName
-    """In which step."""
+    """The first step, or any later one."""
     moment: Moment
-    """Where in it."""
+    """Moment of the step."""
     allocated_bytes: float
     """Live bytes."""
     lines: tuple[MemoryLine, ...]

@@ -197,7 +197,7 @@ def product_shape(op: Op, model: Model, degrees: Degrees, split: tuple[Amount, .
     return ProductShape(rows=rows, columns=columns, inner=inner, copies=copies)
 
 
-SCANNED: FusedName = "flash-2"
+SCAN_KERNEL: FusedName = "flash-2"
 """Kernel whose rate is used for the scans of recurrent layers, which are not measured."""
 
 
@@ -244,8 +244,8 @@ def fused_kernel(kernel: AttentionName) -> FusedName:
     ('cudnn', 'flash-2')
     """
     if kernel == "eager":
-        return SCANNED
-    return SCANNED if kernel == "flash" else kernel
+        return SCAN_KERNEL
+    return SCAN_KERNEL if kernel == "flash" else kernel
 
 
 def stack_scale(workload: Workload) -> float:

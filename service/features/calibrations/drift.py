@@ -41,7 +41,7 @@ class CalibrationDriftPart:
     bias_fraction: float
     """Median of measured over predicted, less one: above zero where more was measured than predicted."""
     held_out_fraction: float | None
-    """Mean error when it was fitted, on what it never saw; null where nothing was held out."""
+    """Mean error on held-out measurements when it was fitted; null where none were held out."""
     uncalibrated_fraction: float
     """Mean error of published rates on the newer measurements."""
     is_drifting: bool
@@ -63,7 +63,7 @@ class CalibrationDrift:
     measurements: int
     """Newer measurements of its device that count."""
     is_drifting: bool
-    """Whether any probe is."""
+    """Whether any probe is drifting."""
     parts: tuple[CalibrationDriftPart, ...]
     """By probe."""
 

@@ -27,7 +27,7 @@ FIELDS: dict[str, Any] = {
 
 def model_of(mixer: LayerType, **changes: Any) -> Model:
     """A model whose layers all mix tokens one way, and do nothing else."""
-    needed = {name: FIELDS[name] for name in MIXERS[mixer].needs}
+    needed = {name: FIELDS[name] for name in MIXERS[mixer].required_fields}
     windows = {"sliding_attention": {"sliding_window": 256}, "chunked_attention": {"attention_chunk_size": 256}}
     return Model(**{**BASE, **needed, **windows.get(mixer, {}), "layer_types": (mixer,), **changes})
 
@@ -43,7 +43,9 @@ CARRYING = [mixer for mixer in MIXING if MIXERS[mixer].carries_state and not MIX
 def test_every_name_has_a_row_and_every_row_names_fields_of_the_model() -> None:
     assert list(MIXERS) == list(get_args(LayerType))
     for mixer in MIXERS.values():
-        assert {*mixer.needs, *mixer.takes, *mixer.heads} <= set(Model.__dataclass_fields__)
+        assert {*mixer.required_fields, *mixer.optional_fields, *mixer.tensor_split_fields} <= set(
+            Model.__dataclass_fields__
+        )
     assert set(FIELDS) - {"num_attention_heads", "intermediate_size"} <= set(MIXER_FIELDS)
 
 
