@@ -151,7 +151,7 @@ class LocalWorker:
     def _run(self) -> int:
         """Run the worker once; its exit code."""
         with subprocess.Popen(
-            (sys.executable, "-m", "service", "worker", "--with-parent"),
+            (sys.executable, "-P", "-m", "service", "worker", "--with-parent"),
             stdin=subprocess.PIPE,
             env=self._environment,
             start_new_session=True,
