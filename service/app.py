@@ -8,6 +8,7 @@ from threading import Event
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
 
 from service import __version__
@@ -29,6 +30,7 @@ from service.api.health import Readiness
 from service.api.limits.http_limits import BodyLimit
 from service.api.limits.rate_limits import is_loopback, rate_limits_of
 from service.api.metrics import DatabaseFigures, Metrics, tracing_of
+from service.api.requests import StrictRoute
 from service.catalogue import Catalogue, Holdings, shipped_catalogue
 from service.errors import Unreachable
 from service.features.accounts import routes as accounts
@@ -173,7 +175,12 @@ def contract_of_service() -> bytes:
 
 
 def _add_routes(app: FastAPI) -> None:
-    app.router.routes.extend(reserved_paths(route for router in ROUTERS for route in router.routes))
+    """Mount the routers; a route of another class would be open to everyone, so none starts."""
+    routes = [route for router in ROUTERS for route in router.routes]
+    unguarded = [route.path for route in routes if isinstance(route, APIRoute) and not isinstance(route, StrictRoute)]
+    if unguarded:
+        raise TypeError(f"{', '.join(unguarded)}: give the router route_class=StrictRoute, which authenticates")
+    app.router.routes.extend(reserved_paths(routes))
     for router in ROUTERS:
         app.include_router(router)
 

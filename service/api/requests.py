@@ -223,7 +223,7 @@ DECLARED = "traincost.declared"
 """Key of the request state that holds the names of the route's declared query parameters."""
 
 
-class _ReadRequest(Request):
+class _ParsedRequest(Request):
     """A request whose body was parsed before FastAPI asks for it."""
 
     parsed: Any = None
@@ -247,7 +247,7 @@ class StrictRoute(APIRoute):
         form = self._body_form()
 
         async def strict(request: Request) -> Response:
-            request = _ReadRequest(request.scope, request.receive)
+            request = _ParsedRequest(request.scope, request.receive)
             await authenticate(request)
             request.scope["state"][DECLARED] = declared
             if is_closed:

@@ -7,13 +7,15 @@ from hashlib import sha256
 from typing import Any, get_args
 
 import pytest
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
 from service.api.access.authorization import SCOPE
 from service.api.access.key_rules import KeyRequest, make_key
-from service.app import ROUTERS
+from service.app import ROUTERS, create_app
+from service.catalogue import shipped_catalogue
 from service.openapi.problems import problem_example
+from service.settings import Settings
 from service.store.keys import ApiKey, Scope, create_key, revoke_key
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask
 from tests.fixtures import asking, one_by_one, running
@@ -119,6 +121,14 @@ def test_what_is_not_in_the_contract_is_a_page() -> None:
     hidden = [r for router in ROUTERS for r in router.routes if isinstance(r, APIRoute) and r.operation_id is None]
     assert hidden
     assert [route.path for route in hidden if route.path.startswith("/v1")] == []
+
+
+def test_a_route_that_would_not_authenticate_stops_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    router = APIRouter()
+    router.add_api_route("/v1/open", lambda: None)
+    monkeypatch.setattr("service.app.ROUTERS", (router,))
+    with pytest.raises(TypeError, match=r"/v1/open: .*StrictRoute"):
+        create_app(Settings(), shipped_catalogue())
 
 
 @pytest.mark.parametrize("path", ["/", "/guide", "/guide/budget.xlsx", "/docs", "/openapi.json", "/web/style.css"])

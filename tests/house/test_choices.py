@@ -69,3 +69,7 @@ def test_every_field_of_names_is_listed_and_no_other_field_than_a_closed_one() -
 @pytest.mark.parametrize("field", choices())
 def test_names_are_the_choices_that_are_listed(field: str) -> None:
     assert {row.name for row in choices()[field]} == set(map(str, (CHOSEN | ASKED_FOR)[field]))
+
+
+def test_every_precision_is_run_by_a_stack() -> None:
+    assert {name for stack in STACKS.values() for name in stack.precisions} == PRECISIONS.keys()
