@@ -12,25 +12,23 @@ from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
 
 from service import __version__
-from service.api import errors, health, pages
+from service.api import errors, pages
 from service.api.access.audit import DeniedChanges
 from service.api.access.authorization import AccessDenied, TokenVerifier
 from service.api.access.credentials import Credentials
-from service.api.background import SigningSecretRefresh
+from service.api.background import CheckedQuestions, SigningSecretRefresh, writing_checks
 from service.api.caching import Conditional
 from service.api.catalogues import NO_DATABASE, background_refresh
-from service.api.checked_questions import CheckedQuestions, writing_checks
-from service.api.computing.compute import Compute
-from service.api.computing.write_queue import MOST_COMPUTING, MOST_WRITERS
-from service.api.credential_ends import CredentialWatch
+from service.api.compute import MOST_COMPUTING, MOST_WRITERS, Compute
 from service.api.cross_site import CrossSiteRequests, cors_middleware
 from service.api.envelope import ErrorMiddleware, RequestMiddleware
 from service.api.errors import reserved_paths
-from service.api.health import Readiness
 from service.api.limits.http_limits import BodyLimit
 from service.api.limits.rate_limits import is_loopback, rate_limits_of
 from service.api.metrics import DatabaseFigures, Metrics, tracing_of
+from service.api.pages import Readiness
 from service.api.requests import StrictRoute
+from service.api.streams import CredentialWatch
 from service.catalogue import Catalogue, Holdings, shipped_catalogue
 from service.errors import Unreachable
 from service.features.accounts import routes as accounts
@@ -85,7 +83,7 @@ ROUTERS = (
     diagnose.router,
     exports.router,
     scenarios.guide_router,
-    health.router,
+    pages.health_router,
     launch_checks.router,
     measurements.router,
     pages.router,

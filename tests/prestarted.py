@@ -1,7 +1,7 @@
 """Processes that begin where two seconds of imports end: `python -m` for tests that start many services and commands.
 
 One process imports what the service imports, and forks one for each that is started, with its own words, folder,
-environment and output. The fork server of a service (service/api/computing/compute_process.py) is forked from there
+environment and output. The fork server of a service (service/api/compute_process.py) is forked from there
 too. tests/test_serve.py, tests/cli/test_cli.py and tests/house/test_imports.py start a new Python, and try the imports.
 
 What was imported stays out of the garbage collector: a process that looks through it copies all of it, twice, which
@@ -26,7 +26,7 @@ from select import select
 from tempfile import TemporaryFile
 from typing import IO, Any, NoReturn, Self
 
-from service.api.computing import compute_process
+from service.api import compute_process
 from service.catalogue import shipped_catalogue
 from tests.house.source import ROOT
 

@@ -11,8 +11,7 @@ import typer.main
 import yaml
 
 from service import __version__
-from service.api.health import CHECK_SECONDS
-from service.api.pages import GUIDE, MANIFESTS
+from service.api.pages import CHECK_SECONDS, GUIDE, MANIFESTS
 from service.api.server import STOP_SECONDS
 from service.cli.application import app
 from service.cli.serve import END_SECONDS

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from service.api.limits.http_limits import MAXIMUM_BODY_BYTES
-from service.validation.flat_values import MOST_PARAMETERS
+from service.validation.flat import MOST_PARAMETERS
 from tests.api.asking import QUESTION
 from tests.databases import new_database
 from tests.replicas import Replica, program, proxied, replicas

@@ -12,7 +12,7 @@ from typing import Any
 
 from check import questions
 
-from service.answers.batch import BatchKind
+from service.answers.checks import BatchKind
 from service.catalogue import Catalogue, shipped_catalogue
 from service.client import Client, Problem
 from service.features.batch.batch import ANSWERERS

@@ -1,9 +1,11 @@
-"""Answers of admission checks."""
+"""Answers of admission checks and of batches."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from service.answers.estimates import Source, Versions
+from annotated_types import Len
+
+from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, MemoryAnswer, Source, Versions
 from service.answers.names import Published
 from service.estimator.answer import Interval
 from service.estimator.question import DESCRIBED
@@ -68,3 +70,44 @@ class Check:
     """Rows that the answer rests on: the calibration, the price or rate card, and every row that is not shipped."""
     versions: Versions
     """Versions under which the answer holds."""
+
+
+BatchKind = Literal["estimate", "memory", "flops", "gpu-hours", "check"]
+"""Kind of the answers, by the name of the route that gives one alone."""
+
+MOST_QUESTIONS = 1_000
+"""Most questions of one request. Source: a choice; they take some seconds of a core."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAnswer:
+    """The answer to one question."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    status: Literal[200]
+    """Status of an answer."""
+    body: Answer | MemoryAnswer | FlopAnswer | GpuHoursAnswer | Check
+    """Answer of the route of its kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchProblem:
+    """The problem of a refused question."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    status: Literal[400, 422, 500]
+    """Status of the refusal."""
+    body: Annotated[Any, Published("Problem")]
+    """Reason of the refusal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAnswers:
+    """The answers, in the order of the questions."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    answers: Annotated[tuple[BatchAnswer | BatchProblem, ...], Len(0, MOST_QUESTIONS)]
+    """One answer for each question."""

@@ -1,12 +1,14 @@
-"""Plans for an open layout, and counts of what was searched."""
+"""Plans for an open layout, counts of what was searched, and solutions for open fields."""
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
-from service.answers.rows import RowProblem
+from service.answers.names import Described, component, mapping_of_fields
+from service.answers.rows import ChosenCluster, RowProblem
 from service.estimator.answer import Interval, Verdict
-from service.estimator.question import DESCRIBED, Cluster, Layout, Recipe
+from service.estimator.question import DESCRIBED, Cluster, Layout, Model, Recipe
 
 Objective = Literal["time", "cost", "gpus", "energy"]
 """What the best plan has least of: days (seconds of a step without training_tokens), dollars, GPUs, kilowatt-hours."""
@@ -96,6 +98,200 @@ class PlanAnswer:
     """Numbers of layouts, on all clusters."""
     why_not: Drawback | None
     """Why the requested layout is not the best; null where the request names none."""
+    assumptions: tuple[str, ...]
+    """Assumptions of the answer."""
+    warnings: tuple[str, ...]
+    """Warnings for the caller."""
+    versions: Versions
+    """Versions under which the answer holds."""
+
+
+UnknownName = Literal[
+    "recipe.micro_batch",
+    "recipe.sequence_length",
+    "recipe.training_tokens",
+    "model.num_hidden_layers",
+    "model.hidden_size",
+    "cluster.gpus",
+    "recipe.global_batch",
+    "cluster",
+    "model",
+]
+"""What may be left open: a field, or a whole object."""
+
+_SOLVED = [f"{kind.__name__.lower()}.{one.name}" for kind in (Model, Recipe, Layout, Cluster) for one in fields(kind)]
+SOLVED_FIELDS = Described(
+    component("SolvedFields", mapping_of_fields("Fields that a solution changes, by dotted name.", _SOLVED))
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlan:
+    """A batch, factor by factor."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    sequence_length: int
+    """Tokens in one sequence."""
+    micro_batch: int
+    """Sequences that one replica runs at once."""
+    accumulation: int
+    """Micro-batches of one replica in one step."""
+    data: int
+    """Data-parallel replicas."""
+    global_batch: int
+    """Sequences in one step: micro_batch x accumulation x data."""
+    global_batch_tokens: int
+    """Tokens in one step."""
+    wanted_tokens: int
+    """Tokens of the question."""
+    best_tokens: float | None
+    """Tokens that came out best in sweeps with as many FLOP; null without training_tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeByFit:
+    """The best size by one fit."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    fit: str
+    """besiroglu-2024, hoffmann-2022 or 20-tokens-per-parameter."""
+    parameters: int
+    """Parameters of the model, N."""
+    training_tokens: float
+    """Tokens of the run, D."""
+    tokens_per_parameter: float
+    """D over N."""
+    loss_nats: float | None
+    """Loss that the fit expects, in nats a token; null for the rule, which knows none."""
+    caution: str | None
+    """What is known to be wrong with the fit; null where nothing is."""
+    source: str
+    """Source of the number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimalSize:
+    """The model that makes the most of a budget."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    total_flop: float
+    """Operations of the run that the budget buys."""
+    parameters: int
+    """Parameters of the model, N, by the first of the fits."""
+    training_tokens: float
+    """Tokens of the run, D."""
+    tokens_per_parameter: float
+    """D over N."""
+    loss_nats: float | None
+    """Loss that the fit expects, in nats a token."""
+    inference_per_token_flop: float
+    """Operations of one token once the model is used, 2 N."""
+    inference_usd_per_million_tokens: float | None = None
+    """What a million of such tokens cost; null unless limits.inference_usd_per_million_tokens asks for it."""
+    is_capped: bool
+    """Whether the limit of its use makes the model smaller than the budget alone would."""
+    fits: tuple[SizeByFit, ...]
+    """The same by each fit; the rule last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyNot:
+    """Why a value will not do."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    code: str
+    """out_of_memory, at_risk, headroom_missing, deadline_missed, budget_exceeded, gpu_hours_exceeded,
+    inference_limit_exceeded, or the rule that refuses the value."""
+    message: str
+    """The same in words, with the numbers."""
+    fix: str | None = None
+    """What the rule proposes; null where none is broken."""
+    missing_bytes: float | None = None
+    """Bytes that the fullest GPU lacks; null where memory is not the reason."""
+    over_days: float | None = None
+    """Days beyond limits.days; null where the limit is met or not set."""
+    over_usd: float | None = None
+    """Dollars beyond limits.cost_usd; null likewise."""
+    over_gpu_hours: float | None = None
+    """GPU-hours beyond limits.gpu_hours; null likewise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyNumbers:
+    """Estimate at one value."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    id: str | None
+    """Of the estimate."""
+    verdict: Verdict | None
+    """Whether the job fits."""
+    oom_probability_fraction: float | None
+    """Probability that the device peak exceeds the usable memory."""
+    device_peak_bytes: Interval | None
+    """Memory of the fullest GPU, as nvidia-smi shows it."""
+    usable_bytes: float | None
+    """Memory a job can use on this GPU."""
+    step_seconds: Interval | None
+    """Wall time of one step."""
+    tokens_per_s_per_gpu: Interval | None
+    """Trained tokens a second on one GPU."""
+    mfu_fraction: Interval | None
+    """Model FLOP over what the GPUs could do at their peak."""
+    gpu_hours: Interval | None
+    """The whole run; null without training_tokens."""
+    days: Interval | None
+    """The whole run; null without training_tokens."""
+    cost_usd: Interval | None
+    """The whole run; null without training_tokens or a price."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """The numbers behind both values."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    value: KeyNumbers | None
+    """Estimate at the value; null without a value, or where the request has no question."""
+    next: KeyNumbers | None
+    """Of the next one; null where a rule refuses it, or there is none."""
+    tried: int
+    """Values that were tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextValue:
+    """The nearest value that will not do: the next larger one where the unknown is maximised, else the next smaller."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    value: int | ChosenCluster
+    """The value; of a plan of a batch its micro-batch, of a model its parameters."""
+    why_not: WhyNot
+    """Why it will not do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """One open field, solved."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    unknown: UnknownName
+    """The open field."""
+    value: int | BatchPlan | ChosenCluster | OptimalSize | None
+    """The value; null where none is possible, and then `next` is the nearest one, with what it lacks."""
+    next: NextValue | None
+    """The nearest value that will not do; null where the field, or the list, ends before it."""
+    changes: Annotated[Mapping[str, Any], SOLVED_FIELDS]
+    """Fields that change with the value, beside the unknown."""
+    evidence: Evidence
+    """The numbers that prove both."""
     assumptions: tuple[str, ...]
     """Assumptions of the answer."""
     warnings: tuple[str, ...]

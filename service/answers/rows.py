@@ -1,4 +1,4 @@
-"""Rows of comparisons and of tables of varied fields."""
+"""Rows of comparisons and of tables of varied fields, and answers of single cells."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -138,3 +138,15 @@ class SensitivityAnswer:
     """The question itself, then one row for each value."""
     versions: Versions
     """What the answers rest on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One number as a cell shows it."""
+
+    text: str
+    """The number, nothing else."""
+    unit: str
+    """Its unit."""
+    verdict: Verdict
+    """Whether the job fits; the value alone does not show it."""

@@ -10,9 +10,8 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from service.api.computing.compute import compute
-from service.api.computing.compute_process import Large
-from service.api.computing.write_queue import on_compute_threads
+from service.api.compute import compute, on_compute_threads
+from service.api.compute_process import Large
 from service.api.openapi import CSV_BODY, PARQUET, TABLES, XLSX, table_response
 from service.api.requests import Parameters, answer, whole_query
 from service.tabular.contract import FILTERS, ListTypes

@@ -1,21 +1,27 @@
-"""Background tasks of a process, each on a thread of its own.
+"""Background threads of a process, and the questions of checks, which one of them writes so that no check waits.
 
 Retention goes by the slower of two clocks: the database's, and the time since the process started.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
-from threading import Event
-from time import monotonic
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from threading import BoundedSemaphore, Event, Lock, Thread
+from time import monotonic, sleep
 
+from fastapi import FastAPI
+from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 
 from service.jobs.ends import SlowerClock
 from service.settings import Settings
 from service.store import Engine
-from service.store.keys import KeyRing
+from service.store.keys import TEAM, KeyRing
+from service.store.replicas import Replicas
 from service.store.retention import RetentionPeriods, remove_old
+from service.store.scenarios import CheckedQuestion, remove_checked_questions, store_checked_questions
 
 log = logging.getLogger(__name__)
 
@@ -97,3 +103,138 @@ class SigningSecretRefresh:
         await asyncio.sleep(max(0.0, self._due - monotonic()))
         self._due = monotonic() + REFRESH_SECONDS
         await run_in_threadpool(self._ring.refresh)
+
+
+WRITE_SECONDS = 0.5
+"""Time between two writes. Source: a choice; people read a job's comment later than that."""
+MOST_BYTES = 65_536
+"""Longest question that is stored, as JSON. Source: a choice; ten times the longest config of a released model."""
+MOST_WAITING_BYTES = 1 << 25
+"""Queued questions while the database does not answer; beyond that the oldest are dropped. Source: a choice."""
+KEPT_DAYS = 400
+"""Retention of questions. Source: a choice; a year's budget and some weeks to close it."""
+FORGET_SECONDS = 3600.0
+"""Time between two removals of older questions."""
+LEAVE_SECONDS = 2.0
+"""Longest wait for the last write when the process stops."""
+OTHERS_SECONDS = 2 * WRITE_SECONDS
+"""Longest wait for another replica's queue: its next write, and as long again for the write itself."""
+RETRY_SECONDS = 0.05
+"""Time between two reads during that wait."""
+MOST_PATIENT = 8
+"""Requests that wait for it at once; others get a 404 at once, so that threads stay free."""
+
+
+class CheckedQuestions:
+    """Questions that wait to be written."""
+
+    def __init__(self, engine: Engine | None, replicas: Replicas | None = None) -> None:
+        self._engine, self._replicas = engine, replicas
+        self._clock = None if engine is None else SlowerClock(engine)
+        self._patient = BoundedSemaphore(MOST_PATIENT)
+        self._waiting: dict[tuple[str, str], tuple[CheckedQuestion, int]] = {}
+        self._bytes = 0
+        self._lock, self._writing = Lock(), Lock()
+        self.noted = Event()
+        """Set where a question waits to be written."""
+
+    def keep(self, question: CheckedQuestion, owner: str = TEAM) -> None:
+        """Queue a question of an owner, unless it is too long."""
+        size, key = len(to_json(question.question)), (question.estimate_id, owner)
+        if self._engine is None or size > MOST_BYTES:
+            return
+        with self._lock:
+            if key in self._waiting:
+                return
+            self._waiting[key] = (question, size)
+            self._bytes += size
+            self.noted.set()
+            while self._bytes > MOST_WAITING_BYTES:
+                self._drop(next(iter(self._waiting)))
+
+    def keep_all(self, questions: Iterable[CheckedQuestion], owner: str = TEAM) -> None:
+        """Queue several questions of an owner."""
+        for question in questions:
+            self.keep(question, owner)
+
+    def find(self, estimate_id: str, owner: str | None = None) -> CheckedQuestion | None:
+        """A question that is not written yet; None where it is written, or its owner differs."""
+        with self._lock:
+            if owner is not None:
+                queued = self._waiting.get((estimate_id, owner))
+                return None if queued is None else queued[0]
+            return next((one for (name, _), (one, _) in self._waiting.items() if name == estimate_id), None)
+
+    def write(self) -> None:
+        """Write the queued questions; keep them queued where the database fails."""
+        with self._writing:
+            with self._lock:
+                batch = {key: question for key, (question, _) in self._waiting.items()}
+            if self._engine is None or not batch:
+                return
+            store_checked_questions(self._engine, [(question, owner) for (_, owner), question in batch.items()])
+            with self._lock:
+                for key in batch:
+                    self._drop(key)
+
+    def of_others(self) -> Callable[[], bool]:
+        """A function that waits for other replicas' queues: it returns whether to read the database again."""
+        end = monotonic() + OTHERS_SECONDS
+
+        def should_retry() -> bool:
+            if self._replicas is None or monotonic() > end or not self._replicas.are_there():
+                return False
+            if not self._patient.acquire(blocking=False):
+                return False
+            try:
+                sleep(RETRY_SECONDS)
+            finally:
+                self._patient.release()
+            return True
+
+        return should_retry
+
+    def forget(self) -> None:
+        """Remove questions beyond their retention."""
+        if self._engine is not None and self._clock is not None:
+            remove_checked_questions(self._engine, self._clock.present() - timedelta(days=KEPT_DAYS))
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        """Remove a question from the queue, if it is still there."""
+        self._bytes -= self._waiting.pop(key, (None, 0))[1]
+
+
+@asynccontextmanager
+async def writing_checks(app: FastAPI) -> AsyncIterator[None]:
+    """Write the questions of checks while the application runs, and once more at its end."""
+    stop = Event()
+    thread = Thread(target=_write_repeatedly, args=(app.state.checked_questions, stop), name="checks", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        app.state.checked_questions.noted.set()
+        await run_in_threadpool(thread.join, LEAVE_SECONDS)
+
+
+def _write_repeatedly(questions: CheckedQuestions, stop: Event) -> None:
+    """Write queued questions until stop is set, then once more; log the first of consecutive failures."""
+    failing, is_last, forgotten = False, False, -FORGET_SECONDS
+    questions.noted.set()  # what is old is removed at the start
+    while not is_last:
+        questions.noted.wait(FORGET_SECONDS)
+        is_last = stop.wait(WRITE_SECONDS)
+        questions.noted.clear()
+        try:
+            questions.write()
+            if monotonic() > forgotten + FORGET_SECONDS:
+                questions.forget()
+                forgotten = monotonic()
+        except Exception as error:  # of any kind: checks go on, and the next write may succeed
+            if not failing:
+                log.warning("the questions of checks are not kept: %s", type(error).__name__)
+            failing = True
+            questions.noted.set()
+        else:
+            failing = False

@@ -36,8 +36,7 @@ from service.errors import (
     UnknownRevision,
     Unreachable,
 )
-from service.validation.error_styles import QUERY, rephrased
-from service.validation.flat import flat_fields
+from service.validation.flat import QUERY, flat_fields, rephrased
 from service.validation.question_parts import PARTS
 
 

@@ -25,7 +25,7 @@ from service.api.access.authorization import (
     is_rate_limited,
 )
 from service.api.catalogues import catalogue_of
-from service.api.computing.compute import compute
+from service.api.compute import compute
 from service.api.errors import ApiError, WrongParameter
 from service.api.limits.rate_limits import Quota, RateLimits, count_request, network_of
 from service.api.openapi import CSV_BODY, JSON_BODY, MERGE_PATCH, TEXT_BODY
@@ -35,7 +35,7 @@ from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.store.keys import ApiKey, Caller
 from service.text_bounds import is_text
-from service.validation.flat_values import read_value
+from service.validation.flat import read_value
 from service.validation.forms import DescribedAs
 from service.validation.json_text import NOT_TEXT, parse_object, parse_unchecked_object
 

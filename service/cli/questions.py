@@ -10,8 +10,7 @@ from typer.core import TyperCommand, TyperOption
 
 from service.cli.console import AsCsv, AsJson, Body, Key, Progress, Url, connected, no_garbage_collection, print_answer
 from service.errors import Refused
-from service.validation.error_styles import COMMAND_LINE, rephrased
-from service.validation.flat import ALIASES, FlatField, body_of_flat, flat_fields
+from service.validation.flat import ALIASES, COMMAND_LINE, FlatField, body_of_flat, flat_fields, rephrased
 
 app = typer.Typer()
 
@@ -143,7 +142,7 @@ def plan(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     from service.catalogue import shipped_catalogue
     from service.cli.reports import describe_counts, plans_csv, plans_report
     from service.features.plans.search_plans import search
-    from service.validation.body_files import body_in
+    from service.validation.json_text import body_in
 
     with Progress() as progress:
         for step in search(body_in(file), shipped_catalogue()):
@@ -160,7 +159,7 @@ def solve(file: Body, *, as_json: AsJson = False) -> None:
     from service.catalogue import shipped_catalogue
     from service.cli.reports import solution_report
     from service.features.solve.solve import solve as solution_of
-    from service.validation.body_files import body_in
+    from service.validation.json_text import body_in
 
     print_answer(solution_of(body_in(file), shipped_catalogue()), solution_report, as_json=as_json)
 
@@ -176,7 +175,7 @@ def diagnose(
     from service.catalogue import shipped_catalogue
     from service.cli.reports import diagnosis_report
     from service.features.diagnose.diagnose import diagnose as diagnosis_of
-    from service.validation.body_files import body_in, text_in
+    from service.validation.json_text import body_in, text_in
 
     text = {} if message is None else {"message": text_in(message)}
     diagnosis = diagnosis_of({**body_in(file), **text}, shipped_catalogue())
@@ -189,7 +188,7 @@ def sensitivity(file: Body, *, as_json: AsJson = False, as_csv: AsCsv = False) -
     from service.catalogue import shipped_catalogue
     from service.cli.reports import table_report
     from service.features.sensitivity.vary import table_csv, vary
-    from service.validation.body_files import body_in
+    from service.validation.json_text import body_in
 
     varied = vary(body_in(file), shipped_catalogue())
     print_answer(varied, table_report, as_json=as_json, as_csv=as_csv, csv=table_csv, json_form=attrgetter("answer"))
@@ -212,7 +211,7 @@ def sweep(
     from service.features.sweeps.local import TableExists, cores, run_locally
     from service.features.sweeps.rows import Counts
     from service.features.sweeps.schemas import read_sweep
-    from service.validation.body_files import body_in
+    from service.validation.json_text import body_in
 
     if out.exists() and not replace:
         raise TableExists(f"{out} is there already; name another file, or say --replace")
@@ -248,7 +247,7 @@ def launch_check(
     """
     from service.cli.reports import describe_event, launch_check_csv, launch_check_report
     from service.client.sending import Event
-    from service.validation.body_files import body_in
+    from service.validation.json_text import body_in
 
     def report(event: Event) -> None:
         for line in describe_event(event.name, event.data):

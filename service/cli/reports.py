@@ -5,12 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Protocol
 
-from service.answers.diagnoses import Diagnosis
+from service.answers.diagnoses import Diagnosis, ReconciledJob, Reconciliation
 from service.answers.estimates import Versions
 from service.answers.launch_checks import Compared, LaunchCheck, Outlook, ProbeAnswer
-from service.answers.plans import PlanAnswer, PlanCounts, PlanRow
-from service.answers.reconciliations import ReconciledJob, Reconciliation
-from service.answers.solutions import KeyNumbers, OptimalSize, Solution
+from service.answers.plans import KeyNumbers, OptimalSize, PlanAnswer, PlanCounts, PlanRow, Solution
 from service.cli.console import sections, table
 from service.cli.estimate_report import VERDICTS, layout_in_words
 from service.estimator.answer import Interval

@@ -12,10 +12,8 @@ from typing import Any, Self
 
 import httpx
 
-from service.answers.batch import MOST_QUESTIONS, BatchKind
-from service.answers.cells import Cell
-from service.answers.checks import Check
-from service.answers.diagnoses import Diagnosis
+from service.answers.checks import MOST_QUESTIONS, BatchKind, Check
+from service.answers.diagnoses import Diagnosis, Reconciliation
 from service.answers.estimates import (
     Answer,
     FlopAnswer,
@@ -26,11 +24,9 @@ from service.answers.estimates import (
 )
 from service.answers.exports import Export, ExportTarget, Imported
 from service.answers.launch_checks import LaunchCheck
-from service.answers.plans import PlanAnswer, PlanCounts
-from service.answers.reconciliations import Reconciliation
-from service.answers.rows import ComparisonAnswer, SensitivityAnswer
+from service.answers.plans import PlanAnswer, PlanCounts, Solution
+from service.answers.rows import Cell, ComparisonAnswer, SensitivityAnswer
 from service.answers.shares import ListedShare, Share
-from service.answers.solutions import Solution
 from service.answers.workers import SeenWorker
 from service.client.errors import Problem, Unreachable, Unreadable
 from service.client.lists import Collection, LaunchChecks, Listing, Sweeps, Value

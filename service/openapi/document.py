@@ -1,30 +1,280 @@
-"""The OpenAPI document: the routes of the application and the schemas of the dataclasses."""
+"""The OpenAPI document: FastAPI's, with named components, compact types, and what holds for operations of a kind."""
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
 
+from service.answers.names import COMPONENT, EACH, INLINED, OWN_DESCRIPTION, WIRE_NAMES
 from service.api.access.authorization import KEY, SCOPE, SECURITY_SCHEMES, security_requirement
 from service.api.caching import describe_idempotency, takes_idempotency_key
 from service.api.openapi import ETAG, JSON, MERGE_PATCH, Schema
 from service.api.queries import REV
 from service.api.request_context import deprecation_of
-from service.openapi.compact import compacted, share_parameters, share_responses, without_bounds
-from service.openapi.generated import answered_by, reached, tidied
 from service.openapi.problems import LIMIT_HEADERS, problem_responses, problem_schemas, response_ref
 from service.openapi.published_names import published, published_schemas
 from service.source_tree import ROOT, write_generated
+from service.validation.question_parts import ModelFields
+
+FASTAPI_SCHEMAS = {"HTTPValidationError", "ValidationError"}
+"""FastAPI's own error form, which this service never sends."""
+
+NAMED_BY_ANSWERS: tuple[Any, ...] = (ModelFields,)
+"""Parts of a question that answers refer to by name, and no request defines."""
+
+NAMED_PLACES = ("properties", "schemas")
+"""Keys below which names stand, not keywords."""
+
+REFERENCE = "#/components/schemas/"
+
+
+def tidied(document: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Schema]]:
+    """The paths and the component schemas of a document that FastAPI generated."""
+    generated = document.get("components", {}).get("schemas", {})
+    schemas = {name: without_titles(one) for name, one in generated.items() if name not in FASTAPI_SCHEMAS}
+    hoisted: dict[str, Schema] = {}
+    paths = without_titles(document["paths"])
+    for operation in (one for methods in paths.values() for one in methods.values() if "parameters" in one):
+        operation["parameters"] = [each for one in operation["parameters"] for each in _spread(one)]
+    for kind in NAMED_BY_ANSWERS:
+        with_references(without_titles(TypeAdapter(kind).json_schema(ref_template=f"{REFERENCE}{{model}}")), hoisted)
+    paths = with_references(paths, hoisted)
+    schemas = {name: with_references(one, hoisted) for name, one in schemas.items()}
+    answered = answered_by(paths, schemas | hoisted)
+    complete = {name: _complete(one) if name in answered else one for name, one in schemas.items()}
+    return paths, {name: _defaults_in_words(_as_on_the_wire(one)) for name, one in (complete | hoisted).items()}
+
+
+def without_titles(value: Any) -> Any:
+    """A schema without titles, which repeat the names of fields."""
+    if isinstance(value, list):
+        return [without_titles(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # FastAPI gives the bounds of integers as doubles
+    if not isinstance(value, Mapping):
+        return value
+    return {
+        key: {name: without_titles(one) for name, one in item.items()} if key in NAMED_PLACES else without_titles(item)
+        for key, item in value.items()
+        if not (key == "title" and isinstance(item, str))
+    }
+
+
+def _spread(parameter: Schema) -> list[Schema]:
+    """The parameters that one describes together, each by itself, for clients that serialise no objects."""
+    schema = parameter.get("schema", {})
+    if EACH not in schema:
+        return [parameter]
+    return [{"name": name, "in": "query", "schema": field} for name, field in schema["properties"].items()]
+
+
+def with_references(value: Any, hoisted: dict[str, Schema]) -> Any:
+    """A part of the document with references in place of the schemas that name their component."""
+    if isinstance(value, list):
+        return [with_references(item, hoisted) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    inner = {
+        key: with_references(item, hoisted) for key, item in value.items() if key not in (COMPONENT, OWN_DESCRIPTION)
+    }
+    name, is_reference = value.get(COMPONENT), inner.keys() <= {"description"}
+    if not isinstance(name, str):
+        return inner
+    own = value.get(OWN_DESCRIPTION, None if is_reference else inner.get("description"))
+    if not is_reference:
+        hoisted.setdefault(name, inner | ({"description": own} if own else {}))
+    use = {"description": inner["description"]} if inner.get("description", own) != own else {}
+    return {"$ref": f"{REFERENCE}{name}", **use}
+
+
+def answered_by(paths: Mapping[str, Any], schemas: Mapping[str, Schema]) -> set[str]:
+    """Components that answers reach and requests do not."""
+    operations = [operation for methods in paths.values() for operation in methods.values()]
+    asked = reached([(one.get("requestBody"), one.get("parameters")) for one in operations], schemas)
+    return reached([one["responses"] for one in operations], schemas) - asked
+
+
+def reached(parts: Iterable[Any], schemas: Mapping[str, Schema]) -> set[str]:
+    """Names of the component schemas that parts of the document refer to, one through another."""
+    reached: set[str] = set()
+    new = set(_references(list(parts)))
+    while new:
+        reached |= new
+        new = {name for one in new for name in _references(schemas.get(one))} - reached
+    return reached
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _references(item)
+    elif isinstance(value, Mapping):
+        reference = value.get("$ref")
+        if isinstance(reference, str) and reference.startswith(REFERENCE):
+            yield reference.removeprefix(REFERENCE)
+        for item in value.values():
+            yield from _references(item)
+
+
+def _complete(schema: Schema) -> Schema:
+    """The schema of an answer: every field is always there, so none has a default."""
+    if "properties" not in schema:
+        return schema
+    fields = {
+        name: {key: item for key, item in one.items() if key != "default"} for name, one in schema["properties"].items()
+    }
+    return schema | {"required": list(fields), "properties": fields}
+
+
+def _as_on_the_wire(schema: Schema) -> Schema:
+    """A schema with the names and number types of JSON: FLOP counts are doubles."""
+    if "properties" not in schema:
+        return schema
+    inlined = {name: one for name, one in schema["properties"].items() if INLINED in one}
+    fields = {WIRE_NAMES.get(name, name): _as_double(name, one) for name, one in schema["properties"].items()}
+    fields = {name: one for name, one in fields.items() if name not in inlined}
+    required = [WIRE_NAMES.get(name, name) for name in schema.get("required", ()) if name not in inlined]
+    whole = {**schema, "properties": fields, **({"required": required} if required else {})}
+    for one in inlined.values():
+        whole["additionalProperties"] = one["additionalProperties"]
+    return whole
+
+
+def _as_double(name: str, schema: Schema) -> Schema:
+    if not name.endswith("_flop"):
+        return schema
+    options = [{"type": "number"} if one.get("type") == "integer" else one for one in schema.get("anyOf", ())]
+    return schema | ({"anyOf": options} if options else {"type": "number"})
+
+
+def _defaults_in_words(schema: Schema) -> Schema:
+    """Move defaults into descriptions: generated clients treat a field with a `default` as always present."""
+    if "properties" not in schema:
+        return schema
+    return schema | {"properties": {name: _default_in_words(one) for name, one in schema["properties"].items()}}
+
+
+def _default_in_words(field: Schema) -> Schema:
+    default = field.get("default")
+    schema = {key: value for key, value in field.items() if key != "default"}
+    if default in (None, [], "") or isinstance(default, Mapping):
+        return schema
+    words = default if isinstance(default, str) else json.dumps(default)
+    return schema | {"description": f"{field.get('description', '')} Default: {words}.".lstrip()}
+
+
+NULL = {"type": "null"}
+
+EXAMPLES = ("example", "examples")
+"""Keys below which no schemas are."""
+
+
+def compacted(value: Any) -> Any:
+    """A part of the document in which a type or null is one list of types."""
+    if isinstance(value, list):
+        return [compacted(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    inner = {key: item if key in EXAMPLES else compacted(item) for key, item in value.items()}
+    options = inner.get("anyOf")
+    if not isinstance(options, list):
+        return inner
+    others = {key: item for key, item in inner.items() if key != "anyOf"}
+    if all(option.keys() == {"type"} and isinstance(option["type"], str) for option in options):
+        return others | {"type": [option["type"] for option in options]}
+    values = [option for option in options if option != NULL]
+    if len(values) == 1 < len(options) and isinstance(values[0].get("type"), str) and not values[0].keys() & VALUES:
+        return others | values[0] | {"type": [values[0]["type"], "null"]}
+    return inner
+
+
+VALUES = {"enum", "const"}
+"""Keywords that list values, and so exclude null."""
+
+
+BOUNDS = frozenset({
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems",
+})  # fmt: skip
+"""Keywords that bound what callers may send; answers keep to them anyway."""
+
+
+def without_bounds(value: Any) -> Any:
+    """The schema of an answer without the bounds of its values."""
+    if isinstance(value, list):
+        return [without_bounds(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: {name: without_bounds(one) for name, one in item.items()} if key == "properties" else without_bounds(item)
+        for key, item in value.items()
+        if key == "properties" or key not in BOUNDS
+    }
+
+
+COMPONENTS = "#/components/"
+
+
+def share_parameters(paths: Mapping[str, Any], shared: dict[str, Schema]) -> None:
+    """Move parameters that several operations have into the shared ones, in place."""
+    _share([operation.get("parameters", []) for operation in _operations(paths)], "parameters", shared)
+
+
+def share_responses(paths: Mapping[str, Any], shared: dict[str, Schema]) -> None:
+    """Move responses that several operations give into the shared ones, in place."""
+    _share([operation["responses"] for operation in _operations(paths)], "responses", shared)
+
+
+def _operations(paths: Mapping[str, Any]) -> Iterator[Any]:
+    for operations in paths.values():
+        yield from operations.values()
+
+
+def _share(places: list[Any], kind: str, shared: dict[str, Schema]) -> None:
+    """Replace what several places repeat by references to components."""
+    every = [(place, key) for place in places for key in (place if isinstance(place, dict) else range(len(place)))]
+    used = Counter(_text(place[key]) for place, key in every)
+    names = {_text(part): name for name, part in shared.items()}
+    for place, key in every:
+        text = _text(place[key])
+        if "$ref" in place[key] or used[text] == 1:
+            continue
+        if text not in names:
+            names[text] = _free_name(_name_of(place[key]), shared)
+            shared[names[text]] = place[key]
+        place[key] = {"$ref": f"{COMPONENTS}{kind}/{names[text]}"}
+
+
+def _text(part: Schema) -> str:
+    return json.dumps(part, sort_keys=True)
+
+
+def _name_of(part: Schema) -> str:
+    """Name of a parameter; of a response, the type of its answer."""
+    if "name" in part:
+        name: str = part["name"]
+        return name
+    for media_type, content in part.get("content", {}).items():
+        reference = content["schema"].get("$ref")
+        subtype = media_type.rpartition("/")[2].rpartition(".")[2].rpartition("-")[2].capitalize()
+        return reference.rpartition("/")[2] if reference else f"{subtype}File"
+    return "Done"
+
+
+def _free_name(name: str, taken: Mapping[str, Schema]) -> str:
+    return next(one for one in (name, *(f"{name}{number}" for number in range(2, 100))) if one not in taken)
+
 
 RECORDED = Path(__file__).parents[1] / "web" / "examples"
 """Examples of answers, recorded from the service: one file for each type, and for each operation that answers a text.
 Their numbers hold under the versions that they name."""
 
 
-EXAMPLES = "x-examples"
+EXAMPLE_ADDRESSES = "x-examples"
 """Extension of a media type: addresses of examples. Generators resolve OpenAPI's `externalValue` as a local file."""
 
 
@@ -33,7 +283,7 @@ def add_examples(operation: Schema) -> None:
     for media_type, content in successes(operation):
         if media_type == JSON:
             names = [name for name in types_of(content["schema"]) if (RECORDED / f"{name}.json").exists()]
-            content[EXAMPLES] = [f"/web/examples/{name}.json" for name in names]
+            content[EXAMPLE_ADDRESSES] = [f"/web/examples/{name}.json" for name in names]
         else:
             text = RECORDED / f"{operation['operationId']}.txt"
             if text.exists():
@@ -139,7 +389,7 @@ def contract(app: FastAPI) -> dict[str, Any]:
     schemas |= {name: without_bounds(schemas[name]) for name in answered}
     for path, operations in paths.items():
         for method, operation in operations.items():
-            _complete(path, method, operation)
+            _complete_operation(path, method, operation)
     parameters: dict[str, Schema] = {}
     responses = {"NotModified": NOT_MODIFIED, **problem_responses()}
     used = reached([paths, responses], schemas)
@@ -156,7 +406,7 @@ def contract(app: FastAPI) -> dict[str, Any]:
     return document
 
 
-def _complete(path: str, method: str, operation: Schema) -> None:
+def _complete_operation(path: str, method: str, operation: Schema) -> None:
     """Add what holds for operations of a kind to what a route declares."""
     name = operation["operationId"]
     for response in operation["responses"].values():

@@ -6,8 +6,7 @@ from typing import Any
 
 from service.api.access.authorization import ISSUER_AWAY, NO_KEY
 from service.api.caching import NEEDED, REUSED
-from service.api.computing.compute import caller_excess, process_lost, queue_full
-from service.api.computing.write_queue import NO_SLOT
+from service.api.compute import NO_SLOT, caller_excess, process_lost, queue_full
 from service.api.cross_site import CROSS_SITE, UNKNOWN_NAME
 from service.api.errors import KINDS, LEAVING, MEDIA_TYPE, problem_response
 from service.api.limits.http_limits import TOO_MUCH

@@ -6,8 +6,7 @@ from typing import Any, get_args
 
 from service.answers.checks import CheckVerdict
 from service.answers.launch_checks import LaunchStatus, LaunchVerdict, Where
-from service.answers.plans import Objective
-from service.answers.solutions import UnknownName
+from service.answers.plans import Objective, UnknownName
 from service.answers.workers import RunnerName
 from service.api.errors import KINDS
 from service.api.openapi import Schema

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_
 from annotated_types import Ge, Gt, Lt
 from annotated_types import Interval as Bounded
 
-from service.answers.solutions import WhyNot
+from service.answers.plans import WhyNot
 from service.errors import Refused
 from service.estimator import estimate, estimate_memory
 from service.estimator.answer import Interval, Memory, MemoryEstimate

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import floor, sqrt
 from math import pow as power
 
-from service.answers.solutions import OptimalSize, SizeByFit
+from service.answers.plans import OptimalSize, SizeByFit
 from service.estimator.advice import TOKENS_FOR_EACH_PARAMETER
 
 FLOP_PER_PARAMETER_AND_TOKEN = 6.0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, isclose
 
-from service.answers.solutions import BatchPlan
+from service.answers.plans import BatchPlan
 from service.errors import Problem, Refused
 from service.estimator import estimate
 from service.estimator.question import Question, Recipe

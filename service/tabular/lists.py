@@ -26,7 +26,7 @@ from service.store.engine import RowPart, utc_text
 from service.tabular.cell_text import exact_text, marked
 from service.tabular.columns import Column
 from service.tabular.sheets import workbook
-from service.validation.flat_values import MOST_PARAMETERS, TOO_MANY, read_value
+from service.validation.flat import MOST_PARAMETERS, TOO_MANY, read_value
 from service.validation.serialization import to_bytes
 from service.validation.text import normalized
 

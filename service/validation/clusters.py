@@ -12,8 +12,7 @@ from service.catalogue.indexes import Found
 from service.errors import Problem, Refused, UnknownName
 from service.estimator.question import STRICT, Cluster, Gpu
 from service.validation.problems import not_an_object
-from service.validation.reading import Parsed, assumptions_of, with_rows
-from service.validation.specs import field_names, fields_of, read_name, read_spec
+from service.validation.reading import Parsed, assumptions_of, field_names, fields_of, read_name, read_spec, with_rows
 
 CLUSTER_FIELDS = field_names(Cluster)
 

@@ -1,14 +1,18 @@
-"""The flat form of a question: each field by its own name, in a query string or on a command line.
+"""The flat form of a question: each field by its own name, in a query string, a cell or on a command line.
 
-The fields are read off the dataclasses themselves, so a new field of a dataclass is a new parameter of
-every GET route, every cell and the command line. `model` and `cluster` name presets; fields of a
-model or a cluster given beside them change the preset.
+The fields are read off the dataclasses, so a new field of a dataclass is a new parameter. `model` and `cluster` name
+presets; fields of a model or a cluster given beside them change the preset. A spreadsheet joins a cell to a URL in its
+own locale: `1,5` is refused with a hint, never guessed at, unless the caller states that commas separate decimals.
 """
 
+import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from dataclasses import field as dataclass_field
+from decimal import Decimal
 from functools import cache
+from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -18,19 +22,134 @@ from pydantic_core import CoreSchema
 
 from service.answers.names import component
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.validation.flat_values import (
-    LIST_MARK,
-    MOST_PARAMETERS,
-    TOO_MANY,
-    DecimalMark,
-    Form,
-    read_members,
-    read_value,
-)
 from service.validation.forms import ReadElsewhere, described_as
 from service.validation.problems import unknown_field
 from service.validation.question_parts import QUESTION_SPECS
-from service.validation.specs import schema_of
+from service.validation.reading import schema_of
+
+Form = Literal["integer", "integers", "number", "numbers", "truth", "text"]
+DecimalMark = Literal[".", ","]
+Value = int | float | bool | str
+
+LIST_MARK = ";"
+"""Separator of list values."""
+
+MEMBER_MARK = ":"
+"""Separates the numbers of a small object, as in 512:300."""
+
+MOST_PARAMETERS = 4_096
+"""Parameters of one query; a question has some hundred, and a list of 2,048 layers may be given as repeated keys."""
+
+TOO_MANY = Problem(
+    field="",
+    code="too_many",
+    message=f"more than {MOST_PARAMETERS} parameters are given",
+    fix=f"give at most {MOST_PARAMETERS}, each field once",
+)
+
+NUMBER = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+ -]?[0-9]{1,4})?")
+"""A decimal number; a plus sign after the e may be a space, which is what `+` means in a query string."""
+
+LONGEST_NUMBER = 40
+"""Characters of one number; the longest double has 24."""
+
+LARGEST_EXPONENT = 40
+"""Powers of ten in a whole number, far beyond the bounds of any field."""
+
+TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+"""Spellings of booleans: 1 and 0 because a spreadsheet writes TRUE in the language of its user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Description of a form, and the error code of other texts."""
+
+    words: str
+    code: str
+    example: str = ""
+
+
+EXPECTED: Mapping[Form, Expected] = {
+    "integer": Expected("a whole number", "not_a_whole_number", ", e.g. 8 or 2e6"),
+    "integers": Expected("whole numbers with : between them", "not_whole_numbers", ", e.g. 512:300"),
+    "number": Expected("a number", "not_a_number", ", e.g. 2.5 or 15e12"),
+    "numbers": Expected("numbers with : between them", "not_numbers", ", e.g. 9.8:10.3"),
+    "truth": Expected("true or false", "not_true_or_false"),
+    "text": Expected("a name", "not_text"),
+}
+
+
+def read_value(name: str, form: Form, text: str, mark: DecimalMark) -> Value:
+    """Parse a value of the flat form."""
+    expected = EXPECTED[form]
+    if not text:
+        raise Refused(_problem(name, "empty", f"{name} is empty", f"give {expected.words}, or leave {name} out"))
+    if form == "text":
+        return text
+    value = TRUTHS.get(text.lower()) if form == "truth" else _number(name, form, text, mark)
+    if value is None:
+        several = "; for several values ask /v1/cell/table.csv" if LIST_MARK in text else ""
+        fix = f"give {expected.words}{expected.example}{several}"
+        raise Refused(_problem(name, expected.code, f"{name} is not {expected.words}", fix))
+    return value
+
+
+def read_members(
+    name: str, form: Form, members: tuple[str, ...], text: str, mark: DecimalMark, *, required: int
+) -> dict[str, int | float]:
+    """The small object that a text of the flat form spells: a number for each of its fields."""
+    parts = text.split(MEMBER_MARK)
+    given = {
+        member: part
+        for index, (member, part) in enumerate(zip(members, parts, strict=False))
+        if part or index < required
+    }
+    each_form: Form = "integer" if form == "integers" else "number"
+    found = {member: _number(name, each_form, part, mark) for member, part in given.items()}
+    numbers = {member: number for member, number in found.items() if number is not None}
+    if required <= len(parts) <= len(members) and len(numbers) == len(given):
+        return numbers
+    expected = EXPECTED[form]
+    each = f"one for each of {', '.join(members[:required])}"
+    others = f", and for {', '.join(members[required:])} where given" if members[required:] else ""
+    message = f"a value of {name} is not {expected.words}, {each}{others}"
+    raise Refused(_problem(name, expected.code, message, f"give {MEMBER_MARK.join(members)}{expected.example}"))
+
+
+def _number(name: str, form: Form, text: str, mark: DecimalMark) -> int | float | None:
+    other = "," if mark == "." else "."
+    if other in text:
+        raise Refused(_wrong_mark(name, mark))
+    plain = text.replace(",", ".")
+    if len(plain) > LONGEST_NUMBER or not NUMBER.fullmatch(plain):
+        return None
+    plain = plain.replace(" ", "+")
+    if form == "integer":
+        return _whole(plain)
+    number = float(plain)
+    return number if isfinite(number) else None
+
+
+def _whole(text: str) -> int | None:
+    """The integer that a decimal number equals; None for fractions and absurdly large numbers."""
+    number = Decimal(text)
+    if number.adjusted() > LARGEST_EXPONENT or number != number.to_integral_value():
+        return None
+    return int(number)
+
+
+def _wrong_mark(name: str, mark: DecimalMark) -> Problem:
+    if mark == ",":
+        message = f"{name} holds a point, but dec=, says that a comma stands before the decimals"
+        return _problem(name, "decimal_point", message, "write the number with a comma, or leave dec out")
+    message = f"{name} holds a comma; read as a mark between thousands it would be another number, so it is refused"
+    fix = "write decimals with a point and lists with ; between the values (under /v1/cell, dec=, takes decimal commas)"
+    return _problem(name, "decimal_comma", message, fix)
+
+
+def _problem(name: str, code: str, message: str, fix: str) -> Problem:
+    return Problem(field=name, code=code, message=message, fix=fix)
+
 
 PRESETS = {
     "model": "Name of the model; model fields given beside it change the preset.",
@@ -276,3 +395,47 @@ def _shortest(value: Any) -> Any:
     if len(value) == 1 and (name := next(iter(value))) in NAMING:
         return value[name]
     return {name: _shortest(item) for name, item in value.items()}
+
+
+JSON_EXAMPLE = re.compile(r'(?<=e\.g\. )(?:\{.*\}|"[^"]*")')
+"""JSON example in a fix."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorStyle:
+    """Notation of fields with values."""
+
+    between: str
+    """Separator of two fields."""
+    before: str
+    """Prefix of a name."""
+    assigns: str
+    """Separator of a name and its value."""
+    word_mark: str
+    """Separator of the words of a name."""
+
+    def name(self, field: str) -> str:
+        """The name of a field in this style."""
+        return self.before + field.replace("_", self.word_mark)
+
+    def fields(self, values: Mapping[str, Any]) -> str:
+        """Fields with values in this style."""
+        return self.between.join(f"{self.name(field)}{self.assigns}{value}" for field, value in values.items())
+
+
+QUERY = ErrorStyle(between="&", before="", assigns="=", word_mark="_")
+COMMAND_LINE = ErrorStyle(between=" ", before="--", assigns=" ", word_mark="-")
+
+
+def rephrased(problem: Problem, style: ErrorStyle, beside: Collection[str] = ()) -> Problem:
+    """A problem for a caller who did not send JSON."""
+    field = flat_name(problem.field)
+    named = style.name(field) if field in flat_fields() or field in beside else field
+    return replace(
+        problem, field=named, fix=JSON_EXAMPLE.sub(lambda shown: _shown(shown[0], field, style), problem.fix)
+    )
+
+
+def _shown(text: str, field: str, style: ErrorStyle) -> str:
+    value = json.loads(text)
+    return style.fields(value if isinstance(value, dict) else {field: value})

@@ -1,18 +1,16 @@
-"""Strict JSON with early rejection.
-
-Invalid JSON is answered with 400. JSON whose meaning differs between parsers (duplicate keys, lone surrogates, NUL) or
-that no field accepts (NaN, Infinity, 1e400, 5,000 digits) is answered with 422 and the place of the fault.
-"""
+"""Strict JSON: bodies of requests and files of commands, and merge patches (RFC 7396)."""
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
-from service.errors import MOST_PROBLEMS, NotJson, Problem, Refused
+from service.errors import MOST_PROBLEMS, NotJson, Problem, Refused, TraincostError
 from service.text_bounds import is_text
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -169,3 +167,55 @@ _FAULTLESS = frozenset({int, float, bool, type(None)})
 def _below(path: str, name: str) -> str:
     """The path of an item; a name that is no plain one does not extend it."""
     return f"{path}.{name}".lstrip(".") if PLAIN_NAME.fullmatch(name) else path
+
+
+def apply_merge_patch(document: Any, patch: Any) -> Any:
+    """A document after a merge patch.
+
+    >>> apply_merge_patch({"a": "b", "c": {"d": "e", "f": "g"}}, {"a": "z", "c": {"f": None}})
+    {'a': 'z', 'c': {'d': 'e'}}
+    """
+    if not isinstance(patch, Mapping):
+        return patch
+    result = dict(document) if isinstance(document, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = apply_merge_patch(result.get(name), value)
+    return result
+
+
+STANDARD_INPUT = "-"
+
+
+class UnreadableBody(TraincostError):
+    """An unreadable file, or one without a JSON object."""
+
+
+def body_in(name: str) -> Mapping[str, Any]:
+    """The JSON object in a file."""
+    try:
+        body = json.loads(_bytes_in(name))
+    except (ValueError, RecursionError):
+        raise UnreadableBody(f"{_label(name)} is not JSON; give what POST takes, in UTF-8") from None
+    if not isinstance(body, dict):
+        raise UnreadableBody(f"{_label(name)} is no JSON object; give what POST takes")
+    return body
+
+
+def text_in(name: str) -> str:
+    """The text in a file, such as the log of a job."""
+    return _bytes_in(name).decode("utf-8", "replace")
+
+
+def _label(name: str) -> str:
+    return "standard input" if name == STANDARD_INPUT else name
+
+
+def _bytes_in(name: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+    except (OSError, ValueError) as error:
+        cause = (error.strerror if isinstance(error, OSError) else None) or "its name is none of a file"
+        raise UnreadableBody(f"{_label(name)} cannot be read: {cause}") from None

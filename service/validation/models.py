@@ -9,8 +9,7 @@ from service.errors import Problem, Refused
 from service.estimator.question import Model
 from service.estimator.rules.model import problems_of_model
 from service.validation.problems import not_an_object, unknown_field
-from service.validation.reading import Parsed, assumptions_of, with_rows
-from service.validation.specs import field_names, fields_of, read_name, read_spec
+from service.validation.reading import Parsed, assumptions_of, field_names, fields_of, read_name, read_spec, with_rows
 
 MODEL_FIELDS = field_names(Model)
 

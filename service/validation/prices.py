@@ -19,8 +19,16 @@ from service.catalogue.rows import is_date
 from service.errors import Problem, Refused
 from service.estimator.question import STRICT, Egress, Name, OwnedPrice, Price, PriceModel, Share, Storage
 from service.validation.problems import not_an_object
-from service.validation.reading import Parsed, assumptions_of, purchase_of, with_rows, with_sources
-from service.validation.specs import field_names, fields_of, read_spec
+from service.validation.reading import (
+    Parsed,
+    assumptions_of,
+    field_names,
+    fields_of,
+    purchase_of,
+    read_spec,
+    with_rows,
+    with_sources,
+)
 
 MOST_DAYS = 180
 """Age of a price from which an answer warns. Source: an assumption; AWS cut H100 list prices by 44 % in June 2025."""

@@ -16,8 +16,7 @@ from service.validation.models import read_model
 from service.validation.prices import read_price
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.question_parts import PARTS
-from service.validation.reading import Parsed
-from service.validation.specs import read_spec
+from service.validation.reading import Parsed, read_spec
 
 EXAMPLES = {
     "model": '"llama-3.1-8b"',

@@ -1,8 +1,13 @@
-"""Result of reading one part of a request: the dataclass, its assumptions, warnings and catalogue rows."""
+"""Dataclasses read strictly from JSON by pydantic, with their assumptions, warnings and catalogue rows."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
+from types import UnionType
+from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from service.answers.estimates import Source, SourceKind
 from service.catalogue import (
@@ -20,6 +25,10 @@ from service.catalogue import (
 )
 from service.catalogue.indexes import Found
 from service.catalogue.rows import Purchase
+from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.estimator.question import Name
+from service.validation.problems import not_an_object, not_json, problems_of, unknown_field
+from service.validation.serialization import adapter_of
 
 Spec = TypeVar("Spec")
 
@@ -102,3 +111,77 @@ KINDS: Mapping[type[Row], SourceKind] = {
 
 PRICES = (PriceRow, RateCardRow)
 """Row kinds whose shipped rows are sources too."""
+
+
+LONGEST_NAME: int = get_args(Name)[1].max_length
+"""Longest name in a question, in characters."""
+
+
+def read_spec(
+    kind: type[Spec], value: object, path: str, *, beside: tuple[str, ...] = (), whole: str = "the question"
+) -> Spec:
+    """The dataclass that a JSON object spells; `whole` names the object in a problem without a path."""
+    hashable: type = kind  # mypy treats type[Spec] as unhashable
+    known = field_names(hashable)
+    if not isinstance(value, Mapping):
+        raise Refused(not_an_object(path, known))
+    unknown = [name for name in value if name not in known]
+    problems = [unknown_field(path, name, {*known, *beside}, whole) for name in unknown[:MOST_PROBLEMS]]
+    try:
+        text = to_json({name: _strict_choice(kind, name, item) for name, item in value.items() if name in known})
+        spec: Spec = adapter_of(hashable).validate_json(text, strict=True)
+    except PydanticSerializationError:
+        raise Refused(*problems, not_json(path)) from None
+    except ValidationError as error:
+        raise Refused(*problems, *problems_of(schema_of(hashable), error, path)) from None
+    if problems:
+        raise Refused(*problems)
+    return spec
+
+
+def read_name(value: object, path: str) -> str:
+    """A name to look up in the catalogue."""
+    if isinstance(value, str) and 0 < len(value) <= LONGEST_NAME:
+        return value
+    message = f"{path.rpartition('.')[2]} is not a name of 1 to {LONGEST_NAME} characters"
+    raise Refused(Problem(field=path, code="not_text", message=message, fix="give a name, in quotes"))
+
+
+@cache
+def field_names(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass."""
+    return tuple(f.name for f in fields(kind))
+
+
+def fields_of(spec: Any) -> dict[str, Any]:
+    """A flat dataclass as the JSON object that would spell it."""
+    kind: type = type(spec)
+    return {name: getattr(spec, name) for name in field_names(kind)}
+
+
+@cache
+def schema_of(kind: type) -> Mapping[str, Any]:
+    """JSON schema of one dataclass, built once; pydantic leaves out the descriptions of inherited fields."""
+    schema = adapter_of(kind).json_schema()
+    bases = (schema_of(base)["properties"] for base in kind.__bases__ if is_dataclass(base))
+    for name, inherited in (field for base in bases for field in base.items()):
+        schema["properties"][name] = {"description": inherited.get("description", ""), **schema["properties"][name]}
+    return schema
+
+
+def _strict_choice(kind: type, name: str, item: object) -> object:
+    """The value, but as text where a choice of whole numbers is given true or 1.0: pydantic takes them for 1."""
+    return str(item) if isinstance(item, (bool, float)) and name in _numbered_choices(kind) else item
+
+
+@cache
+def _numbered_choices(kind: type) -> frozenset[str]:
+    """Fields that take one of a few whole numbers."""
+    return frozenset(name for name, hint in get_type_hints(kind).items() if _is_numbered_choice(hint))
+
+
+def _is_numbered_choice(hint: Any) -> bool:
+    options = get_args(hint)
+    if get_origin(hint) is Literal:
+        return any(isinstance(option, int) for option in options)
+    return get_origin(hint) in {Union, UnionType} and any(map(_is_numbered_choice, options))

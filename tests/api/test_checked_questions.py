@@ -6,8 +6,8 @@ import pytest
 from fastapi import FastAPI
 from pydantic_core import to_json
 
-from service.api import checked_questions
-from service.api.checked_questions import CheckedQuestions
+from service.api import background
+from service.api.background import CheckedQuestions
 from service.errors import Unreachable
 from service.features.checks.adapter_routes import JOB, REVIEW, SLURM_JOB
 from service.features.estimates import store
@@ -68,11 +68,11 @@ def test_what_cannot_be_written_waits_and_the_oldest_is_let_go(
     def unreachable(*_: object) -> None:
         raise Unreachable("gone")
 
-    monkeypatch.setattr(checked_questions, "MOST_WAITING_BYTES", 3 * len(to_json(asked("est_0").question)))
+    monkeypatch.setattr(background, "MOST_WAITING_BYTES", 3 * len(to_json(asked("est_0").question)))
     engine = kept_app.state.engine
     questions = CheckedQuestions(engine)
     with monkeypatch.context() as gone:
-        gone.setattr(checked_questions, "store_checked_questions", unreachable)
+        gone.setattr(background, "store_checked_questions", unreachable)
         for number in range(4):
             questions.keep(asked(f"est_{number}"))
             with pytest.raises(Unreachable):
@@ -85,13 +85,13 @@ def test_what_cannot_be_written_waits_and_the_oldest_is_let_go(
 def test_what_is_too_long_or_too_old_is_not_kept(kept_app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = kept_app.state.engine
     questions = CheckedQuestions(engine)
-    questions.keep(replace(asked("est_long"), question={"model": "x" * checked_questions.MOST_BYTES}))
+    questions.keep(replace(asked("est_long"), question={"model": "x" * background.MOST_BYTES}))
     questions.keep(asked("est_old"))
     questions.write()
     assert read_checked_question(engine, "est_long") is None
     questions.forget()
     assert read_checked_question(engine, "est_old") == asked("est_old")
-    monkeypatch.setattr(checked_questions, "KEPT_DAYS", -1)
+    monkeypatch.setattr(background, "KEPT_DAYS", -1)
     questions.forget()
     assert read_checked_question(engine, "est_old") is None
 

@@ -15,9 +15,9 @@ import pytest
 import uvicorn
 
 from service import errors
+from service.api import compute
 from service.api.access.key_rules import KeyRequest, make_key
-from service.api.computing import compute
-from service.api.computing.compute import Compute
+from service.api.compute import Compute
 from service.api.metrics import Metrics
 from service.api.server import configured
 from service.app import create_app

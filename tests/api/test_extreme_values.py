@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from service.estimator.question import Checkpointing, Cluster, Egress, Layout, Model, OwnedPrice, Price, Recipe, Storage
-from service.validation.specs import schema_of
+from service.validation.reading import schema_of
 from tests.api.asking import QUESTION, Ask
 
 SMALLEST_DOUBLE = 5e-324

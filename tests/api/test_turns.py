@@ -10,7 +10,7 @@ import pytest
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 
-from service.api.computing import write_queue
+from service.api import compute
 from service.store.engine import alone, writing
 from tests.api.replicated import client_of, in_this_process
 from tests.fixtures import NewUrl, running
@@ -66,19 +66,19 @@ def test_a_refusal_waits_for_no_thread(busy_app: FastAPI) -> None:
 
 
 def test_writers_that_do_not_get_their_turn_are_told(busy_app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write_queue, "PATIENCE_SECONDS", 0.2)
-    busy_app.state.write_slots = asyncio.Semaphore(write_queue.MOST_WRITERS)
+    monkeypatch.setattr(compute, "PATIENCE_SECONDS", 0.2)
+    busy_app.state.write_slots = asyncio.Semaphore(compute.MOST_WRITERS)
 
     async def run() -> list[httpx.Response]:
         async with client_of(busy_app) as client:
             with written_to(busy_app):
-                writers = [asyncio.create_task(client.request(**DELETION)) for _ in range(write_queue.MOST_WRITERS + 3)]
+                writers = [asyncio.create_task(client.request(**DELETION)) for _ in range(compute.MOST_WRITERS + 3)]
                 while sum(writer.done() for writer in writers) < 3:
                     await asyncio.wait([one for one in writers if not one.done()], return_when=asyncio.FIRST_COMPLETED)
             return list(await asyncio.gather(*writers))
 
     answers = asyncio.run(run())
-    assert sorted(answer.status_code for answer in answers) == [404] * write_queue.MOST_WRITERS + [503] * 3
+    assert sorted(answer.status_code for answer in answers) == [404] * compute.MOST_WRITERS + [503] * 3
     for answer in (answer for answer in answers if answer.status_code == 503):
         assert answer.json()["code"] == "busy"
         assert "did not get its turn" in answer.json()["detail"]

@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 
-from service.api.checked_questions import WRITE_SECONDS
+from service.api.background import WRITE_SECONDS
 from tests.capacity.costs import Watched, cost_of, costs, footprint, kept_asking, requests_of
 from tests.capacity.queueing import Service, ask_at, service_of, simulated, times_of
 from tests.capacity.rows import served

@@ -9,7 +9,7 @@ from service.catalogue.bounds import Fault, faults_of, rule_of
 from service.errors import Refused
 from service.estimator import Cluster, Model
 from service.estimator.samples import H100
-from service.validation.specs import fields_of, read_spec
+from service.validation.reading import fields_of, read_spec
 
 TINY = Model(vocab_size=8, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
 BOX = Cluster(gpu="h100-sxm5-80gb", gpus=8)

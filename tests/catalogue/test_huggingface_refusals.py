@@ -8,7 +8,7 @@ from service.catalogue.huggingface import import_config
 from service.catalogue.huggingface.importing import TEXT_PARTS
 from service.errors import Problem, Refused
 from service.estimator import Model
-from service.validation.specs import read_spec
+from service.validation.reading import read_spec
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 2, "vocab_size": 99}
 

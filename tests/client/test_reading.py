@@ -8,7 +8,7 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import pytest
 
-from service.answers import checks, estimates, exports, plans, rows, solutions
+from service.answers import checks, estimates, exports, plans, rows
 from service.catalogue import Catalogue, shipped_catalogue
 from service.client import Layout, Price, Recipe, Recompute, Unreadable
 from service.client.reading import from_json, to_json
@@ -32,7 +32,7 @@ from service.validation.questions import read_question
 from service.validation.serialization import to_bytes
 from tests.api.asking import QUESTION
 
-MODULES = (checks, estimates, exports, plans, rows, solutions)
+MODULES = (checks, estimates, exports, plans, rows)
 ALONE = {"model": "smollm3-3b", "recipe": {"sequence_length": 4096}, "cluster": {"gpu": "h100", "gpus": 1}}
 LAUNCH: dict[str, Any] = cast(dict[str, Any], LAUNCHED["value"])
 TOO_LARGE = {**QUESTION, "model": "llama-3.1-405b"}
@@ -92,7 +92,7 @@ def test_every_answer_is_read_back_as_it_was_filled(catalogue: Catalogue) -> Non
         read.add(type(found))
     assert read >= {
         estimates.Answer, estimates.TimelineAnswer, estimates.MethodAnswer, checks.Check, plans.PlanAnswer,
-        rows.ComparisonAnswer, rows.SensitivityAnswer, solutions.Solution, exports.Export, exports.Imported,
+        rows.ComparisonAnswer, rows.SensitivityAnswer, plans.Solution, exports.Export, exports.Imported,
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from openapi_schema_validator import OAS31Validator
 
 from service.api.errors import KINDS
 from service.features.catalogue.schemas import ROWS
-from service.openapi.document import EXAMPLES, RECORDED, successes
+from service.openapi.document import EXAMPLE_ADDRESSES, RECORDED, successes
 from service.openapi.problems import problem_example
 from tests.api.asking import Ask
 from tests.contract.record import Document, form_of, given_examples, recorded
@@ -38,7 +38,7 @@ def shown(place: str, content: Document) -> Iterator[tuple[str, Document, Any]]:
     """The examples of one media type."""
     for example in content.get("examples", {}).values():
         yield place, content["schema"], example["value"]
-    for address in content.get(EXAMPLES, ()):
+    for address in content.get(EXAMPLE_ADDRESSES, ()):
         yield place, content["schema"], json.loads((RECORDED / address.rpartition("/")[2]).read_bytes())
     if "example" in content:
         yield place, content["schema"], content["example"]
@@ -59,7 +59,7 @@ def test_everything_that_is_sent_and_answered_has_an_example(document: Document)
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
         for media_type, content in [*operation.get("requestBody", {}).get("content", {}).items(), *successes(operation)]
-        if not (content.get("examples") or content.get(EXAMPLES))
+        if not (content.get("examples") or content.get(EXAMPLE_ADDRESSES))
         and "example" not in content
         and content["schema"].get("format") != BINARY
     ]

@@ -10,8 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from service.api.openapi import JSON
 from service.app import create_app
 from service.catalogue import shipped_catalogue
-from service.openapi.document import successes, types_of
-from service.openapi.generated import tidied
+from service.openapi.document import successes, tidied, types_of
 from service.openapi.published_names import CHOICES, EXAMPLES, RENAMED
 from service.settings import Settings
 from tests.contract.record import Document

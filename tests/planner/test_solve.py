@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from service.answers.solutions import WhyNot
+from service.answers.plans import WhyNot
 from service.errors import Problem, Refused
 from service.estimator import Layout, Recipe
 from service.estimator.question import Question, StackName

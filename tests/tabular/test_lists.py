@@ -21,7 +21,7 @@ from openpyxl.worksheet.worksheet import Worksheet
 from sqlalchemy import String, func, insert, type_coerce, update
 
 from service.api import answers
-from service.api.computing.write_queue import MOST_COMPUTING
+from service.api.compute import MOST_COMPUTING
 from service.catalogue import Catalogue
 from service.features.catalogue.lists import LISTINGS, listed
 from service.features.launch_checks import launch_checks

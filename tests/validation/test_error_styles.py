@@ -4,7 +4,7 @@ import pytest
 
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.validation.error_styles import COMMAND_LINE, QUERY, ErrorStyle, rephrased
+from service.validation.flat import COMMAND_LINE, QUERY, ErrorStyle, rephrased
 from service.validation.questions import read_question
 
 

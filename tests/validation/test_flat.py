@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from service.errors import Refused
 from service.estimator.question import Checkpointing, Egress, Method, Recompute, Software, Storage, Versions
-from service.validation.flat import ALIASES, PRESETS, FlatField, body_of_flat, flat_fields, flat_name
-from service.validation.flat_values import DecimalMark
+from service.validation.flat import ALIASES, PRESETS, DecimalMark, FlatField, body_of_flat, flat_fields, flat_name
 from service.validation.question_parts import QUESTION_SPECS
 
 PLACES = list(dict.fromkeys((part, field.name) for part, noun in QUESTION_SPECS for field in fields(noun)))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.validation.merge_patch import apply_merge_patch
+from service.validation.json_text import apply_merge_patch
 
 
 @pytest.mark.parametrize(

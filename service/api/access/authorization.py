@@ -12,9 +12,8 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
 from service.api.access.audit import begin_audit
-from service.api.access.credentials import Presented, presented_by
+from service.api.access.credentials import PARAMETER, Presented, presented_by, revocation_reason, verify_link
 from service.api.access.key_rules import does_allow, key_status
-from service.api.access.share_links import PARAMETER, revocation_reason, verify_link
 from service.api.errors import ApiError
 from service.api.openapi import Schema
 from service.errors import TraincostError

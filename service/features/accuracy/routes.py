@@ -7,7 +7,7 @@ from service.answers.accuracy import Accuracy, TotalsAccuracy
 from service.api.access.authorization import caller_of
 from service.api.answers import JSON
 from service.api.catalogues import catalogue_of
-from service.api.computing.compute import compute, computed_once
+from service.api.compute import compute, computed_once
 from service.api.requests import StrictRoute, answer
 from service.evaluation.accuracy import own_accuracy_json, shipped_accuracy_json, with_own_accuracy
 from service.evaluation.totals import totals_accuracy_json

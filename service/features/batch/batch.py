@@ -6,8 +6,7 @@ from functools import partial
 from traceback import format_exception
 from typing import Any
 
-from service.answers.batch import BatchKind
-from service.answers.checks import Check
+from service.answers.checks import BatchKind, Check
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Grounds, MemoryAnswer
 from service.catalogue import Catalogue
 from service.errors import TraincostError

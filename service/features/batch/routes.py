@@ -10,10 +10,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
-from service.answers.batch import BatchAnswers
+from service.answers.checks import BatchAnswers
 from service.api.access.authorization import caller_of
 from service.api.answers import JSON
-from service.api.computing.compute import compute
+from service.api.compute import compute
 from service.api.envelope import problem_of
 from service.api.errors import CallerGone
 from service.api.limits.rate_limits import count_questions

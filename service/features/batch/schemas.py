@@ -6,14 +6,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Len
 
-from service.answers.batch import MOST_QUESTIONS, BatchKind
+from service.answers.checks import MOST_QUESTIONS, BatchKind
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.question import STRICT
 from service.features.checks.schemas import CheckRequest
 from service.validation.forms import DescribedAs, requiring
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.question_parts import QuestionRequest
-from service.validation.specs import read_spec
+from service.validation.reading import read_spec
 
 QUESTIONS, KIND, BODY = "questions", "kind", "body"
 

@@ -12,7 +12,7 @@ from service.store.measurements import Calibration, read_calibration, read_calib
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record
 from service.validation.forms import Variant
-from service.validation.specs import field_names
+from service.validation.reading import field_names
 
 PATH = "/v1/calibrations"
 NEWEST_FIRST = "-created_at"

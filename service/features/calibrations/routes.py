@@ -9,9 +9,8 @@ from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import idempotent
 from service.api.catalogues import Database, catalogue_of, database_of, view_of
-from service.api.computing.compute import compute
-from service.api.computing.compute_process import Large
-from service.api.computing.write_queue import on_compute_threads, queued
+from service.api.compute import compute, on_compute_threads, queued
+from service.api.compute_process import Large
 from service.api.openapi import example
 from service.api.requests import JsonBody, OptionalJsonBody, StrictRoute, answer
 from service.features.calibrations import lists
@@ -22,8 +21,8 @@ from service.features.calibrations.promotion import promote, retire, roll_back
 from service.features.calibrations.schemas import CalibrationRequest, PromotionRequest
 from service.store.measurements import Calibration, create_calibration
 from service.tabular.contract import ListTypes
+from service.validation.reading import read_spec
 from service.validation.serialization import to_bytes
-from service.validation.specs import read_spec
 
 router = APIRouter(tags=["calibrations"], route_class=StrictRoute)
 

@@ -12,7 +12,7 @@ from service.errors import Problem, Refused
 from service.estimator.question import STRICT, Name
 from service.features.measurements.importing import parse_moment
 from service.store.measurements import Measured
-from service.validation.specs import read_spec
+from service.validation.reading import read_spec
 from service.validation.text import checked_texts
 
 MOST_IDS = 10_000

@@ -14,7 +14,7 @@ from service.store.history import History
 from service.store.keys import Caller
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record
-from service.validation.specs import fields_of
+from service.validation.reading import fields_of
 
 
 @dataclass(frozen=True, slots=True)

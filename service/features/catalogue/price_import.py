@@ -22,7 +22,7 @@ from service.store.history import History, Rows
 from service.store.keys import Caller
 from service.tabular.columns import Column
 from service.tabular.csv_text import Finding, Line, finding_of, read_table
-from service.validation.flat_values import DecimalMark, Form, read_value
+from service.validation.flat import DecimalMark, Form, read_value
 
 PRICES = LISTINGS["prices"]
 COLUMNS: Mapping[str, Column] = {column.name: column for column in PRICES.columns}

@@ -16,7 +16,7 @@ from service.api.access.authorization import SINGULAR, CallerDep, caller_of
 from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import IfMatch, idempotent, row_etag
 from service.api.catalogues import view_of
-from service.api.computing.write_queue import on_compute_threads, queued
+from service.api.compute import on_compute_threads, queued
 from service.api.errors import WrongParameter, problem_response
 from service.api.openapi import CSV_BODY, ETAG, MERGE_PATCH, example
 from service.api.requests import (

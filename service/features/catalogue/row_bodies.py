@@ -20,11 +20,10 @@ from service.estimator.model.parameters import count_parameters
 from service.estimator.question import Model
 from service.features.catalogue.row_rules import is_free_slug
 from service.tabular.columns import columns_of
-from service.validation.merge_patch import apply_merge_patch
+from service.validation.json_text import apply_merge_patch
 from service.validation.models import read_config
 from service.validation.problems import unknown_field
-from service.validation.reading import Parsed
-from service.validation.specs import fields_of, read_spec
+from service.validation.reading import Parsed, fields_of, read_spec
 from service.validation.text import normalized, text_problems
 
 Flat = Mapping[str, Any]

@@ -9,17 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from service.answers.cells import Cell
 from service.answers.estimates import Answer
+from service.answers.rows import Cell
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused, UnknownMetric, UnknownRevision, Unreachable
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import metric_named
 from service.tabular.cell_text import NumberStyle, number_text
 from service.units import COUNT, UNITS, Dimension, dimension_of
-from service.validation.error_styles import QUERY, rephrased
-from service.validation.flat import body_of_flat
-from service.validation.flat_values import DecimalMark
+from service.validation.flat import QUERY, DecimalMark, body_of_flat, rephrased
 from service.validation.questions import read_question
 from service.validation.text import single_line
 

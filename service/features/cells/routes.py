@@ -18,7 +18,7 @@ from service import __version__
 from service.api.access.authorization import AccessDenied
 from service.api.caching import is_head
 from service.api.catalogues import catalogue_of, view_of
-from service.api.computing.compute import compute
+from service.api.compute import compute
 from service.api.errors import WrongParameter, on_api_error
 from service.api.openapi import CSV_BODY, TEXT_BODY
 from service.api.queries import REV

@@ -30,8 +30,7 @@ from service.tabular.cell_text import number_text
 from service.tabular.lists import cell_text
 from service.tabular.sheets import xml_text
 from service.units import dimension_of
-from service.validation.flat import ALIASES, flat_fields
-from service.validation.flat_values import LIST_MARK
+from service.validation.flat import ALIASES, LIST_MARK, flat_fields
 from service.validation.text import single_line
 
 METRICS = "metrics"

@@ -19,11 +19,9 @@ from service.features.estimates.answers import answer
 from service.features.estimates.metrics import fits
 from service.store.scenarios import CheckedQuestion
 from service.units import BYTES, SECONDS_PER_DAY, in_units, readable
-from service.validation.json_text import parse_object
-from service.validation.merge_patch import apply_merge_patch
+from service.validation.json_text import apply_merge_patch, parse_object
 from service.validation.questions import read_question
-from service.validation.reading import warnings_of
-from service.validation.specs import field_names
+from service.validation.reading import field_names, warnings_of
 from service.validation.text import single_line
 
 MOST_ALTERNATIVES = 8

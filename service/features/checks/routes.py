@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from service.answers.checks import Check
 from service.api.access.authorization import AccessDenied, caller_of
 from service.api.answers import json_answer
-from service.api.computing.compute import compute
+from service.api.compute import compute
 from service.api.openapi import examples
 from service.api.requests import CatalogueDep, RawJsonBody, StrictRoute, answer, is_long_launcher_text, read_in_process
 from service.catalogue import Catalogue

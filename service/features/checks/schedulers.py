@@ -14,10 +14,10 @@ from service.formats.launchers.kubernetes import scheduled_by_kubernetes
 from service.formats.launchers.slurm import SECONDS_PER_MINUTE, scheduled_by_slurm
 from service.formats.program import SCRIPT_FORMAT, Scheduled
 from service.units import SECONDS_PER_DAY
-from service.validation.merge_patch import apply_merge_patch
+from service.validation.json_text import apply_merge_patch
 from service.validation.problems import not_an_object
 from service.validation.question_parts import PARTS
-from service.validation.specs import read_spec
+from service.validation.reading import read_spec
 from service.validation.text import single_line
 
 NAME_A_GPU = (

@@ -15,15 +15,14 @@ from service.catalogue.rows import PriceRow
 from service.errors import MOST_PROBLEMS, Problem, Refused
 from service.estimator.question import STRICT, Name, OwnedPrice, Price, PriceModel
 from service.planner.steps import Steps
-from service.validation.flat import ALIASES, EXAMPLE, FlatForm, body_of_flat, flat_fields
-from service.validation.flat_values import LIST_MARK, read_value
+from service.validation.flat import ALIASES, EXAMPLE, LIST_MARK, FlatForm, body_of_flat, flat_fields, read_value
 from service.validation.forms import DescribedAs, requiring
-from service.validation.merge_patch import apply_merge_patch
+from service.validation.json_text import apply_merge_patch
 from service.validation.prices import CardPrice, CataloguePrice, read_price
 from service.validation.problems import Collector, DistinctCollector, not_an_object
 from service.validation.question_parts import PARTS, ClusterForm, JobQuestion, LayoutPatch, RecipePatch
 from service.validation.questions import ParsedQuestion, read_question
-from service.validation.specs import field_names, read_spec
+from service.validation.reading import field_names, read_spec
 
 Pairing = Literal["product", "zip"]
 

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from service.answers.diagnoses import Diagnosis
 from service.api.answers import JSON
-from service.api.computing.compute import compute
+from service.api.compute import compute
 from service.api.openapi import examples
 from service.api.requests import CatalogueDep, JsonBody, StrictRoute, answer
 from service.features.diagnose.diagnose import diagnosis_json

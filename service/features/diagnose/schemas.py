@@ -11,7 +11,7 @@ from service.errors import Problem, Refused
 from service.features.diagnose.messages import EXAMPLE, read_message
 from service.validation.forms import DescribedAs
 from service.validation.question_parts import PARTS, QuestionRequest
-from service.validation.specs import field_names
+from service.validation.reading import field_names
 
 Message = Annotated[str, Len(0, LONGEST_MESSAGE)]
 

@@ -26,7 +26,7 @@ from service.answers.estimates import (
 from service.api.access.authorization import CallerDep
 from service.api.answers import JSON, json_answer
 from service.api.catalogues import Database, catalogue_at, catalogue_of
-from service.api.computing.compute import compute
+from service.api.compute import compute
 from service.api.openapi import examples
 from service.api.queries import is_explained, method_of
 from service.api.requests import (

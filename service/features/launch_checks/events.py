@@ -15,12 +15,11 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi.responses import StreamingResponse
 
-from service.api.credential_ends import while_authorized
 from service.api.envelope import problem_of
 from service.api.errors import WrongParameter
 from service.api.openapi import EVENTS
 from service.api.requests import header
-from service.api.streams import AGAIN, ChangeFeed
+from service.api.streams import AGAIN, ChangeFeed, while_authorized
 from service.errors import NotFound, Problem
 from service.features.launch_checks.launch_checks import UNKNOWN_CHECK, find_launch_check
 from service.jobs.jobs import JobEvent, read_later_events

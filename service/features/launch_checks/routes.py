@@ -10,7 +10,7 @@ from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import idempotent
 from service.api.catalogues import Database, catalogue_at, database_of, view_of
-from service.api.computing.write_queue import queued
+from service.api.compute import queued
 from service.api.openapi import EVENTS, examples
 from service.api.requests import JsonBody, StrictRoute, answer
 from service.features.estimates.examples import EXAMPLES

@@ -18,7 +18,7 @@ from service.validation.forms import DescribedAs
 from service.validation.problems import Collector, not_an_object
 from service.validation.question_parts import PARTS, QuestionRequest
 from service.validation.questions import ParsedQuestion, read_question
-from service.validation.specs import read_spec
+from service.validation.reading import read_spec
 
 ALL_PROBES: tuple[ProbeName, ...] = get_args(ProbeName)
 PROBES_OF_ONE: tuple[ProbeName, ...] = tuple(probe for probe in ALL_PROBES if probe != "collective")

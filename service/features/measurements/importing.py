@@ -26,10 +26,10 @@ from service.store.keys import UNRESTRICTED, Caller
 from service.store.measurements import Measured
 from service.store.requests import log_change_in
 from service.validation.devices import gpu_of_device
-from service.validation.flat_values import read_value
+from service.validation.flat import read_value
 from service.validation.problems import not_an_object
+from service.validation.reading import field_names, read_spec
 from service.validation.serialization import digest_of, to_bytes
-from service.validation.specs import field_names, read_spec
 from service.validation.text import checked_texts
 
 MOST_RECORDS = 64

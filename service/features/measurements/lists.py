@@ -18,7 +18,7 @@ from service.store.keys import Caller
 from service.store.measurements import Measured, quarantine_measurements, read_measurements, read_measurements_of
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import Listed, Record, as_record, listed_in_parts
-from service.validation.specs import read_spec
+from service.validation.reading import read_spec
 from service.validation.text import checked_texts
 
 PATH = "/v1/measurements"

@@ -14,8 +14,8 @@ from service.store.engine import utc_text
 from service.store.keys import TEAM
 from service.store.measurements import Measured, measurements_like, shape_key, store_measurements_in
 from service.validation.devices import is_possible, observation_of
+from service.validation.reading import fields_of
 from service.validation.serialization import digest_of, to_bytes
-from service.validation.specs import fields_of
 
 Predict = Callable[[Observed], float | None]
 """Predictor of a measurement, in its own unit."""

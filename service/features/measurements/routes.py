@@ -9,7 +9,7 @@ from pydantic import WithJsonSchema
 from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import add_list, json_answer
 from service.api.catalogues import Database, database_of, view_of
-from service.api.computing.write_queue import queued
+from service.api.compute import queued
 from service.api.errors import WrongParameter
 from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY, example
 from service.api.queries import one_of
@@ -34,8 +34,8 @@ from service.features.measurements.lists import (
     release,
 )
 from service.tabular.contract import ListTypes
-from service.validation.flat_values import read_value
-from service.validation.specs import field_names
+from service.validation.flat import read_value
+from service.validation.reading import field_names
 
 router = APIRouter(tags=["measurements"], route_class=StrictRoute)
 

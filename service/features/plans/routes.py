@@ -9,12 +9,12 @@ from fastapi.responses import Response, StreamingResponse
 
 from service.answers.plans import PlanAnswer, PlanCounts
 from service.api.answers import JSON, preferred
-from service.api.computing.compute import compute, computed_items
-from service.api.credential_ends import while_authorized
+from service.api.compute import compute, computed_items
 from service.api.envelope import problem_of
 from service.api.errors import CallerGone
 from service.api.openapi import EVENTS, events, examples
 from service.api.requests import CatalogueDep, JsonBody, StrictRoute, answer
+from service.api.streams import while_authorized
 from service.features.plans.schemas import PlanRequest
 from service.features.plans.search_plans import plans_json
 from service.validation.serialization import to_bytes

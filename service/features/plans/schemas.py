@@ -15,7 +15,7 @@ from service.validation.forms import MOST_VALUES, DescribedAs, Variant, requirin
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.question_parts import PARTS, ClusterForm, ModelForm, PriceForm
 from service.validation.questions import ParsedQuestion, read_question
-from service.validation.specs import field_names, read_spec
+from service.validation.reading import field_names, read_spec
 
 MOST_PLANS = 100
 """Most plans in an answer, each with its full estimate."""

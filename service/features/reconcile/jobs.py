@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from service.answers.reconciliations import LeftOut, Reason
+from service.answers.diagnoses import LeftOut, Reason
 from service.features.reconcile.slurm import ESTIMATE_ID, UNFINISHED, SlurmRecord
 from service.units import SECONDS_PER_HOUR
 

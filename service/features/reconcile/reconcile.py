@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, cast
 
-from service.answers.reconciliations import EndState, Fault, LeftOut, Reason, ReconciledJob, Reconciliation
+from service.answers.diagnoses import EndState, Fault, LeftOut, Reason, ReconciledJob, Reconciliation
 from service.calibration.records import DeviceKind, Environment
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused, UnknownRevision

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from math import ceil
 from pathlib import Path
 
-from service.answers.reconciliations import Reconciliation
+from service.answers.diagnoses import Reconciliation
 from service.errors import Problem, Refused, TraincostError
 from service.features.reconcile.jobs import FinishedJob, finished_jobs
 from service.features.reconcile.reconcile import reconciliation_of
@@ -21,7 +21,7 @@ from service.features.reconcile.slurm import (
     read_document,
     read_parsable,
 )
-from service.validation.body_files import STANDARD_INPUT
+from service.validation.json_text import STANDARD_INPUT
 
 A_WEEK_AGO = "now-7days"
 """Default start; sacct's own is today, when few training runs end."""

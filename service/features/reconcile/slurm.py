@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, get_args
 
-from service.answers.reconciliations import EndState, Fault
+from service.answers.diagnoses import EndState, Fault
 from service.errors import Problem, Refused, did_you_mean, nearest
 from service.text_bounds import MOST_COLUMNS
 from service.units import SECONDS_PER_DAY, SECONDS_PER_HOUR

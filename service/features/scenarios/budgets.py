@@ -24,11 +24,10 @@ from service.store.keys import Caller
 from service.tabular.cell_text import exact_text
 from service.tabular.sheets import Formula, Heading, Sheet, SheetCell
 from service.units import dimension_of
-from service.validation.flat import NAMING, FlatField, body_of_flat, flat_fields
-from service.validation.flat_values import LIST_MARK, MEMBER_MARK
+from service.validation.flat import LIST_MARK, MEMBER_MARK, NAMING, FlatField, body_of_flat, flat_fields
 from service.validation.models import read_model
 from service.validation.questions import read_question
-from service.validation.specs import fields_of
+from service.validation.reading import fields_of
 
 FlatValue = str | int | float
 """A number or a boolean, or any other value as text."""

@@ -16,7 +16,7 @@ from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import IfMatch, etag_of, idempotent
 from service.api.catalogues import Database, database_of, view_of
-from service.api.computing.write_queue import queued
+from service.api.compute import queued
 from service.api.openapi import ETAG, MERGE_PATCH, XLSX, Schema, example
 from service.api.pages import GUIDE
 from service.api.queries import address_of, with_address

@@ -27,11 +27,11 @@ from service.store.keys import Caller
 from service.store.scenarios import SavedQuestion, Scenario
 from service.tabular.columns import Column, columns_of
 from service.tabular.lists import IsCurrent, Listed, Record, as_record, listed_in_parts
-from service.validation.merge_patch import apply_merge_patch
+from service.validation.json_text import apply_merge_patch
 from service.validation.problems import Collector, not_an_object, unknown_field
 from service.validation.questions import read_question
+from service.validation.reading import read_spec
 from service.validation.serialization import to_bytes
-from service.validation.specs import read_spec
 from service.validation.text import checked_texts, normalized
 
 

@@ -11,7 +11,7 @@ from service.estimator.question import DESCRIBED, STRICT
 from service.store.scenarios import Scenario
 from service.validation.forms import DescribedAs, Variant
 from service.validation.question_parts import QuestionPatch, QuestionRequest
-from service.validation.specs import field_names
+from service.validation.reading import field_names
 
 QUESTION = "question"
 """Field with the body of POST /v1/estimates."""

@@ -11,7 +11,7 @@ from secrets import token_urlsafe
 from typing import Any
 
 from service.answers.shares import ListedShare, Share, ShareLinks, ShareList, ShareStatus
-from service.api.access.share_links import PARAMETER, signed
+from service.api.access.credentials import PARAMETER, signed
 from service.errors import NotFound, Problem, Refused
 from service.features.scenarios.scenarios import PATH, find_scenario
 from service.features.scenarios.schemas import MOST_DAYS, ShareRequest
@@ -19,7 +19,7 @@ from service.store import Engine
 from service.store.engine import utc_text
 from service.store.keys import Caller, KeyRing, ShareLink, create_share_link, read_share_links, revoke_share_link
 from service.tabular.lists import Record
-from service.validation.specs import read_spec
+from service.validation.reading import read_spec
 
 ID_BYTES = 9
 MOST_LINKS = 1000

@@ -20,7 +20,7 @@ from service.validation.fields import unknown_variable, variable_fields
 from service.validation.forms import DescribedAs, ReadElsewhere, requiring
 from service.validation.problems import Collector, not_an_object
 from service.validation.question_parts import PARTS, QuestionRequest
-from service.validation.specs import field_names, read_spec
+from service.validation.reading import field_names, read_spec
 
 VARY = "vary"
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from service.answers.plans import Evidence, KeyNumbers, NextValue, Solution, WhyNot
 from service.answers.rows import ChosenCluster, ComparedRow
-from service.answers.solutions import Evidence, KeyNumbers, NextValue, Solution, WhyNot
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.answer import Interval
@@ -14,7 +14,7 @@ from service.features.solve.schemas import SolveRequest
 from service.features.solve.thresholds import NUMBERS
 from service.planner.feasibility import RUN_LIMITS, SIZE_LIMITS, SolveLimits, limits_missed, memory_missing
 from service.planner.steps import Steps
-from service.validation.specs import field_names
+from service.validation.reading import field_names
 
 
 def solve_cluster(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:

@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.answers.solutions import Solution
+from service.answers.plans import Solution
 from service.api.answers import JSON
-from service.api.computing.compute import compute
+from service.api.compute import compute
 from service.api.openapi import examples
 from service.api.requests import CatalogueDep, JsonBody, StrictRoute, answer
 from service.features.estimates.examples import JOB, QUESTION

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, get_args
 
 from annotated_types import Ge, Gt, Interval, Le, Lt
 
-from service.answers.solutions import UnknownName
+from service.answers.plans import UnknownName
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused, did_you_mean, nearest
 from service.estimator.question import STRICT, Name
@@ -17,7 +17,7 @@ from service.validation.forms import DescribedAs
 from service.validation.problems import Collector, not_an_object
 from service.validation.question_parts import PARTS, JobQuestion
 from service.validation.questions import ParsedQuestion, read_question
-from service.validation.specs import field_names, read_spec
+from service.validation.reading import field_names, read_spec
 
 LIMITS, SERVING = "limits", "serving"
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from service.answers.solutions import Evidence, NextValue, OptimalSize, Solution, WhyNot
+from service.answers.plans import Evidence, NextValue, OptimalSize, Solution, WhyNot
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.question import Gpu, Price

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from service.answers.solutions import Solution
+from service.answers.plans import Solution
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.features.solve.clusters import solve_cluster

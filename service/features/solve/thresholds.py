@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from service.answers.estimates import Answer
-from service.answers.solutions import Evidence, KeyNumbers, NextValue, Solution
+from service.answers.plans import Evidence, KeyNumbers, NextValue, Solution
 from service.catalogue import Catalogue
 from service.estimator.constants import calibration_id
 from service.estimator.question import Question
@@ -14,8 +14,8 @@ from service.features.solve.schemas import SolveRequest
 from service.planner.feasibility import UNKNOWNS
 from service.planner.solve import Threshold
 from service.validation.questions import ParsedQuestion
+from service.validation.reading import field_names
 from service.validation.serialization import to_wire
-from service.validation.specs import field_names
 
 CHANGING = ("model", "recipe", "layout", "cluster")
 """Parts of a question that a value may change."""

@@ -11,12 +11,11 @@ from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import idempotent, is_head, matches_etag
 from service.api.catalogues import Database, catalogue_of, database_of
-from service.api.computing.compute import compute
-from service.api.computing.write_queue import queued
-from service.api.credential_ends import while_authorized
+from service.api.compute import compute, queued
 from service.api.limits.rate_limits import question_counter
 from service.api.openapi import CSV_BODY, EVENTS, PARQUET, Schema, examples
 from service.api.requests import JsonBody, StrictRoute, answer
+from service.api.streams import while_authorized
 from service.errors import LeaseLost
 from service.features.sweeps import sweeps, tables
 from service.features.sweeps.axes import PLAN, ROWS, Sweep

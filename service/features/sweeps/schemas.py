@@ -41,7 +41,7 @@ from service.validation.prices import read_price
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.question_parts import ClusterForm, ModelForm, PriceForm, QuestionRequest
 from service.validation.questions import EXAMPLES
-from service.validation.specs import field_names, read_spec
+from service.validation.reading import field_names, read_spec
 from service.validation.text import checked_texts
 
 Part = TypeVar("Part")

@@ -9,8 +9,8 @@ from threading import Event
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
-from service.api.credential_ends import refuse_expired
 from service.api.errors import LEAVING
+from service.api.streams import refuse_expired
 from service.errors import Leaving
 from service.jobs.ends import Outcome, finish_job
 from service.jobs.leases import Claim, claim_job, read_queued_work

@@ -14,7 +14,7 @@ from service.answers.workers import ClaimedJob, HeartbeatAnswer, JobClaim, Worke
 from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import json_answer
 from service.api.catalogues import Database, database_of, view_of
-from service.api.computing.write_queue import queued
+from service.api.compute import queued
 from service.api.errors import ApiError, WrongParameter
 from service.api.openapi import example
 from service.api.requests import JsonBody, StrictRoute, answer
@@ -33,7 +33,7 @@ from service.jobs.ends import finish_job
 from service.jobs.leases import JobFile, Lease, heartbeat_job, holds_job, store_file
 from service.store.workers import JobRequest, WorkerBounds, read_workers, record_worker
 from service.validation.devices import with_catalogue_names
-from service.validation.specs import read_spec
+from service.validation.reading import read_spec
 
 router = APIRouter(tags=["workers"], route_class=StrictRoute)
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from service.answers.batch import MOST_QUESTIONS
+from service.answers.checks import MOST_QUESTIONS
 from service.features.batch.batch import ANSWERERS, AnsweredQuestion
 from service.features.batch.routes import BATCHES
 from tests.api import computations

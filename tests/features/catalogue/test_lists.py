@@ -6,7 +6,7 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 
 from service.catalogue import Catalogue
-from service.validation.flat_values import MOST_PARAMETERS
+from service.validation.flat import MOST_PARAMETERS
 from tests.api.asking import KEYS, Ask, items_of
 
 

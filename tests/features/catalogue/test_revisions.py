@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from fastapi import FastAPI
 
-from service.answers.cells import Cell
+from service.answers.rows import Cell
 from service.api import catalogues
 from service.catalogue import Catalogue, Holdings
 from service.errors import Unreachable

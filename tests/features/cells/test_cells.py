@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.answers.cells import Cell
 from service.answers.estimates import Answer
+from service.answers.rows import Cell
 from service.catalogue import Catalogue
 from service.errors import Refused, UnknownMetric
 from service.features.cells.cells import (

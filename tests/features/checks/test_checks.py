@@ -11,7 +11,7 @@ from service.features.checks.check import check
 from service.features.checks.schemas import BESIDE
 from service.features.estimates.answers import answer
 from service.features.exports.exports import import_file
-from service.validation.merge_patch import apply_merge_patch
+from service.validation.json_text import apply_merge_patch
 from service.validation.questions import read_question
 
 Body = dict[str, Any]

@@ -13,7 +13,7 @@ from service.estimator.run.run import peak_stage_in
 from service.estimator.run.stages import Peak, timeline
 from service.features.diagnose.diagnose import diagnose
 from service.features.diagnose.hypotheses import segment_bytes
-from service.validation.merge_patch import apply_merge_patch
+from service.validation.json_text import apply_merge_patch
 from service.validation.questions import read_question
 
 GIB = 2.0**30

@@ -33,8 +33,8 @@ from service.features.estimates.answers import answer
 from service.validation.clusters import Nodes
 from service.validation.prices import QUERY_FIELDS, CardPrice, CataloguePrice
 from service.validation.questions import read_question
+from service.validation.reading import schema_of
 from service.validation.serialization import to_bytes
-from service.validation.specs import schema_of
 
 DENSE = {
     "vocab_size": 32000, "hidden_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 16,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.answers.reconciliations import ReconciledJob, Reconciliation
+from service.answers.diagnoses import ReconciledJob, Reconciliation
 from service.cli.reports import reconciliation_csv, reconciliation_report
 from service.errors import Refused
 from service.estimator.answer import Interval

@@ -11,8 +11,8 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert
 
+from service.api.access.credentials import signed, signed_unlisted
 from service.api.access.key_rules import KeyRequest, NewKey, make_key, revoke
-from service.api.access.share_links import signed, signed_unlisted
 from service.api.background import REFRESH_SECONDS
 from service.store.engine import writing
 from service.store.keys import revoke_unlisted_links

@@ -1,33 +1,34 @@
-"""Computations of more than some milliseconds, in compute processes.
+"""Computations of more than some milliseconds, in compute processes, and the write queue of routes that change rows.
 
 Each process runs one computation at a time. Without a free process a computation waits in the queue of its caller, and
-the queues are served round-robin. A caller beyond their limit gets 429, and a full service answers 503. Both set
-Retry-After from the recent durations of computations.
-
-Identical requests share one computation, which is cancelled when the last of them disconnects.
+the queues are served round-robin. Identical requests share one, which is cancelled when the last of them disconnects.
+Writers wait in the event loop: forty of them on threads would leave none for lists, which are answered from memory.
 """
 
 import asyncio
 import os
 import sys
+from asyncio import Semaphore, sleep, timeout
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from math import ceil
 from pathlib import Path
 from threading import Event
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 from weakref import finalize
 
 from anyio import from_thread
 from fastapi import Request
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from service.api.access.authorization import SHARE_LINK_CALLER, AccessDenied, caller_of
-from service.api.computing.compute_process import (
+from service.api.compute_process import (
     ComputeProcess,
     Large,
     ProcessLost,
@@ -39,7 +40,9 @@ from service.api.errors import LEAVING, CallerGone
 from service.api.limits.rate_limits import count_questions, network_of
 from service.api.metrics import Metrics
 from service.catalogue import Catalogue
-from service.errors import Leaving, Problem, Refused
+from service.errors import Busy, Leaving, Problem, Refused, Unreachable
+from service.store.history import History
+from service.store.replicas import Replicas
 
 MOST_PROCESSES = 8
 """Most processes without a setting. Source: a choice; each takes some 60 MB."""
@@ -485,3 +488,61 @@ def usable_cores() -> int:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         cores = min(cores, int(quota) // int(period))
     return max(1, cores)
+
+
+MOST_WRITERS = 4
+"""Most writers that have a thread: one writes, the others validate requests or wait for the database."""
+MOST_COMPUTING = 2
+"""Most threads that compute at the same time. Source: a choice; each slows other answers."""
+PATIENCE_SECONDS = 30.0
+"""Longest wait for a thread."""
+REPLICAS_SECONDS = 3.0
+"""Longest wait for replicas to apply a change, also if a replica hangs. Source: a choice."""
+REPLICA_POLL_SECONDS = 0.03
+"""Interval between checks of the replicas. Source: a choice; far below the time to apply a change."""
+
+NO_SLOT = "other changes are being written, and this one did not get its turn; nothing of it was written"
+
+
+Result = TypeVar("Result")
+
+
+async def on_compute_threads(request: Request, compute: Callable[..., Result], *arguments: Any) -> Result:
+    """Run a function of some milliseconds on a thread, with few others at the same time."""
+    slots: Semaphore = request.app.state.compute_slots
+    async with slots:
+        return await run_in_threadpool(compute, *arguments)
+
+
+def queued(write: Callable[..., Response]) -> Callable[..., Awaitable[Response]]:
+    """A writing route that waits for a write slot."""
+
+    async def route(request: Request, **arguments: Any) -> Response:
+        slots: Semaphore = request.app.state.write_slots
+        history: History = request.app.state.history
+        before = history.number
+        try:
+            async with timeout(PATIENCE_SECONDS):
+                await slots.acquire()
+        except TimeoutError:
+            raise Busy(NO_SLOT) from None
+        try:
+            answer = await run_in_threadpool(write, request=request, **arguments)
+        finally:
+            slots.release()
+        if history.number != before:
+            await _wait_for_replicas(request.app.state.replicas, history.number)
+        return answer
+
+    route.__name__, route.__doc__ = write.__name__, write.__doc__
+    vars(route)["__signature__"] = signature(write)
+    return route
+
+
+async def _wait_for_replicas(replicas: Replicas, number: int) -> None:
+    """Wait until every replica has applied a change, which is committed either way."""
+    with suppress(Unreachable):
+        for _ in range(round(REPLICAS_SECONDS / REPLICA_POLL_SECONDS)):
+            if not await run_in_threadpool(replicas.are_behind, number):
+                return
+            await sleep(REPLICA_POLL_SECONDS)

@@ -1,1 +1,0 @@
-"""Computation beside the event loop: compute processes, and the queue of writers."""
