@@ -4,7 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import cache
+from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -79,12 +79,15 @@ def _each(folder: Path, shards: Sequence[Shard], processes: int) -> Iterator[Cou
 
 def _compute_shard(folder: Path, shard: Shard) -> Counts:
     """Compute one shard, in a process that may compute several."""
-    return write_shard(part_of(folder, shard), _sweep_in(folder), shard, lambda _: None)
+    return write_shard(part_of(folder, shard), sweep_in(folder), shard, lambda _: None)
 
 
-@cache
-def _sweep_in(folder: Path) -> Sweep:
-    return sweep_from_bytes((folder / SWEEP_FILE).read_bytes())
+def sweep_in(folder: Path) -> Sweep:
+    """The sweep of a folder, parsed once for all shards of a process."""
+    return _parsed((folder / SWEEP_FILE).read_bytes())
+
+
+_parsed = lru_cache(maxsize=2)(sweep_from_bytes)
 
 
 def _write(sweep: Sweep, file: Path, parts: Iterator[bytes]) -> None:

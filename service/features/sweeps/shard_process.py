@@ -11,16 +11,17 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from service.estimator import FORMULAS_VERSION
-from service.features.sweeps.axes import Sweep, sweep_from_bytes
+from service.features.launch_checks.finished_jobs import ROWS_FILE
+from service.features.sweeps.axes import Sweep
+from service.features.sweeps.local import SWEEP_FILE, sweep_in
 from service.features.sweeps.sweeps import Shard
 from service.features.sweeps.tables import write_shard
 
-SWEEP_FILE, ROWS_FILE, RECORD, PROGRESS = "sweep.json", "rows.parquet", "record.json", "progress.json"
+RECORD, PROGRESS = "record.json", "progress.json"
 
 
 def main(words: Sequence[str]) -> int:
@@ -28,19 +29,13 @@ def main(words: Sequence[str]) -> int:
     task, folder = map(Path, words)
     payload = json.loads(task.read_text(encoding="utf-8"))
     record = carried_out(payload, folder)
-    _write(record, folder / RECORD)
+    _write_json(record, folder / RECORD)
     return int(record["status"] != "succeeded")
 
 
 def carried_out(payload: Any, folder: Path) -> dict[str, Any]:
     """Compute the shard of a job in this process."""
-    return compute_shard(_sweep((folder / SWEEP_FILE).read_bytes()), shard_of(payload), folder)
-
-
-@lru_cache(maxsize=2)
-def _sweep(content: bytes) -> Sweep:
-    """Parse a sweep, once for all shards of a process."""
-    return sweep_from_bytes(content)
+    return compute_shard(sweep_in(folder), shard_of(payload), folder)
 
 
 def shard_of(payload: Any) -> Shard:
@@ -56,11 +51,11 @@ def compute_shard(sweep: Sweep, shard: Shard, folder: Path) -> dict[str, Any]:
             f"{sweep.versions.formulas}: have workers of that version resume it, or ask for it again"
         )
         return {"status": "failed", "reason": reason, "final": True}
-    counts = write_shard(folder / ROWS_FILE, sweep, shard, lambda done: _write({"rows": done}, folder / PROGRESS))
+    counts = write_shard(folder / ROWS_FILE, sweep, shard, lambda done: _write_json({"rows": done}, folder / PROGRESS))
     return {"status": "succeeded", "reason": None, "counts": asdict(counts)}
 
 
-def _write(content: Any, path: Path) -> None:
+def _write_json(content: Any, path: Path) -> None:
     """Write a file atomically."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(json.dumps(content), encoding="utf-8")
