@@ -17,6 +17,7 @@ from service.estimator.software.stacks import software_of
 from service.features.checks.schemas import Limits, ParsedCheck, read_check
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import fits
+from service.formats.launchers.slurm import SECONDS_PER_MINUTE
 from service.store.scenarios import CheckedQuestion
 from service.units import BYTES, SECONDS_PER_DAY, in_units, readable
 from service.validation.json_text import apply_merge_patch, parse_object
@@ -108,9 +109,6 @@ def _patch_of(question: Mapping[str, Any], resolved: Question, change: Change) -
         inner[name] = int(value) if value.isdigit() else value
     return patch
 
-
-SECONDS_PER_MINUTE = 60
-"""Schedulers use time limits in whole minutes."""
 
 SHARE_OF_CHANGES = 0.5
 """Share of the deadline for single changes; the rest is for alternatives. Source: a choice."""
