@@ -38,14 +38,12 @@ from service.features.calibrations import routes as calibrations
 from service.features.catalogue import routes as catalogue
 from service.features.cells import routes as cells
 from service.features.cells.routes import on_not_allowed
-from service.features.checks import adapter_routes
 from service.features.checks import routes as checks
 from service.features.compare import routes as compare
 from service.features.diagnose import routes as diagnose
 from service.features.estimates import routes as estimates
 from service.features.exports import routes as exports
 from service.features.launch_checks import routes as launch_checks
-from service.features.launch_checks.events import launch_check_feed
 from service.features.measurements import routes as measurements
 from service.features.plans import routes as plans
 from service.features.reconcile import routes as reconcile
@@ -53,10 +51,8 @@ from service.features.scenarios import routes as scenarios
 from service.features.sensitivity import routes as sensitivity
 from service.features.solve import routes as solve
 from service.features.sweeps import routes as sweeps
-from service.features.sweeps.events import sweep_feed
 from service.features.workers import routes as workers
-from service.features.workers.leases import expiring_leases
-from service.features.workers.notifications import JobNotifications
+from service.features.workers.leases import JobNotifications, expiring_leases
 from service.openapi.document import contract_bytes
 from service.settings import Settings
 from service.store import Engine
@@ -71,7 +67,7 @@ ROUTERS = (
     checks.router,
     estimates.router,
     accuracy.router,
-    adapter_routes.router,
+    checks.adapter_router,
     accounts.router,
     calibrations.router,
     catalogue.router,
@@ -108,7 +104,7 @@ PRELOADED = (
     "service.features.compare.compare",
     "service.features.sensitivity.vary",
     "service.features.batch.batch",
-    "service.features.checks.schedulers",
+    "service.features.checks.check",
     "service.features.calibrations.fitting",
     "service.features.catalogue.price_import",
     "service.evaluation.accuracy",
@@ -154,8 +150,8 @@ def create_app(
     app.state.tracing, app.state.readiness = tracing, Readiness(engine)
     app.state.metrics, app.state.draining, app.state.leaving = metrics, draining, leaving
     app.state.job_notifications = JobNotifications(engine, settings.lease_seconds, leaving)
-    app.state.launch_check_feed = launch_check_feed(engine, settings.stream_seconds, leaving)
-    app.state.sweep_feed = sweep_feed(engine, settings.stream_seconds, leaving)
+    app.state.launch_check_feed = launch_checks.launch_check_feed(engine, settings.stream_seconds, leaving)
+    app.state.sweep_feed = sweeps.sweep_feed(engine, settings.stream_seconds, leaving)
     app.state.is_public, app.state.rate_limits = not is_loopback(settings.host), rate_limits_of(settings, metrics)
     app.state.database_figures = DatabaseFigures(partial(_figures, engine, settings.lease_seconds))
     app.state.compute = Compute(settings.compute_processes, metrics, PRELOADED)

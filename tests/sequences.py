@@ -13,8 +13,8 @@ import httpx
 from service.client.sending import Event as Heard
 from service.client.sending import events_of
 from service.features.launch_checks.finished_jobs import ROWS_FILE, SWEEP_SHARD
-from service.features.sweeps.axes import sweep_from_bytes
-from service.features.sweeps.shard_process import compute_shard, shard_of
+from service.features.sweeps.rows import sweep_from_bytes
+from service.features.sweeps.shards import compute_shard, shard_of
 from tests.api.asking import QUESTION
 from tests.api.fake_worker import FakeWorker
 

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from service.catalogue import shipped_catalogue
 from service.client import Client
-from service.features.sweeps.local import run_locally
 from service.features.sweeps.schemas import read_sweep
+from service.features.sweeps.shards import run_locally
 from service.features.sweeps.store import read_shards
 from service.store.prepare import prepare_database
 from service.worker.runners.ray import RayRunner

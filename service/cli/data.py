@@ -132,7 +132,7 @@ def reconcile(  # noqa: PLR0913 - each is an option of the command
 ) -> None:
     """Compare jobs that ran with their estimates; the service reads the accounting of Slurm's sacct."""
     from service.cli.reports import reconciliation_csv, reconciliation_report
-    from service.features.reconcile.sending import SacctQuery, reconcile_output, sacct_output
+    from service.features.reconcile.reconcile import SacctQuery, reconcile_output, sacct_output
 
     text = sacct_output(file, SacctQuery(since=since, until=until, cluster=cluster))
     with connected(url, key) as client:

@@ -208,9 +208,9 @@ def sweep(
     command again to continue.
     """
     from service.catalogue import shipped_catalogue
-    from service.features.sweeps.local import TableExists, cores, run_locally
     from service.features.sweeps.rows import Counts
     from service.features.sweeps.schemas import read_sweep
+    from service.features.sweeps.shards import TableExists, cores, run_locally
     from service.validation.json_text import body_in
 
     if out.exists() and not replace:

@@ -198,7 +198,7 @@ def _progress_of(task: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
     return {"probe": task["probe"], "reason": None, "done_fraction": 0.0, "note": None, **shown}
 
 
-SHARD_PROCESS = "service.features.sweeps.shard_process"
+SHARD_PROCESS = "service.features.sweeps.shards"
 """The module that computes a part: it reads the sweep in its folder, and writes the rows there."""
 
 SWEEP_FILE, ROWS_FILE = "sweep.json", "rows.parquet"

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from service.api import background
 from service.api.background import CheckedQuestions
 from service.errors import Unreachable
-from service.features.checks.adapter_routes import JOB, REVIEW, SLURM_JOB
+from service.features.checks.routes import JOB, REVIEW, SLURM_JOB
 from service.features.estimates import store
 from service.store.engine import writing
 from service.store.scenarios import CheckedQuestion, read_checked_question, store_checked_questions

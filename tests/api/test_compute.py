@@ -28,7 +28,7 @@ from service.features.cells.tables import table_csv
 from service.features.checks import check
 from service.features.compare.compare import comparison_bytes, flat_comparison_bytes
 from service.features.diagnose.diagnose import diagnosis_json
-from service.features.diagnose.messages import EXAMPLE
+from service.features.diagnose.schemas import EXAMPLE
 from service.features.estimates.answers import timeline_json
 from service.features.plans import routes
 from service.features.plans.routes import PLANS

@@ -9,10 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from service.catalogue import shipped_catalogue
-from service.features.sweeps.axes import Sweep
-from service.features.sweeps.local import run_locally
-from service.features.sweeps.rows import Counts, columns_of, rows_of
+from service.features.sweeps.rows import Counts, Sweep, columns_of, rows_of
 from service.features.sweeps.schemas import read_sweep
+from service.features.sweeps.shards import run_locally
 from service.features.sweeps.sweeps import SHARD_ROWS
 from tests.commands import Command
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.features.diagnose.messages import EXAMPLE
+from service.features.diagnose.schemas import EXAMPLE
 from tests.api.asking import QUESTION, Ask
 
 BATCH = {"sequence_length": 8192, "global_batch": 128}

@@ -18,12 +18,12 @@ with atheris.instrument_imports(include=["service"]):
     from service.estimator.model.parameters import count_parameters
     from service.features.catalogue.price_import import ImportOptions, draft_import
     from service.features.diagnose.diagnose import diagnose
-    from service.features.diagnose.messages import read_message
+    from service.features.diagnose.schemas import read_message
     from service.features.exports.exports import export, import_file
     from service.features.measurements.importing import FORMATS as MEASUREMENT_FORMATS
     from service.features.measurements.importing import MeasurementImportQuery, text_of
-    from service.features.reconcile.jobs import finished_jobs
-    from service.features.reconcile.sending import read_sacct
+    from service.features.reconcile.reconcile import read_sacct
+    from service.features.reconcile.slurm import finished_jobs
     from service.formats.targets import FORMATS, TARGETS
     from service.openapi.document import COMMITTED
     from service.store.keys import UNRESTRICTED

@@ -1,21 +1,101 @@
-"""Batches of questions, each answered like its own route."""
+"""Batches of questions: their requests, and the answers, each like that of its own route."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from traceback import format_exception
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
-from service.answers.checks import BatchKind, Check
+from annotated_types import Len
+
+from service.answers.checks import MOST_QUESTIONS, BatchKind, Check
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Grounds, MemoryAnswer
 from service.catalogue import Catalogue
-from service.errors import TraincostError
-from service.features.batch.schemas import BODY, read_one
+from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError
+from service.estimator.question import STRICT
 from service.features.checks.check import StoreQuestion, check
+from service.features.checks.schemas import CheckRequest
 from service.features.estimates.answers import answer_of
 from service.store.scenarios import CheckedQuestion
+from service.validation.forms import DescribedAs, requiring
 from service.validation.json_text import as_object, refuse_faults
+from service.validation.problems import not_an_object, unknown_field
+from service.validation.question_parts import QuestionRequest
+from service.validation.reading import read_spec
 from service.validation.serialization import to_bytes
+
+QUESTIONS, KIND, BODY = "questions", "kind", "body"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLabel:
+    """What is beside the body of a question."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    kind: BatchKind
+    """Requested answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchQuestion:
+    """A question."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = requiring(KIND, BODY)
+
+    kind: Literal["estimate", "memory", "flops", "gpu-hours"]
+    """Requested answer."""
+    body: Annotated[Any, DescribedAs(QuestionRequest)]
+    """What the route of that kind takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCheck:
+    """A job that wants to start."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = requiring(KIND, BODY)
+
+    kind: Literal["check"]
+    """Requested answer."""
+    body: Annotated[Any, DescribedAs(CheckRequest)]
+    """What the route of that kind takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRequest:
+    """Questions that are asked together."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = requiring(QUESTIONS)
+
+    questions: Annotated[tuple[BatchQuestion | BatchCheck, ...], Len(0, MOST_QUESTIONS)]
+    """The questions."""
+
+
+def read_batch(body: Mapping[str, Any]) -> Sequence[object]:
+    """Parse the list of questions, not the questions."""
+    unknown = [name for name in body if name != QUESTIONS][:MOST_PROBLEMS]
+    if unknown:
+        raise Refused(*(unknown_field("", name, {QUESTIONS}, "the body") for name in unknown))
+    questions = body.get(QUESTIONS)
+    if not isinstance(questions, list):
+        message = "questions is not a list of questions"
+        fix = f'give questions, e.g. [{{"{KIND}": "memory", "{BODY}": {{...}}}}]'
+        raise Refused(Problem(field=QUESTIONS, code="not_a_list", message=message, fix=fix))
+    if len(questions) > MOST_QUESTIONS:
+        message = f"there are {len(questions)} questions, and one request takes {MOST_QUESTIONS}"
+        raise Refused(Problem(field=QUESTIONS, code="too_many", message=message, fix="ask in several requests"))
+    return questions
+
+
+def read_one(question: object) -> tuple[BatchKind, object]:
+    """Parse the kind of a question, not its body."""
+    if not isinstance(question, Mapping):
+        raise Refused(not_an_object("", [KIND, BODY]))
+    if BODY not in question:
+        message, fix = "body is missing; it says what is asked", "give what the route of its kind takes"
+        raise Refused(Problem(field=BODY, code="required", message=message, fix=fix))
+    label = {name: value for name, value in question.items() if name != BODY}
+    return read_spec(BatchLabel, label, "", beside=(BODY,)).kind, question[BODY]
 
 
 def _estimated(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue, _: StoreQuestion) -> Grounds:

@@ -21,8 +21,16 @@ from service.api.openapi import examples
 from service.api.requests import CatalogueDep, LongJsonBody, StrictRoute, answer, is_long_launcher_text
 from service.api.streams import yield_to_others
 from service.catalogue import Catalogue
-from service.features.batch.batch import ANSWERERS, AnsweredQuestion, answer_all, answer_one
-from service.features.batch.schemas import BODY, QUESTIONS, BatchRequest, read_batch
+from service.features.batch.batch import (
+    ANSWERERS,
+    BODY,
+    QUESTIONS,
+    AnsweredQuestion,
+    BatchRequest,
+    answer_all,
+    answer_one,
+    read_batch,
+)
 from service.features.estimates.examples import QUESTION
 from service.validation.json_text import refuse_faults
 

@@ -11,8 +11,7 @@ from service.api.compute import compute
 from service.api.openapi import examples
 from service.api.requests import CatalogueDep, JsonBody, StrictRoute, answer
 from service.features.diagnose.diagnose import diagnosis_json
-from service.features.diagnose.messages import EXAMPLE
-from service.features.diagnose.schemas import DiagnoseRequest
+from service.features.diagnose.schemas import EXAMPLE, DiagnoseRequest
 from service.features.estimates.examples import QUESTION
 
 router = APIRouter(tags=["diagnoses"], route_class=StrictRoute)

@@ -1,17 +1,216 @@
-"""Requests for a diagnosis: a question, and the message or the statistics of the job that ran out of memory."""
+"""Requests for a diagnosis, and the parser of out-of-memory messages, of which no text is repeated."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from annotated_types import Len
 
-from service.answers.diagnoses import LONGEST_MESSAGE, Said
+from service.answers.diagnoses import LONGEST_MESSAGE, MessageKind, Said, SaidNumber
 from service.errors import Problem, Refused
-from service.features.diagnose.messages import EXAMPLE, read_message
+from service.estimator.memory.memory import Moment
 from service.validation.forms import DescribedAs
 from service.validation.question_parts import PARTS, QuestionRequest
 from service.validation.reading import field_names
+
+AMOUNT = r"(\d{1,15}(?:\.\d{1,6})?) ?([KMGT]iB|[kKMGT]B|bytes|B)\b"
+"""Pattern of a number with its unit; bounded, so that matching is linear in the text."""
+
+SCALES = {"b": 1.0, "k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40}
+"""Bytes of a unit by its first letter: GB too means 2^30 here. Source: torch memory_summary, the kernel's kB."""
+
+MOST_BYTES = 2.0**50
+"""Amount that no device has. Source: a message of a virtual GPU with 2^64 bytes."""
+
+PHRASES: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
+    (name, re.compile(pattern.replace("@", AMOUNT)), words)
+    for name, pattern, words in (
+        ("requested_bytes", r"[Tt]ried to allocate @", "Tried to allocate #"),
+        ("capacity_bytes", r"total capac(?:i)?ty of @", "total capacity of #"),
+        ("capacity_bytes", r"@ total capacity", "# total capacity"),
+        ("free_bytes", r"of which @ is free", "of which # is free"),
+        ("free_bytes", r"already allocated; @ free", "# free"),
+        ("allowed_bytes", r"@ allowed;", "# allowed"),
+        ("process_bytes", r"this process has @ memory in use", "this process has # memory in use"),
+        ("allocated_bytes", r"@ is allocated by PyTorch", "# is allocated by PyTorch"),
+        ("allocated_bytes", r"@ already allocated", "# already allocated"),
+        ("private_pools_bytes", r"@ allocated in private pools", "# allocated in private pools"),
+        ("unallocated_bytes", r"@ is reserved by PyTorch but unallocated", "# is reserved by PyTorch but unallocated"),
+        ("unallocated_bytes", r"@ cached\)", "# cached"),
+        ("reserved_bytes", r"@ reserved in total by PyTorch", "# reserved in total by PyTorch"),
+        ("requested_bytes", r"[Oo]ut of memory (?:while trying to allocate|allocating) @", "trying to allocate #"),
+        ("requested_bytes", r"Failed to CUDA (?:calloc|malloc) @", "Failed to CUDA calloc #"),
+        ("requested_bytes", r"you tried to allocate @", "you tried to allocate #"),
+        ("process_bytes", r"anon-rss:@", "anon-rss:#"),
+    )
+)
+"""Patterns of numbers. Source: c10/cuda/CUDACachingAllocator.cpp of torch 1.0 to 2.9 (the same for HIP and XPU), XLA,
+NCCL's alloc.h, torch's CPU allocator, Linux mm/oom_kill.c."""
+
+OTHERS = re.compile(rf"Process \d{{1,10}} has {AMOUNT} memory in use")
+OTHERS_WORDS = "Process # has # memory in use"
+
+
+def amounts_in(text: str) -> Iterator[SaidNumber]:
+    """Amounts of a message, each once."""
+    seen: set[str] = set()
+    for name, pattern, words in PHRASES:
+        match = None if name in seen else pattern.search(text)
+        number = None if match is None else parse_number(name, match[1], match[2], words)
+        if number is not None:
+            seen.add(name)
+            yield number
+    others = [parse_number("", one[1], one[2], "") for one in OTHERS.finditer(text)]
+    known = [one for one in others if one is not None]
+    if known:
+        total, precision = sum(one.bytes for one in known), sum(one.precision_bytes for one in known)
+        yield SaidNumber(name="other_processes_bytes", bytes=total, precision_bytes=precision, words=OTHERS_WORDS)
+
+
+def parse_number(name: str, digits: str, unit: str, words: str) -> SaidNumber | None:
+    """Parse a number of a message.
+
+    >>> parse_number("requested_bytes", "1.50", "GiB", "Tried to allocate #").bytes / 2**30
+    1.5
+    """
+    scale = SCALES[unit[0].lower()]
+    amount = float(digits) * scale
+    step = scale / 10 ** len(digits.partition(".")[2])
+    if amount >= MOST_BYTES:
+        return None
+    return SaidNumber(name=name, bytes=amount, precision_bytes=step / 2, words=words)
+
+
+ROWS = {"Allocated memory": "allocated_bytes", "GPU reserved memory": "reserved_bytes"}
+"""Rows of the summary to read, by name. Source: torch/cuda/memory.py, memory_summary."""
+
+PEAKS = {"allocated_bytes": "peak_allocated_bytes"}
+
+CELL = re.compile(r"\s{0,20}(\d{1,15}) ([KMGT]?i?B)\s{0,20}")
+
+LONGEST_ROW = 200
+
+STATS = {
+    "allocated_bytes.all.current": "allocated_bytes",
+    "allocated_bytes.all.peak": "peak_allocated_bytes",
+    "reserved_bytes.all.current": "reserved_bytes",
+}
+"""Keys of memory_stats to read. Source: torch/cuda/memory.py, memory_stats."""
+
+
+def numbers_of_summary(text: str) -> Iterator[SaidNumber]:
+    """Numbers of torch.cuda.memory_summary(), current and peak."""
+    for line in text.split("\n"):
+        cells = line[:LONGEST_ROW].split("|")
+        name = ROWS.get(cells[1].strip()) if len(cells) >= 4 else None
+        if name is not None:
+            columns = ((name, cells[2], "Cur Usage"), (PEAKS.get(name), cells[3], "Peak Usage"))
+            for quantity, cell, column in columns:
+                match = None if quantity is None else CELL.fullmatch(cell)
+                number = match and parse_number(quantity or "", match[1], match[2], f"{cells[1].strip()} {column} #")
+                if number:
+                    yield number
+
+
+def numbers_of_stats(stats: Mapping[str, Any]) -> Iterator[SaidNumber]:
+    """Numbers of torch.cuda.memory_stats()."""
+    for key, name in STATS.items():
+        value = stats.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_BYTES:
+            yield SaidNumber(name=name, bytes=float(value), precision_bytes=0.5, words=f"{key} #")
+
+
+LONGEST_PHRASE = 4_000
+"""Characters after a marker in which its numbers occur. Source: a choice; a message has some 700."""
+
+MARKS: tuple[tuple[MessageKind, re.Pattern[str]], ...] = (
+    ("torch_allocator", re.compile(r"(?:CUDA|HIP|XPU) out of memory\. ?Tried to allocate|\(GPU \d{1,3}; \d")),
+    ("nccl", re.compile(r"NCCL WARN (?:Cuda failure[^\n]{0,20} 'out of memory'|Failed to CUDA \w{1,12})")),
+    ("cublas", re.compile(r"(?:CUBLAS|CUDNN|HIPBLAS|ROCBLAS)_STATUS_ALLOC_FAILED")),
+    ("xla", re.compile(r"(?:RESOURCE_EXHAUSTED|Resource exhausted): ?Out of memory", re.IGNORECASE)),
+    ("cpu_allocator", re.compile(r"DefaultCPUAllocator: (?:can't allocate|not enough) memory")),
+    ("oom_killer", re.compile(r"oom[-_]kill|OOMKilled|OOM Killed|Out of memory: Killed process|oom_reaper")),
+    ("cuda_error", re.compile(
+        r"(?:CUDA|HIP)(?: driver)? error: ?out of memory|cuda runtime error \(2\) ?: out of memory"
+        r"|(?:cudaErrorMemoryAllocation|hipErrorOutOfMemory)")),
+    ("torch_memory_summary", re.compile(r"CUDA memory summary, device ID")),
+)  # fmt: skip
+"""Marker of each kind of message, the most specific first."""
+
+KILLED = re.compile(r"exitcode: ?-9\b|Signal 9 \(SIGKILL\)|(?:^|\n) ?Killed\b")
+"""Text of a shell or torchrun for a killed process."""
+
+TRACEBACK_PATTERNS: tuple[tuple[Moment, re.Pattern[str]], ...] = (
+    ("optimizer", re.compile(r"optimizer\.step\(|_multi_tensor_adam|torch/optim/|initialize_optimizer_states|exp_avg")),
+    ("backward", re.compile(r"\.backward\(|run_backward|_engine_run_backward")),
+    ("loss", re.compile(r"cross_entropy|loss_function\(|lm_head\(|logits\.float\(|log_softmax")),
+    ("forward", re.compile(r"in forward\b|\.forward\(|_call_impl")),
+)  # fmt: skip
+"""Lines of a traceback by moment of a step; the first match counts."""
+
+ESCAPES = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]|\[rank\d{1,6}\]:|[^\S\n]+")
+
+EXAMPLE = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.10 GiB "
+    "of which 1.25 GiB is free. Including non-PyTorch memory, this process has 77.84 GiB memory in use. Of the "
+    "allocated memory 75.02 GiB is allocated by PyTorch, and 1.90 GiB is reserved by PyTorch but unallocated."
+)
+
+SUPPORTED_MESSAGES = (
+    "messages of torch (CUDA, HIP, XPU), torch.cuda.memory_summary(), cuBLAS, NCCL, XLA, torch on CPUs, Linux's and "
+    "Slurm's OOM killer"
+)
+
+
+def read_message(text: str, stats: Mapping[str, Any] | None) -> Said:
+    """Parse a message and the statistics of the allocator."""
+    if len(text) > LONGEST_MESSAGE:
+        message = f"the message has {len(text)} characters; {LONGEST_MESSAGE} are read"
+        raise Refused(_problem("too_long", message, "send what begins with the traceback"))
+    plain = ESCAPES.sub(" ", text)
+    flat = " ".join(plain.split())
+    match = next(((kind, mark.start()) for kind, pattern in MARKS if (mark := pattern.search(flat))), None)
+    if match is None and KILLED.search(plain):
+        match = "killed", 0
+    window = flat[max(match[1] - 200, 0) : match[1] + LONGEST_PHRASE] if match else ""
+    numbers = dict(_merged(plain, window, stats or {}))
+    if match is None and not numbers:
+        message = "it does not tell that memory ran out in words that are known here"
+        raise Refused(_problem("not_understood", message, f"send one of {SUPPORTED_MESSAGES}, e.g. {EXAMPLE}"))
+    return _amounts("torch_memory_summary" if match is None else match[0], numbers, _moment(plain))
+
+
+def _merged(text: str, window: str, stats: Mapping[str, Any]) -> Iterator[tuple[str, SaidNumber]]:
+    """Numbers by name; the message overrides the table, the table overrides the statistics."""
+    sources: tuple[Iterable[SaidNumber], ...] = (numbers_of_stats(stats), numbers_of_summary(text), amounts_in(window))
+    for numbers in sources:
+        yield from ((one.name, one) for one in numbers)
+
+
+def _amounts(kind: MessageKind, numbers: Mapping[str, SaidNumber], moment: Moment | None) -> Said:
+    amounts: dict[str, float | None] = {name: numbers[name].bytes if name in numbers else None for name in _AMOUNTS}
+    allocated, reserved, spare = amounts["allocated_bytes"], amounts["reserved_bytes"], amounts["unallocated_bytes"]
+    if reserved is None and allocated is not None and spare is not None:
+        amounts["reserved_bytes"] = allocated + spare
+    if spare is None and allocated is not None and reserved is not None:
+        amounts["unallocated_bytes"] = max(reserved - allocated, 0.0)
+    return Said(kind=kind, moment=moment, numbers=tuple(numbers.values()), **amounts)
+
+
+_AMOUNTS = tuple(
+    name for name, kind in Said.__annotations__.items() if name.endswith("_bytes") and type(None) in get_args(kind)
+)
+"""Amounts that a message may state."""
+
+
+def _moment(text: str) -> Moment | None:
+    return next((moment for moment, pattern in TRACEBACK_PATTERNS if pattern.search(text)), None)
+
+
+def _problem(code: str, message: str, fix: str) -> Problem:
+    return Problem(field="message", code=code, message=message, fix=fix)
+
 
 Message = Annotated[str, Len(0, LONGEST_MESSAGE)]
 

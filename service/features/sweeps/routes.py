@@ -1,6 +1,10 @@
-"""/v1/sweeps: a table of many questions, computed by workers shard by shard."""
+"""/v1/sweeps: a table of many questions, computed by workers shard by shard, and the events of its state."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from threading import Event
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request
@@ -12,20 +16,72 @@ from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import idempotent, is_head, matches_etag
 from service.api.catalogues import Database, catalogue_of, database_of
 from service.api.compute import compute, queued
+from service.api.envelope import problem_of
 from service.api.limits.rate_limits import question_counter
 from service.api.openapi import CSV_BODY, EVENTS, PARQUET, Schema, examples
 from service.api.requests import JsonBody, StrictRoute, answer
-from service.api.streams import while_authorized
+from service.api.streams import AGAIN, ChangeFeed, while_authorized
 from service.errors import LeaseLost
-from service.features.sweeps import sweeps, tables
-from service.features.sweeps.axes import PLAN, ROWS, Sweep
-from service.features.sweeps.events import events_of
+from service.features.sweeps import shards, sweeps
+from service.features.sweeps.rows import PLAN, ROWS, Sweep
 from service.features.sweeps.schemas import SweepRequest, read_sweep
+from service.features.sweeps.sweeps import current_sweeps, unknown_sweep
 from service.features.workers.leases import NOT_HELD, LeaseToken
 from service.jobs.leases import holds_part
 from service.store import Engine
 from service.tabular.contract import ListTypes
 from service.validation.serialization import to_bytes
+
+POLL_SECONDS = 0.5
+"""Interval between reads of the state. Source: a choice; short enough for a progress bar."""
+
+UNFINISHED = ("queued", "running")
+
+
+@dataclass(frozen=True, slots=True)
+class SweepState:
+    """Current state of a sweep."""
+
+    document: bytes
+    """The sweep as JSON."""
+    rows: int
+    """Number of its finished rows."""
+    is_over: bool
+    """Whether it has ended."""
+
+
+def sweep_feed(engine: Engine, longest: float, leaving: Event) -> ChangeFeed[SweepState]:
+    """Feed of sweep states, shared by all streams."""
+    return ChangeFeed(partial(_read_states, engine), POLL_SECONDS, longest, leaving)
+
+
+async def events_of(request: Request, sweep_id: str) -> AsyncGenerator[bytes, None]:
+    """Events of a sweep, one for each change of its state."""
+    feed: ChangeFeed[SweepState] = request.app.state.sweep_feed
+    try:
+        async with aclosing(feed.states(sweep_id)) as states:
+            async for state in states:
+                yield b": still there\n\n" if state is None else _event(state)
+                if state is not None and state.is_over:
+                    return
+        yield AGAIN
+    except Exception as error:  # the status is sent already, so an event reports the error
+        yield b"event: problem\ndata: " + bytes(problem_of(request, error).body) + b"\n\n"
+
+
+def _read_states(engine: Engine, known: Mapping[str, SweepState | None]) -> dict[str, SweepState | Exception]:
+    sweeps = current_sweeps(engine, list(known))
+    return {sweep_id: _state_of(sweeps[sweep_id]) if sweep_id in sweeps else unknown_sweep() for sweep_id in known}
+
+
+def _state_of(sweep: SweepAnswer) -> SweepState:
+    return SweepState(to_bytes(sweep), sweep.rows.done, sweep.status not in UNFINISHED)
+
+
+def _event(state: SweepState) -> bytes:
+    name = b"ended" if state.is_over else b"progress"
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (state.rows, name, state.document)
+
 
 router = APIRouter(tags=["sweeps"], route_class=StrictRoute)
 
@@ -253,15 +309,15 @@ def content(request: Request, database: Database, sweep_id: SweepId, token: Leas
 
 
 FORMS = {
-    "parquet": (tables.as_parquet, PARQUET),
-    "csv": (tables.as_csv, f"{CSV_BODY}; charset=utf-8; header=present"),
+    "parquet": (shards.as_parquet, PARQUET),
+    "csv": (shards.as_csv, f"{CSV_BODY}; charset=utf-8; header=present"),
 }
 """Writer and media type of a table, by the ending of its path."""
 
 
 def _table(request: Request, database: Engine, sweep_id: str, ending: str) -> Response:
     write, media_type = FORMS[ending]
-    table = tables.table_of(database, caller_of(request), sweep_id, write)
+    table = shards.table_of(database, caller_of(request), sweep_id, write)
     headers = {"ETag": f'"{table.digest}"', "Content-Disposition": f'attachment; filename="{sweep_id}.{ending}"'}
     is_unread = is_head(request) or matches_etag(request, headers["ETag"])
     chunks: Iterator[bytes] = iter(()) if is_unread else table.chunks

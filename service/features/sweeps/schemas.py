@@ -16,7 +16,8 @@ from service.features.compare.schemas import ANY, SPREAD
 from service.features.estimates.answers import versions_of
 from service.features.estimates.metrics import named_metrics
 from service.features.plans.schemas import OpenLayout, OpenRecipe, constraints_of, ranking_problems, refuse_empty_range
-from service.features.sweeps.axes import (
+from service.features.sweeps.rows import (
+    DEFAULT_COLUMNS,
     LISTS,
     MOST_ITEMS,
     MOST_ROWS,
@@ -32,8 +33,8 @@ from service.features.sweeps.axes import (
     SweptModel,
     SweptPrice,
     SweptRecipe,
+    reserved_names,
 )
-from service.features.sweeps.rows import DEFAULT_COLUMNS, reserved_names
 from service.validation.clusters import read_cluster, region_of_price, with_region
 from service.validation.forms import DescribedAs
 from service.validation.models import read_model

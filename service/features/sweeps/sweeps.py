@@ -13,7 +13,7 @@ from service.answers.sweeps import SweepAnswer, SweepColumnAnswer, SweepRow, Swe
 from service.errors import NotFound
 from service.features.launch_checks.finished_jobs import SWEEP_SHARD, on_end
 from service.features.sweeps import store
-from service.features.sweeps.axes import Sweep, SweepKind, sweep_to_bytes
+from service.features.sweeps.rows import Sweep, SweepKind, sweep_to_bytes
 from service.features.sweeps.rows import columns_of as table_columns
 from service.features.sweeps.store import NewSweep, ShardState, StoredSweep
 from service.jobs.ends import cancel_jobs, retry_jobs

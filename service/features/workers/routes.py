@@ -20,8 +20,7 @@ from service.api.openapi import example
 from service.api.requests import JsonBody, StrictRoute, answer
 from service.errors import LeaseLost, Problem
 from service.features.launch_checks.finished_jobs import on_end
-from service.features.workers.leases import EXAMPLE_LEASE, NOT_HELD, JobId, LeaseToken, lease_of
-from service.features.workers.notifications import JobNotifications
+from service.features.workers.leases import EXAMPLE_LEASE, NOT_HELD, JobId, JobNotifications, LeaseToken, lease_of
 from service.features.workers.schemas import (
     MOST_WAIT_SECONDS,
     ClaimRequest,

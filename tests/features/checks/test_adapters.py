@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from service.features.checks.adapter_routes import JOB, SLURM_JOB
-from service.features.checks.adapter_routes import REVIEW as REVIEWED
+from service.features.checks.routes import JOB, SLURM_JOB
+from service.features.checks.routes import REVIEW as REVIEWED
 from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask
 
 REVIEW = f"/v1/adapters/kubernetes/admission/{ADMISSION_TOKEN}"

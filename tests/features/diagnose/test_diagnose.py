@@ -11,8 +11,7 @@ from service.errors import Refused
 from service.estimator.resolve import resolve
 from service.estimator.run.run import peak_stage_in
 from service.estimator.run.stages import Peak, timeline
-from service.features.diagnose.diagnose import diagnose
-from service.features.diagnose.hypotheses import segment_bytes
+from service.features.diagnose.diagnose import diagnose, segment_bytes
 from service.validation.json_text import apply_merge_patch
 from service.validation.questions import read_question
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from service.answers.diagnoses import LONGEST_MESSAGE, Said
 from service.errors import Refused
-from service.features.diagnose.messages import EXAMPLE, SCALES, read_message
+from service.features.diagnose.schemas import EXAMPLE, SCALES, read_message
 
 PASTED: list[dict[str, Any]] = tomllib.loads((Path(__file__).parent / "out_of_memory.toml").read_text())["message"]
 

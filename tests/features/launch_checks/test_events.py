@@ -12,7 +12,7 @@ from sqlalchemy import delete
 
 from service.api.streams import AGAIN
 from service.client.sending import Event, events_of
-from service.features.launch_checks import events
+from service.features.launch_checks import routes
 from service.jobs.jobs import read_later_events
 from service.store import Engine
 from service.store.engine import writing
@@ -150,13 +150,13 @@ def test_listeners_share_one_look_at_the_database(told_app: FastAPI, ask: Ask, m
         looks.append(len(known))
         return read_later_events(engine, known)
 
-    monkeypatch.setattr(events, "read_later_events", counted)
+    monkeypatch.setattr(routes, "read_later_events", counted)
     ids = [create(ask, probes=["gemm"]).json()["id"] for _ in range(3)]
 
     async def whole() -> list[httpx.Response]:
         async with client_of(told_app) as client, asyncio.timeout(30):
             listening = [asyncio.create_task(client.get(f"{PATH}/{ids[place % 3]}/events")) for place in range(30)]
-            await asyncio.sleep(4 * events.POLL_SECONDS)
+            await asyncio.sleep(4 * routes.POLL_SECONDS)
             for check_id in ids:
                 await client.post(f"{PATH}/{check_id}/cancel")
             return await asyncio.gather(*listening)

@@ -10,8 +10,15 @@ from service.answers.diagnoses import ReconciledJob, Reconciliation
 from service.cli.reports import reconciliation_csv, reconciliation_report
 from service.errors import Refused
 from service.estimator.answer import Interval
-from service.features.reconcile.reconcile import MOST_ESTIMATES, Prediction, compare_jobs, reconciliation_of
-from service.features.reconcile.sending import JOBS_AT_ONCE, read_sacct, reconcile_output
+from service.features.reconcile.reconcile import (
+    JOBS_AT_ONCE,
+    MOST_ESTIMATES,
+    Prediction,
+    compare_jobs,
+    read_sacct,
+    reconcile_output,
+    reconciliation_of,
+)
 
 ESTIMATE = "est_0123456789abcdef0123456789abcdef"
 OTHER = "est_fedcba9876543210fedcba9876543210"

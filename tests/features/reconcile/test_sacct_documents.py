@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from service.errors import Refused
-from service.features.reconcile.jobs import finished_jobs
-from service.features.reconcile.sending import read_sacct, sent_table
-from service.features.reconcile.slurm import read_document
+from service.features.reconcile.reconcile import read_sacct, sent_table
+from service.features.reconcile.slurm import finished_jobs, read_document
 
 RECORDED: dict[str, dict[str, Any]] = {
     one["slurm"]: one["document"] for one in json.loads((Path(__file__).parent / "sacct_documents.json").read_text())

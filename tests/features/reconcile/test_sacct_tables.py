@@ -3,9 +3,8 @@
 import pytest
 
 from service.errors import Refused
-from service.features.reconcile.jobs import finished_jobs
-from service.features.reconcile.sending import read_sacct
-from service.features.reconcile.slurm import COMMAND, read_parsable
+from service.features.reconcile.reconcile import read_sacct
+from service.features.reconcile.slurm import COMMAND, finished_jobs, read_parsable
 
 ESTIMATE = "est_0123456789abcdef0123456789abcdef"
 OTHER = "est_fedcba9876543210fedcba9876543210"

@@ -8,8 +8,7 @@ from service.answers.plans import PlanAnswer
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.features.plans.search_plans import search
-from service.features.sweeps.axes import Sweep, sweep_from_bytes, sweep_to_bytes
-from service.features.sweeps.rows import columns_of, rows_of
+from service.features.sweeps.rows import Sweep, columns_of, rows_of, sweep_from_bytes, sweep_to_bytes
 from service.features.sweeps.schemas import read_sweep
 
 Body = dict[str, Any]

@@ -14,10 +14,9 @@ from sqlalchemy import update
 
 from service.catalogue import shipped_catalogue
 from service.features.launch_checks.finished_jobs import ROWS_FILE, SWEEP_SHARD, on_end
-from service.features.sweeps.axes import sweep_from_bytes
-from service.features.sweeps.rows import columns_of, rows_of
+from service.features.sweeps.rows import columns_of, rows_of, sweep_from_bytes
 from service.features.sweeps.schemas import read_sweep
-from service.features.sweeps.shard_process import compute_shard, shard_of
+from service.features.sweeps.shards import compute_shard, shard_of
 from service.features.sweeps.sweeps import SHARD_ROWS
 from service.jobs.ends import expire_leases
 from service.store.engine import later, writing
@@ -238,7 +237,7 @@ def test_other_formulas_answer_nothing(ask: Ask, tmp_path: Path) -> None:
     job = worker.claim()
     assert job is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("service.features.sweeps.shard_process.FORMULAS_VERSION", "1999.1.1")
+        patch.setattr("service.features.sweeps.shards.FORMULAS_VERSION", "1999.1.1")
         record = worker.work(job)
     assert (record["status"], record["final"]) == ("failed", True)
     error = {"code": "shard_failed", "message": record["reason"], "final": True}

@@ -13,16 +13,18 @@ from service.estimator.estimate import estimate
 from service.features.estimates.answers import answer
 from service.features.estimates.metrics import COLUMNS, Metric, metric_named, number_in, whole_of
 from service.features.estimates.metrics import _paths as known_paths
-from service.features.sweeps.axes import (
+from service.features.sweeps.rows import (
     LISTS,
     MOST_ITEMS,
     MOST_ROWS,
     Combination,
     Sweep,
+    columns_of,
+    reader_of,
+    rows_of,
     sweep_from_bytes,
     sweep_to_bytes,
 )
-from service.features.sweeps.rows import columns_of, reader_of, rows_of
 from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.sweeps import shards_of
 from service.validation.questions import read_question

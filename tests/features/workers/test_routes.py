@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from service.answers.workers import Requirements
 from service.api.limits.http_limits import UPLOAD_BYTES
 from service.features.launch_checks import finished_jobs
-from service.features.workers.notifications import AT_ONCE
+from service.features.workers.leases import AT_ONCE
 from service.jobs.ends import cancel_job, expire_leases
 from service.jobs.jobs import NewJob, create_jobs, read_job
 from service.jobs.leases import Claim, claim_job, read_file
@@ -391,7 +391,7 @@ def test_of_many_workers_that_wait_few_ask_in_vain(app: FastAPI, monkeypatch: py
             await run_in_threadpool(add, app)
             return [answer.status_code for answer in await asyncio.gather(*claims)]
 
-    monkeypatch.setattr("service.features.workers.notifications.claim_job", counted)
+    monkeypatch.setattr("service.features.workers.leases.claim_job", counted)
     monkeypatch.setattr("service.features.workers.routes.record_worker", noted)
     statuses = asyncio.run(run())
     assert sorted(statuses) == [200] + [204] * (WAITING - 1)

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from service.catalogue import shipped_catalogue
-from service.features.sweeps.axes import Sweep, sweep_to_bytes
-from service.features.sweeps.rows import columns_of, rows_of
+from service.features.sweeps.rows import Sweep, columns_of, rows_of, sweep_to_bytes
 from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.sweeps import Shard, shards_of
 from service.worker.jobs import ROWS_FILE, SHARD_PROCESS, SWEEP_FILE
