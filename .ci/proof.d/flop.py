@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from service.estimator import Layout, Model, Question, Recipe
-from service.estimator.model.flop import SequenceFlop, per_token_flop, sequence_flop
+from service.estimator.model.counts import SequenceFlop, per_token_flop, sequence_flop
 from service.estimator.question import Cluster, PartName
 from service.estimator.resolve import resolve
 from service.estimator.samples import H100

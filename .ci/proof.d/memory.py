@@ -10,7 +10,7 @@ from service.calibration.scores import READ_OFF, Score, score
 from service.calibration.tables import MeasuredRow, shipped_rows
 from service.catalogue import shipped_catalogue
 from service.estimator.memory import device, memory
-from service.estimator.software import implementations, stacks
+from service.estimator.software import stacks
 from service.evaluation.accuracy import LARGE_FROM_BYTES, accuracy_of_evaluations
 from service.evaluation.scoring import Evaluation, evaluate_rows, read_file
 
@@ -41,16 +41,16 @@ WITHOUT: dict[str, dict[tuple[Any, str], Any]] = {
     "torchtitan": {
         (device, "EXPANDABLE_SHARE"): device.RESERVED_SHARE,
         (device, "HELD_SHARE"): device.RESERVED_SHARE[1],
-        (implementations, "CROSS_ENTROPIES"): {
-            **implementations.CROSS_ENTROPIES,
-            "eager": replace(implementations.CROSS_ENTROPIES["eager"], hole_bytes=0.0),
+        (stacks, "CROSS_ENTROPIES"): {
+            **stacks.CROSS_ENTROPIES,
+            "eager": replace(stacks.CROSS_ENTROPIES["eager"], hole_bytes=0.0),
         },
     },
     MEGATRON: {
         (memory, "LAYERS_ON_DEVICE"): 2,
-        (implementations, "CROSS_ENTROPIES"): {
-            **implementations.CROSS_ENTROPIES,
-            "fused": replace(implementations.CROSS_ENTROPIES["fused"], full_copies=1),
+        (stacks, "CROSS_ENTROPIES"): {
+            **stacks.CROSS_ENTROPIES,
+            "fused": replace(stacks.CROSS_ENTROPIES["fused"], full_copies=1),
         },
         (memory, "left_bytes"): lambda *_: 0.0,
     },

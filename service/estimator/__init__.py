@@ -2,7 +2,7 @@
 
 from service.estimator.answer import Estimate
 from service.estimator.estimate import estimate, estimate_memory
-from service.estimator.model.parameters import count_parameters
+from service.estimator.model.counts import count_parameters
 from service.estimator.question import Cluster, Gpu, Layout, Model, Price, Question, Recipe, Recompute
 
 FORMULAS_VERSION = "2026.11.6"

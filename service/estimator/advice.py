@@ -9,15 +9,14 @@ from service.estimator.answer import Change, Memory, Totals, Verdict
 from service.estimator.complete import CompleteOwnedPrice
 from service.estimator.constants import CHECKPOINT_SECONDS, calibration_of, own_scale
 from service.estimator.memory.device import verdict_of
-from service.estimator.model.build import MIXERS
+from service.estimator.model.build import MIXERS, trains_everything
 from service.estimator.model.ledger import padding_fraction
-from service.estimator.model.training import trains_everything
 from service.estimator.question import OffloadName, OwnedPrice, Price, Question, Recompute, Software
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.run import loads_of, peak_stage_of
 from service.estimator.run.stages import LoadedStage, slowest_step, stages_of, total_seconds
 from service.estimator.run.totals import checkpointing_of, interruption_inputs, spares_of
-from service.estimator.software.implementations import CROSS_ENTROPIES
+from service.estimator.software.stacks import CROSS_ENTROPIES
 from service.estimator.time.matrix_products import UNMEASURED_RATES, generation_rates
 from service.units import BYTES, in_units
 

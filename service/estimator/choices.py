@@ -6,10 +6,8 @@ from typing import Any, Protocol, get_args
 
 from service.estimator.other_tools.comparison import TOOLS
 from service.estimator.question import ImplementationName, PartName
-from service.estimator.software.implementations import CROSS_ENTROPIES, IMPLEMENTATIONS
-from service.estimator.software.optimizers import OPTIMIZERS
-from service.estimator.software.precision import PRECISIONS, QUANTIZATIONS
-from service.estimator.software.stacks import STACKS
+from service.estimator.software.precision import OPTIMIZERS, PRECISIONS, QUANTIZATIONS
+from service.estimator.software.stacks import CROSS_ENTROPIES, IMPLEMENTATIONS, STACKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

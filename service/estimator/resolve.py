@@ -24,8 +24,7 @@ from service.estimator.constants import (
     RESTART_SECONDS,
 )
 from service.estimator.degrees import Degrees, degrees_of
-from service.estimator.model.build import LEDGERS_KEPT, MIXERS, mixers_of, recurrences_of
-from service.estimator.model.training import method_of
+from service.estimator.model.build import LEDGERS_KEPT, MIXERS, method_of, mixers_of, recurrences_of
 from service.estimator.parallelism import context, data, expert, pipeline, tensor
 from service.estimator.parallelism.pipeline import partition_layers, partition_layers_by_cost
 from service.estimator.question import (
@@ -40,7 +39,7 @@ from service.estimator.question import (
     Software,
 )
 from service.estimator.rule import LayoutRule, WorkloadRule, divisors_of, problems_of
-from service.estimator.rules import device, model, recipe, software
+from service.estimator.rules import software, training
 from service.estimator.schedule import complete_stages, global_batch_of, placed, questions_of
 from service.estimator.software.precision import PRECISIONS, default_gradient_dtype, default_precision
 from service.estimator.software.stacks import STACKS, Stack, default_stack, software_of
@@ -52,7 +51,7 @@ LARGEST_NODE = 16
 
 def fill_defaults(question: Question) -> CompleteQuestion:
     """A configuration with every default filled, whatever rules its layout breaks."""
-    problems = model.problems_of_model(question.model)
+    problems = training.problems_of_model(question.model)
     if isinstance(question.recipe.stack, Software):  # versions are compared while defaults are filled
         problems = (*problems, *problems_of(software.VERSION_RULES, question.recipe.stack, None))
     if problems:
@@ -242,7 +241,7 @@ def resolve(question: Question) -> ResolvedQuestion:
 
 def configuration_of(question: Question) -> ResolvedQuestion:
     """What a question asks of a step, whatever its run; questions that differ in their run alone share one."""
-    problems = recipe.problems_of_run(question)
+    problems = training.problems_of_run(question)
     try:
         result = _configuration(configuration_in(question))
     except Refused as refused:
@@ -309,12 +308,12 @@ def _run_stages(own: ResolvedQuestion) -> tuple[tuple[ResolvedQuestion, ...], ..
 
 _RULES: dict[str, WorkloadRule] = {
     **software.SOFTWARE_RULES,
-    **device.ATTENTION_RULES,
-    **recipe.FORMAT_RULES,
-    **device.ABILITY_RULES,
+    **software.ATTENTION_RULES,
+    **training.FORMAT_RULES,
+    **software.ABILITY_RULES,
     **software.ORDER_RULES,
-    **recipe.TRAINING_RULES,
-    **device.MEASURED_RULES,
+    **training.TRAINING_RULES,
+    **software.MEASURED_RULES,
 }
 """Rules of a workload, whatever its degrees."""
 

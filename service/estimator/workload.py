@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 from service.estimator.complete import CompleteCluster, CompleteQuestion, CompleteRecipe, CompleteSoftware
 from service.estimator.constants import STEP_CONSTANTS, StepConstants, calibrated_steps
+from service.estimator.model.build import ledger_of, method_of
 from service.estimator.model.ledger import Ledger, Setting, by_operation, documents_of
-from service.estimator.model.training import ledger_of, method_of
 from service.estimator.question import (
     AttentionName,
     Gpu,
@@ -17,14 +17,15 @@ from service.estimator.question import (
     Software,
     Versions,
 )
-from service.estimator.software.implementations import CrossEntropy, Implementation, kernel_of
-from service.estimator.software.optimizers import OPTIMIZERS, Optimizer
-from service.estimator.software.precision import PRECISIONS, Precision, StateBytes, state_bytes
+from service.estimator.software.precision import OPTIMIZERS, PRECISIONS, Optimizer, Precision, StateBytes, state_bytes
 from service.estimator.software.stacks import (
     STACKS,
+    CrossEntropy,
+    Implementation,
     Stack,
     cross_entropy_of,
     implementation_of,
+    kernel_of,
     requested_software,
     software_of,
 )

@@ -12,7 +12,7 @@ from service.calibration.tables import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.estimator.question import ImplementationName, Question, RecomputeModule
-from service.estimator.software.implementations import IMPLEMENTATIONS
+from service.estimator.software.stacks import IMPLEMENTATIONS
 from service.estimator.software.versions import at_least
 from service.evaluation.frameworks import (
     Draft,

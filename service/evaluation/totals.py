@@ -21,7 +21,7 @@ from service.catalogue import Catalogue, shipped_catalogue
 from service.errors import Refused
 from service.estimator import estimate, estimate_memory
 from service.estimator.answer import Interval
-from service.estimator.model.parameters import count_parameters
+from service.estimator.model.counts import count_parameters
 from service.estimator.question import Model, Question
 from service.estimator.run.totals import run_interval, scaled
 from service.estimator.software.stacks import STACKS

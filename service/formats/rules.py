@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from service.answers.exports import NotExpressed
 from service.estimator.complete import CompleteQuestion
-from service.estimator.model.training import method_of, trains_everything
+from service.estimator.model.build import method_of, trains_everything
 from service.estimator.parallelism.pipeline import partition_layers
 from service.estimator.question import Layout, Model, Recipe, Software, StackName
 from service.estimator.software.stacks import software_of

@@ -7,7 +7,7 @@ from typing import Any
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.question import Model
-from service.estimator.rules.model import problems_of_model
+from service.estimator.rules.training import problems_of_model
 from service.validation.problems import not_an_object, unknown_field
 from service.validation.reading import Parsed, assumptions_of, field_names, fields_of, read_name, read_spec, with_rows
 

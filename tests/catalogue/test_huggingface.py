@@ -15,7 +15,7 @@ from service.catalogue.huggingface.importing import keys_without_effect, kind_of
 from service.estimator import Model, count_parameters
 from service.estimator.model.build import layer_type
 from service.estimator.model.ledger import Split
-from service.estimator.rules.model import problems_of_model
+from service.estimator.rules.training import problems_of_model
 from tests.cases import each_case
 from tests.catalogue.shapes import letter_of
 from tests.estimator.small_models import ledger_of

@@ -13,7 +13,7 @@ from typing import Any
 from service.catalogue import shipped_catalogue
 from service.estimator import Layout, Model, Question, Recipe
 from service.estimator.model.build import mlp_type
-from service.estimator.model.flop import SequenceFlop, sequence_flop
+from service.estimator.model.counts import SequenceFlop, sequence_flop
 from service.estimator.question import Cluster, Method
 from service.estimator.resolve import resolve
 from service.estimator.samples import H100

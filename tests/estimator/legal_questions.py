@@ -26,10 +26,9 @@ from service.estimator.question import (
     StackName,
     Versions,
 )
-from service.estimator.software.implementations import IMPLEMENTATIONS, Implementation
-from service.estimator.software.optimizers import OPTIMIZERS
+from service.estimator.software.precision import OPTIMIZERS
 from service.estimator.software.precision import PRECISIONS as ROWS
-from service.estimator.software.stacks import STACKS, Stack
+from service.estimator.software.stacks import IMPLEMENTATIONS, STACKS, Implementation, Stack
 from tests.ask import question
 from tests.estimator.small_models import FAMILIES
 

@@ -13,7 +13,7 @@ from service.calibration.tables import COLUMNS, MeasuredRow, NotExpressible, des
 from service.catalogue import shipped_catalogue
 from service.cli.accuracy_report import totals_text
 from service.estimator import Model, estimate_memory
-from service.estimator.model.parameters import count_parameters
+from service.estimator.model.counts import count_parameters
 from service.estimator.run.totals import RUN_RESIDUALS
 from service.evaluation.frameworks import table_of
 from service.evaluation.totals import (

@@ -9,10 +9,8 @@ import pytest
 from service.estimator import question
 from service.estimator.choices import choices
 from service.estimator.other_tools.comparison import TOOLS
-from service.estimator.software.implementations import CROSS_ENTROPIES
-from service.estimator.software.optimizers import OPTIMIZERS
-from service.estimator.software.precision import PRECISIONS, QUANTIZATIONS
-from service.estimator.software.stacks import STACKS
+from service.estimator.software.precision import OPTIMIZERS, PRECISIONS, QUANTIZATIONS
+from service.estimator.software.stacks import CROSS_ENTROPIES, STACKS
 from service.validation.question_parts import QUESTION_SPECS
 
 TABLES = {

@@ -8,8 +8,8 @@ import pytest
 from service.catalogue import shipped_catalogue
 from service.errors import Refused
 from service.estimator.model.build import build_ledger
+from service.estimator.model.counts import parameter_counts
 from service.estimator.model.ledger import Setting
-from service.estimator.model.parameters import parameter_counts
 from service.estimator.question import Model
 from service.worker.supported import BUILT, step_model
 from tests.ask import known

@@ -15,7 +15,7 @@ with atheris.instrument_imports(include=["service"]):
     from service.calibration.memory_snapshot import read_memory_snapshot
     from service.catalogue import shipped_catalogue
     from service.errors import TraincostError
-    from service.estimator.model.parameters import count_parameters
+    from service.estimator.model.counts import count_parameters
     from service.features.catalogue.price_import import ImportOptions, draft_import
     from service.features.diagnose.diagnose import diagnose
     from service.features.diagnose.schemas import read_message

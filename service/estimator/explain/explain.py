@@ -52,10 +52,11 @@ from service.estimator.memory.states import (
     sharded_lines,
     undivided_share,
 )
-from service.estimator.model.flop import (
+from service.estimator.model.counts import (
     forward_flop,
     padding_flop,
     palm_flop,
+    parameter_counts,
     per_token_flop,
     recompute_flop,
     run_flop,
@@ -64,7 +65,6 @@ from service.estimator.model.flop import (
     step_flop,
 )
 from service.estimator.model.ledger import Ops, documents_of, padding_fraction, step_tokens, trained_tokens
-from service.estimator.model.parameters import parameter_counts
 from service.estimator.parallelism.context import exchanged_bytes, key_value_bytes
 from service.estimator.parallelism.data import expert_shards, shards
 from service.estimator.parallelism.pipeline import bubble_micro_batches, in_flight

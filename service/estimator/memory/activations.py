@@ -16,7 +16,7 @@ from service.estimator.parallelism.stages import (
     stream_bytes,
 )
 from service.estimator.question import Recompute, RecomputeModule
-from service.estimator.software.implementations import CROSS_ENTROPIES
+from service.estimator.software.stacks import CROSS_ENTROPIES
 from service.estimator.software.versions import at_least
 from service.estimator.workload import Workload
 

@@ -26,7 +26,7 @@ from service.estimator.parallelism.data import OPTIMIZER_STATES
 from service.estimator.parallelism.pipeline import in_flight, interleaved_bytes, warm_passes
 from service.estimator.parallelism.stages import WIDE_BYTES, Stage, sequence_stream_bytes, stream_bytes
 from service.estimator.question import OffloadName, ScheduleName
-from service.estimator.software.optimizers import moment_bytes
+from service.estimator.software.precision import moment_bytes
 from service.estimator.software.versions import (
     GROUPED_STREAMS,
     torch_workspace_bytes,

@@ -7,8 +7,7 @@ from service.estimator.memory.activations import RankLoad
 from service.estimator.numeric import Amount, both, is_nothing, maximum, minimum, where
 from service.estimator.parallelism.data import GRADIENTS, OPTIMIZER_STATES, WEIGHTS, expert_shards, shards
 from service.estimator.parallelism.stages import RankParameters
-from service.estimator.software.optimizers import moment_bytes, state_numbers
-from service.estimator.software.precision import quantized_bytes
+from service.estimator.software.precision import moment_bytes, quantized_bytes, state_numbers
 from service.estimator.software.versions import at_least
 from service.estimator.workload import Workload
 

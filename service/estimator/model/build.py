@@ -1,23 +1,39 @@
-"""The ledger of a model, built from its fields and the recipe's setting, and the table of mixers."""
+"""Table of mixers, and the ledger of a model with what of it is trained.
+
+The backward pass of a product costs one further product for each needed gradient: that of trained weights, and that of
+an input that follows a trained part. Activations that no gradient needs are not saved.
+"""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 
-from service.estimator.model.layers.attention import attention_ops
+from service.estimator.model.layers.attention import attention_ops, latent_attention_ops
 from service.estimator.model.layers.ends import depth_embedding_ops, depth_ops, embedding_ops, head_ops
 from service.estimator.model.layers.experts import expert_ops
 from service.estimator.model.layers.gated_delta_net import gated_delta_net_ops
-from service.estimator.model.layers.latent_attention import latent_attention_ops
 from service.estimator.model.layers.lightning_attention import lightning_attention_ops
 from service.estimator.model.layers.linear_recurrence import linear_recurrence_ops
 from service.estimator.model.layers.mamba import mamba_ops
 from service.estimator.model.layers.mamba2 import mamba2_ops
 from service.estimator.model.layers.shared_transformer import SHARED, shared_transformer_ops
 from service.estimator.model.layers.short_convolution import short_convolution_ops
-from service.estimator.model.ledger import GROUP, LayerShape, Ledger, Op, Ops, Setting
+from service.estimator.model.ledger import (
+    EVERYTHING,
+    GROUP,
+    LAST_NORM,
+    Backward,
+    LayerShape,
+    Ledger,
+    Op,
+    Ops,
+    Saved,
+    Setting,
+    Split,
+    Weight,
+)
 from service.estimator.model.operations import feed_forward_ops, norm_op, residual_op
-from service.estimator.question import LayerType, MlpType, Model
+from service.estimator.question import LayerType, MatrixName, Method, MlpType, Model, PartName, Recipe
 
 LayerOps = Callable[[Model, LayerType, Setting], Ops]
 
@@ -253,3 +269,270 @@ def mixers_of(model: Model) -> tuple[LayerType, ...]:
 def recurrences_of(model: Model) -> tuple[LayerType, ...]:
     """Distinct mixers of a model that carry a state along the sequence."""
     return tuple(mixer for mixer in mixers_of(model) if MIXERS[mixer].carries_state)
+
+
+DEFAULT_RANK = 8
+"""Rank of an adapter where none is given. Source: huggingface/peft LoraConfig (r = 8)."""
+
+DEFAULT_TARGETS: tuple[MatrixName, ...] = ("q_proj", "v_proj")
+"""Adapted matrices where none are named.
+Source: Hu et al. 2021, arXiv:2106.09685, section 7.1; huggingface/peft default targets of Llama."""
+
+_ROW_PARALLEL: tuple[MatrixName, ...] = ("o_proj", "down_proj", "x_proj", "out_proj")
+"""Row-parallel matrices: tensor ranks split their inputs. Of all others they split the outputs."""
+
+
+def adapter_ops(op: Op, weight: Weight, targets: tuple[MatrixName, ...], rank: int, setting: Setting) -> Ops:
+    """The adapters of the matrices of one weight, each as two products.
+
+    An adapter has the input of its matrix, and its output is added to that of the matrix. Tensor ranks split the side
+    that they split of the matrix, and replicate the other side. Each routed expert has its own adapter.
+
+    Tensor ranks exchange the narrow side, r numbers for each token.
+
+    Source:
+        Hu et al. 2021, arXiv:2106.09685, section 4.1; tensor ranks: huggingface/peft tuners/lora/tp_layer.py
+    """
+    wanted = [matrix for matrix in weight.matrices if matrix in targets]
+    return tuple(half for matrix in wanted for half in _adapter_products(op, weight, matrix, rank, setting))
+
+
+def _adapter_products(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: Setting) -> Ops:
+    columns, copies = weight.columns // len(weight.matrices), weight.copies
+    tokens = op.flop // sum(2 * each.rows * each.columns for each in op.weights if each.matrices)
+    column_bytes = setting.element_bytes * tokens
+    narrow_side = Split.EXPERT_TOKENS if weight.split is Split.EXPERT else Split.WHOLE
+    (first_weights, first_work), (second_weights, second_work) = _splits(op, weight, matrix)
+    half = partial(Op, kind="gemm", whole_bytes=column_bytes * rank, modules=op.modules, keeps_precision=True)
+    return (
+        half(
+            name=f"{op.name}.{matrix}.lora_a",
+            split=first_work,
+            weights=(Weight(weight.rows, rank, first_weights, copies, "adapter"),),
+            flop=2 * tokens * weight.rows * rank,
+            moved_bytes=column_bytes * weight.rows,
+        ),
+        half(
+            name=f"{op.name}.{matrix}.lora_b",
+            split=second_work,
+            weights=(Weight(rank, columns, second_weights, copies, "adapter"),),
+            flop=2 * tokens * rank * columns,
+            saved=(Saved(column_bytes * rank, narrow_side, op.modules, "own_weights"),),
+            moved_bytes=2 * column_bytes * columns,
+        ),
+    )
+
+
+def _splits(op: Op, weight: Weight, matrix: MatrixName) -> tuple[tuple[Split, Split], tuple[Split, Split]]:
+    """Splits of the weights and of the work, for the first and for the second product of an adapter."""
+    split, replicated = (weight.split, op.split), (Split.WHOLE, Split.WHOLE)
+    if weight.split in (Split.WHOLE, Split.EXPERT):
+        return split, split
+    return (split, replicated) if matrix in _ROW_PARALLEL else (replicated, split)
+
+
+_BEFORE = "before"
+_ROLES: dict[str, PartName] = {"norm": "norms", "embedding": "embedding", "head": "head"}
+_PART_OF_PREFIX: dict[str, PartName | None] = {
+    "embedding": "embedding",
+    "mlp": "mlp",
+    "moe": "experts",
+    "shared": "experts",
+    "head": "head",
+    "mtp": None,
+}
+"""Part of the model by the first word of an operation's name; operations of mixers are not listed: attention."""
+
+
+def method_of(recipe: Recipe) -> Method:
+    """The training method of a recipe in full, with the rank and targets of LoRA."""
+    method = recipe.method if isinstance(recipe.method, Method) else Method(name=recipe.method)
+    if method.name == "full":
+        return method
+    return replace(method, rank=method.rank or DEFAULT_RANK, targets=method.targets or DEFAULT_TARGETS)
+
+
+def trains_everything(method: Method) -> bool:
+    """Whether every parameter of the model is trained."""
+    return method.name == "full" and not method.frozen and not method.frozen_layers
+
+
+def part_of(op: Op, weight: Weight) -> PartName | None:
+    """The part of the model that a weight belongs to; None for weights of multi-token-prediction depths."""
+    if weight.role in _ROLES:
+        return _ROLES[weight.role]
+    return (
+        "router"
+        if op.name == "moe.router"
+        else _PART_OF_PREFIX.get(op.name.removeprefix(SHARED).partition(".")[0], "attention")
+    )
+
+
+@lru_cache(maxsize=LEDGERS_KEPT)
+def ledger_of(model: Model, setting: Setting, method: Method) -> Ledger:
+    """The ledger of a model under a training method, cached for all layouts."""
+    return trained_ledger(build_ledger(model, setting), method, setting)
+
+
+def trained_ledger(ledger: Ledger, method: Method, setting: Setting) -> Ledger:
+    """The ledger with frozen weights marked, adapters added, and only the needed gradients in backward passes.
+
+    Layers that differ in the trained parts in or before them become distinct kinds.
+
+    Source:
+        Hu et al. 2021, arXiv:2106.09685, section 4.1; torch.autograd (requires_grad)
+    """
+    if trains_everything(method):
+        return ledger
+    traversal = _Traversal(ledger, method, setting)
+    embedding, stream = traversal.group(ledger.embedding, input_needed=False)
+    layer_kinds = []
+    for layer, kind in enumerate(ledger.layer_kinds):
+        result, stream = traversal.kind(kind, is_frozen=layer < method.frozen_layers, input_needed=stream)
+        layer_kinds.append(result)
+    depth_kind = traversal.kind(ledger.depth_kind, is_frozen=False, input_needed=stream)[0] if ledger.depths else 0
+    return replace(
+        ledger,
+        embedding=embedding,
+        kinds=tuple(traversal.kinds),
+        shapes=tuple(ledger.shapes[kind] for kind, _, _ in traversal.found),
+        layer_kinds=tuple(layer_kinds),
+        depth=traversal.group(ledger.depth, input_needed=stream)[0],
+        depth_kind=depth_kind,
+        head=traversal.group(ledger.head, input_needed=stream)[0],
+    )
+
+
+@dataclass(slots=True)
+class _Step:
+    """One operation of a group, and the gradients that it needs."""
+
+    op: Op
+    reads: tuple[str, ...]
+    """Names of the operations or matrices whose results it reads."""
+    input_needed: bool
+    """Whether anything before it is trained."""
+    weights_needed: bool
+    """Whether a matrix that it multiplies by is trained."""
+    adapters: Ops
+
+    @property
+    def keeps_input(self) -> bool:
+        """Whether the gradient of a weight needs its input."""
+        return self.weights_needed or bool(self.adapters)
+
+    @property
+    def result_needed(self) -> bool:
+        """Whether its result has a gradient."""
+        return self.input_needed or self.keeps_input or any(weight.trained for weight in self.op.weights)
+
+
+@dataclass(slots=True)
+class _Traversal:
+    """Traversal of a ledger from the embedding to the head, which collects the kinds of layers."""
+
+    ledger: Ledger
+    method: Method
+    setting: Setting
+    found: dict[tuple[int, bool, bool], tuple[int, bool]] = field(default_factory=dict)
+    kinds: list[Ops] = field(default_factory=list)
+
+    def kind(self, kind: int, *, is_frozen: bool, input_needed: bool) -> tuple[int, bool]:
+        """Kind of a layer in the new ledger, and whether its output has a gradient."""
+        key = (kind, is_frozen, input_needed)
+        if key not in self.found:
+            ops, output_needed = self.group(self.ledger.kinds[kind], input_needed=input_needed, is_frozen=is_frozen)
+            self.found[key] = (len(self.kinds), output_needed)
+            self.kinds.append(ops)
+        return self.found[key]
+
+    def group(self, ops: Ops, *, input_needed: bool, is_frozen: bool = False) -> tuple[Ops, bool]:
+        """Operations of a group, and whether its output has a gradient."""
+        needed = dict.fromkeys((GROUP, LAST_NORM, EVERYTHING, _BEFORE), input_needed)
+        names = {GROUP: GROUP, LAST_NORM: GROUP, EVERYTHING: EVERYTHING, _BEFORE: GROUP}
+        steps = []
+        for plain in ops:
+            trained = [not is_frozen and _is_trained(part_of(plain, weight), self.method) for weight in plain.weights]
+            weights = (replace(weight, trained=each) for weight, each in zip(plain.weights, trained, strict=True))
+            op = replace(plain, weights=tuple(weights))
+            reads = op.reads or (_BEFORE,)
+            step = self._step(op, tuple(names.get(name, name) for name in reads), any(needed[name] for name in reads))
+            for weight in op.weights:
+                for matrix in weight.matrices:
+                    adapted = matrix in self.method.targets
+                    needed[matrix] = needed.get(matrix, step.input_needed) or weight.trained or adapted
+            needed[op.name] = needed[_BEFORE] = step.result_needed
+            needed[EVERYTHING] = needed[EVERYTHING] or step.result_needed
+            names[_BEFORE] = op.name
+            if op.name.endswith(".norm"):
+                needed[LAST_NORM], names[LAST_NORM] = step.result_needed, op.name
+            steps.append(step)
+        return _with_backward(steps, needed), needed[EVERYTHING]
+
+    def _step(self, op: Op, reads: tuple[str, ...], input_needed: bool) -> _Step:  # noqa: FBT001 - a property, not a mode
+        is_shared_head = op.kind == "gemm" and not op.weights
+        own = any(weight.trained for weight in op.weights if weight.role not in ("vector", "norm"))
+        shared = _is_trained("head", self.method)
+        adapters = tuple(
+            half
+            for weight in op.weights
+            if self.method.name != "full" and weight.role in ("matrix", "head") and not weight.trained
+            for half in adapter_ops(op, weight, self.method.targets, self.method.rank or DEFAULT_RANK, self.setting)
+        )
+        return _Step(op, reads, input_needed, shared if is_shared_head else own, adapters)
+
+
+def _is_trained(part: PartName | None, method: Method) -> bool:
+    """Whether the weights of a part are trained: all but frozen ones; under LoRA, those listed in `whole`."""
+    return part not in method.frozen if method.name == "full" else part in method.whole
+
+
+def _with_backward(steps: list[_Step], needed: dict[str, bool]) -> Ops:
+    in_trained_layer = any(_gradients(step, needed) or step.adapters for step in steps)
+    done: list[Op] = []
+    for step in steps:
+        gradients = _gradients(step, needed)
+        backward = _backward(step, needed, gradients, in_trained_layer)
+        again = step.op.kernel_rerun_flop if gradients else 0
+        tensor_bytes = tuple(saved for saved in step.op.saved if _is_kept(saved, step, steps, gradients))
+        done.append(replace(step.op, backward=backward, kernel_rerun_flop=again, saved=tensor_bytes))
+        done.extend(_adapter(half, index, step) for index, half in enumerate(step.adapters))
+    return tuple(done)
+
+
+def _gradients(step: _Step, needed: dict[str, bool]) -> int:
+    if step.op.kind == "gemm":
+        return step.input_needed + step.weights_needed
+    return 2 if step.result_needed and _products(step, needed) is not None else 0
+
+
+def _products(step: _Step, needed: dict[str, bool]) -> tuple[int, int] | None:
+    """FLOP of the backward products of an operation on activations, over visible keys and over all keys."""
+    if not step.op.products:
+        return (2 * step.op.flop, 2 * (step.op.full_flop or step.op.flop))
+    live = [one for one in step.op.products if any(needed[name] for name in one.serves)]
+    return (sum(one.flop for one in live), sum(one.full_flop for one in live)) if live else None
+
+
+def _backward(step: _Step, needed: dict[str, bool], gradients: int, in_trained_layer: bool) -> Backward:  # noqa: FBT001 - a property, not a mode
+    op = step.op
+    if op.kind == "gemm":
+        flop, full = gradients * op.flop, gradients * (op.full_flop or op.flop)
+    else:
+        flop, full = (_products(step, needed) or (0, 0)) if gradients else (0, 0)
+    return Backward(flop, full, gradients, in_trained_layer)
+
+
+def _is_kept(saved: Saved, step: _Step, steps: list[_Step], gradients: int) -> bool:
+    if saved.serves == "backward":
+        return gradients > 0 or bool(step.adapters)
+    if saved.serves == "own_weights":
+        return step.keeps_input
+    return any(reader.keeps_input for reader in steps if step.op.name in reader.reads)
+
+
+def _adapter(half: Op, index: int, step: _Step) -> Op:
+    """One product of an adapter: gradients of its weights, and of its input where anything before it is trained."""
+    gradients = 2 if index % 2 or step.input_needed else 1
+    flop = gradients * half.flop
+    return replace(half, backward=Backward(flop, flop, gradients, in_trained_layer=True))

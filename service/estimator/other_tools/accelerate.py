@@ -1,6 +1,6 @@
 """accelerate's estimate-memory: sizes of a model, and of training it with Adam on one device."""
 
-from service.estimator.model.parameters import ParameterCounts, parameter_counts
+from service.estimator.model.counts import ParameterCounts, parameter_counts
 from service.estimator.other_tools import tool
 from service.estimator.other_tools.tool import OPTIMIZER, STATES, WEIGHTS, MethodLine, Term, Tool, ToolAnswer
 from service.estimator.resolve import ResolvedQuestion
@@ -23,7 +23,7 @@ def headless_bytes(counts: ParameterCounts, head_bias: int) -> int:
     Source:
         huggingface/accelerate@16cb6eb src/accelerate/commands/estimate.py (AutoModel, float32)
 
-    >>> from service.estimator.model.parameters import count_parameters
+    >>> from service.estimator.model.counts import count_parameters
     >>> from service.estimator.samples import LLAMA_3_8B
     >>> headless_bytes(count_parameters(LLAMA_3_8B), 0) // 4
     7504924672

@@ -6,8 +6,7 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 from service.errors import Problem
-from service.estimator.model.build import layer_type, mlp_type
-from service.estimator.model.training import trains_everything
+from service.estimator.model.build import layer_type, mlp_type, trains_everything
 from service.estimator.question import Model, OptimizerName, PrecisionName, ScheduleName, ToolName
 from service.estimator.resolve import ResolvedQuestion
 

@@ -2,8 +2,8 @@
 
 from math import ceil
 
+from service.estimator.model.counts import parameter_counts
 from service.estimator.model.ledger import Ledger, Op, Split
-from service.estimator.model.parameters import parameter_counts
 from service.estimator.other_tools import tool
 from service.estimator.other_tools.tool import STATES, WEIGHTS, MethodVariant, Term, Tool, ToolAnswer
 from service.estimator.resolve import ResolvedQuestion

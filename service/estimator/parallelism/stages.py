@@ -7,7 +7,7 @@ from itertools import accumulate
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.model.ledger import Ops, Split, Weight
 from service.estimator.numeric import Amount, Condition, take, where
-from service.estimator.software.optimizers import state_numbers
+from service.estimator.software.precision import state_numbers
 from service.estimator.workload import Workload
 
 

@@ -6,10 +6,12 @@ from functools import lru_cache, partial
 
 from service.estimator.answer import Conventions, Flop, Interval, Memory, Parameters, Step, StepPart
 from service.estimator.memory.activations import recomputed_layers, trained_layers
-from service.estimator.model.flop import (
+from service.estimator.model.counts import (
+    ParameterCounts,
     korthikanti_fraction,
     padding_flop,
     palm_flop,
+    parameter_counts,
     per_token_flop,
     recompute_flop,
     run_flop,
@@ -18,7 +20,6 @@ from service.estimator.model.flop import (
     step_flop,
 )
 from service.estimator.model.ledger import padding_fraction, step_tokens, trained_share, trained_tokens
-from service.estimator.model.parameters import ParameterCounts, parameter_counts
 from service.estimator.numeric import column
 from service.estimator.resolve import CONFIGURATIONS_KEPT, ResolvedQuestion
 from service.estimator.run.stages import (

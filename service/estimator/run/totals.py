@@ -11,7 +11,7 @@ from service.estimator.complete import CompleteCluster, CompletePrice, CompleteQ
 from service.estimator.constants import CHECKPOINT_SECONDS
 from service.estimator.memory.device import verdict_of
 from service.estimator.memory.states import checkpoint_bytes
-from service.estimator.model.flop import PFLOP_DAY_FLOP, run_flop
+from service.estimator.model.counts import PFLOP_DAY_FLOP, run_flop
 from service.estimator.numeric import ceil_div
 from service.estimator.question import Checkpointing, OwnedPrice, Price, Question
 from service.estimator.resolve import ResolvedQuestion, with_price, with_run_of

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 from service.answers.names import Published
 from service.catalogue import EVERYONE, SHIPPED, Catalogue, GpuRow, Holdings, ModelRow, Row, key_of
 from service.errors import Conflict, ForAdmins, NotFound, Problem, Refused, Stale
-from service.estimator.model.parameters import ParameterCounts, count_parameters
+from service.estimator.model.counts import ParameterCounts, count_parameters
 from service.estimator.question import DESCRIBED
 from service.features.catalogue.lists import LISTINGS, Listing, record_of
 from service.features.catalogue.row_bodies import (

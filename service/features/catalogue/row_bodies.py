@@ -16,7 +16,7 @@ from typing import Any, get_args, get_type_hints
 from service.catalogue import GpuRow, ModelRow, PriceRow, RegionRow, Row
 from service.catalogue.rows import is_date
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.model.parameters import count_parameters
+from service.estimator.model.counts import count_parameters
 from service.estimator.question import Model
 from service.features.catalogue.row_rules import is_free_slug
 from service.tabular.columns import columns_of

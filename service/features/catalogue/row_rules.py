@@ -20,9 +20,9 @@ from service.catalogue import (
 from service.catalogue.indexes import Named, NameIndex, names_of, names_of_region
 from service.catalogue.shipped import UNMEASURED_ARCHITECTURES
 from service.errors import Conflict, Problem, Refused, did_you_mean, nearest
-from service.estimator.model.parameters import count_parameters
+from service.estimator.model.counts import count_parameters
 from service.estimator.question import Model
-from service.estimator.rules.model import problems_of_model
+from service.estimator.rules.training import problems_of_model
 from service.estimator.time.matrix_products import MATRIX_RATES
 
 AnyRow = TypeVar("AnyRow", bound=Row)

@@ -13,7 +13,7 @@ from service.errors import NoWorker, Problem, Refused
 from service.estimator.answer import Interval
 from service.estimator.estimate import estimate_memory
 from service.estimator.model.build import layer_shapes
-from service.estimator.model.flop import backward_flop, forward_flop
+from service.estimator.model.counts import backward_flop, forward_flop
 from service.estimator.question import AttentionName, Cluster, Gpu, Layout, Model, Question, Recipe, Software
 from service.estimator.resolve import ResolvedQuestion, configuration_of
 from service.estimator.software.precision import Format, peak_flop_per_s

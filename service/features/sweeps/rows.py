@@ -29,7 +29,7 @@ from service.estimator.question import (
     Recompute,
 )
 from service.estimator.resolve import ResolvedQuestion, configuration_of
-from service.estimator.rules.recipe import problems_of_run
+from service.estimator.rules.training import problems_of_run
 from service.estimator.run import totals
 from service.estimator.run.totals import Running, at_price, running_of
 from service.features.compare.compare import ANSWERED, REFUSED

@@ -8,7 +8,7 @@ import pytest
 from service.errors import Refused
 from service.estimator import Layout, Model, Recipe, count_parameters, estimate
 from service.estimator.model.build import MIXER_FIELDS, MIXERS
-from service.estimator.model.flop import forward_flop
+from service.estimator.model.counts import forward_flop
 from service.estimator.question import LayerType
 from tests.ask import question
 from tests.estimator.small_models import ledger_of
