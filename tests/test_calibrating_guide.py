@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.features.measurements.routes import NCCL_TESTS, RECORDS
+from tests.api.asking import NCCL_TESTS, RECORDS
 from tests.commands import Command
 from tests.evaluation.rows import ship_few
 from tests.guide_pages import blocks_of, by_request, differences, walk

@@ -18,11 +18,9 @@ from typing import Any
 
 import httpx
 
-from service.features.calibrations.routes import CHOSEN
-from service.features.measurements.routes import RECORDS
 from service.store.engine import open_engine, reading
 from service.store.prepare import HEAD, revision_in
-from tests.api.asking import QUESTION
+from tests.api.asking import CHOSEN, QUESTION, RECORDS
 from tests.api.fake_worker import FakeWorker
 from tests.api.own_bodies import OWN
 from tests.databases import new_database, serving

@@ -1,6 +1,7 @@
 """Schemas, parameters and responses that operations share in the OpenAPI document."""
 
-from collections.abc import Mapping
+import json
+from pathlib import Path
 from typing import Any
 
 Schema = dict[str, Any]
@@ -14,6 +15,8 @@ CSV_BODY = "text/csv"
 TEXT_BODY = "text/plain"
 ETAG: Schema = {"description": "Version of what is answered.", "schema": {"type": "string"}}
 """Header of every answer to GET, for If-None-Match; of a row, for If-Match too."""
+REQUESTS = Path(__file__).parents[1] / "web" / "examples" / "requests"
+"""Examples of request bodies, one file an operation. Tests send each."""
 
 
 def ref(name: str) -> Schema:
@@ -21,15 +24,16 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def examples(bodies: Mapping[str, Any], *media_types: str, text: Schema | None = None, required: bool = True) -> Schema:
-    """Examples of the bodies of an operation, for `openapi_extra`; `text` describes a body of text/plain."""
-    content = {name: {"examples": dict(bodies)} for name in media_types or (JSON,)}
+def request_bodies(operation: str) -> dict[str, Any]:
+    """Examples of the body of an operation by name, each a summary and a value."""
+    bodies: dict[str, Any] = json.loads((REQUESTS / f"{operation}.json").read_text(encoding="utf-8"))
+    return bodies
+
+
+def examples(operation: str, *media_types: str, text: Schema | None = None, required: bool = True) -> Schema:
+    """Examples of the body of an operation, for `openapi_extra`; `text` describes a body of text/plain."""
+    content = {name: {"examples": request_bodies(operation)} for name in media_types or (JSON,)}
     return {"requestBody": {"required": required, "content": content | ({} if text is None else {TEXT_BODY: text})}}
-
-
-def example(summary: str, body: Any, *media_types: str, required: bool = True) -> Schema:
-    """One example of the body of an operation, for `openapi_extra`."""
-    return examples({"example": {"summary": summary, "value": body}}, *media_types, required=required)
 
 
 def events(meaning: str) -> dict[int | str, Schema]:

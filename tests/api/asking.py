@@ -4,6 +4,8 @@ from typing import Any, Protocol
 
 import httpx
 
+from service.api.openapi import request_bodies
+
 
 class Ask(Protocol):
     """Sends one request and returns its answer."""
@@ -27,6 +29,19 @@ QUESTION: dict[str, Any] = {
 
 ADMISSION_TOKEN = "a-token-that-only-tests-have"  # noqa: S105 - nothing real answers to it
 """Secret of the webhook's address."""
+
+
+def example_of(operation: str) -> Any:
+    """The first example of the body of an operation."""
+    return next(iter(request_bodies(operation).values()))["value"]
+
+
+RECORDS: dict[str, Any] = example_of("importMeasurements")
+PRODUCTS: list[dict[str, Any]] = RECORDS["records"][0]["measurements"]
+"""Records of a probe, and the products that they measure."""
+NCCL_TESTS: str = example_of("importMeasurementFile")
+CHOSEN: dict[str, Any] = example_of("createCalibration")
+"""The calibration of those products."""
 
 KEYS = {"models": "slug", "gpus": "slug", "clusters": "slug", "prices": "id"}
 """Lists of the catalogue, each with the column that tells its items apart."""

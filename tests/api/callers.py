@@ -12,12 +12,10 @@ from fastapi import FastAPI
 from sqlalchemy import insert
 
 from service.api.access.key_rules import KeyRequest, make_key
-from service.features.calibrations.routes import CHOSEN
-from service.features.measurements.routes import RECORDS
 from service.store.engine import writing
 from service.store.keys import Scope, create_key, revoke_key
 from service.store.tables import JOB_FILES
-from tests.api.asking import QUESTION, Ask, paged_items
+from tests.api.asking import CHOSEN, QUESTION, RECORDS, Ask, paged_items
 from tests.api.authorisation import FACTS
 from tests.api.own_bodies import OWN
 from tests.features.launch_checks.test_routes import QUESTION as MEASURED

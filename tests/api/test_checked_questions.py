@@ -9,11 +9,10 @@ from pydantic_core import to_json
 from service.api import background
 from service.api.background import CheckedQuestions
 from service.errors import Unreachable
-from service.features.checks.routes import JOB, REVIEW, SLURM_JOB
 from service.features.estimates import store
 from service.store.engine import writing
 from service.store.scenarios import CheckedQuestion, read_checked_question, store_checked_questions
-from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask
+from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask, example_of
 from tests.api.own_bodies import TINY
 
 
@@ -37,9 +36,10 @@ def test_what_was_checked_is_read_while_somebody_writes_for_long(kept_app: FastA
 
 
 def test_what_hooks_ask_can_be_read_too(kept: Ask) -> None:
-    slurm = kept("POST", "/v1/adapters/slurm/check", json=SLURM_JOB).text.splitlines()[2]
-    judged = kept("POST", "/v1/adapters/kubernetes/check", json=JOB).json()["check"]["id"]
-    review = kept("POST", f"/v1/adapters/kubernetes/admission/{ADMISSION_TOKEN}", json=REVIEW).json()
+    slurm = kept("POST", "/v1/adapters/slurm/check", json=example_of("createSlurmCheck")).text.splitlines()[2]
+    job, sent = example_of("createKubernetesCheck"), example_of("createAdmissionReview")
+    judged = kept("POST", "/v1/adapters/kubernetes/check", json=job).json()["check"]["id"]
+    review = kept("POST", f"/v1/adapters/kubernetes/admission/{ADMISSION_TOKEN}", json=sent).json()
     for estimate_id in (slurm, judged, review["response"]["auditAnnotations"]["estimate"]):
         assert kept("GET", f"/v1/estimates/{estimate_id}").json()["id"] == estimate_id
 

@@ -31,7 +31,6 @@ from service.features.diagnose.diagnose import diagnosis_json
 from service.features.diagnose.schemas import EXAMPLE
 from service.features.estimates.answers import timeline_json
 from service.features.plans import routes
-from service.features.plans.routes import PLANS
 from service.features.plans.search_plans import plans_json
 from service.features.sensitivity.vary import sensitivity_bytes
 from service.features.solve.solve import solution_json
@@ -39,7 +38,7 @@ from service.settings import Settings
 from service.store.keys import Scope
 from service.validation.serialization import to_bytes
 from tests.api import computations
-from tests.api.asking import QUESTION, Ask
+from tests.api.asking import QUESTION, Ask, example_of
 from tests.databases import prepared
 from tests.waiting import wait_until
 
@@ -126,7 +125,7 @@ PATIENT = {
     "free_pool": [{"gpu": "h100-sxm5-80gb", "gpus": 64 * (n + 1)} for n in range(16)],
     "deadline_seconds": 60,
 }
-SMALL = next(iter(PLANS.values()))["value"]
+SMALL = example_of("createPlans")
 
 
 @pytest.mark.parametrize(

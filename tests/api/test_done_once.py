@@ -8,8 +8,7 @@ import pytest
 from fastapi import FastAPI
 
 from service.api import caching
-from service.features.calibrations.routes import CHOSEN
-from tests.api.asking import QUESTION, AskTogether
+from tests.api.asking import CHOSEN, QUESTION, AskTogether
 from tests.api.callers import run
 from tests.api.own_bodies import OWN
 from tests.features.catalogue.test_model_imports import CONFIG

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from service.answers.plans import PlanAnswer, PlanCounts
+from service.api.openapi import request_bodies
 from service.catalogue import shipped_catalogue
 from service.cli.console import PATIENCE_SECONDS, Progress
 from service.cli.reports import describe_counts, plans_csv, plans_report, solution_report, table_report
 from service.features.plans.search_plans import search
-from service.features.sensitivity.routes import VARIATIONS
 from service.features.sensitivity.vary import table_csv, vary
-from service.features.solve.routes import SOLUTIONS
 from service.features.solve.solve import solve
 from service.validation.serialization import to_bytes
 from tests.commands import Command, Ran
 
+SOLUTIONS = request_bodies("createSolution")
 OPEN: dict[str, Any] = SOLUTIONS["largest-micro-batch"]["value"]
-VARIED: dict[str, Any] = VARIATIONS["grid"]["value"]
+VARIED: dict[str, Any] = request_bodies("createSensitivity")["grid"]["value"]
 PLANNED: dict[str, Any] = {
     "model": "qwen3-0.6b",
     "recipe": {"sequence_length": 4096, "global_batch": 64, "training_tokens": 1e10},

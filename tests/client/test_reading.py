@@ -4,28 +4,23 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
 from service.answers import checks, estimates, exports, plans, rows
+from service.api.openapi import request_bodies
 from service.catalogue import Catalogue, shipped_catalogue
 from service.client import Layout, Price, Recipe, Recompute, Unreadable
 from service.client.reading import from_json, to_json
 from service.estimator import complete
 from service.features.checks.check import check
-from service.features.checks.routes import LAUNCHED
 from service.features.checks.schemas import read_launch
 from service.features.compare.compare import compare
-from service.features.compare.routes import COMPARISONS
 from service.features.estimates.answers import answer, answer_by, answer_of, timeline_answer
-from service.features.estimates.examples import EXAMPLES
 from service.features.exports.exports import export, listed_targets
-from service.features.plans.routes import PLANS
 from service.features.plans.search_plans import search
-from service.features.sensitivity.routes import VARIATIONS
 from service.features.sensitivity.vary import vary
-from service.features.solve.routes import SOLUTIONS
 from service.features.solve.solve import solve
 from service.formats.targets import TARGETS
 from service.validation.questions import read_question
@@ -34,7 +29,7 @@ from tests.api.asking import QUESTION
 
 MODULES = (checks, estimates, exports, plans, rows)
 ALONE = {"model": "smollm3-3b", "recipe": {"sequence_length": 4096}, "cluster": {"gpu": "h100", "gpus": 1}}
-LAUNCH: dict[str, Any] = cast(dict[str, Any], LAUNCHED["value"])
+LAUNCH: dict[str, Any] = request_bodies("createCheck")["launch"]["value"]
 TOO_LARGE = {**QUESTION, "model": "llama-3.1-405b"}
 
 
@@ -43,9 +38,13 @@ def catalogue() -> Catalogue:
     return shipped_catalogue()
 
 
+def examples_of(operation: str) -> Iterator[Any]:
+    return (example["value"] for example in request_bodies(operation).values())
+
+
 def answered(catalogue: Catalogue) -> Iterator[Any]:
     """Answers of every kind, and of every kind of value that they may hold."""
-    for question in (QUESTION, TOO_LARGE, *(example["value"] for example in EXAMPLES.values())):
+    for question in (QUESTION, TOO_LARGE, *examples_of("createEstimate")):
         asked = read_question(question, catalogue)
         yield answer(asked, catalogue, explain=question is QUESTION)
         yield timeline_answer(asked, catalogue)
@@ -54,11 +53,11 @@ def answered(catalogue: Catalogue) -> Iterator[Any]:
     yield answer_by("nanotron-predict-memory", read_question(ALONE, catalogue), catalogue)
     yield check({**TOO_LARGE, "deadline_seconds": 5}, catalogue)
     yield check(LAUNCH, catalogue)
-    yield from (list(search(example["value"], catalogue))[-1] for example in islice(PLANS.values(), 1, 2))
+    yield from (list(search(body, catalogue))[-1] for body in islice(examples_of("createPlans"), 1, 2))
     yield next(iter(search(QUESTION, catalogue)))
-    yield from (solve(example["value"], catalogue) for example in SOLUTIONS.values())
-    yield from (compare(example["value"], catalogue).answer for example in COMPARISONS.values())
-    yield vary(VARIATIONS["one-at-a-time"]["value"], catalogue).answer
+    yield from (solve(body, catalogue) for body in examples_of("createSolution"))
+    yield from (compare(body, catalogue).answer for body in examples_of("createComparison"))
+    yield vary(next(examples_of("createSensitivity")), catalogue).answer
     yield export(QUESTION, catalogue, TARGETS["torchtitan"], next(iter(TARGETS["torchtitan"].versions)))
     yield from listed_targets().items
     yield read_launch(LAUNCH["launch"])

@@ -9,10 +9,9 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 
 from service.api.errors import KINDS
-from service.features.catalogue.schemas import ROWS
 from service.openapi.document import EXAMPLE_ADDRESSES, RECORDED, successes
 from service.openapi.problems import problem_example
-from tests.api.asking import Ask
+from tests.api.asking import Ask, example_of
 from tests.contract.record import Document, form_of, given_examples, recorded
 from tests.contracts import resolved
 
@@ -77,7 +76,7 @@ def test_answers_have_the_form_that_is_shown(tmp_path: Path) -> None:
 
 ESTIMATES = ("POST", "/v1/estimates")
 QUESTION = {"model": "llama-3.1-8b", "recipe": {"sequence_length": 8192}, "cluster": {"gpu": "h100", "gpus": 8}}
-GPU = ROWS["gpus"]
+GPU = example_of("createGpu")
 PLACE = f"/v1/gpus/{GPU['slug']}"
 JSON = {"content-type": "application/json"}
 

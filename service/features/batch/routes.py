@@ -5,7 +5,6 @@ no process from others, and a hang-up ends the rest.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
@@ -22,7 +21,6 @@ from service.api.requests import CatalogueDep, LongJsonBody, StrictRoute, answer
 from service.api.streams import yield_to_others
 from service.catalogue import Catalogue
 from service.features.batch.batch import (
-    ANSWERERS,
     BODY,
     QUESTIONS,
     AnsweredQuestion,
@@ -31,7 +29,6 @@ from service.features.batch.batch import (
     answer_one,
     read_batch,
 )
-from service.features.estimates.examples import QUESTION
 from service.validation.json_text import refuse_faults
 
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
@@ -40,29 +37,6 @@ FEW_QUESTIONS = 2
 """Questions answered in the API process; more need a compute process."""
 AT_A_TIME = 16
 """Questions per turn of a compute process. Source: a choice; some 50 ms."""
-
-
-BATCHES: dict[str, Any] = {
-    "every-kind": {
-        "summary": "The same job asked five ways",
-        "value": {
-            "questions": [
-                *({"kind": kind, "body": QUESTION} for kind in ANSWERERS if kind != "check"),
-                {"kind": "check", "body": {**QUESTION, "limits": {"days": 2_000}}},
-            ]
-        },
-    },
-    "one-refused": {
-        "summary": "Two layouts, the second of which divides no attention head; it alone is refused",
-        "value": {
-            "questions": [
-                {"kind": "memory", "body": {**QUESTION, "layout": {"tensor": tensor}, "cluster": _cluster}}
-                for tensor, _cluster in ((4, {"gpu": "h100", "gpus": 8}), (3, {"gpu": "h100", "gpus": 6}))
-            ]
-        },
-    },
-}
-"""Request bodies that POST /v1/batch answers."""
 
 
 @router.post(
@@ -74,7 +48,7 @@ BATCHES: dict[str, Any] = {
     "request as a whole, such as too many questions, refuses all of them.",
     response_model=answer(BatchAnswers),
     response_description="One answer a question, in the same order.",
-    openapi_extra=examples(BATCHES),
+    openapi_extra=examples("createBatch"),
 )
 async def create_batch(request: Request, body: LongJsonBody[BatchRequest], catalogue: CatalogueDep) -> Response:
     """Answer questions in order; a refused one does not affect the others."""

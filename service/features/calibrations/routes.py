@@ -1,6 +1,6 @@
 """/v1/calibrations: fits of constants to measurements, their errors, and which of them is in effect for a GPU."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response
@@ -11,7 +11,7 @@ from service.api.caching import idempotent
 from service.api.catalogues import Database, catalogue_of, database_of, view_of
 from service.api.compute import compute, on_compute_threads, queued
 from service.api.compute_process import Large
-from service.api.openapi import example
+from service.api.openapi import examples
 from service.api.requests import JsonBody, OptionalJsonBody, StrictRoute, answer
 from service.features.calibrations import lists
 from service.features.calibrations.drift import CalibrationDrift, drift_of
@@ -30,9 +30,6 @@ ONE = "/v1/calibrations/{calibration_id}"
 EXAMPLE_ID = "cal_5d3f0c6a1b2e4f708192a3b4c5d6e7f8"
 CalibrationId = Annotated[str, Path(description="Id of the calibration.", examples=[EXAMPLE_ID])]
 
-PROMOTION: dict[str, Any] = {"scope": "everyone"}
-CHOSEN: dict[str, Any] = {"gpu": "h100-sxm5-80gb", "runs": ["node-7"], "probes": ["gemm"], "note": "node 7, November"}
-"""Body of POST /v1/calibrations."""
 
 CALIBRATIONS = ListTypes(
     singular="Calibration", row_meaning="One of the calibrations", columns=lists.COLUMNS, sort=lists.NEWEST_FIRST
@@ -72,7 +69,7 @@ Fitted = Annotated[Calibration, Depends(_fit)]
     response_model=answer(CALIBRATION),
     response_description="The calibration, a draft.",
     responses={201: {"headers": {"Location": {"description": "Where it is read.", "schema": {"type": "string"}}}}},
-    openapi_extra=example("The products of one run", CHOSEN),
+    openapi_extra=examples("createCalibration"),
 )
 @queued
 @idempotent
@@ -118,7 +115,7 @@ def drift(request: Request, database: Database, calibration_id: CalibrationId) -
     "before, probe by probe and in the mean, and near enough by themselves.",
     response_model=answer(CALIBRATION),
     response_description="The calibration.",
-    openapi_extra=example("For everyone, by an admin", PROMOTION, required=False),
+    openapi_extra=examples("promoteCalibration", required=False),
 )
 @queued
 def promote_one(

@@ -18,7 +18,7 @@ from service.api.caching import IfMatch, idempotent, row_etag
 from service.api.catalogues import view_of
 from service.api.compute import on_compute_threads, queued
 from service.api.errors import WrongParameter, problem_response
-from service.api.openapi import CSV_BODY, ETAG, MERGE_PATCH, example
+from service.api.openapi import CSV_BODY, ETAG, MERGE_PATCH, examples, request_bodies
 from service.api.requests import (
     CsvBody,
     JsonBody,
@@ -61,7 +61,7 @@ from service.features.catalogue.price_import import (
     refuse_wrong,
     write_import,
 )
-from service.features.catalogue.schemas import CONFIG_JSON, PATCHES, PRICE_ID, ROWS, RowColumns
+from service.features.catalogue.schemas import PRICE_ID, RowColumns
 from service.store.history import History
 from service.tabular.contract import ListTypes
 from service.tabular.lists import Record
@@ -125,7 +125,8 @@ def _add_routes(plural: str, listing: Listing) -> None:
         f"The {plural} of the catalogue",
         lambda request: listed(listing, visible_catalogue(request)),
     )
-    is_price, examples = plural == "prices", [ROWS[plural].get("slug", PRICE_ID)]
+    is_price = plural == "prices"
+    names = [request_bodies(f"create{singular}")["example"]["value"].get("slug", PRICE_ID)]
     any_name = "Its id." if is_price else "Its slug or any other name, in any spelling."
     own_name = "Its id." if is_price else "Its slug, and no other name."
 
@@ -137,7 +138,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
     )
     async def read(
         request: Request,
-        name: Annotated[str, Path(description=any_name, examples=examples)],
+        name: Annotated[str, Path(description=any_name, examples=names)],
         revision: RowRevisionDep,
         owner: OwnerText,
     ) -> Response:
@@ -154,7 +155,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
         response_model=answer(types.row),
         response_description=NOW,
         responses={201: {"headers": CREATED}},
-        openapi_extra=example("A row of your own", ROWS[plural]),
+        openapi_extra=examples(f"create{singular}"),
     )
     @queued
     @idempotent
@@ -164,7 +165,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
 
     async def change_of(
         caller: CallerDep,
-        name: Annotated[str, Path(description=own_name, examples=examples)],
+        name: Annotated[str, Path(description=own_name, examples=names)],
         is_current: IfMatch,
         owner: OwnerText,
     ) -> RowChange:
@@ -177,7 +178,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
         response_model=answer(types.row),
         response_description=NOW,
         responses={200: {"headers": {"ETag": ETAG}}},
-        openapi_extra=example("A row of your own", ROWS[plural]),
+        openapi_extra=examples(f"create{singular}"),
     )
     @queued
     def replace(
@@ -195,7 +196,7 @@ def _add_routes(plural: str, listing: Listing) -> None:
         response_model=answer(types.row),
         response_description=NOW,
         responses={200: {"headers": {"ETag": ETAG}}},
-        openapi_extra=example("Some columns of the row", PATCHES[plural], MERGE_PATCH, JSON),
+        openapi_extra=examples(f"patch{singular}", MERGE_PATCH, JSON),
     )
     @queued
     def patch(
@@ -252,7 +253,7 @@ NameText = Annotated[str | None, query_text("name", {"type": "string"}, "Its nam
     response_model=answer(ImportedModelRow),
     response_description="The row, its parameters, and what was assumed.",
     responses={201: {"headers": CREATED}},
-    openapi_extra=example("A config.json", CONFIG_JSON),
+    openapi_extra=examples("importModel"),
 )
 @queued
 @idempotent
@@ -275,9 +276,6 @@ def _of_query(refused: Refused) -> Refused:
         return refused
     kind = _TakenParameter if isinstance(refused, Conflict) else WrongParameter
     return kind(*refused.problems)
-
-
-EXAMPLE = "provider,gpu,region,price_model,usd_per_gpu_hour\r\nour-cluster,h100,all,on-demand,1.9\r\n"
 
 
 DryRun = Annotated[str, query_choice("dry_run", ("false", "true"), "Whether to tell only what would be done.")]
@@ -320,7 +318,7 @@ ReadImport = Annotated[tuple[ImportOptions, Holdings, ImportDraft | ImportReport
     summary="Own prices from a spreadsheet",
     response_model=answer(ImportReport),
     response_description="What was done, and what is wrong with rows that were skipped.",
-    openapi_extra=example("One price", EXAMPLE, CSV_BODY),
+    openapi_extra=examples("importPrices", CSV_BODY),
 )
 @queued
 def import_table(request: Request, read: ReadImport) -> Response:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -48,41 +47,5 @@ class RowColumns(ReadElsewhere):
         return component(f"{SINGULAR[self.plural]}RowRequest", object_schema(described, fields, required))
 
 
-ROWS: Mapping[str, dict[str, Any]] = {
-    "models": {
-        "slug": "example-model", "vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632,
-        "num_hidden_layers": 22, "num_attention_heads": 32, "num_key_value_heads": 4,
-    },
-    "gpus": {
-        "slug": "example-gpu", "memory_bytes": 96e9, "memory_bytes_per_s": 4e12, "bf16_flop_per_s": 1e15,
-        "link_bytes_per_s": 450e9, "inter_node_bytes_per_s": 50e9, "board_watts": 700,
-    },
-    "clusters": {"slug": "example-cluster", "gpu": "h100-sxm5-80gb", "gpus": 256, "gpus_per_node": 8},
-    "prices": {
-        "provider": "example-cloud", "gpu": "h100-sxm5-80gb", "region": "frankfurt", "price_model": "reserved-1y",
-        "usd_per_gpu_hour": 2.4, "as_of": "2025-06-01",
-    },
-    "rate-cards": {"slug": "example-rates", "rates": [{"gpu": "h100-sxm5-80gb", "usd_per_gpu_hour": 2.4}]},
-    "regions": {"slug": "example-hall", "country": "DEU", "grid_kg_co2e_per_kwh": 0.31, "pue": 1.25},
-}  # fmt: skip
-"""Example body for each list, also for replacing a row."""
-
 PRICE_ID = "example-cloud-any-h100-sxm5-80gb-frankfurt-reserved-1y-point-2025-06-01-e0b45c36"
 """Id of that price."""
-
-PATCHES: Mapping[str, dict[str, Any]] = {
-    "models": {"name": "Example 1.1B", "tie_word_embeddings": True},
-    "gpus": {"board_watts": 650, "note": "capped"},
-    "clusters": {"gpus": 512},
-    "prices": {"usd_per_gpu_hour": 2.2, "note": "renewed"},
-    "rate-cards": {"note": "until June"},
-    "regions": {"grid_kg_co2e_per_kwh": 0.05, "note": "own wind power since May"},
-}
-"""A merge patch of that row."""
-
-CONFIG_JSON: dict[str, Any] = {
-    "model_type": "qwen3", "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36,
-    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936,
-    "tie_word_embeddings": True,
-}  # fmt: skip
-"""A config.json, its longest keys left out."""

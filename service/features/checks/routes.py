@@ -43,16 +43,12 @@ from service.features.checks.check import (
     without_alternatives,
 )
 from service.features.checks.schemas import (
-    KIND,
-    VERSION,
     AdmissionAnswer,
     AdmissionReview,
     CheckRequest,
     KubernetesObject,
     SlurmCheckRequest,
 )
-from service.features.estimates.examples import EXAMPLES
-from service.formats.launchers.kubernetes import ANNOTATION
 from service.validation.flat import FlatQuestion, body_of_flat
 from service.validation.json_text import parse_object
 from service.validation.serialization import to_bytes
@@ -63,38 +59,13 @@ takes at most some 0.2 s, and a new process loads the catalogue first."""
 
 router = APIRouter(tags=["checks"], route_class=StrictRoute)
 
-LIMITED = {
-    "summary": "The same with a deadline and a budget",
-    "value": {**EXAMPLES["one-node"]["value"], "limits": {"days": 2_000, "cost_usd": 2e6}},
-}
-
-LAUNCHED = {
-    "summary": "The arguments of Megatron-LM, and GPUs that are free",
-    "value": {
-        "launch": {
-            "format": "megatron-lm",
-            "content": "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention "
-            "--num-query-groups 8 --ffn-hidden-size 14336 --vocab-size 128256 --swiglu --normalization RMSNorm "
-            "--disable-bias-linear --position-embedding-type rope --untie-embeddings-and-output-weights --bf16 "
-            "--seq-length 8192 --micro-batch-size 1 --global-batch-size 128 --train-iters 10000 "
-            "--tensor-model-parallel-size 1 --attention-backend flash --use-distributed-optimizer",
-        },
-        "cluster": {"gpu": "a100-sxm4-40gb", "gpus": 8},
-        "free_pool": [{"gpu": "h100-sxm5-80gb", "gpus": 32}],
-        "deadline_seconds": 1,
-    },
-}
-
-CHECKS: dict[str, Any] = {**EXAMPLES, "limits": LIMITED, "launch": LAUNCHED}
-"""Request bodies that POST /v1/check answers."""
-
 
 @router.post(
     "/v1/check",
     operation_id="createCheck",
     summary="May this job start?",
     response_model=answer(Check),
-    openapi_extra=examples(CHECKS),
+    openapi_extra=examples("createCheck"),
 )
 async def create_check(request: Request, body: RawJsonBody[CheckRequest], catalogue: CatalogueDep) -> Response:
     """Check a job; one that does not fit is answered with deny and the reason."""
@@ -150,30 +121,6 @@ FILES = {
 }
 """Served files with their parts."""
 
-SCRIPT = (
-    "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
-    "--ffn-hidden-size 11008 --vocab-size 32000 --swiglu --bf16 --seq-length 4096 --micro-batch-size 1 "
-    "--global-batch-size 64 --train-iters 1000 --tensor-model-parallel-size 8"
-)
-
-SLURM_JOB = {"script": SCRIPT, "nodes": 1, "tres_per_node": "gres/gpu:h100:8", "time_limit_minutes": 600}
-
-_CONTAINER = {
-    "name": "pytorch",
-    "command": ["bash", "-c", SCRIPT],
-    "resources": {"limits": {"nvidia.com/gpu": 8}},
-}
-JOB = {
-    "apiVersion": "batch/v1",
-    "kind": "Job",
-    "metadata": {"name": "train", "annotations": {ANNOTATION: '{"cluster": {"gpu": "h100"}}'}},
-    "spec": {"template": {"spec": {"containers": [_CONTAINER]}}},
-}
-REVIEW = {
-    "apiVersion": VERSION,
-    "kind": KIND,
-    "request": {"uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "operation": "CREATE", "object": JOB},
-}
 
 adapter_router = APIRouter(tags=["adapters"], route_class=StrictRoute)
 
@@ -237,7 +184,7 @@ async def adapter(request: Request, scheduler: Scheduler, name: AdapterFile) -> 
     "minutes of wall time to ask for. The last two may be empty.",
     response_class=PlainTextResponse,
     response_description="Four lines.",
-    openapi_extra=examples({"job": {"summary": "A job on one node", "value": SLURM_JOB}}),
+    openapi_extra=examples("createSlurmCheck"),
 )
 async def slurm_check(
     request: Request, body: RawJsonBody[SlurmCheckRequest], catalogue: CallerCatalogue
@@ -254,7 +201,7 @@ async def slurm_check(
     summary="May this object of Kubernetes start?",
     description="A Job, JobSet, PyTorchJob, TrainJob, or a Workload of Kueue; anything else is unknown.",
     response_model=answer(JobCheck),
-    openapi_extra=examples({"job": {"summary": "A Job", "value": JOB}}),
+    openapi_extra=examples("createKubernetesCheck"),
 )
 async def kubernetes_check(
     request: Request, body: RawJsonBody[KubernetesObject], catalogue: CallerCatalogue
@@ -273,7 +220,7 @@ async def kubernetes_check(
     "TRAINCOST_ADMISSION_TOKEN; a webhook's address can carry no other secret.",
     response_model=answer(AdmissionAnswer),
     response_description="The same review with its response.",
-    openapi_extra=examples({"review": {"summary": "A Job is created", "value": REVIEW}}),
+    openapi_extra=examples("createAdmissionReview"),
 )
 async def kubernetes_admission(
     request: Request, token: Token, body: RawJsonBody[AdmissionReview], catalogue: CallerCatalogue

@@ -1,7 +1,5 @@
 """POST /v1/diagnose: the cause of an out-of-memory error, from its message and the estimate."""
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
@@ -11,13 +9,9 @@ from service.api.compute import compute
 from service.api.openapi import examples
 from service.api.requests import CatalogueDep, JsonBody, StrictRoute, answer
 from service.features.diagnose.diagnose import diagnosis_json
-from service.features.diagnose.schemas import EXAMPLE, DiagnoseRequest
-from service.features.estimates.examples import QUESTION
+from service.features.diagnose.schemas import DiagnoseRequest
 
 router = APIRouter(tags=["diagnoses"], route_class=StrictRoute)
-
-MESSAGES: dict[str, Any] = {"message": {"summary": "A message of torch", "value": {**QUESTION, "message": EXAMPLE}}}
-"""Request bodies that POST /v1/diagnose answers."""
 
 
 @router.post(
@@ -27,7 +21,7 @@ MESSAGES: dict[str, Any] = {"message": {"summary": "A message of torch", "value"
     description="The body of /v1/estimates with the message, what torch.cuda.memory_stats() gave, or both. The "
     "answer repeats nothing of the message but its numbers.",
     response_model=answer(Diagnosis),
-    openapi_extra=examples(MESSAGES),
+    openapi_extra=examples("createDiagnosis"),
 )
 async def create_diagnosis(request: Request, body: JsonBody[DiagnoseRequest], catalogue: CatalogueDep) -> Response:
     """Diagnose an out-of-memory error."""

@@ -43,7 +43,6 @@ from service.api.requests import (
 from service.estimator.choices import choices
 from service.estimator.other_tools.comparison import TOOLS
 from service.features.estimates.answers import answer_by, answer_explained, answer_of, timeline_json
-from service.features.estimates.examples import EXAMPLES
 from service.features.estimates.schemas import Choices
 from service.features.estimates.store import stored_answer
 from service.validation.flat import FlatQuestion, body_of_flat
@@ -133,7 +132,7 @@ for _part in PARTS:
         summary=_part.summary,
         description="Ask with four objects; a name stands for a row of the catalogue. Not fitting is an answer too.",
         response_model=answer(MemoryAnswer | MethodAnswer if _part.kind is MemoryAnswer else _part.kind),
-        openapi_extra=examples(EXAMPLES),
+        openapi_extra=examples("createEstimate"),
     )
     router.add_api_route(
         _part.path,
@@ -182,7 +181,7 @@ timeline_router = APIRouter(tags=["estimates"], route_class=StrictRoute)
     summary="Memory over a step, stage by stage",
     description="The same body as /v1/memory. Points are in order; their series follow the stage's kinds.",
     response_model=answer(TimelineAnswer),
-    openapi_extra=examples(EXAMPLES),
+    openapi_extra=examples("createEstimate"),
 )
 async def memory_over_a_step(request: Request, body: JsonBody[QuestionRequest], catalogue: CatalogueDep) -> Response:
     """Live bytes by kind from the start of a step to its end, for the first step and for any later one."""

@@ -15,7 +15,7 @@ from fastapi.responses import Response
 from service.answers.exports import Export, ExportTargets, Imported
 from service.api.answers import JSON, json_answer, preferred
 from service.api.errors import WrongParameter
-from service.api.openapi import TEXT_BODY, examples
+from service.api.openapi import TEXT_BODY, examples, request_bodies
 from service.api.queries import chosen
 from service.api.requests import (
     CatalogueDep,
@@ -29,7 +29,6 @@ from service.api.requests import (
 )
 from service.errors import Problem, Refused
 from service.estimator.question import STRICT
-from service.features.estimates.examples import EXAMPLES
 from service.features.exports.exports import COMMAND, export, import_file, imported_json, listed_targets, target_named
 from service.formats.targets import FORMATS, TARGETS
 from service.formats.text import LONGEST_FILE_BYTES
@@ -114,7 +113,7 @@ async def list_targets() -> Response:
             },
         }
     },
-    openapi_extra=examples(EXAMPLES),
+    openapi_extra=examples("createEstimate"),
 )
 async def write_export(
     request: Request,
@@ -140,16 +139,6 @@ async def write_export(
     return written
 
 
-ARGUMENTS = (
-    "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --group-query-attention --num-query-groups 8 "
-    "--ffn-hidden-size 14336 --vocab-size 128256 --swiglu --normalization RMSNorm --disable-bias-linear "
-    "--position-embedding-type rope --untie-embeddings-and-output-weights --bf16 --seq-length 8192 "
-    "--micro-batch-size 1 --global-batch-size 128 --tensor-model-parallel-size 2 --sequence-parallel "
-    "--use-distributed-optimizer"
-)
-SUMMARY = "Arguments of Megatron-LM, for /v1/imports/megatron-lm"
-
-
 @router.post(
     "/v1/imports/{format}",
     operation_id="createImport",
@@ -159,10 +148,10 @@ SUMMARY = "Arguments of Megatron-LM, for /v1/imports/megatron-lm"
     response_model=answer(Imported),
     response_description="Model, recipe and layout, as far as the file says them.",
     openapi_extra=examples(
-        {"example": {"summary": SUMMARY, "value": {FIELD: ARGUMENTS}}},
+        "createImport",
         text={
             "schema": {"type": "string", "maxLength": LONGEST_FILE_BYTES},
-            "examples": {"example": {"summary": SUMMARY, "value": ARGUMENTS}},
+            "examples": request_bodies("createImportOfText"),
         },
     ),
 )

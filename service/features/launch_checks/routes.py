@@ -24,7 +24,6 @@ from service.api.openapi import EVENTS, examples
 from service.api.requests import JsonBody, StrictRoute, answer, header
 from service.api.streams import AGAIN, ChangeFeed, while_authorized
 from service.errors import NotFound, Problem
-from service.features.estimates.examples import EXAMPLES
 from service.features.launch_checks import launch_checks
 from service.features.launch_checks.finished_jobs import on_end
 from service.features.launch_checks.launch_checks import UNKNOWN_CHECK, find_launch_check
@@ -158,24 +157,6 @@ ONE = "/v1/launch-checks/{check_id}"
 CheckId = Annotated[str, Path(description="Id of the launch check.", examples=["lch_1f7c0a5e4b6d49d2a8e3c5b7d9f01234"])]
 GZIP = "application/gzip"
 
-LAUNCH_CHECK_BODIES: dict[str, Any] = {
-    "everything": {
-        "summary": "Everything that can be measured of SmolLM2 135M on what there is, in two minutes",
-        "value": {
-            "question": {
-                "model": "smollm2-135m",
-                "recipe": {"sequence_length": 2048},
-                "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 8},
-            },
-            "on": "any",
-        },
-    },
-    "products": {
-        "summary": "The matrix products alone, on the cluster's own GPU where a worker has it",
-        "value": {"question": EXAMPLES["one-node"]["value"], "probes": ["gemm"], "time_budget_seconds": 60},
-    },
-}
-"""Request bodies that POST /v1/launch-checks answers."""
 
 EVENTS_TEXT = (
     "Events: queued, running, progress with what each probe reported, and one of succeeded, failed and cancelled, "
@@ -219,7 +200,7 @@ add_list(
     responses={
         202: {"headers": {"Location": {"description": "Where the launch check is read.", "schema": {"type": "string"}}}}
     },
-    openapi_extra=examples(LAUNCH_CHECK_BODIES),
+    openapi_extra=examples("createLaunchCheck"),
 )
 @queued
 @idempotent

@@ -11,7 +11,7 @@ from service.api.answers import add_list, json_answer
 from service.api.catalogues import Database, database_of, view_of
 from service.api.compute import queued
 from service.api.errors import WrongParameter
-from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY, example
+from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY, examples
 from service.api.queries import one_of
 from service.api.requests import BodyForm, JsonBody, Parameters, StrictRoute, answer, whole_query
 from service.errors import Refused
@@ -39,75 +39,8 @@ from service.validation.reading import field_names
 
 router = APIRouter(tags=["measurements"], route_class=StrictRoute)
 
-SHAPES = (
-    (8192, 6144, 4096, 0.0007315),
-    (8192, 4096, 4096, 0.0004694),
-    (8192, 28672, 4096, 0.003276),
-    (8192, 4096, 14336, 0.00161),
-    (4096, 6144, 4096, 0.0003624),
-    (2048, 4096, 14336, 0.0003997),
-)
-"""Rows, columns, inner sizes and seconds of products of one GPU that is slower than others of its kind."""
-
-
-def _product(rows: int, columns: int, inner: int, seconds: float) -> dict[str, Any]:
-    shape = {"rows": rows, "columns": columns, "inner": inner, "dtype": "bf16", "copies": 1}
-    return {
-        "operation": "forward",
-        "shape": shape,
-        "quantity": "seconds",
-        "value": seconds,
-        "low": round(seconds * 0.99, 9),
-        "high": round(seconds * 1.02, 9),
-        "repeats": 20,
-    }
-
-
-RECORDS: dict[str, Any] = {
-    "source": "gemm probe on node 7",
-    "run": "node-7",
-    "measured_at": "2026-11-23T08:00:00Z",
-    "records": [
-        {
-            "probe": "gemm",
-            "status": "succeeded",
-            "seconds": 2.5,
-            "environment": {
-                "kind": "cuda",
-                "device": "NVIDIA H100 80GB HBM3",
-                "devices": 8,
-                "memory_bytes": 85_520_809_984,
-                "compute_capability": "9.0",
-                "driver": "580.95",
-                "runtime": "13.0",
-                "torch": "2.9.1",
-            },
-            "measurements": [_product(*shape) for shape in SHAPES],
-        }
-    ],
-}
-"""Body of POST /v1/measurements: the record of a probe, as a worker writes it."""
-
-_DEVICE = "#  Rank  {0} Group  0 Pid 1623025 on    host device  {0} [0x1b] NVIDIA H100 80GB HBM3\n"
-
-NCCL_TESTS = f"""# nThread 1 nGpus 8 minBytes 268435456 maxBytes 2147483648 step: 2(factor) warmup iters: 5 iters: 20
-# Using devices
-{"".join(map(_DEVICE.format, range(8)))}#
-#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
-#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
-   268435456      67108864     float     sum      -1   1119.8  239.71  419.49      0   1117.4  240.24  420.42      0
-  1073741824     268435456     float     sum      -1   4027.3  266.61  466.57      0   4029.1  266.50  466.37      0
-"""
-"""Body of POST /v1/measurements/imports/nccl-tests."""
-
 MEASUREMENT_ID = "msr_9bec5fed2aa72e8fd124217153ba1408"
-"""Id of the first of RECORDS, determined by its values."""
-
-QUARANTINED: dict[str, Any] = {"ids": [MEASUREMENT_ID], "reason": "the fan of this node was broken"}
-"""Body of POST /v1/measurements/quarantine."""
-
-RELEASED: dict[str, Any] = {"ids": [MEASUREMENT_ID]}
-"""Body of POST /v1/measurements/release."""
+"""Id of the first measurement of the example, determined by its values."""
 
 MEASUREMENTS = ListTypes(
     singular="Measurement", row_meaning="One of the measurements", columns=lists.COLUMNS, sort=lists.NEWEST_FIRST
@@ -150,7 +83,7 @@ FactsQuery = Annotated[Parameters, Depends(whole_query(MeasurementImportQuery, *
     "measurement is not stored twice.",
     response_model=answer(ImportedMeasurements),
     response_description="What came in.",
-    openapi_extra=example("The products of one GPU", RECORDS),
+    openapi_extra=examples("importMeasurements"),
 )
 @queued
 def import_all(request: Request, database: Database, body: JsonBody[MeasurementsRequest]) -> Response:
@@ -166,7 +99,7 @@ def import_all(request: Request, database: Database, body: JsonBody[Measurements
     "pickle is refused before anything reads it.",
     response_model=answer(ImportedMeasurements),
     response_description="What came in.",
-    openapi_extra=example("Two sizes", NCCL_TESTS, TEXT_BODY),
+    openapi_extra=examples("importMeasurementFile", TEXT_BODY),
 )
 @queued
 def import_file(
@@ -210,7 +143,7 @@ def read(
     description="They stay in the list, and nothing is fitted on them from then on.",
     response_model=answer(MeasurementItems),
     response_description="The measurements as they are then.",
-    openapi_extra=example("A reason", QUARANTINED),
+    openapi_extra=examples("quarantineMeasurements"),
 )
 @queued
 def quarantine_measurements(request: Request, body: JsonBody[QuarantineRequest]) -> Response:
@@ -225,7 +158,7 @@ def quarantine_measurements(request: Request, body: JsonBody[QuarantineRequest])
     description="The reason of their quarantine was examined and does not hold. They count again in later fits.",
     response_model=answer(MeasurementItems),
     response_description="The measurements as they are then.",
-    openapi_extra=example("Some of them", RELEASED),
+    openapi_extra=examples("releaseMeasurements"),
 )
 @queued
 def release_measurements(request: Request, body: JsonBody[ReleaseRequest]) -> Response:

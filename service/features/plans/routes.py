@@ -21,34 +21,6 @@ from service.validation.serialization import to_bytes
 
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 
-RECIPE: dict[str, Any] = {"sequence_length": 8192, "global_batch": 512, "training_tokens": 2e12}
-JOB: dict[str, Any] = {"model": "llama-3.1-70b", "recipe": RECIPE, "cluster": {"gpu": "h100-sxm5-80gb", "gpus": 256}}
-
-PLANS: dict[str, Any] = {
-    "everything-open": {"summary": "The fastest layouts of Llama 3.1 70B on 256 H100", "value": JOB},
-    "pinned-and-restricted": {
-        "summary": "Tensor 8 and ZeRO 1 or 3, and why another layout is not the best",
-        "value": {
-            **JOB,
-            "layout": {"tensor": 8, "zero_stage": [1, 3]},
-            "price": {"usd_per_gpu_hour": 2.5},
-            "top": 3,
-            "why_not": {"layout": {"tensor": 8, "pipeline": 4}, "recipe": {"recompute": "full"}},
-        },
-    },
-    "cheapest-in-time": {
-        "summary": "The cheapest number of GPUs for 60 days, a tenth of the memory kept free",
-        "value": {
-            **JOB,
-            "recipe": {**RECIPE, "recompute": ["none", "selective"]},
-            "price": {"usd_per_gpu_hour": 2.5},
-            "objective": "cost",
-            "limits": {"days": 60, "gpus": [128, 512], "headroom_fraction": 0.1},
-        },
-    },
-}
-"""Request bodies that POST /v1/plans answers."""
-
 
 @router.post(
     "/v1/plans",
@@ -61,7 +33,7 @@ PLANS: dict[str, Any] = {
         "progress, with counts so far; then plans, with the answer, or problem, with the problem document."
     ),
     response_description="The plans.",
-    openapi_extra=examples(PLANS),
+    openapi_extra=examples("createPlans"),
 )
 async def create_plans(request: Request, body: JsonBody[PlanRequest], catalogue: CatalogueDep) -> Response:
     """Search the layouts that fit and keep to the limits, best first."""

@@ -13,7 +13,7 @@ from service.api.access.authorization import caller_of
 from service.api.answers import json_answer
 from service.api.catalogues import Database, catalogue_at, view_of
 from service.api.compute import queued
-from service.api.openapi import examples
+from service.api.openapi import examples, request_bodies
 from service.api.requests import StrictRoute, answer, is_long, read_in_process, text_or_json
 from service.estimator.question import DESCRIBED
 from service.features.reconcile.reconcile import reconcile
@@ -33,29 +33,6 @@ class SacctDocument:
     meta: dict[str, Any]
     """Says the version of the schema."""
 
-
-EXAMPLE_ID = "est_0123456789abcdef0123456789abcdef"
-
-TEXT_EXAMPLE = (
-    "JobID|State|ElapsedRaw|AllocTRES|Start|Comment\n"
-    f"4711|COMPLETED|86400|billing=8,cpu=64,gres/gpu:h100=8,gres/gpu=8,node=1|2026-11-20T08:00:00|{EXAMPLE_ID}\n"
-)
-
-_GPUS = [{"type": "gres", "name": "gpu", "id": 1001, "count": 8}]
-
-DOCUMENT_EXAMPLE = {
-    "meta": {"plugin": {"type": "openapi/slurmdbd", "data_parser": "data_parser/v0.0.41"}},
-    "jobs": [
-        {
-            "job_id": 4711,
-            "cluster": "hpc",
-            "state": {"current": ["COMPLETED"], "reason": "None"},
-            "time": {"elapsed": 86400, "start": 1795420800, "end": 1795507200},
-            "tres": {"allocated": _GPUS, "requested": _GPUS},
-            "comment": {"administrator": "", "job": EXAMPLE_ID, "system": ""},
-        }
-    ],
-}
 
 TextOrDocument = Annotated[str | Mapping[str, Any], Depends(text_or_json(SacctDocument))]
 
@@ -78,10 +55,10 @@ async def _records(request: Request, body: TextOrDocument) -> SlurmRecords:
     "`traincost reconcile` calls sacct and sends only what is needed of it.",
     response_model=answer(Reconciliation),
     openapi_extra=examples(
-        {"document": {"summary": "sacct --json", "value": DOCUMENT_EXAMPLE}},
+        "createReconciliation",
         text={
             "schema": {"type": "string", "description": f"What this prints: {COMMAND}"},
-            "examples": {"table": {"summary": "sacct --parsable2", "value": TEXT_EXAMPLE}},
+            "examples": request_bodies("createReconciliationOfText"),
         },
     ),
 )

@@ -17,15 +17,14 @@ from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import IfMatch, etag_of, idempotent
 from service.api.catalogues import Database, database_of, view_of
 from service.api.compute import queued
-from service.api.openapi import ETAG, MERGE_PATCH, XLSX, Schema, example
+from service.api.openapi import ETAG, MERGE_PATCH, XLSX, Schema, examples
 from service.api.pages import GUIDE
 from service.api.queries import address_of, with_address
 from service.api.requests import JsonBody, PatchBody, RowRevisionDep, StrictRoute, answer
-from service.features.estimates.examples import EXAMPLES
 from service.features.scenarios import scenarios
 from service.features.scenarios.budgets import budget_sheets, example_budget, scenario_budget
 from service.features.scenarios.scenarios import ScenarioChange
-from service.features.scenarios.schemas import QUESTION, ScenarioPatch, ScenarioRequest, ShareRequest, ShownScenario
+from service.features.scenarios.schemas import ScenarioPatch, ScenarioRequest, ShareRequest, ShownScenario
 from service.features.scenarios.shares import listed_shares, revoke_share, share_scenario
 from service.store.scenarios import SavedQuestion
 from service.tabular import sheets as open_document
@@ -40,8 +39,6 @@ SCENARIO_ID = "scn_ZIjOyq1grjPPQTBxcVsEqg"
 ScenarioId = Annotated[str, Path(description="Id of the scenario.", examples=[SCENARIO_ID])]
 ShareId = Annotated[str, Path(description="Id of the links.", examples=["shr_k3J9x0aZ1bQp"])]
 LOCATION: Schema = {"description": "Where it is read; handing this on shares it.", "schema": {"type": "string"}}
-EXAMPLE: Schema = {"name": "8B on one node", "note": "first guess", QUESTION: EXAMPLES["one-node"]["value"]}
-PATCH: Schema = {"name": "8B on two nodes", QUESTION: {"cluster": {"gpus": 16}}}
 
 SCENARIOS = ListTypes(singular="Scenario", row_meaning="One of the scenarios", columns=scenarios.COLUMNS)
 add_list(
@@ -75,7 +72,7 @@ Change = Annotated[ScenarioChange, Depends(_change)]
     response_model=answer(ShownScenario),
     response_description="The scenario.",
     responses={201: {"headers": {"ETag": ETAG, "Location": LOCATION}}},
-    openapi_extra=example("One of the questions of /v1/estimates", EXAMPLE),
+    openapi_extra=examples("createScenario"),
 )
 @queued
 @idempotent
@@ -104,7 +101,7 @@ def read(request: Request, database: Database, scenario_id: ScenarioId, revision
     response_model=answer(ShownScenario),
     response_description="Its new revision.",
     responses={200: {"headers": {"ETag": ETAG}}},
-    openapi_extra=example("One of the questions of /v1/estimates", EXAMPLE),
+    openapi_extra=examples("createScenario"),
 )
 @queued
 def replace(request: Request, database: Database, change: Change, body: JsonBody[ScenarioRequest]) -> Response:
@@ -119,7 +116,7 @@ def replace(request: Request, database: Database, change: Change, body: JsonBody
     response_model=answer(ShownScenario),
     response_description="Its new revision.",
     responses={200: {"headers": {"ETag": ETAG}}},
-    openapi_extra=example("Another name, and more GPUs", PATCH, MERGE_PATCH, JSON),
+    openapi_extra=examples("updateScenario", MERGE_PATCH, JSON),
 )
 @queued
 def update(request: Request, database: Database, change: Change, body: PatchBody[ScenarioPatch]) -> Response:
@@ -148,7 +145,7 @@ def delete(request: Request, change: Change) -> Response:
     description="Its JSON and its budgets can be read without a key until the links end, or are revoked, or the key "
     "that made them is. They show the scenario as it is then, and end with it.",
     response_model=answer(Share),
-    openapi_extra=example("For a week", {"days": 7}),
+    openapi_extra=examples("shareScenario"),
 )
 @queued
 def share(request: Request, database: Database, scenario_id: ScenarioId, body: JsonBody[ShareRequest]) -> Response:

@@ -9,37 +9,10 @@ from service.answers.rows import SensitivityAnswer
 from service.api.answers import add_computed_table, computed_table
 from service.api.openapi import examples
 from service.api.requests import CatalogueDep, JsonBody, StrictRoute
-from service.features.estimates.examples import QUESTION
 from service.features.sensitivity.schemas import SensitivityRequest
 from service.features.sensitivity.vary import sensitivity_bytes
 
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
-
-VARIED: dict[str, Any] = {**QUESTION, "recipe": {"sequence_length": 4096, "recompute": "full"}}
-
-VARIATIONS: dict[str, Any] = {
-    "one-at-a-time": {
-        "summary": "Micro-batch, recompute and precision, each alone",
-        "value": {
-            "question": VARIED,
-            "vary": {
-                "recipe.micro_batch": [1, 2, 4],
-                "recipe.recompute": ["none", "selective"],
-                "recipe.precision": ["fp8-tensorwise"],
-            },
-        },
-    },
-    "grid": {
-        "summary": "Every micro-batch on every number of GPUs",
-        "value": {
-            "question": VARIED,
-            "vary": {"recipe.micro_batch": [1, 2], "cluster.gpus": [8, 16, 32]},
-            "mode": "grid",
-            "metrics": ["fits", "device_peak_bytes", "tokens_per_s_per_gpu"],
-        },
-    },
-}
-"""Request bodies that POST /v1/sensitivity answers."""
 
 
 def _vary(media_type: str) -> Any:
@@ -61,5 +34,5 @@ add_computed_table(
     summary="What changes if a field of the question changes",
     description="What is wrong with the request is refused as a whole. What one value makes impossible is a row with "
     "status 422 and its reason; not fitting is an answer like any other.",
-    openapi_extra=examples(VARIATIONS),
+    openapi_extra=examples("createSensitivity"),
 )

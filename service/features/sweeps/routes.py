@@ -5,7 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response, StreamingResponse
@@ -23,7 +23,7 @@ from service.api.requests import JsonBody, StrictRoute, answer
 from service.api.streams import AGAIN, ChangeFeed, while_authorized
 from service.errors import LeaseLost
 from service.features.sweeps import shards, sweeps
-from service.features.sweeps.rows import PLAN, ROWS, Sweep
+from service.features.sweeps.rows import Sweep
 from service.features.sweeps.schemas import SweepRequest, read_sweep
 from service.features.sweeps.sweeps import current_sweeps, unknown_sweep
 from service.features.workers.leases import NOT_HELD, LeaseToken
@@ -90,42 +90,6 @@ SWEEP_ID = "swp_5d2c1a7e9b3f40688e0d6a4c2b1f7e9a"
 SweepId = Annotated[str, Path(description="Id of the sweep.", examples=[SWEEP_ID])]
 BINARY: Schema = {"type": "string", "format": "binary"}
 
-RECIPE: dict[str, Any] = {"sequence_length": 8192, "global_batch": 512, "training_tokens": 2e11}
-
-SWEEP_EXAMPLES: dict[str, Schema] = {
-    "clusters-at-prices": {
-        "summary": "Two models on two clusters under two layouts at three prices: 24 estimates",
-        "value": {
-            "name": "where to train",
-            "models": ["llama-3.1-8b", "qwen3-8b"],
-            "clusters": [{"gpu": "h100-sxm5-80gb", "gpus": 64}, {"gpu": "h200-sxm5-141gb", "gpus": 64}],
-            "layouts": [{"tensor": 1, "zero_stage": 1}, {"tensor": 2}],
-            "recipes": [RECIPE],
-            "prices": [{"usd_per_gpu_hour": rate} for rate in (2.0, 2.5, 3.0)],
-            "columns": ["fits", "device_peak_bytes", "days", "cost_usd"],
-        },
-    },
-    "best-plans": {
-        "summary": "The best layout of each model on each number of GPUs: four searches",
-        "value": {
-            "kind": "plan",
-            "models": ["llama-3.1-8b", "qwen3-0.6b"],
-            "clusters": [{"gpu": "h100-sxm5-80gb", "gpus": gpus} for gpus in (8, 16)],
-            "recipes": [RECIPE],
-            PLAN: {"objective": "time"},
-        },
-    },
-    "one-by-one": {
-        "summary": "Questions that are no combinations",
-        "value": {
-            ROWS: [
-                {"model": "llama-3.1-8b", "recipe": RECIPE, "cluster": "dgx-h100"},
-                {"model": "qwen3-0.6b", "recipe": {"sequence_length": 4096}, "cluster": {"gpu": "h100", "gpus": 8}},
-            ]
-        },
-    },
-}
-"""Request bodies that POST /v1/sweeps answers."""
 
 PROGRESS = 'id: 20000\nevent: progress\ndata: {"status":"running","rows":{"total":1000000,"done":20000}}\n\n'
 CSV_EXAMPLE = "row,model,gpu,gpus,status,verdict,days\n0,llama-3.1-8b,h100-sxm5-80gb,64,200,fits,5.4\n"
@@ -162,7 +126,7 @@ ReadSweep = Annotated[Sweep, Depends(_sweep)]
     response_model=answer(SweepAnswer),
     response_description="It waits for workers.",
     responses={202: {"headers": {"Location": {"description": "Where it is read.", "schema": {"type": "string"}}}}},
-    openapi_extra=examples(SWEEP_EXAMPLES),
+    openapi_extra=examples("createSweep"),
 )
 @queued
 @idempotent

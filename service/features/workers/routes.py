@@ -4,7 +4,7 @@ Requests about a claimed job present its lease; the refusal of any other does no
 """
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response
@@ -16,11 +16,11 @@ from service.api.answers import json_answer
 from service.api.catalogues import Database, database_of, view_of
 from service.api.compute import queued
 from service.api.errors import ApiError, WrongParameter
-from service.api.openapi import example
+from service.api.openapi import examples
 from service.api.requests import JsonBody, StrictRoute, answer
 from service.errors import LeaseLost, Problem
 from service.features.launch_checks.finished_jobs import on_end
-from service.features.workers.leases import EXAMPLE_LEASE, NOT_HELD, JobId, JobNotifications, LeaseToken, lease_of
+from service.features.workers.leases import NOT_HELD, JobId, JobNotifications, LeaseToken, lease_of
 from service.features.workers.schemas import (
     MOST_WAIT_SECONDS,
     ClaimRequest,
@@ -39,26 +39,6 @@ router = APIRouter(tags=["workers"], route_class=StrictRoute)
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]{1,80}")
 
-CLAIM: dict[str, Any] = {
-    "worker": "gpu-node-7",
-    "kinds": ["launch-check"],
-    "capabilities": {
-        "devices": [{"name": "NVIDIA H100 80GB HBM3", "count": 8, "memory_bytes": 85_520_809_984}],
-        "cpu_threads": 192,
-        "labels": {"rack": "7"},
-        "measures": True,
-    },
-    "wait_seconds": 20,
-}
-PROGRESS: dict[str, Any] = {
-    "lease": EXAMPLE_LEASE,
-    "progress": {"probes": [{"probe": "gemm", "status": "running", "reason": None, "done_fraction": 0.5}]},
-}
-RESULT: dict[str, Any] = {
-    "lease": EXAMPLE_LEASE,
-    "outcome": "succeeded",
-    "result": {"records": [{"probe": "context", "status": "succeeded", "seconds": 1.25}]},
-}
 FileName = Annotated[str, Path(description="What it is called.", examples=["trace.json.gz"])]
 WRONG_NAME = Problem(
     field="file_name",
@@ -77,7 +57,7 @@ WRITTEN = "It is written."
     response_model=answer(JobClaim),
     response_description="A job, under a lease.",
     responses={204: {"description": "There is none for this worker; it may ask again at once."}},
-    openapi_extra=example("A node with eight GPUs", CLAIM),
+    openapi_extra=examples("claimJob"),
 )
 async def claim(request: Request, body: JsonBody[ClaimRequest]) -> Response:
     """Claim a job, waiting in the event loop; only queries of the database take a thread."""
@@ -118,7 +98,7 @@ async def claim(request: Request, body: JsonBody[ClaimRequest]) -> Response:
     description="Renews the lease. 409: no job is held under it, so what runs is to be stopped. At most 16 KB.",
     response_model=answer(HeartbeatAnswer),
     response_description="What to do.",
-    openapi_extra=example("Half of a probe is done", PROGRESS),
+    openapi_extra=examples("keepJob"),
 )
 @queued
 def heartbeat(request: Request, database: Database, job_id: JobId, body: JsonBody[HeartbeatRequest]) -> Response:
@@ -175,7 +155,7 @@ def _keep(request: Request, lease: Lease, file: JobFile) -> Response:
     summary="A worker's attempt at a job ended",
     description="Hands in the outcome of the attempt. Sent again, it is taken once; another outcome is 409.",
     response_description=WRITTEN,
-    openapi_extra=example("What was found", RESULT),
+    openapi_extra=examples("finishJob"),
 )
 @queued
 def finish(request: Request, job_id: JobId, body: JsonBody[FinishRequest]) -> Response:

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from service.features.measurements.routes import NCCL_TESTS
-from tests.api.asking import QUESTION
+from tests.api.asking import NCCL_TESTS, QUESTION
 from tests.api.callers import Service
 from tests.api.matrix import Operation, Tried
 from tests.api.own_bodies import TINY

@@ -9,11 +9,10 @@ import pytest
 from service.errors import Refused
 from service.features.calibrations import promotion
 from service.features.calibrations.fitting import fit_calibration, read_fit_data
-from service.features.calibrations.routes import CHOSEN
-from service.features.measurements.routes import MEASUREMENT_ID, RECORDS, SHAPES
+from service.features.measurements.routes import MEASUREMENT_ID
 from service.store.history import History, load_catalogue
 from service.store.keys import UNRESTRICTED
-from tests.api.asking import Ask
+from tests.api.asking import CHOSEN, PRODUCTS, RECORDS, Ask
 from tests.fixtures import NewUrl, asking, one_by_one, running
 
 QUESTION = {"model": "llama-3.1-8b", "recipe": {"sequence_length": 8192}, "cluster": {"gpu": "h100", "gpus": 8}}
@@ -201,10 +200,10 @@ def test_what_nothing_can_be_held_out_of_is_refused(service: Service) -> None:
 def test_errors_stand_beside_those_of_before_by_probe(service: Service) -> None:
     found = service.fitted()
     (part,) = found["parts"]
-    assert (part["probe"], part["left_out"], part["measurements"]) == ("gemm", "shape", len(SHAPES))
+    assert (part["probe"], part["left_out"], part["measurements"]) == ("gemm", "shape", len(PRODUCTS))
     assert part["held_out_fraction"] < 0.05 < part["before_fraction"]
     assert part["held_out_fraction"] == found["held_out_fraction"]
-    assert len(found["fitted_on"]) == found["measurements"] == len(SHAPES)
+    assert len(found["fitted_on"]) == found["measurements"] == len(PRODUCTS)
     (row,) = service.get(f"{PATH}?id={found['id']}")["items"]
     assert row == {name: found[name] for name in row}
 
@@ -219,7 +218,7 @@ def test_newer_measurements_show_that_a_device_has_changed(service: Service) -> 
     assert service.get(f"{PATH}/{first}/drift")["measurements"] == 0
     service.post("/v1/measurements", another_run(1.01, "later", "2099-01-01T00:00:00Z"))
     steady = service.get(f"{PATH}/{first}/drift")
-    assert (steady["measurements"], steady["is_drifting"]) == (len(SHAPES), False)
+    assert (steady["measurements"], steady["is_drifting"]) == (len(PRODUCTS), False)
     service.post("/v1/measurements", another_run(1.4, "older", "2099-02-01T00:00:00Z"))
     drifted = service.get(f"{PATH}/{first}/drift")
     assert drifted["is_drifting"]
@@ -264,9 +263,9 @@ def test_a_wrong_choice_is_refused(service: Service, changed: dict[str, Any], co
 
 def test_what_is_in_quarantine_is_fitted_on_by_nobody(service: Service) -> None:
     service.post("/v1/measurements/quarantine", {"ids": [MEASUREMENT_ID], "reason": "x"})
-    assert service.fitted()["measurements"] == len(SHAPES) - 1
+    assert service.fitted()["measurements"] == len(PRODUCTS) - 1
     service.post("/v1/measurements/release", {"ids": [MEASUREMENT_ID]})
-    assert service.fitted()["measurements"] == len(SHAPES)
+    assert service.fitted()["measurements"] == len(PRODUCTS)
 
 
 def test_one_calibration_is_of_one_device(service: Service) -> None:
@@ -303,7 +302,7 @@ def test_a_value_that_no_device_has_counts_nowhere(service: Service, seconds: fl
     for one in body["records"][0]["measurements"]:
         one.update(dict.fromkeys(("low", "value", "high"), seconds))
     kept = service.post("/v1/measurements", body)
-    assert kept["quarantined"] == kept["measurements"] == len(SHAPES)
+    assert kept["quarantined"] == kept["measurements"] == len(PRODUCTS)
     service.post("/v1/measurements/release", {"ids": kept["ids"]})
     refused = service.post(PATH, {"runs": [body["run"]], "gpu": CHOSEN["gpu"]}, 422)
     assert refused["errors"][0]["code"] == "nothing_chosen"
@@ -311,7 +310,7 @@ def test_a_value_that_no_device_has_counts_nowhere(service: Service, seconds: fl
 
 
 def test_rates_above_the_peak_are_quarantined_and_those_below_are_not(service: Service) -> None:
-    for factor, most in ((0.02, len(SHAPES)), (0.9, 0)):
+    for factor, most in ((0.02, len(PRODUCTS)), (0.9, 0)):
         kept = service.post("/v1/measurements", another_run(factor, f"at {factor}"))
         assert kept["quarantined"] == most
         service.post("/v1/measurements/quarantine", {"ids": kept["ids"], "reason": "only for this test"})

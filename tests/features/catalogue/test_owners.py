@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from service.features.calibrations.routes import CHOSEN
-from tests.api.asking import QUESTION
+from tests.api.asking import CHOSEN, QUESTION
 from tests.api.authorisation import FACTS, LISTS
 from tests.api.callers import Service, run
 from tests.api.own_bodies import OWN, Own

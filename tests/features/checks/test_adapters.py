@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from service.features.checks.routes import JOB, SLURM_JOB
-from service.features.checks.routes import REVIEW as REVIEWED
-from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask
+from tests.api.asking import ADMISSION_TOKEN, QUESTION, Ask, example_of
 
 REVIEW = f"/v1/adapters/kubernetes/admission/{ADMISSION_TOKEN}"
 CHECK = "/v1/adapters/kubernetes/check"
@@ -211,9 +209,9 @@ def test_a_hook_carries_the_address_and_the_site(ask: Ask) -> None:
 
 
 def test_the_examples_of_the_contract_are_judged(ask: Ask) -> None:
-    assert slurm(ask, **SLURM_JOB)[0] == "ok"
-    assert ask("POST", CHECK, json=JOB).json()["verdict"] == "ok"
-    assert ask("POST", REVIEW, json=REVIEWED).json()["response"]["allowed"] is True
+    assert slurm(ask, **example_of("createSlurmCheck"))[0] == "ok"
+    assert ask("POST", CHECK, json=example_of("createKubernetesCheck")).json()["verdict"] == "ok"
+    assert ask("POST", REVIEW, json=example_of("createAdmissionReview")).json()["response"]["allowed"] is True
 
 
 def test_the_question_of_a_site_is_no_place_to_hide(ask: Ask) -> None:

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from service.features.checks.routes import CHECKS
+from service.api.openapi import request_bodies
 from tests.api.asking import QUESTION, Ask
+
+CHECKS = request_bodies("createCheck")
 
 
 @pytest.mark.parametrize("name", CHECKS)

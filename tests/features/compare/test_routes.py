@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from openpyxl import load_workbook
 
-from service.api.openapi import XLSX
-from service.features.compare.routes import COMPARISONS
+from service.api.openapi import XLSX, request_bodies
 from tests.api.asking import Ask
 from tests.api.test_contract import check
 
 CANARY = "c4n4ry"
+COMPARISONS = request_bodies("createComparison")
 JOB: dict[str, Any] = {
     "model": "llama-3.1-8b",
     "recipe": {"sequence_length": 8192, "global_batch": 512, "training_tokens": 2e11},

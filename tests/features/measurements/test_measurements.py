@@ -10,8 +10,8 @@ import pytest
 from pyarrow import parquet
 
 from service.api.openapi import PARQUET
-from service.features.measurements.routes import MEASUREMENT_ID, NCCL_TESTS, RECORDS, SHAPES
-from tests.api.asking import Ask
+from service.features.measurements.routes import MEASUREMENT_ID
+from tests.api.asking import NCCL_TESTS, PRODUCTS, RECORDS, Ask
 from tests.fixtures import NewUrl, asking, one_by_one, running
 
 PATH = "/v1/measurements"
@@ -45,7 +45,7 @@ def rows(ask: Ask, **query: str) -> list[dict[str, Any]]:
 
 def test_what_was_sent_is_listed_beside_what_was_predicted(measuring: Ask) -> None:
     found = rows(measuring, run="node-7", sort="value")
-    assert [row["value"] for row in found] == sorted(seconds for *_, seconds in SHAPES)
+    assert [row["value"] for row in found] == sorted(one["value"] for one in PRODUCTS)
     assert {row["gpu"] for row in found} == {"h100-sxm5-80gb"}
     for row in found:
         assert row["ratio"] == pytest.approx(row["value"] / row["predicted_value"])
@@ -103,11 +103,11 @@ def test_tables_and_columns_hold_the_same_rows(measuring: Ask) -> None:
 def test_what_is_doubtful_goes_into_quarantine(measuring: Ask, told: dict[str, Any], reason: str) -> None:
     kept = measuring("POST", PATH, json=changed(run=reason[:20], **told)).json()
     found = rows(measuring, run=reason[:20], reason=reason)
-    assert kept["quarantined"] == len(found) == (1 if "relative_error_fraction" in told else len(SHAPES))
+    assert kept["quarantined"] == len(found) == (1 if "relative_error_fraction" in told else len(PRODUCTS))
 
 
 def test_an_outlier_among_its_like_goes_into_quarantine(measuring: Ask) -> None:
-    usual = SHAPES[0][-1]
+    usual = PRODUCTS[0]["value"]
     for number, factor in enumerate((1.0, 1.01, 0.99, 1.0, 3.0)):
         value = usual * factor
         body = changed(run=f"twin-{number}", value=value, low=value, high=value, environment={"driver": "590"})

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from service.api.openapi import EVENTS
-from service.features.plans.routes import PLANS
+from service.api.openapi import EVENTS, request_bodies
 from tests.api import computations
 from tests.api.asking import QUESTION, Ask
 from tests.api.test_contract import check
 
+PLANS = request_bodies("createPlans")
 SMALL: dict[str, Any] = {**QUESTION, "layout": {"context": 1}}
 
 

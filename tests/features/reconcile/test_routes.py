@@ -9,14 +9,14 @@ from fastapi import FastAPI
 
 from service.errors import UnknownRevision
 from service.features.reconcile import reconcile
-from service.features.reconcile.routes import DOCUMENT_EXAMPLE, TEXT_EXAMPLE
 from service.store.scenarios import remove_checked_questions
-from tests.api.asking import QUESTION, Ask
+from tests.api.asking import QUESTION, Ask, example_of
 
 PATH = "/v1/reconciliations"
 TEXT = {"content-type": "text/plain"}
 HEADER = "JobID|Cluster|State|Elapsed|AllocTRES|Start|Comment\n"
 ROW = "7|hpc|COMPLETED|3-00:00:00|gres/gpu=8|2026-11-20T08:00:00|"
+DOCUMENT = example_of("createReconciliation")
 
 
 def reconciled(ask: Ask, estimate_id: str) -> httpx.Response:
@@ -91,8 +91,8 @@ def test_an_estimate_that_nobody_keeps_is_counted(own_app: FastAPI, own: Ask) ->
 
 
 def test_both_forms_are_taken(kept: Ask) -> None:
-    document = kept("POST", PATH, json=DOCUMENT_EXAMPLE)
-    table = kept("POST", PATH, content=TEXT_EXAMPLE, headers=TEXT)
+    document = kept("POST", PATH, json=DOCUMENT)
+    table = kept("POST", PATH, content=example_of("createReconciliationOfText"), headers=TEXT)
     assert document.json() == table.json()
     assert document.status_code == table.status_code == 200
 
@@ -104,7 +104,7 @@ def test_both_forms_are_taken(kept: Ask) -> None:
         ({"content": HEADER.replace("State|", "") + ROW, "headers": TEXT}, 422),
         ({"content": HEADER + ROW, "headers": {"content-type": "text/csv"}}, 415),
         ({"json": {"jobs": []}}, 422),
-        ({"json": {**DOCUMENT_EXAMPLE, "meta": {"plugin": {"data_parser": "data_parser/v0.0.99"}}}}, 422),
+        ({"json": {**DOCUMENT, "meta": {"plugin": {"data_parser": "data_parser/v0.0.99"}}}}, 422),
         ({"content": "{", "headers": {"content-type": "application/json"}}, 400),
         ({"content": b"\xff", "headers": TEXT}, 422),
     ],

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 from openpyxl import load_workbook
 
-from service.api.openapi import XLSX
-from service.features.sensitivity.routes import VARIATIONS
-from service.features.solve.routes import SOLUTIONS
+from service.api.openapi import XLSX, request_bodies
 from tests.api.asking import QUESTION, Ask
 from tests.api.test_contract import check
 
+SOLUTIONS, VARIATIONS = request_bodies("createSolution"), request_bodies("createSensitivity")
 CANARY = "c4n4ry"
 VARIED: dict[str, Any] = {
     "question": QUESTION,
