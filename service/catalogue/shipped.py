@@ -191,14 +191,15 @@ def shipped_catalogue() -> Catalogue:
             if file.name.endswith(".json")
             for row in json.loads(file.read_text(encoding="utf-8"))
         ],
-        gpus=[gpu_row(row) for row in _csv("gpus.csv")],
+        gpus=[gpu_row(row) for row in csv_rows("gpus.csv")],
         clusters=[cluster_row(slug, row) for slug, row in _toml("clusters.toml").items()],
-        prices=[price_row(row) for row in _csv("prices.csv")],
-        regions=[region_row(row) for row in _csv("regions.csv")],
+        prices=[price_row(row) for row in csv_rows("prices.csv")],
+        regions=[region_row(row) for row in csv_rows("regions.csv")],
     )
 
 
-def _csv(name: str) -> Iterator[Mapping[str, str]]:
+def csv_rows(name: str) -> Iterator[Mapping[str, str]]:
+    """Rows of a data file of the package, each with a cell for every column."""
     for row in csv.DictReader(files(DATA).joinpath(name).read_text(encoding="utf-8").splitlines()):
         if None in row or None in row.values():
             raise UnsoundFact(f"a row of {name} has more or fewer cells than the header")

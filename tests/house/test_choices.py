@@ -6,8 +6,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
+from service.catalogue.choices import choices
 from service.estimator import question
-from service.estimator.choices import choices
 from service.estimator.other_tools.comparison import TOOLS
 from service.estimator.software.precision import OPTIMIZERS, PRECISIONS, QUANTIZATIONS
 from service.estimator.software.stacks import CROSS_ENTROPIES, STACKS

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.estimator.choices import choices
+from service.catalogue.choices import choices
 from tests.cases import each_case
 from tests.house.source import ROOT, each_of, python_files, tree_of
 

@@ -40,7 +40,7 @@ from service.api.requests import (
     query,
     whole_query,
 )
-from service.estimator.choices import choices
+from service.catalogue.choices import choices
 from service.estimator.other_tools.comparison import TOOLS
 from service.features.estimates.answers import answer_by, answer_explained, answer_of, timeline_json
 from service.features.estimates.schemas import Choices

@@ -7,7 +7,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from service.answers.names import COMPONENT
-from service.estimator.choices import Choice, choices
+from service.catalogue.choices import Choice, choices
 from service.validation.forms import ReadElsewhere, described_as
 
 
