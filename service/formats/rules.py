@@ -1,15 +1,12 @@
 """Rules between the fields of a question and the settings of a tool, in both directions.
 
-A tool is a table of rules, one for each field: recipe, layout and software field by field; the model as one field for a
-tool whose file has none, else field by field. A forgotten field is a missing row, which a test finds. A rule writes
-settings, nothing for a reason, or a gap. An `Option` also reads its setting back, so that a setting with a field of its
-own is one row; a reader adds what several settings state together.
+A tool has a rule for each field: the model is one field where its file has none. A rule writes settings, nothing for a
+reason, or a gap; an `Option` also reads its setting back. A reader adds what several settings state together.
 """
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from importlib.resources import files
 from math import ceil
 from typing import Any, Literal
@@ -26,7 +23,6 @@ from service.text_bounds import Place, refusal
 
 LARGEST = 1 << 40
 """Largest whole number of a setting."""
-
 
 Converter = Callable[[Any], Any]
 """Conversion of a setting's value; raises WrongType."""
@@ -194,21 +190,6 @@ class Option:
         return written if written is None or isinstance(written, Fragment | Mapping) else {self.name: written}
 
 
-def switch(name: str, *, default: bool = False, write: Writer | None = None) -> Option:
-    """Rule of a truth value that the mere presence of an option turns over."""
-    return Option(name, boolean, default, {True: not default}, write)
-
-
-def combined_option(name: str, form: Converter, write: Writer | None = None) -> Option:
-    """Rule of a field that has a setting, which the reader combines with others."""
-    return Option(name, form, COMBINED, write=write)
-
-
-def writes(name: str, write: Writer | None = None) -> Rule:
-    """Rule of a field that has a setting, in a file that is not read back."""
-    return Option(name, text, COMBINED, write=write)
-
-
 def options_of(rules: Rules) -> dict[str, Option]:
     """The rules that read their setting back, by field."""
     return {path: rule for path, rule in rules.items() if isinstance(rule, Option)}
@@ -329,12 +310,15 @@ class Target:
     """Tool and version or commit that its fields come from."""
 
 
-def stack_default(field: str, why: str, fix: str) -> Rule:
-    """Rule of a software choice without a setting: the stack's default alone is expressible."""
+def default_only(path: str, why: str, fix: str) -> Rule:
+    """Rule of a field without a setting: the default alone is expressible, of a model or of the training software."""
+    part, _, name = path.rpartition(".")
+    if part == "model":
+        return only(tuple(field.default for field in fields(Model) if field.name == name), why, fix)
 
     def rule(value: Any, question: CompleteQuestion) -> Written:
         plain = replace(question.recipe, stack=software_of(question.recipe).name)
-        return None if value == getattr(software_of(plain), field) else not_expressible(why, fix, value)
+        return None if value == getattr(software_of(plain), name) else not_expressible(why, fix, value)
 
     return rule
 
@@ -378,82 +362,6 @@ DATA_FROM_PROCESSES: Rule = lambda value, question: Fragment(  # noqa: E731 - a 
     assumptions=(f"start it as {question.cluster.gpus} processes: the data degree {value} follows from their number",)
 )
 """Rule of a data degree that the tool derives."""
-
-COMMON_RULES: Rules = {
-    "recipe.global_batch_tokens": Omitted("global_batch says the same in sequences"),
-    "recipe.document_lengths": Omitted("they describe the data, which the file only names"),
-    "recipe.batching": only(
-        ("packed",), "padding each document to a sequence is the data loader's choice", "pad in the data loader"
-    ),
-    "recipe.stages": only(
-        ((),),
-        "the file has one batch and one length for the whole run",
-        "write a file for each stage, and start each from the checkpoint of the one before",
-    ),
-    "recipe.method": needs(
-        lambda value, _: trains_everything(value),
-        "the file trains every parameter; frozen parts and adapters are made in code",
-        "freeze parameters or add the adapters in the training script",
-    ),
-    "recipe.ema": only((False,), "the tool keeps no moving average of the weights", "keep it in the script"),
-    "recipe.expert_imbalance": Omitted("it is the router's behaviour, not a setting"),
-    "recipe.checkpoint": only(
-        (None,),
-        "checkpoints are taken every so many steps, and the question says every so many seconds",
-        "divide the time between checkpoints that the estimate gives by step_seconds",
-    ),
-    "recipe.stack.versions": only(
-        (None,),
-        "versions of libraries are those that are installed",
-        "install the versions of the question where the job runs",
-    ),
-    "recipe.stack.expandable_segments": needs(
-        lambda value, _: not value,
-        "how the allocator grows is set in the environment, not in this file",
-        "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; a launcher's file does",
-    ),
-    "layout.rank_order": only(
-        ("tp-cp-ep-dp-pp",), "the tool numbers replicas before stages, and not as {value}", "leave rank_order out"
-    ),
-}
-"""Rules of most tools; a tool's own table is merged over this one."""
-
-
-IN_SCRIPT = "set it in the training script"
-
-
-def left_to_script(what: str) -> Rule:
-    """Rule of a field that the script sets."""
-    return needs(lambda value, _: value is None, f"{what} is the script's, not this file's", IN_SCRIPT)
-
-
-SCRIPT_RULES: Rules = {
-    "model": left_to_script("the model"),
-    **COMMON_RULES,
-    "recipe.sequence_length": left_to_script("the length of sequences"),
-    "recipe.training_tokens": left_to_script("the length of the run"),
-    "recipe.attention": only(("flash",), "the kernel {value} is chosen by the script", IN_SCRIPT),
-    "recipe.dropout_fraction": only((0.0,), "dropout is the model's", IN_SCRIPT),
-    "recipe.fp8_weights": only((False,), "weights in fp8 are made by the script", IN_SCRIPT),
-    "recipe.expert_capacity_factor": only((None,), "what an expert takes is the model's", IN_SCRIPT),
-    "recipe.vocabulary_multiple": only((1,), "the vocabulary is padded by the script or not at all", IN_SCRIPT),
-    **{
-        f"recipe.stack.{name}": stack_default(name, "it is chosen by the script", IN_SCRIPT)
-        for name in (
-            "implementation", "cross_entropy", "gradient_fusion", "fused_update", "deterministic", "grouped_experts",
-            "tensor_overlap", "cuda_graphs", "expert_overlap", "dispatcher", "attention_mask",
-        )
-    },
-    "layout.embedding_in_split": only((False,), "layers are dealt by the script", IN_SCRIPT),
-    "layout.loss_in_split": only((False,), "layers are dealt by the script", IN_SCRIPT),
-    "layout.virtual_pipeline": only((1,), "a stage is one chunk", "set virtual_pipeline to 1"),
-    "layout.virtual_group": needs(
-        lambda value, q: value == q.layout.pipeline, "a stage is one chunk", "leave virtual_group out"
-    ),
-    "layout.stage_layers": only((None,), "layers are dealt by the script", IN_SCRIPT),
-}  # fmt: skip
-"""Rules that DeepSpeed and accelerate share: their files distribute and store a script's model, and the script sets
-what it trains."""
 
 
 @dataclass(slots=True)
@@ -503,28 +411,24 @@ class Draft:
         return found
 
 
-@cache
-def _read_beside(name: str) -> tuple[Mapping[str, Converter], tuple[str, ...]]:
-    """Settings that a reader combines, with their types, and prefixes of those that it ignores."""
-    file = files("service.formats.frameworks").joinpath("settings.toml")
-    settings = tomllib.loads(file.read_text(encoding="utf-8"))[name]
-    kinds = {"integers": integer, "booleans": boolean, "numbers": number, "texts": text, "lists": items}
-    return {one: form for kind, form in kinds.items() for one in settings.get(kind, ())}, tuple(settings["ignored"])
+def draft_reader(rules: Rules, beside: Mapping[str, Sequence[str]]) -> Callable[[Sequence[Entry]], Draft]:
+    """Reader of the settings of rules, and of those beside them by type; prefixes of others are ignored."""
+    types = {option.name: option.form for option in options_of(rules).values()}
+    types |= {name: FORMS[kind] for kind, names in beside.items() if kind != "ignored" for name in names}
+    ignored = tuple(beside["ignored"])
 
+    def read(entries: Sequence[Entry]) -> Draft:
+        draft = Draft()
+        for entry in entries:
+            draft.places[entry.name] = entry.place
+            if entry.name in types:
+                if entry.value is not None:
+                    draft.settings[entry.name] = _converted(entry, types[entry.name])
+            elif not entry.name.startswith(ignored):
+                draft.unknown.append(entry)
+        return draft
 
-def draft_from(entries: Sequence[Entry], rules: Rules, name: str) -> Draft:
-    """A draft with the settings of a file of one format, converted: those of the rules, and those beside them."""
-    others, unread = _read_beside(name)
-    forms = {option.name: option.form for option in options_of(rules).values()} | {**others}
-    draft = Draft()
-    for entry in entries:
-        draft.places[entry.name] = entry.place
-        if entry.name in forms:
-            if entry.value is not None:
-                draft.settings[entry.name] = _converted(entry, forms[entry.name])
-        elif not entry.name.startswith(unread):
-            draft.unknown.append(entry)
-    return draft
+    return read
 
 
 def _converted(entry: Entry, form: Converter) -> Any:
@@ -534,3 +438,101 @@ def _converted(entry: Entry, form: Converter) -> Any:
         code, wanted = CONVERTERS[form]
         message = f"{entry.name} is not {wanted}"
         raise refusal(entry.place, code, message, f"give {wanted}") from None
+
+
+FORMS: Mapping[str, Converter] = {
+    "integer": integer, "number": number, "boolean": boolean, "switch": boolean, "text": text, "items": items,
+}  # fmt: skip
+"""Converters by their names in a table."""
+
+_KEYS: Mapping[str, Converter] = {"integer": int, "boolean": {"true": True, "false": False}.__getitem__}
+"""Conversions of the keys of choices, which are texts in a table."""
+
+
+def framework_table(name: str, *sections: str) -> Mapping[str, Any]:
+    """The table of a framework's rules and settings; every section that its module reads must be there."""
+    file = files("service.formats.frameworks").joinpath(f"{name}.toml")
+    table = tomllib.loads(file.read_text(encoding="utf-8"))
+    if table.keys() != {*sections}:
+        named = ", ".join(sorted(table.keys() ^ {*sections}))
+        raise ValueError(f"frameworks/{name}.toml and its module differ in the sections {named}")
+    return table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A rule as data; with a setting, an `Option`."""
+
+    omitted: str = ""
+    """Why no file needs the field."""
+    setting: str = ""
+    form: str = "text"
+    default: Any = OPEN
+    combined: bool = False
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the field by those of the setting."""
+    code: bool = False
+    """Whether code converts the value for the setting."""
+    values: Mapping[str, Mapping[str, Any]] | None = None
+    """Settings by the field's value."""
+    supports: Literal["default"] | Sequence[Any] = ()
+    """Values that the tool supports without a setting."""
+    unset: bool = False
+    """Whether it supports the absent value."""
+    why: str = ""
+    fix: str = ""
+
+
+def rules_of(rows: Mapping[str, Mapping[str, Any]], in_code: Mapping[str, Writer]) -> Rules:
+    """Rules in the order of a table; an empty row is a rule in code, and one with `code` a setting written by code."""
+    if differing := {path for path, row in rows.items() if not row or "code" in row} ^ in_code.keys():
+        raise ValueError(f"the table and its module differ in rules in code: {', '.join(sorted(differing))}")
+    return {path: _rule(path, _Row(**row), in_code.get(path)) if row else in_code[path] for path, row in rows.items()}
+
+
+def _rule(path: str, row: _Row, write: Writer | None) -> Rule:
+    if row.omitted:
+        return Omitted(row.omitted)
+    if row.values is not None:
+        write = chooses(row.values, row.why, row.fix)
+    if row.setting:
+        choices: dict[Any, Any] = {_KEYS.get(row.form, str)(name): value for name, value in row.choices.items()}
+        if row.form == "switch":
+            choices = {True: not row.default}
+        default = COMBINED if row.combined else row.default
+        return Option(row.setting, FORMS[row.form], default, choices, write, (row.why, row.fix))
+    if write is not None:
+        return write
+    if row.supports == "default":
+        return default_only(path, row.why, row.fix)
+    plain = [tuple(value) if isinstance(value, list) else value for value in row.supports]
+    return only((*plain, None) if row.unset else plain, row.why, row.fix)
+
+
+_TABLE = framework_table("common", "common", "script")
+
+COMMON_RULES = rules_of(
+    _TABLE["common"],
+    {
+        "recipe.method": needs(
+            lambda value, _: trains_everything(value),
+            "the file trains every parameter; frozen parts and adapters are made in code",
+            "freeze parameters or add the adapters in the training script",
+        )
+    },
+)
+"""Rules of most tools; a tool's own table is merged over this one."""
+
+IN_SCRIPT = "set it in the training script"
+
+_IN_SCRIPT = rules_of(
+    _TABLE["script"],
+    {
+        "layout.virtual_group": needs(
+            lambda value, q: value == q.layout.pipeline, "a stage is one chunk", "leave virtual_group out"
+        )
+    },
+)
+
+SCRIPT_RULES: Rules = {"model": _IN_SCRIPT["model"], **COMMON_RULES, **_IN_SCRIPT}
+"""Rules of DeepSpeed and accelerate, whose files distribute and store a script's model; the script sets the rest."""

@@ -20,7 +20,19 @@ from service.estimator.question import (
     ZeroStage,
 )
 from service.estimator.resolve import resolve
-from service.formats.rules import LAYOUT, MODEL, MODEL_FIELDS, RECIPE, Omitted, Rule, Rules, apply_rules, values_of
+from service.formats.rules import (
+    LAYOUT,
+    MODEL,
+    MODEL_FIELDS,
+    RECIPE,
+    Omitted,
+    Rule,
+    Rules,
+    apply_rules,
+    framework_table,
+    rules_of,
+    values_of,
+)
 from service.formats.targets import TARGETS
 from tests.ask import question
 
@@ -179,3 +191,10 @@ def test_no_two_values_of_a_field_give_the_same_file_unless_it_is_listed(rules: 
         if (same := same_files(rules, path, zero_stage))
     }
     assert dropped == {}
+
+
+def test_a_table_that_differs_from_its_module_does_not_load() -> None:
+    with pytest.raises(ValueError, match=r"deepspeed.toml and its module differ in the sections model"):
+        framework_table("deepspeed", "model", "rules", "read")
+    with pytest.raises(ValueError, match=r"differ in rules in code: layout.data"):
+        rules_of({"layout.data": {}}, {})

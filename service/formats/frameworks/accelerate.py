@@ -15,23 +15,18 @@ from service.formats.rules import (
     Draft,
     ExportedFile,
     ExportRequest,
-    Option,
     Rules,
     Target,
     Version,
     Written,
     apply_rules,
-    boolean,
-    chooses,
     combined,
-    combined_option,
-    draft_from,
-    integer,
+    draft_reader,
+    framework_table,
     needs,
     not_expressible,
-    only,
     only_stack,
-    text,
+    rules_of,
     values_of,
 )
 from service.formats.text import Entry, nested, yaml_text
@@ -129,60 +124,56 @@ def _offload(value: Any, question: CompleteQuestion) -> Written:
     )
 
 
-_IN_SCRIPT_REASON = "the script has its own way"
+_TABLE = framework_table("accelerate", "rules", "read")
 
 RULES: Rules = {
     **SCRIPT_RULES,
-    "recipe.micro_batch": lambda value, _: not_expressible(
-        "sequences that a rank works on at once are the script's", f"give the script a batch of {value} for each device"
+    **rules_of(
+        _TABLE["rules"],
+        {
+            "recipe.micro_batch": lambda value, _: not_expressible(
+                "sequences that a rank works on at once are the script's",
+                f"give the script a batch of {value} for each device",
+            ),
+            "recipe.global_batch": lambda value, q: not_expressible(
+                "steps of accumulation are the script's",
+                f"give it {value // (q.recipe.micro_batch * q.layout.data)} gradient accumulation steps",
+            ),
+            "recipe.gradient_dtype": needs(
+                lambda value, q: value == "fp32" or q.recipe.precision in ("bf16", "fp16"),
+                "gradients in {value} are made by the script",
+                IN_SCRIPT,
+            ),
+            "recipe.optimizer": lambda value, _: not_expressible(
+                f"the optimizer, {value}, is made by the script", IN_SCRIPT
+            ),
+            "recipe.recompute": _recompute,
+            "recipe.stack.name": only_stack("accelerate", "transformers", "fsdp1"),
+            "layout.data": _distributed,
+            "layout.tensor": lambda value, _: None if value == 1 else value,
+            "layout.context": _context,
+            "layout.expert_tensor": needs(
+                lambda value, q: not q.model.num_experts or value == q.layout.tensor,
+                "experts are split as every matrix",
+                "leave expert_tensor out",
+            ),
+            "layout.zero_stage": _stage,
+            "layout.shard_group": _groups,
+            "layout.reshard_after_forward": lambda value, q: (
+                None if _is_fsdp1(q) or q.layout.zero_stage != 3 else bool(value)
+            ),
+            "layout.sequence_parallel": needs(
+                lambda value, q: not value or q.layout.tensor == 1,
+                "whether norms are split is the model's plan",
+                IN_SCRIPT,
+            ),
+            "layout.context_method": _context_method,
+            "layout.offload": _offload,
+        },
     ),
-    "recipe.global_batch": lambda value, q: not_expressible(
-        "steps of accumulation are the script's",
-        f"give it {value // (q.recipe.micro_batch * q.layout.data)} gradient accumulation steps",
-    ),
-    "recipe.precision": Option(
-        "mixed_precision",
-        text,
-        choices={"no": "fp32", "bf16": "bf16-mixed", "fp16": "fp16-mixed"},
-        gap=("a model that is {value} throughout, or holds fp8, is made by the script", IN_SCRIPT),
-    ),
-    "recipe.gradient_dtype": needs(
-        lambda value, q: value == "fp32" or q.recipe.precision in ("bf16", "fp16"),
-        "gradients in {value} are made by the script",
-        IN_SCRIPT,
-    ),
-    "recipe.optimizer": lambda value, _: not_expressible(f"the optimizer, {value}, is made by the script", IN_SCRIPT),
-    "recipe.recompute": _recompute,
-    "recipe.moment_dtype": only((None,), _IN_SCRIPT_REASON, IN_SCRIPT),
-    "recipe.master_dtype": only((None,), _IN_SCRIPT_REASON, IN_SCRIPT),
-    "recipe.stack.name": only_stack("accelerate", "transformers", "fsdp1"),
-    "recipe.stack.implementation": chooses(
-        {"eager": {}, "compiled": {"dynamo_config.dynamo_backend": "INDUCTOR"}}, "operations are torch's", IN_SCRIPT
-    ),
-    "layout.data": combined_option("distributed_type", text, _distributed),
-    "layout.tensor": Option(f"{_PARALLEL}tp_size", integer, 1, write=lambda value, _: None if value == 1 else value),
-    "layout.context": _context,
-    "layout.pipeline": only((1,), "the launcher makes no pipeline", "set pipeline to 1"),
-    "layout.expert": only((1,), "experts are not split", "set expert to 1"),
-    "layout.expert_tensor": needs(
-        lambda value, q: not q.model.num_experts or value == q.layout.tensor,
-        "experts are split as every matrix",
-        "leave expert_tensor out",
-    ),
-    "layout.zero_stage": _stage,
-    "layout.shard_group": _groups,
-    "layout.reshard_after_forward": combined_option(
-        f"{_FSDP}reshard_after_forward",
-        boolean,
-        lambda value, q: None if _is_fsdp1(q) or q.layout.zero_stage != 3 else bool(value),
-    ),
-    "layout.sequence_parallel": needs(
-        lambda value, q: not value or q.layout.tensor == 1, "whether norms are split is the model's plan", IN_SCRIPT
-    ),
-    "layout.context_method": _context_method,
-    "layout.schedule": only(("1f1b", "interleaved-1f1b"), "there is no pipeline", "leave schedule out"),
-    "layout.offload": _offload,
 }
+
+_READ = draft_reader(RULES, _TABLE["read"])
 
 
 def _write(request: ExportRequest) -> ExportedFile:
@@ -222,7 +213,7 @@ ACCELERATE = Target(
 
 def read_accelerate(entries: Sequence[Entry]) -> Draft:
     """Draft of an accelerate file."""
-    draft = draft_from(entries, RULES, "accelerate")
+    draft = _READ(entries)
     layout, recipe = draft.layout, draft.recipe
     kinds = {"FSDP": True, "MULTI_GPU": False, "NO": False}
     sharded = draft.chosen("distributed_type", kinds, "NO")

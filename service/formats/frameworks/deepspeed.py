@@ -11,13 +11,11 @@ from service.estimator.complete import CompleteQuestion
 from service.formats.rules import (
     DATA_FROM_PROCESSES,
     IN_SCRIPT,
-    OPEN,
     SCRIPT_RULES,
     Draft,
     ExportedFile,
     ExportRequest,
     Fragment,
-    Option,
     Rules,
     Target,
     Version,
@@ -25,25 +23,19 @@ from service.formats.rules import (
     apply_rules,
     chooses,
     combined,
-    combined_option,
-    draft_from,
+    draft_reader,
+    framework_table,
     has_usual_expert_tensor,
-    integer,
     needs,
     not_expressible,
-    only,
     only_stack,
+    rules_of,
     shards_over_all,
-    text,
     values_of,
 )
 from service.formats.text import Entry, json_text, nested
 
 _OWN = "choose a value that DeepSpeed has"
-
-_DTYPES = {name: name for name in ("fp32", "bf16", "fp16")}
-
-_LEARNING_RATE = {"optimizer.params.lr": 3e-4}
 
 
 def _accumulation(value: Any, question: CompleteQuestion) -> Written:
@@ -114,63 +106,54 @@ def _tensor(value: Any, question: CompleteQuestion) -> Written:
     return Fragment((("tensor_parallel.autotp_size", value),), assumptions=("matrices are split by AutoTP",))
 
 
+_TABLE = framework_table("deepspeed", "rules", "read")
+
 RULES: Rules = {
     **SCRIPT_RULES,
-    "recipe.micro_batch": combined_option("train_micro_batch_size_per_gpu", integer),
-    "recipe.global_batch": combined_option("train_batch_size", integer, _accumulation),
-    "recipe.precision": _precision,
-    "recipe.gradient_dtype": Option("data_types.grad_accum_dtype", text, OPEN, _DTYPES, lambda value, _: value),
-    "recipe.optimizer": Option(
-        "optimizer.type",
-        text,
-        OPEN,
-        {"AdamW": "adamw", "Adam": "adamw", "Lion": "lion", "Muon": "muon"},
-        chooses(
-            {
-                "adamw": {"optimizer.type": "AdamW", **_LEARNING_RATE},
-                "lion": {"optimizer.type": "Lion", **_LEARNING_RATE},
-                "muon": {"optimizer.type": "Muon", **_LEARNING_RATE},
-            },
-            "DeepSpeed has no optimizer {value} of its own",
-            "pass one to deepspeed.initialize in the script",
-        ),
+    **rules_of(
+        _TABLE["rules"],
+        {
+            "recipe.global_batch": _accumulation,
+            "recipe.precision": _precision,
+            "recipe.gradient_dtype": lambda value, _: value,
+            "recipe.recompute": _recompute,
+            "recipe.moment_dtype": _moments,
+            "recipe.master_dtype": _master,
+            "recipe.stack.name": only_stack("DeepSpeed", "deepspeed"),
+            "layout.data": DATA_FROM_PROCESSES,
+            "layout.tensor": _tensor,
+            "layout.context": lambda value, _: None if value == 1 else value,
+            "layout.pipeline": _stages,
+            "layout.expert_tensor": needs(
+                has_usual_expert_tensor, "how experts' matrices are split is set in code", IN_SCRIPT
+            ),
+            "layout.zero_stage": lambda value, _: value,
+            "layout.shard_group": needs(
+                shards_over_all,
+                "states are sharded over all replicas; MiCS shards over fewer in code",
+                "leave shard_group out",
+            ),
+            "layout.reshard_after_forward": needs(
+                lambda value, q: q.layout.zero_stage != 3 or value,
+                "gathered weights are freed after the forward pass",
+                "leave reshard_after_forward out",
+            ),
+            "layout.sequence_parallel": needs(
+                lambda value, q: not value or q.layout.tensor == 1,
+                "tensor ranks keep norms whole",
+                "leave sequence_parallel out",
+            ),
+            "layout.context_method": needs(
+                lambda value, q: q.layout.context == 1 or value == "ulysses",
+                "context ranks exchange heads",
+                "set context_method to ulysses",
+            ),
+            "layout.offload": _offload,
+        },
     ),
-    "recipe.recompute": _recompute,
-    "recipe.moment_dtype": _moments,
-    "recipe.master_dtype": _master,
-    "recipe.stack.name": only_stack("DeepSpeed", "deepspeed"),
-    "layout.data": DATA_FROM_PROCESSES,
-    "layout.tensor": combined_option("tensor_parallel.autotp_size", integer, _tensor),
-    "layout.context": combined_option(
-        "sequence_parallel_size", integer, lambda value, _: None if value == 1 else value
-    ),
-    "layout.pipeline": combined_option("pipeline.stages", integer, _stages),
-    "layout.expert": only((1,), "how experts are split is set in code", "give ep_size to deepspeed.moe.MoE"),
-    "layout.expert_tensor": needs(has_usual_expert_tensor, "how experts' matrices are split is set in code", IN_SCRIPT),
-    "layout.zero_stage": Option(
-        "zero_optimization.stage", integer, 0, {stage: stage for stage in range(4)}, lambda value, _: value
-    ),
-    "layout.shard_group": needs(
-        shards_over_all, "states are sharded over all replicas; MiCS shards over fewer in code", "leave shard_group out"
-    ),
-    "layout.reshard_after_forward": needs(
-        lambda value, q: q.layout.zero_stage != 3 or value,
-        "gathered weights are freed after the forward pass",
-        "leave reshard_after_forward out",
-    ),
-    "layout.sequence_parallel": needs(
-        lambda value, q: not value or q.layout.tensor == 1,
-        "tensor ranks keep norms whole",
-        "leave sequence_parallel out",
-    ),
-    "layout.context_method": needs(
-        lambda value, q: q.layout.context == 1 or value == "ulysses",
-        "context ranks exchange heads",
-        "set context_method to ulysses",
-    ),
-    "layout.schedule": only(("1f1b",), "DeepSpeed's pipeline runs 1f1b, and not {value}", "use 1f1b"),
-    "layout.offload": _offload,
 }
+
+_READ = draft_reader(RULES, _TABLE["read"])
 
 
 def _write(request: ExportRequest) -> ExportedFile:
@@ -199,7 +182,7 @@ DEEPSPEED = Target(
 
 def read_deepspeed(entries: Sequence[Entry]) -> Draft:
     """Draft of a DeepSpeed file."""
-    draft = draft_from(entries, RULES, "deepspeed")
+    draft = _READ(entries)
     layout, recipe = draft.layout, draft.recipe
     layout |= draft.fields_of(RULES, "layout")
     recipe |= draft.fields_of(RULES, "recipe")

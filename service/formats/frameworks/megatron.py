@@ -34,21 +34,16 @@ from service.formats.rules import (
     Writer,
     Written,
     apply_rules,
-    boolean,
     chooses,
-    combined_option,
-    draft_from,
+    draft_reader,
+    framework_table,
     has_custom_split,
-    integer,
     needs,
     not_expressible,
-    number,
-    only,
     only_stack,
     options_of,
+    rules_of,
     shards_over_all,
-    stack_default,
-    switch,
     text,
     values_of,
 )
@@ -126,54 +121,7 @@ def _expert_tensor(value: Any, question: CompleteQuestion) -> int | None:
     return layout.tensor * layout.context if is_required else None
 
 
-LAYOUT_RULES: Rules = {
-    "layout.data": DATA_FROM_PROCESSES,
-    "layout.tensor": Option("tensor-model-parallel-size", integer, 1),
-    "layout.context": Option("context-parallel-size", integer, 1),
-    "layout.pipeline": Option("pipeline-model-parallel-size", integer, 1),
-    "layout.virtual_pipeline": Option("num-virtual-stages-per-pipeline-rank", integer, 1, write=_unless_default(1)),
-    "layout.expert": Option("expert-model-parallel-size", integer, 1),
-    "layout.expert_tensor": Option("expert-tensor-parallel-size", integer, write=_expert_tensor),
-    "layout.zero_stage": _sharding,
-    "layout.shard_group": _optimizer_instances,
-    "layout.reshard_after_forward": needs(
-        lambda value, q: q.layout.zero_stage != 3 or value,
-        "Megatron-FSDP frees gathered weights after the forward pass",
-        "leave reshard_after_forward out",
-    ),
-    "layout.sequence_parallel": switch("sequence-parallel"),
-    "layout.context_method": Option(
-        "cp-comm-type", text, COMBINED, CONTEXT_METHODS, when=lambda q: q.layout.context > 1
-    ),
-    "layout.virtual_group": Option(
-        "microbatch-group-size-per-virtual-pipeline-stage",
-        integer,
-        write=lambda value, q: None if value == q.layout.pipeline else value,
-    ),
-    "layout.schedule": only(
-        ("1f1b", "interleaved-1f1b"), "Megatron-LM runs 1f1b, interleaved or not, and not {value}", "use one of these"
-    ),
-    "layout.stage_layers": combined_option("pipeline-model-parallel-layout", text, _stage_layout),
-    "layout.embedding_in_split": switch(
-        "account-for-embedding-in-pipeline-split", write=_unless_default(default=False)
-    ),
-    "layout.loss_in_split": switch("account-for-loss-in-pipeline-split", write=_unless_default(default=False)),
-    "layout.rank_order": Option("use-tp-pp-dp-mapping", boolean, "tp-cp-ep-dp-pp", {True: _STAGES_FIRST}),
-    "layout.offload": _offload,
-}
-
-
 _USE_ANOTHER = "choose a value that Megatron-LM has, or extend its training script"
-
-_PRECISIONS: dict[str, dict[str, Any]] = {
-    "fp32": {},
-    "bf16-mixed": {"bf16": True},
-    "fp16-mixed": {"fp16": True},
-    "fp8-tensorwise": {"bf16": True, "fp8-format": "hybrid", "fp8-recipe": "tensorwise"},
-    "fp8-blockwise": {"bf16": True, "fp8-format": "e4m3", "fp8-recipe": "blockwise"},
-    "mxfp8": {"bf16": True, "fp8-format": "e4m3", "fp8-recipe": "mxfp8"},
-    "nvfp4": {"bf16": True, "fp4-format": "e2m1", "fp4-recipe": "nvfp4"},
-}
 
 _ATTENTION: dict[str, dict[str, Any]] = {
     "flash": {},
@@ -263,70 +211,62 @@ def environment_notes(question: CompleteQuestion) -> list[str]:
     return [f"it runs with {variables} in its environment"] if variables else []
 
 
-SOFTWARE_RULES: Rules = {
-    "recipe.stack.name": only_stack("Megatron-LM", "megatron-core"),
-    "recipe.stack.implementation": Option(
-        "transformer-impl",
-        text,
-        "transformer-engine",
-        {"transformer_engine": "transformer-engine", "local": "local"},
-        gap=("Megatron-LM runs Transformer Engine's layers or its own", _USE_ANOTHER),
+_TABLE = framework_table("megatron", "model", "rules", "read")
+
+RULES: Rules = {
+    **MODEL_RULES,
+    **COMMON_RULES,
+    **rules_of(
+        _TABLE["rules"],
+        {
+            "recipe.training_tokens": _samples,
+            "recipe.gradient_dtype": _gradients,
+            "recipe.recompute": _recompute,
+            "recipe.attention": _kernel,
+            "recipe.dropout_fraction": lambda value, _: {"attention-dropout": value, "hidden-dropout": value},
+            "recipe.moment_dtype": _moments,
+            "recipe.master_dtype": _master_weights,
+            "recipe.stack.name": only_stack("Megatron-LM", "megatron-core"),
+            "recipe.stack.cross_entropy": _loss,
+            "recipe.stack.grouped_experts": lambda value, q: True if value and q.model.num_experts else None,
+            "recipe.stack.tensor_overlap": lambda value, q: (
+                (value and q.layout.tensor > 1 and q.layout.sequence_parallel) or None
+            ),
+            "recipe.stack.cuda_graphs": chooses(
+                {False: {}, True: {"cuda-graph-impl": "full_iteration", "no-check-for-nan-in-loss-and-grad": True}},
+                "",
+                "",
+            ),
+            "recipe.stack.expert_overlap": _expert_overlap,
+            "recipe.stack.dispatcher": lambda value, q: (value or "alltoall") if q.model.num_experts else None,
+            "layout.data": DATA_FROM_PROCESSES,
+            "layout.virtual_pipeline": _unless_default(1),
+            "layout.expert_tensor": _expert_tensor,
+            "layout.zero_stage": _sharding,
+            "layout.shard_group": _optimizer_instances,
+            "layout.reshard_after_forward": needs(
+                lambda value, q: q.layout.zero_stage != 3 or value,
+                "Megatron-FSDP frees gathered weights after the forward pass",
+                "leave reshard_after_forward out",
+            ),
+            "layout.context_method": Option(
+                "cp-comm-type", text, COMBINED, CONTEXT_METHODS, when=lambda q: q.layout.context > 1
+            ),
+            "layout.virtual_group": lambda value, q: None if value == q.layout.pipeline else value,
+            "layout.stage_layers": _stage_layout,
+            "layout.embedding_in_split": _unless_default(default=False),
+            "layout.loss_in_split": _unless_default(default=False),
+            "layout.offload": _offload,
+        },
     ),
-    "recipe.stack.cross_entropy": _loss,
-    "recipe.stack.gradient_fusion": switch("no-gradient-accumulation-fusion", default=True),
-    "recipe.stack.fused_update": stack_default("fused_update", "the optimizer's kernel cannot be chosen", _USE_ANOTHER),
-    "recipe.stack.deterministic": switch("deterministic-mode"),
-    "recipe.stack.grouped_experts": switch(
-        "moe-grouped-gemm", write=lambda value, q: True if value and q.model.num_experts else None
-    ),
-    "recipe.stack.tensor_overlap": switch(
-        "tp-comm-overlap", write=lambda value, q: (value and q.layout.tensor > 1 and q.layout.sequence_parallel) or None
-    ),
-    "recipe.stack.cuda_graphs": chooses(
-        {False: {}, True: {"cuda-graph-impl": "full_iteration", "no-check-for-nan-in-loss-and-grad": True}}, "", ""
-    ),
-    "recipe.stack.expert_overlap": switch("overlap-moe-expert-parallel-comm", write=_expert_overlap),
-    "recipe.stack.dispatcher": Option(
-        "moe-token-dispatcher-type",
-        text,
-        COMBINED,
-        {name: name for name in ("alltoall", "allgather", "flex")},
-        lambda value, q: (value or "alltoall") if q.model.num_experts else None,
-    ),
-    "recipe.stack.attention_mask": switch("no-create-attention-mask-in-dataloader", default=True),
 }
 
-RECIPE_RULES: Rules = {
-    "recipe.sequence_length": Option("seq-length", integer),
-    "recipe.micro_batch": Option("micro-batch-size", integer, 1),
-    "recipe.global_batch": Option("global-batch-size", integer),
-    "recipe.training_tokens": _samples,
-    "recipe.precision": chooses(_PRECISIONS, "Megatron-LM does not train in {value}", _USE_ANOTHER),
-    "recipe.gradient_dtype": _gradients,
-    "recipe.optimizer": Option(
-        "optimizer",
-        text,
-        "adamw",
-        {"adam": "adamw", "sgd": "sgd-momentum", "muon": "muon", "dist_muon": "muon", "lion": "lion"},
-        gap=("Megatron-LM has no optimizer {value}", _USE_ANOTHER),
-    ),
-    "recipe.recompute": _recompute,
-    "recipe.attention": _kernel,
-    "recipe.dropout_fraction": lambda value, _: {"attention-dropout": value, "hidden-dropout": value},
-    "recipe.moment_dtype": _moments,
-    "recipe.master_dtype": _master_weights,
-    "recipe.fp8_weights": switch("fp8-param-gather"),
-    "recipe.expert_capacity_factor": Option("moe-expert-capacity-factor", number),
-    "recipe.vocabulary_multiple": Option("make-vocab-size-divisible-by", integer, 128),
-}
-
-
-RULES: Rules = {**MODEL_RULES, **COMMON_RULES, **RECIPE_RULES, **SOFTWARE_RULES, **LAYOUT_RULES}
+_READ = draft_reader(RULES, _TABLE["read"])
 
 
 def read_megatron(entries: Sequence[Entry]) -> Draft:
     """Draft of Megatron-LM's arguments."""
-    draft = draft_from(entries, RULES, "megatron-lm")
+    draft = _READ(entries)
     sparse = put_model(draft)
     _put_layout(draft, sparse=sparse)
     _put_stages(draft)

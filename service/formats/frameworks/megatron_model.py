@@ -7,7 +7,6 @@ megatron/core/transformer/pipeline_parallel_layer_layout.py.
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields
 from itertools import groupby
 from typing import Any
 
@@ -15,24 +14,13 @@ from service.calibration.tables import NotExpressible
 from service.estimator.complete import CompleteQuestion
 from service.estimator.question import Model
 from service.formats.rules import (
-    COMBINED,
-    OPEN,
     Draft,
     Fragment,
-    Omitted,
-    Option,
-    Rule,
-    Rules,
     Written,
-    boolean,
-    chooses,
-    combined_option,
-    integer,
+    framework_table,
     not_expressible,
-    only,
     options_of,
-    switch,
-    text,
+    rules_of,
 )
 
 _WRITE_A_SPEC = "write the layer in a spec of your own and name it by --spec"
@@ -48,15 +36,19 @@ def layer_list(kinds: list[int]) -> str:
     return f"({'+'.join(f'[{kind}]*{len(list(run))}' for kind, run in groupby(kinds))})"
 
 
-def _without_option(name: str) -> Rule:
-    """Rule of a field without an option: the default alone is expressible."""
-    default = next(field.default for field in fields(Model) if field.name == name)
-    return only((default,), "Megatron-LM has no option for this part of the model", _WRITE_A_SPEC)
+def _latent_attention(value: Any, question: CompleteQuestion) -> Any:
+    return value if question.model.kv_lora_rank is not None else None
 
 
-def _latent_attention_option(name: str) -> Rule:
-    """Rule of an option of latent attention."""
-    return Option(name, integer, write=lambda value, q: value if q.model.kv_lora_rank is not None else None)
+_LATENT_ATTENTION = ("model.q_lora_rank", "model.qk_nope_head_dim", "model.qk_rope_head_dim", "model.v_head_dim")
+_DELTA_NETS = (
+    "model.conv_kernel", "model.linear_num_key_heads", "model.linear_num_value_heads", "model.linear_key_head_dim",
+    "model.linear_value_head_dim",
+)  # fmt: skip
+_EXPERTS = (
+    "model.num_experts", "model.num_experts_per_tok", "model.moe_intermediate_size",
+    "model.shared_expert_intermediate_size",
+)  # fmt: skip
 
 
 def _query_groups(value: Any, question: CompleteQuestion) -> Written:
@@ -117,20 +109,14 @@ def _layer_types(value: Any, question: CompleteQuestion) -> Written:
     return not_expressible(_NOT_IN_OPTIONS, _WRITE_A_SPEC)
 
 
-def _delta_net_option(name: str) -> Rule:
-    """Rule of an option of gated delta nets."""
-
-    def write(value: Any, question: CompleteQuestion) -> Any:
-        if value is None or "gated_delta_net" in question.model.layer_types:
-            return value
-        return not_expressible(_NOT_IN_OPTIONS, _WRITE_A_SPEC)
-
-    return Option(name, integer, write=write)
+def _delta_net(value: Any, question: CompleteQuestion) -> Any:
+    if value is None or "gated_delta_net" in question.model.layer_types:
+        return value
+    return not_expressible(_NOT_IN_OPTIONS, _WRITE_A_SPEC)
 
 
-def _experts_option(name: str, default: Any = OPEN) -> Rule:
-    """Rule of an option of experts."""
-    return Option(name, integer, default, write=lambda value, q: value if value and q.model.num_experts else None)
+def _experts(value: Any, question: CompleteQuestion) -> Any:
+    return value if value and question.model.num_experts else None
 
 
 def sparse_layers(model: Model) -> list[int]:
@@ -153,89 +139,27 @@ def _moe_frequency(value: Any, question: CompleteQuestion) -> Written:
     return None if all(kinds) else {"moe-layer-freq": layer_list(kinds)}
 
 
-_WITHOUT_OPTION = (
-    "lm_head_bias", "norms_per_layer", "final_norm", "embedding_norm", "parallel_attention", "attention_chunk_size",
-    "word_embed_proj_dim", "router_bias", "zero_expert_num", "activation_parameters", "conv_bias", "mixer_bias",
-    "mixer_norm", "mamba_d_ssm", "mamba_d_state", "mamba_dt_rank", "mamba_n_heads", "mamba_n_groups", "lru_width",
-    "num_mem_blocks", "adapter_rank", "shared_attention_adapter",
-)  # fmt: skip
-"""Fields without an option, or with one that needs a pattern of layers."""
-
-MODEL_RULES: Rules = {
-    "model.num_hidden_layers": Option("num-layers", integer),
-    "model.hidden_size": Option("hidden-size", integer),
-    "model.intermediate_size": combined_option(
-        "ffn-hidden-size", integer, lambda value, q: value or q.model.expert_width
-    ),
-    "model.num_attention_heads": Option("num-attention-heads", integer, write=lambda value, _: max(1, value)),
-    "model.num_key_value_heads": combined_option("num-query-groups", integer, _query_groups),
-    "model.head_dim": Option("kv-channels", integer, write=_head_width),
-    "model.vocab_size": Option("vocab-size", integer),
-    "model.gated_mlp": switch("swiglu"),
-    "model.tie_word_embeddings": switch("untie-embeddings-and-output-weights", default=True),
-    "model.attention_bias": Omitted("written with mlp_bias: biases are one option"),
-    "model.attention_out_bias": Omitted("written with mlp_bias: biases are one option"),
-    "model.mlp_bias": combined_option("disable-bias-linear", boolean, _biases),
-    "model.normalization": Option(
-        "normalization",
-        text,
-        "layernorm",
-        {"LayerNorm": "layernorm", "RMSNorm": "rmsnorm"},
-        gap=("Megatron-LM has no norm of the kind {value}", _WRITE_A_SPEC),
-    ),
-    "model.position_embedding_rows": combined_option("position-embedding-type", text, _positions),
-    "model.max_position_embeddings": Omitted("written with the positions"),
-    "model.qk_norm": chooses(
-        {
-            "none": {},
-            "per_head_dim": {"qk-layernorm": True},
-            "per_head_dim_biased": {"qk-layernorm": True},
-            "l2": {"qk-l2-norm": True},
-        },
-        "Megatron-LM has no norm of the kind {value} on queries and keys",
-        _WRITE_A_SPEC,
-    ),
-    "model.attention_gate": Option(
-        "attention-output-gate",
-        boolean,
-        "none",
-        {True: "elementwise"},
-        gap=("Megatron-LM has no gate of the kind {value} on attention", _WRITE_A_SPEC),
-    ),
-    "model.attention_sinks": Option(
-        "softmax-type",
-        text,
-        default=False,
-        choices={"vanilla": False, "off-by-one": False, "learnable": True},
-        write=lambda value, _: "learnable" if value else None,
-    ),
-    "model.layer_types": combined_option("window-size", text, _layer_types),
-    "model.sliding_window": Omitted("written with the layers' types"),
-    "model.conv_kernel": _delta_net_option("linear-conv-kernel-dim"),
-    **{f"model.{name}": _without_option(name) for name in _WITHOUT_OPTION},
-    "model.linear_num_key_heads": _delta_net_option("linear-num-key-heads"),
-    "model.linear_num_value_heads": _delta_net_option("linear-num-value-heads"),
-    "model.linear_key_head_dim": _delta_net_option("linear-key-head-dim"),
-    "model.linear_value_head_dim": _delta_net_option("linear-value-head-dim"),
-    "model.kv_lora_rank": Option(
-        "kv-lora-rank",
-        integer,
-        write=lambda value, _: None if value is None else {"multi-latent-attention": True, "kv-lora-rank": value},
-    ),
-    "model.q_lora_rank": _latent_attention_option("q-lora-rank"),
-    "model.qk_nope_head_dim": _latent_attention_option("qk-head-dim"),
-    "model.qk_rope_head_dim": _latent_attention_option("qk-pos-emb-head-dim"),
-    "model.v_head_dim": _latent_attention_option("v-head-dim"),
-    "model.num_experts": _experts_option("num-experts"),
-    "model.num_experts_per_tok": _experts_option("moe-router-topk", COMBINED),
-    "model.moe_intermediate_size": _experts_option("moe-ffn-hidden-size"),
-    "model.shared_expert_intermediate_size": _experts_option("moe-shared-expert-intermediate-size"),
-    "model.shared_expert_gate": switch("moe-shared-expert-gate"),
-    "model.first_k_dense_replace": Omitted("written with the layers' MLPs"),
-    "model.mlp_layer_types": combined_option("moe-layer-freq", text, _moe_frequency),
-    "model.moe_latent_size": Option("moe-latent-size", integer),
-    "model.num_nextn_predict_layers": Option("mtp-num-layers", integer, write=lambda value, _: value or None),
-}
+MODEL_RULES = rules_of(
+    framework_table("megatron", "model", "rules", "read")["model"],
+    {
+        "model.intermediate_size": lambda value, q: value or q.model.expert_width,
+        "model.num_attention_heads": lambda value, _: max(1, value),
+        "model.num_key_value_heads": _query_groups,
+        "model.head_dim": _head_width,
+        "model.mlp_bias": _biases,
+        "model.position_embedding_rows": _positions,
+        "model.attention_sinks": lambda value, _: "learnable" if value else None,
+        "model.layer_types": _layer_types,
+        **dict.fromkeys(_DELTA_NETS, _delta_net),
+        "model.kv_lora_rank": lambda value, _: (
+            None if value is None else {"multi-latent-attention": True, "kv-lora-rank": value}
+        ),
+        **dict.fromkeys(_LATENT_ATTENTION, _latent_attention),
+        **dict.fromkeys(_EXPERTS, _experts),
+        "model.mlp_layer_types": _moe_frequency,
+        "model.num_nextn_predict_layers": lambda value, _: value or None,
+    },
+)
 
 
 def chunk_layers(question: CompleteQuestion) -> tuple[int, ...]:

@@ -5,40 +5,32 @@ included.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 from service.estimator.complete import CompleteQuestion
 from service.estimator.parallelism.pipeline import partition_layers_by_cost
-from service.estimator.question import Model
 from service.formats.rules import (
     COMMON_RULES,
+    MODEL_FIELDS,
     Draft,
     ExportedFile,
     ExportRequest,
     Fragment,
-    Omitted,
-    Option,
-    Rule,
     Rules,
     Target,
     Version,
     Written,
     apply_rules,
-    boolean,
-    chooses,
-    combined_option,
-    draft_from,
+    default_only,
+    draft_reader,
+    framework_table,
     has_usual_expert_tensor,
-    integer,
     needs,
     not_expressible,
-    only,
     only_stack,
+    rules_of,
     shards_over_all,
-    stack_default,
     steps_of,
-    text,
     values_of,
 )
 from service.formats.text import Entry, nested, yaml_text
@@ -48,12 +40,6 @@ _MODEL = "model.model_config."
 _EXPERTS = f"{_MODEL}moe_config."
 
 _ADD_LAYER = "add the layer to nanotron's code"
-
-
-def _only(name: str) -> Rule:
-    """Rule of a field without a setting: only its default is expressible."""
-    default = next(field.default for field in fields(Model) if field.name == name)
-    return only((default,), "nanotron's configuration of Qwen2 has no such part of a model", _ADD_LAYER)
 
 
 def _windows(value: Any, question: CompleteQuestion) -> Written:
@@ -82,42 +68,30 @@ def _experts(value: Any, question: CompleteQuestion) -> Written:
     return Fragment((*sizes, (f"{_EXPERTS}layers", layers)))
 
 
-_WRITTEN_WITH = {
-    "num_experts_per_tok": "written with num_experts",
-    "moe_intermediate_size": "written with num_experts",
-    "shared_expert_intermediate_size": "written with num_experts",
-    "first_k_dense_replace": "written with num_experts",
-    "sliding_window": "written with layer_types",
-}
+_TABLE = framework_table("nanotron", "model", "rules", "read")
+
+_NO_PART = "nanotron's configuration of Qwen2 has no such part of a model"
 
 MODEL_RULES: Rules = {
-    **{f"model.{field.name}": _only(field.name) for field in fields(Model)},
-    **{
-        f"model.{name}": Option(f"{_MODEL}{name}", integer)
-        for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
-    },
-    "model.tie_word_embeddings": Option(f"{_MODEL}tie_word_embeddings", boolean, default=False),
-    **{f"model.{name}": Omitted(reason) for name, reason in _WRITTEN_WITH.items()},
-    "model.intermediate_size": Option(
-        f"{_MODEL}intermediate_size", integer, write=lambda value, q: value or q.model.expert_width
-    ),
-    "model.head_dim": needs(
-        lambda value, q: value in (None, q.model.hidden_size // max(1, q.model.num_attention_heads)),
-        "heads share the width of the model evenly",
-        _ADD_LAYER,
-    ),
-    "model.gated_mlp": only((True,), "the MLP is gated", _ADD_LAYER),
-    "model.attention_bias": Option(f"{_MODEL}attention_bias", boolean, default=False),
-    "model.attention_out_bias": needs(lambda value, _: not value, "the attention's output has no bias", _ADD_LAYER),
-    "model.max_position_embeddings": Option(
-        f"{_MODEL}max_position_embeddings", integer, write=lambda value, q: max(q.recipe.sequence_length, value or 0)
-    ),
-    "model.layer_types": combined_option(f"{_MODEL}sliding_window_size", integer, _windows),
-    "model.num_experts": combined_option(f"{_EXPERTS}num_experts", integer, _experts),
-    "model.mlp_layer_types": needs(
-        lambda value, q: {*value} <= ({"sparse"} if q.model.num_experts else {"dense"}),
-        "layers with and without experts are not dealt so",
-        _ADD_LAYER,
+    **{path: default_only(path, _NO_PART, _ADD_LAYER) for path in MODEL_FIELDS},
+    **rules_of(
+        _TABLE["model"],
+        {
+            "model.intermediate_size": lambda value, q: value or q.model.expert_width,
+            "model.head_dim": needs(
+                lambda value, q: value in (None, q.model.hidden_size // max(1, q.model.num_attention_heads)),
+                "heads share the width of the model evenly",
+                _ADD_LAYER,
+            ),
+            "model.max_position_embeddings": lambda value, q: max(q.recipe.sequence_length, value or 0),
+            "model.layer_types": _windows,
+            "model.num_experts": _experts,
+            "model.mlp_layer_types": needs(
+                lambda value, q: {*value} <= ({"sparse"} if q.model.num_experts else {"dense"}),
+                "layers with and without experts are not dealt so",
+                _ADD_LAYER,
+            ),
+        },
     ),
 }
 """Rules of the model's fields, in the names of Qwen2Config."""
@@ -204,120 +178,51 @@ def _dispatcher(value: Any, question: CompleteQuestion) -> Any:
     return (value or "alltoall") if question.model.num_experts else None
 
 
-_NO_CHOICE = "nanotron has one way to do this, and it cannot be chosen"
-
 RULES: Rules = {
     **MODEL_RULES,
     **COMMON_RULES,
-    "recipe.sequence_length": Option("tokens.sequence_length", integer),
-    "recipe.micro_batch": Option("tokens.micro_batch_size", integer, 1),
-    "recipe.global_batch": combined_option(
-        "tokens.batch_accumulation_per_replica",
-        integer,
-        lambda value, q: value // (q.recipe.micro_batch * q.layout.data),
+    **rules_of(
+        _TABLE["rules"],
+        {
+            "recipe.global_batch": lambda value, q: value // (q.recipe.micro_batch * q.layout.data),
+            "recipe.training_tokens": _steps,
+            "recipe.precision": _precision,
+            "recipe.gradient_dtype": _gradients,
+            "recipe.recompute": _recompute,
+            "recipe.stack.name": only_stack("nanotron", "nanotron"),
+            "recipe.stack.dispatcher": _dispatcher,
+            "layout.expert_tensor": needs(
+                has_usual_expert_tensor,
+                "experts' matrices are split as those of other layers or not at all",
+                "leave expert_tensor out",
+            ),
+            "layout.shard_group": needs(
+                shards_over_all, "the optimizer is sharded over all replicas", "leave shard_group out"
+            ),
+            "layout.sequence_parallel": _norms,
+            "layout.context_method": needs(
+                lambda value, q: q.layout.context == 1 or value == "ring",
+                "context ranks pass keys and values around a ring",
+                "set context_method to ring",
+            ),
+            "layout.stage_layers": needs(
+                lambda value, q: (
+                    value is None
+                    or (q.layout.pipeline > 1 and value == partition_layers_by_cost(q.layout.pipeline, q.model))
+                ),
+                "layers are dealt to stages by their cost",
+                "leave stage_layers out",
+            ),
+        },
     ),
-    "recipe.training_tokens": combined_option("tokens.train_steps", integer, _steps),
-    "recipe.precision": combined_option("model.dtype", text, _precision),
-    "recipe.gradient_dtype": _gradients,
-    "recipe.optimizer": Option(
-        "optimizer.optimizer_factory.name",
-        text,
-        "adamw",
-        {"adamW": "adamw"},
-        chooses({"adamw": _ADAMW}, "nanotron has no optimizer {value} that keeps such states", _CHANGE_VALUE),
-    ),
-    "recipe.recompute": combined_option("parallelism.recompute_layer", boolean, _recompute),
-    "recipe.attention": Option(
-        f"{_MODEL}_attn_implementation",
-        text,
-        "flash",
-        {"flash_attention_2": "flash", "sdpa": "eager"},
-        chooses(
-            {
-                "flash": {f"{_MODEL}_attn_implementation": "flash_attention_2"},
-                "flash-2": {f"{_MODEL}_attn_implementation": "flash_attention_2"},
-                "eager": {f"{_MODEL}_attn_implementation": "sdpa"},
-            },
-            "nanotron has no kernel {value}",
-            _CHANGE_VALUE,
-        ),
-    ),
-    "recipe.dropout_fraction": only((0.0,), "the model has no dropout", "set it to 0"),
-    "recipe.moment_dtype": only((None,), "moments are in fp32", "leave it out"),
-    "recipe.master_dtype": only((None,), "the master copy is in fp32", "leave it out"),
-    "recipe.fp8_weights": only((False,), "nanotron has no fp8", "leave it out"),
-    "recipe.expert_capacity_factor": only((None,), "no token is dropped by an expert", "leave it out"),
-    "recipe.vocabulary_multiple": Option("model.make_vocab_size_divisible_by", integer, 1),
-    "recipe.stack.name": only_stack("nanotron", "nanotron"),
-    **{
-        f"recipe.stack.{name}": stack_default(name, _NO_CHOICE, "leave it out")
-        for name in ("implementation", "cross_entropy", "gradient_fusion", "grouped_experts", "tensor_overlap")
-    },
-    "recipe.stack.fused_update": stack_default(
-        "fused_update", _NO_CHOICE, "set torch_adam_is_fused in the file by hand"
-    ),
-    "recipe.stack.deterministic": only((False,), _NO_CHOICE, "leave it out"),
-    "recipe.stack.cuda_graphs": only((False,), _NO_CHOICE, "leave it out"),
-    "recipe.stack.expert_overlap": only((False,), _NO_CHOICE, "leave it out"),
-    "recipe.stack.dispatcher": combined_option(f"{_EXPERTS}token_dispatcher_type", text, _dispatcher),
-    "recipe.stack.attention_mask": only((False,), _NO_CHOICE, "leave it out"),
-    "layout.data": Option("parallelism.dp", integer, 1),
-    "layout.tensor": Option("parallelism.tp", integer, 1),
-    "layout.context": Option("parallelism.context_parallel_size", integer, 1),
-    "layout.pipeline": Option("parallelism.pp", integer, 1),
-    "layout.virtual_pipeline": only((1,), "a stage is one chunk", "set virtual_pipeline to 1"),
-    "layout.expert": Option("parallelism.expert_parallel_size", integer, 1),
-    "layout.expert_tensor": needs(
-        has_usual_expert_tensor,
-        "experts' matrices are split as those of other layers or not at all",
-        "leave expert_tensor out",
-    ),
-    "layout.zero_stage": Option(
-        "optimizer.zero_stage",
-        integer,
-        0,
-        {0: 0, 1: 1},
-        gap=(
-            "nanotron shards the optimizer alone, and not as ZeRO stage {value} does",
-            "use zero_stage 1 or 0",
-        ),
-    ),
-    "layout.shard_group": needs(
-        shards_over_all,
-        "the optimizer is sharded over all replicas",
-        "leave shard_group out",
-    ),
-    "layout.reshard_after_forward": only((False,), "weights are never sharded", "leave it out"),
-    "layout.sequence_parallel": combined_option("parallelism.tp_mode", text, _norms),
-    "layout.context_method": needs(
-        lambda value, q: q.layout.context == 1 or value == "ring",
-        "context ranks pass keys and values around a ring",
-        "set context_method to ring",
-    ),
-    "layout.virtual_group": Omitted("it orders chunks, and a stage is one"),
-    "layout.schedule": Option(
-        "parallelism.pp_engine",
-        text,
-        "gpipe",
-        {"afab": "gpipe", "1f1b": "1f1b"},
-        gap=("nanotron has no schedule {value}", "use 1f1b or gpipe"),
-    ),
-    "layout.stage_layers": needs(
-        lambda value, q: (
-            value is None or (q.layout.pipeline > 1 and value == partition_layers_by_cost(q.layout.pipeline, q.model))
-        ),
-        "layers are dealt to stages by their cost",
-        "leave stage_layers out",
-    ),
-    "layout.embedding_in_split": only((False,), "layers are dealt by their cost", "leave it out"),
-    "layout.loss_in_split": only((False,), "layers are dealt by their cost", "leave it out"),
-    "layout.offload": only(("none",), "nothing is offloaded", "leave offload out"),
 }
+
+_READ = draft_reader(RULES, _TABLE["read"])
 
 
 def read_nanotron(entries: Sequence[Entry]) -> Draft:
     """Draft of a nanotron file."""
-    draft = draft_from(entries, RULES, "nanotron")
+    draft = _READ(entries)
     draft.layout |= draft.fields_of(RULES, "layout")
     modes = {"REDUCE_SCATTER": True, "ALL_REDUCE": False, "reduce_scatter": True, "all_reduce": False}
     split = draft.chosen("parallelism.tp_mode", modes, "ALL_REDUCE")

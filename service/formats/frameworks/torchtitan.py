@@ -22,25 +22,20 @@ from service.formats.rules import (
     Rules,
     Target,
     Version,
+    Writer,
     Written,
     apply_rules,
     boolean,
-    chooses,
     combined,
-    combined_option,
-    draft_from,
+    draft_reader,
+    framework_table,
     has_custom_split,
-    integer,
-    items,
     needs,
     not_expressible,
-    only,
     only_stack,
-    stack_default,
+    rules_of,
     steps_of,
-    text,
     values_of,
-    writes,
 )
 from service.formats.text import Entry, Settings, command_text, nested, toml_text, words_of
 
@@ -70,16 +65,13 @@ def _chunks(value: Any, question: CompleteQuestion) -> int | None:
     return None if value <= 2 or has_custom_split(question) else layers
 
 
-def _end(name: str) -> Rule:
-    """Rule of an end of the model that counts as a layer."""
-    return writes(
-        f"parallelism.pipeline_parallel_{name}_stage_less_layers",
-        lambda value, q: None if q.layout.pipeline == 1 or has_custom_split(q) else int(value),
-    )
+def _end(value: Any, question: CompleteQuestion) -> int | None:
+    """An end of the model that counts as a layer."""
+    return None if question.layout.pipeline == 1 or has_custom_split(question) else int(value)
 
 
-def _stage_modules(head: str) -> Rule:
-    """Rule of a partition given as module lists."""
+def _stage_modules(head: str) -> Writer:
+    """Writer of a partition given as module lists."""
 
     def write(value: Any, question: CompleteQuestion) -> list[list[str]] | None:
         if not has_custom_split(question):
@@ -90,7 +82,7 @@ def _stage_modules(head: str) -> Rule:
         modules[-1] += ["norm", head]
         return modules
 
-    return combined_option("parallelism.module_fqns_per_model_part", items, write)
+    return write
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,111 +231,6 @@ def _rotation(value: Any, question: CompleteQuestion) -> Any:
     return names.get(value) or not_expressible(why, NO_SETTING)
 
 
-SHARED_RULES: Rules = {
-    **COMMON_RULES,
-    "recipe.training_tokens": combined_option("training.steps", integer, lambda _, q: steps_of(q)),
-    "recipe.precision": _precision,
-    "recipe.gradient_dtype": needs(
-        lambda value, q: value == "fp32" or q.recipe.precision == "bf16",
-        "gradients are reduced in fp32, not in {value}",
-        "leave gradient_dtype out",
-    ),
-    "recipe.attention": only(
-        ("flash",), "torch chooses the attention kernel by itself; {value} cannot be asked for", NO_SETTING
-    ),
-    "recipe.dropout_fraction": only((0.0,), "torchtitan's models have no dropout", "set it to 0"),
-    "recipe.moment_dtype": only((None,), "moments have the format of the weights", "leave it out"),
-    "recipe.master_dtype": only((None,), "sharded weights are the master copy", "leave it out"),
-    "recipe.fp8_weights": only((False,), "weights stay in their own format", "leave it out"),
-    "recipe.expert_capacity_factor": only((None,), "no token is dropped by an expert", "leave it out"),
-    "recipe.vocabulary_multiple": only((1,), "the vocabulary is not padded", "set it to 1"),
-    "recipe.stack.name": only_stack("torchtitan", "torchtitan"),
-    "recipe.stack.implementation": _compiled,
-    "recipe.stack.cross_entropy": only(
-        ("eager", "compiled", "loss-parallel"), "the loss of the kind {value} is chosen in code", NO_SETTING
-    ),
-    "recipe.stack.gradient_fusion": stack_default(
-        "gradient_fusion", "products do not add to gradients themselves", NO_SETTING
-    ),
-    "recipe.stack.deterministic": Option(
-        "debug.deterministic", boolean, default=False, write=lambda value, _: value or None
-    ),
-    "recipe.stack.grouped_experts": stack_default(
-        "grouped_experts", "experts run as the model's code says", NO_SETTING
-    ),
-    "recipe.stack.expert_overlap": only((False,), "it comes with the schedule, and cannot be asked for", NO_SETTING),
-    "recipe.stack.dispatcher": only((None, "alltoall"), "tokens reach experts by all-to-all, not {value}", NO_SETTING),
-    "recipe.stack.attention_mask": only((False,), "the data loader makes no mask", "leave it out"),
-    "layout.data": _replicas,
-    "layout.tensor": Option("parallelism.tensor_parallel_degree", integer, 1),
-    "layout.context": Option("parallelism.context_parallel_degree", integer, 1),
-    "layout.pipeline": Option("parallelism.pipeline_parallel_degree", integer, 1),
-    "layout.virtual_pipeline": combined_option("parallelism.pipeline_parallel_layers_per_stage", integer, _chunks),
-    "layout.expert": Option("parallelism.expert_parallel_degree", integer, 1),
-    "layout.zero_stage": _stage,
-    "layout.shard_group": _groups,
-    "layout.reshard_after_forward": combined_option(
-        "parallelism.fsdp_reshard_after_forward",
-        text,
-        lambda value, q: ("always" if value else "never") if q.layout.zero_stage == 3 else None,
-    ),
-    "layout.virtual_group": needs(
-        lambda value, q: value == q.layout.pipeline,
-        "the schedule has groups of one pipeline",
-        "leave virtual_group out",
-    ),
-    "layout.schedule": _schedule,
-    "layout.embedding_in_split": _end("first"),
-    "layout.loss_in_split": _end("last"),
-    "layout.offload": Option(
-        "training.enable_cpu_offload",
-        boolean,
-        "none",
-        {True: "model", False: "none"},
-        chooses(
-            {"none": {}, "model": {"training.enable_cpu_offload": True}},
-            "torchtitan offloads weights, gradients and states together, and not {value} alone",
-            "use offload model, or none",
-        ),
-    ),
-}
-"""Rules of every version."""
-
-OLD_RULES: Rules = {
-    "recipe.stack.cuda_graphs": only((False,), "a step is not captured as a graph", "leave cuda_graphs out"),
-    "recipe.stack.tensor_overlap": _tensor_overlap("parallelism.enable_async_tensor_parallel"),
-    "layout.sequence_parallel": needs(
-        lambda value, q: q.layout.tensor == 1 or value,
-        "tensor ranks always split norms along the sequence",
-        "set sequence_parallel to true",
-    ),
-    "layout.context_method": combined_option("parallelism.context_parallel_rotate_method", text, _rotation),
-    "layout.expert_tensor": combined_option(
-        "parallelism.expert_tensor_parallel_degree", integer, lambda value, q: value if q.model.num_experts else None
-    ),
-    "layout.stage_layers": _stage_modules("output"),
-}
-"""Rules of 0.2 alone."""
-
-NEW_RULES: Rules = {
-    "recipe.stack.cuda_graphs": _graphs,
-    "recipe.stack.tensor_overlap": _tensor_overlap("compile.enable_async_tensor_parallel"),
-    "layout.sequence_parallel": writes(
-        "parallelism.enable_sequence_parallel", lambda value, q: None if q.layout.tensor == 1 or value else False
-    ),
-    "layout.context_method": needs(
-        lambda value, q: q.layout.context == 1 or value == "all-gather",
-        "context ranks gather keys and values, and not by {value}",
-        "set context_method to all-gather",
-    ),
-    "layout.expert_tensor": needs(
-        lambda value, q: not q.model.num_experts or value == 1 or q.layout.expert == 1,
-        "experts' matrices are not split beside the experts",
-        "set expert_tensor to 1",
-    ),
-}
-"""Rules from 0.3 on."""
-
 _UNKNOWN_MODEL = "torchtitan takes its model from a registry, and none there has these sizes"
 _REGISTER = "register the model in torchtitan, and name it in the file"
 
@@ -410,51 +297,82 @@ def _recompute_class(value: Any, question: CompleteQuestion) -> Written:
     return combined({"activation_checkpoint": classes[value.granularity]}, _recompute_lacks(value))
 
 
-_BATCH: Rules = {
-    "recipe.sequence_length": Option("training.seq_len", integer, 2048),
-    "recipe.micro_batch": combined_option("training.local_batch_size", integer, _local_batch),
-    "recipe.global_batch": combined_option("training.global_batch_size", integer),
-}
-_TOKENS: Rules = {
-    "recipe.sequence_length": writes("training.max_context_length"),
-    "recipe.micro_batch": _local_tokens,
-    "recipe.global_batch": writes("training.num_tokens_per_train_step", lambda v, q: v * q.recipe.sequence_length),
-}
-_OPTIMIZER_IN_CODE: Rules = {
-    "recipe.optimizer": only(
-        ("adamw",), "the optimizer {value} is a class in the configuration's function", NO_SETTING
-    ),
-    "recipe.stack.fused_update": only((True,), "the optimizer's kernel is chosen in code", NO_SETTING),
-}
+_TABLE = framework_table("torchtitan", "shared", "0.2", "0.3", "main", "read")
 
-RULES: dict[str, Rules] = {
-    "0.2": {
-        "model": _named,
-        **SHARED_RULES,
-        **OLD_RULES,
-        **_BATCH,
-        "recipe.recompute": combined_option("activation_checkpoint.mode", text, _recompute),
-        "recipe.optimizer": Option(
-            "optimizer.name",
-            text,
-            "adamw",
-            {"AdamW": "adamw"},
-            gap=("torchtitan has no optimizer {value}", NO_SETTING),
+_SHARED: Rules = {
+    **COMMON_RULES,
+    **rules_of(
+        _TABLE["shared"],
+        {
+            "recipe.training_tokens": lambda _, q: steps_of(q),
+            "recipe.precision": _precision,
+            "recipe.gradient_dtype": needs(
+                lambda value, q: value == "fp32" or q.recipe.precision == "bf16",
+                "gradients are reduced in fp32, not in {value}",
+                "leave gradient_dtype out",
+            ),
+            "recipe.stack.name": only_stack("torchtitan", "torchtitan"),
+            "recipe.stack.implementation": _compiled,
+            "recipe.stack.deterministic": lambda value, _: value or None,
+            "layout.data": _replicas,
+            "layout.virtual_pipeline": _chunks,
+            "layout.zero_stage": _stage,
+            "layout.shard_group": _groups,
+            "layout.reshard_after_forward": lambda value, q: (
+                ("always" if value else "never") if q.layout.zero_stage == 3 else None
+            ),
+            "layout.virtual_group": needs(
+                lambda value, q: value == q.layout.pipeline,
+                "the schedule has groups of one pipeline",
+                "leave virtual_group out",
+            ),
+            "layout.schedule": _schedule,
+            "layout.embedding_in_split": _end,
+            "layout.loss_in_split": _end,
+        },
+    ),
+}
+"""Rules of every version."""
+
+_NEW = {
+    "recipe.stack.cuda_graphs": _graphs,
+    "recipe.stack.tensor_overlap": _tensor_overlap("compile.enable_async_tensor_parallel"),
+    "layout.sequence_parallel": lambda value, q: None if q.layout.tensor == 1 or value else False,
+    "layout.context_method": needs(
+        lambda value, q: q.layout.context == 1 or value == "all-gather",
+        "context ranks gather keys and values, and not by {value}",
+        "set context_method to all-gather",
+    ),
+    "layout.expert_tensor": needs(
+        lambda value, q: not q.model.num_experts or value == 1 or q.layout.expert == 1,
+        "experts' matrices are not split beside the experts",
+        "set expert_tensor to 1",
+    ),
+}
+"""Rules from 0.3 on."""
+
+_OLD_RULES = rules_of(
+    _TABLE["0.2"],
+    {
+        "recipe.stack.tensor_overlap": _tensor_overlap("parallelism.enable_async_tensor_parallel"),
+        "layout.sequence_parallel": needs(
+            lambda value, q: q.layout.tensor == 1 or value,
+            "tensor ranks always split norms along the sequence",
+            "set sequence_parallel to true",
         ),
-        "recipe.stack.fused_update": Option(
-            "optimizer.implementation",
-            text,
-            default=True,
-            choices={"fused": True, "foreach": False, "for-loop": False},
-            write=lambda value, _: "fused" if value else "for-loop",
-        ),
+        "layout.context_method": _rotation,
+        "layout.expert_tensor": lambda value, q: value if q.model.num_experts else None,
+        "layout.stage_layers": _stage_modules("output"),
+        "recipe.micro_batch": _local_batch,
+        "recipe.recompute": _recompute,
+        "recipe.stack.fused_update": lambda value, _: "fused" if value else "for-loop",
     },
-    "0.3": {
-        "model": _configured,
-        **SHARED_RULES,
-        **NEW_RULES,
-        **_BATCH,
-        **_OPTIMIZER_IN_CODE,
+)
+_FLAG_RULES = rules_of(
+    _TABLE["0.3"],
+    {
+        **_NEW,
+        "recipe.micro_batch": _local_batch,
         "recipe.recompute": _recompute_fixed,
         "layout.stage_layers": needs(
             lambda _, q: not has_custom_split(q),
@@ -462,15 +380,22 @@ RULES: dict[str, Rules] = {
             "use version main",
         ),
     },
-    "main": {
-        "model": _configured,
-        **SHARED_RULES,
-        **NEW_RULES,
-        **_TOKENS,
-        **_OPTIMIZER_IN_CODE,
+)
+_FUNCTION_RULES = rules_of(
+    _TABLE["main"],
+    {
+        **_NEW,
+        "recipe.micro_batch": _local_tokens,
+        "recipe.global_batch": lambda value, q: value * q.recipe.sequence_length,
         "recipe.recompute": _recompute_class,
         "layout.stage_layers": _stage_modules("lm_head"),
     },
+)
+
+RULES: dict[str, Rules] = {
+    "0.2": {"model": _named, **_SHARED, **_OLD_RULES},
+    "0.3": {"model": _configured, **_SHARED, **_FLAG_RULES},
+    "main": {"model": _configured, **_SHARED, **_FUNCTION_RULES},
 }
 """Rules by version."""
 
@@ -545,9 +470,12 @@ TORCHTITAN = Target(
 )
 
 
+_READ = draft_reader(RULES["0.2"], _TABLE["read"])
+
+
 def read_torchtitan(entries: Sequence[Entry]) -> Draft:
     """Draft of a torchtitan file."""
-    draft = draft_from(entries, RULES["0.2"], "torchtitan")
+    draft = _READ(entries)
     draft.layout |= draft.fields_of(RULES["0.2"], "layout")
     _put_replicas(draft)
     named = draft.get("model.name", "llama3"), draft.get("model.flavor", "debugmodel")
