@@ -56,11 +56,10 @@ from service.features.workers.leases import JobNotifications, expiring_leases
 from service.openapi.document import contract_bytes
 from service.settings import Settings
 from service.store import Engine
-from service.store.condition import Figures, read_figures
+from service.store.database import Figures, Replicas, read_figures
 from service.store.engine import watch_errors
 from service.store.history import History
 from service.store.keys import KeyRing
-from service.store.replicas import Replicas
 
 ROUTERS = (
     batch.router,

@@ -15,7 +15,7 @@ from psycopg.errors import ObjectInUse
 from sqlalchemy.engine import Engine, make_url
 
 from service.catalogue import Catalogue
-from service.store.prepare import prepare_database
+from service.store.database import prepare_database
 
 CARELESS = ("autovacuum", "fsync", "full_page_writes", "synchronous_commit")
 """What a server that ends with its tests need not do: its databases outlive no crash and hold little."""

@@ -18,8 +18,8 @@ from service.api.access.key_rules import KeyRequest, make_key, revoke
 from service.api.server import refuse_public_without_keys
 from service.catalogue import Catalogue, shipped_catalogue
 from service.settings import PREFIX, Settings
+from service.store.database import prepare_database
 from service.store.engine import reading, writing
-from service.store.prepare import prepare_database
 from tests.databases import prepared
 from tests.live import serving
 from tests.prestarted import Process, Started, ran

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from service.catalogue import shipped_catalogue
 from service.jobs.jobs import NewJob, create_jobs, read_job
-from service.store.prepare import prepare_database
+from service.store.database import prepare_database
 from tests.house.source import ROOT
 from tests.live import serving
 

@@ -19,7 +19,7 @@ from service.client import Client
 from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.shards import run_locally
 from service.features.sweeps.store import read_shards
-from service.store.prepare import prepare_database
+from service.store.database import prepare_database
 from service.worker.runners.ray import RayRunner
 from tests.house.source import ROOT
 from tests.live import serving

@@ -21,8 +21,8 @@ from service.api.access.key_rules import KeyRequest, make_key
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
+from service.store.database import prepare_database
 from service.store.history import load_catalogue
-from service.store.prepare import prepare_database
 
 TRIES = 24_000
 """Requests of each kind."""

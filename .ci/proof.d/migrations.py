@@ -16,8 +16,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, insert
 
 from service.store.backups import Tally, described_tables, make_backup, restore_backup, tally_rows
+from service.store.database import HEAD, migrations_folder
 from service.store.engine import open_engine, reading, writing
-from service.store.prepare import HEAD, migrations_folder
 from service.store.tables import JOB_EVENTS, JOBS
 from tests.databases import new_database, serving
 from tests.store.holding import fill, row_of

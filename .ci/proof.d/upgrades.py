@@ -18,8 +18,8 @@ from typing import Any
 
 import httpx
 
+from service.store.database import HEAD, revision_in
 from service.store.engine import open_engine, reading
-from service.store.prepare import HEAD, revision_in
 from tests.api.asking import CHOSEN, QUESTION, RECORDS
 from tests.api.fake_worker import FakeWorker
 from tests.api.own_bodies import OWN

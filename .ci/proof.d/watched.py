@@ -18,8 +18,8 @@ from service.api.request_context import RequestContext
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
+from service.store.database import prepare_database
 from service.store.history import load_catalogue
-from service.store.prepare import prepare_database
 
 TURNS = 400
 REQUESTS = 10

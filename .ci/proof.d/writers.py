@@ -6,8 +6,8 @@ import time
 from functools import partial
 from pathlib import Path
 
+from service.store.database import prepare_database
 from service.store.history import History, load_catalogue
-from service.store.prepare import prepare_database
 from tests.databases import new_database, serving
 from tests.store.racing import count_up_in_a_row, make_counter, race
 from tests.store.small import SMALL

@@ -18,8 +18,8 @@ from starlette.concurrency import run_in_threadpool
 from service.jobs.ends import SlowerClock
 from service.settings import Settings
 from service.store import Engine
+from service.store.database import Replicas
 from service.store.keys import TEAM, KeyRing
-from service.store.replicas import Replicas
 from service.store.retention import RetentionPeriods, remove_old
 from service.store.scenarios import CheckedQuestion, remove_checked_questions, store_checked_questions
 

@@ -15,8 +15,8 @@ from service.api.queries import REV, one_of
 from service.catalogue import Catalogue
 from service.errors import Unreachable
 from service.store import Engine
+from service.store.database import ReadOnChange
 from service.store.history import History
-from service.store.replicas import ReadOnChange
 
 KEYS_SECONDS = 0.5
 """Interval between reads of changed keys; the streams of a key that another process revoked end within a second."""

@@ -41,8 +41,8 @@ from service.api.limits.rate_limits import count_questions, network_of
 from service.api.metrics import Metrics
 from service.catalogue import Catalogue
 from service.errors import Busy, Leaving, Problem, Refused, Unreachable
+from service.store.database import Replicas
 from service.store.history import History
-from service.store.replicas import Replicas
 
 MOST_PROCESSES = 8
 """Most processes without a setting. Source: a choice; each takes some 60 MB."""

@@ -31,7 +31,7 @@ from service.api.request_context import RequestContext
 from service.errors import StartupError
 from service.estimator import FORMULAS_VERSION
 from service.settings import Settings
-from service.store.condition import Figures
+from service.store.database import Figures
 
 PATIENCE_SECONDS = 2.0
 """Longest wait for the database. Source: a choice; Prometheus itself waits 10 s."""

@@ -17,8 +17,10 @@ FAMILIES = {
     "questions": ("estimate", "compare", "plan", "solve", "diagnose", "sensitivity", "sweep", "launch-check"),
     "serve": ("serve", "worker"),
     "maintenance": ("backup", "restore", "doctor", "keys", "shares"),
-    "data": ("import-measurements", "accuracy", "reconcile"),
-    "writers": ("write-accuracy", "write-measurements", "write-held-out", "write-formulas", "write-openapi"),
+    "data": (
+        *("import-measurements", "accuracy", "reconcile"),
+        *("write-accuracy", "write-measurements", "write-held-out", "write-formulas", "write-openapi"),
+    ),
 }
 """Commands of each module of this package, in the order of the help."""
 

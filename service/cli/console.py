@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -120,11 +120,6 @@ def print_answer(
         typer.echo(report(answer))
 
 
-def sections(lists: Mapping[str, Sequence[str]], indent: str = "  ") -> list[str]:
-    """Titled lists of lines; empty ones are left out."""
-    return ["\n".join([title, *(f"{indent}{line}" for line in lines)]) for title, lines in lists.items() if lines]
-
-
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
     """Pause the cycle collector, for imports and other short work: it takes a seventh of their time and finds nothing.
@@ -145,8 +140,7 @@ def database(*, is_made: bool = True) -> Iterator["Engine"]:
     """The database of the settings; an SQLite file must exist where `is_made` is false."""
     from service.catalogue import shipped_catalogue
     from service.settings import read_settings
-    from service.store.condition import file_of
-    from service.store.prepare import prepare_database
+    from service.store.database import file_of, prepare_database
 
     url = read_settings().database_url
     file = file_of(url)

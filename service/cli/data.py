@@ -1,12 +1,21 @@
-"""Commands for measurements of other tools, accuracy, and the comparison of jobs with their estimates."""
+"""Commands for measurements, accuracy and the check of jobs against estimates, and those that write generated files."""
 
+import ast
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
+from inspect import getdoc, getmembers, getsource, isfunction
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from pkgutil import walk_packages
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from service.cli.console import AsCsv, AsJson, Key, Url, connected, database, print_answer
+from service.source_tree import write_generated
 
 if TYPE_CHECKING:
     from service.answers.accuracy import Accuracy
@@ -60,7 +69,7 @@ def accuracy(
     totals: Annotated[bool, typer.Option("--totals", help="Compare the GPU-hours of published runs instead.")] = False,
 ) -> None:
     """Compare predictions with published measurements of memory and of step time."""
-    from service.cli.accuracy_report import accuracy_text, totals_text
+    from service.cli.reports import accuracy_text, totals_text
 
     if totals:
         if own:
@@ -138,3 +147,120 @@ def reconcile(  # noqa: PLR0913 - each is an option of the command
     with connected(url, key) as client:
         reconciled = reconcile_output(client.reconcile, text)
     print_answer(reconciled, reconciliation_report, as_json=as_json, as_csv=as_csv, csv=reconciliation_csv)
+
+
+PANEL = "To work on traincost itself, in its source"
+"""Heading of these commands in the help."""
+
+
+@app.command(rich_help_panel=PANEL)
+def write_accuracy() -> None:
+    """Write the figures of the shipped measurements into service/calibration/README.md."""
+    from service.evaluation import tables
+    from service.evaluation.accuracy import shipped_accuracy
+
+    typer.echo(tables.write_accuracy(shipped_accuracy()))
+
+
+@app.command(rich_help_panel=PANEL)
+def write_measurements(file: Annotated[str, typer.Argument(help="Table of measurements.")]) -> None:
+    """Trim a table of measurements to the columns used and ship it (service/calibration/published)."""
+    from service.evaluation import tables
+    from service.evaluation.scoring import content_of
+
+    typer.echo(tables.write_measurements(content_of(file)))
+
+
+@app.command(rich_help_panel=PANEL)
+def write_held_out() -> None:
+    """Fit step times without each source in turn and ship what is then predicted of it."""
+    from service.catalogue import shipped_catalogue
+    from service.evaluation import tables
+
+    file, spreads = tables.write_held_out(shipped_catalogue())
+    typer.echo(file)
+    for name, spread in sorted(spreads.items()):
+        typer.echo(f"step_residuals.RESIDUALS: {name} {spread}")
+
+
+@app.command(rich_help_panel=PANEL)
+def write_formulas() -> None:
+    """Write the index of formulas (service/estimator/README.md) from their docstrings."""
+    typer.echo(write_generated(INDEX, lambda: formula_index().encode()))
+
+
+@app.command(rich_help_panel=PANEL)
+def write_openapi() -> None:
+    """Write the contract (openapi/openapi.json) from the routes and the dataclasses."""
+    from service.app import create_app
+    from service.catalogue import shipped_catalogue
+    from service.openapi.document import write_contract
+    from service.settings import Settings
+
+    typer.echo(write_contract(create_app(Settings(), shipped_catalogue())))
+
+
+INDEX = Path(__file__).parents[1] / "estimator" / "README.md"
+"""File of the index: beside the formulas."""
+
+_LETTER = re.compile(r"(?P<meaning>[^,;:.(]+), (?P<letter>[A-Za-z])(?=[ ;]|\.(?!\w))")
+_NEXT_CASE = re.compile(r"\n|  +")
+
+_HEADER = """\
+# Formulas
+
+Written by `traincost write-formulas` from the docstrings of this folder; a test compares the two.
+Inside, every quantity is in base units: byte, s, FLOP, token, USD. [1] is a plain number.
+
+## Letters
+
+| letter | field | meaning |
+|---|---|---|
+"""
+
+
+def formula_index() -> str:
+    """The formulas of the estimator by file, each with its equation, unit and source."""
+    from service import estimator
+
+    letters = "".join(f"| {letter} | `{field}` | {meaning} |\n" for letter, field, meaning in _letters())
+    names = sorted(module.name for module in walk_packages(estimator.__path__, f"{estimator.__name__}."))
+    return _HEADER + letters + "".join(_section(import_module(name)) for name in names)
+
+
+def _section(module: ModuleType) -> str:
+    """Public functions of a module with an equation, in the order of the file."""
+    own = [f for name, f in getmembers(module, isfunction) if f.__module__ == module.__name__ and name[0] != "_"]
+    rows = "".join(map(_row, sorted(own, key=lambda function: function.__code__.co_firstlineno)))
+    if not rows:
+        return ""
+    path = Path(str(module.__file__)).relative_to(INDEX.parent).as_posix()
+    summary = (getdoc(module) or "").partition("\n")[0]
+    table = "| quantity | equation | unit | source |\n|---|---|---|---|\n"
+    return f"\n## [{path}]({path})\n\n{summary}\n\n{table}{rows}"
+
+
+def _row(function: Callable[..., Any]) -> str:
+    """The line of a formula; empty for a function without an equation."""
+    from service.estimator.explain.explanation import read_docstring
+
+    docstring = read_docstring(function)
+    cases = (case.strip() for case in _NEXT_CASE.split(docstring.sections.get("Formula", "")))
+    equation = "<br>".join(f"`{case}`" for case in cases if case)
+    if not equation:
+        return ""
+    quantity = f"`{function.__name__}`: {docstring.summary}"
+    cells = (quantity, equation, docstring.unit or "", docstring.sections.get("Source", ""))
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def _letters() -> Iterator[tuple[str, str, str]]:
+    """Letter, field and meaning of every field of a question whose description names a letter."""
+    from service.estimator import question
+
+    for node in ast.parse(getsource(question)).body:
+        for field, below in pairwise(getattr(node, "body", [])):
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                found = _LETTER.match(str(ast.literal_eval(below.value)))
+                if found:
+                    yield found["letter"], ast.unparse(field.target), found["meaning"]

@@ -24,7 +24,7 @@ from service.errors import StartupError
 from service.estimator import FORMULAS_VERSION
 from service.features.launch_checks.launch_checks import ALIVE_SECONDS
 from service.settings import LEAST_DATABASE_CONNECTIONS, LOOPBACK, Settings, read_settings, unknown_settings
-from service.store.condition import ConnectionLimits, DatabaseContents, DatabaseState, file_of, inspect_database
+from service.store.database import ConnectionLimits, DatabaseContents, DatabaseState, file_of, inspect_database
 
 State = Literal["ok", "warning", "fault"]
 

@@ -19,7 +19,7 @@ app = typer.Typer()
 def _estimate(*, as_json: bool, **given: list[str] | None) -> None:
     """Estimate a training job. Needs no server and no database; repeat an option for a list."""
     from service.catalogue import shipped_catalogue
-    from service.cli.estimate_report import report
+    from service.cli.reports import report
     from service.features.estimates.answers import answer
     from service.validation.questions import read_question
 

@@ -1,27 +1,219 @@
-"""Answers of commands as text for a terminal and as CSV."""
+"""Answers of commands as text and as CSV; `estimate` has to start fast, so what only others need is imported late."""
+
+from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, Protocol
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
-from service.answers.diagnoses import Diagnosis, ReconciledJob, Reconciliation
-from service.answers.estimates import Versions
-from service.answers.launch_checks import Compared, LaunchCheck, Outlook, ProbeAnswer
-from service.answers.plans import KeyNumbers, OptimalSize, PlanAnswer, PlanCounts, PlanRow, Solution
-from service.cli.console import sections, table
-from service.cli.estimate_report import VERDICTS, layout_in_words
+from service.cli.console import table
 from service.estimator.answer import Interval
-from service.estimator.question import Layout, Recompute
-from service.features.compare.compare import ANSWERED, Comparison
-from service.features.sensitivity.vary import Variations, plain_cell
-from service.tabular.lists import csv_text
-from service.units import BYTES, SECONDS, dimension_of, in_units, readable
+from service.estimator.question import Layout, Question, Recompute
+from service.estimator.software.stacks import software_of
+from service.tabular.cell_text import aligned
+from service.units import BYTES, FLOP, SECONDS, dimension_of, in_units, readable
 from service.validation.serialization import to_bytes, to_wire
+
+if TYPE_CHECKING:
+    from service.answers.accuracy import (
+        Accuracy,
+        MeasuredAccuracy,
+        TotalsAccuracy,
+        TotalsGroup,
+        TotalsRow,
+        VerdictCounts,
+    )
+    from service.answers.diagnoses import Diagnosis, ReconciledJob, Reconciliation
+    from service.answers.estimates import Answer, Versions
+    from service.answers.launch_checks import Compared, LaunchCheck, Outlook, ProbeAnswer
+    from service.answers.plans import PlanAnswer, PlanCounts, PlanRow, Solution
+    from service.features.compare.compare import Comparison
+    from service.features.sensitivity.vary import Variations
+
+in_bytes, in_flop, in_seconds = (partial(in_units, dimension=dimension) for dimension in (BYTES, FLOP, SECONDS))
+
+VERDICTS = {"fits": "fits", "at_risk": "may run out of memory", "out_of_memory": "runs out of memory"}
+"""Each verdict in words."""
+
+DEGREES = ("data", "tensor", "context", "pipeline", "expert")
+
+Row = tuple[str, str, str]
+"""One line of an estimate's table: a label, a number with its unit, and its interval or its share of the whole."""
+
+
+def sections(lists: Mapping[str, Iterable[str]], indent: str = "  ") -> list[str]:
+    """Titled lists of lines; empty ones are left out."""
+    texts = {title: [f"{indent}{line}" for line in lines] for title, lines in lists.items()}
+    return ["\n".join([title, *lines]) for title, lines in texts.items() if lines]
+
+
+def _notes(answer: PlanAnswer | Solution | Answer) -> dict[str, Sequence[str]]:
+    return {"Assumptions": answer.assumptions, "Warnings": answer.warnings}
 
 
 def _versions(versions: Versions) -> str:
     return f"formulas {versions.formulas}, catalogue {versions.catalogue}"
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.1f} %"
+
+
+def _words(kind: str) -> str:
+    return kind.replace("_", " ")
+
+
+def degrees_in_words(layout: Layout) -> list[str]:
+    """The degrees of a layout that divide something.
+
+    >>> degrees_in_words(Layout(data=8, tensor=2))
+    ['data 8', 'tensor 2']
+    """
+    degrees = [(name, getattr(layout, name)) for name in DEGREES]
+    return [f"{name} {degree}" for name, degree in degrees if degree and degree > 1]
+
+
+def layout_in_words(layout: Layout) -> str:
+    """A whole layout, but for what goes without saying.
+
+    >>> layout_in_words(Layout(data=8, tensor=2, pipeline=4, virtual_pipeline=2, zero_stage=1, shard_group=8,
+    ...                        schedule="interleaved-1f1b", sequence_parallel=True))
+    'data 8, tensor 2, pipeline 4, 2 virtual stages, interleaved-1f1b, sequence parallel, ZeRO 1'
+    """
+    parts = degrees_in_words(layout) or ["one GPU"]
+    if layout.virtual_pipeline > 1:
+        parts.append(f"{layout.virtual_pipeline} virtual stages")
+    if layout.pipeline > 1 and layout.schedule is not None:
+        parts.append(layout.schedule)
+    if layout.sequence_parallel:
+        parts.append("sequence parallel")
+    if layout.context > 1 and layout.context_method is not None:
+        parts.append(f"context by {layout.context_method}")
+    parts.append(_sharding(layout))
+    if layout.offload != "none":
+        parts.append(f"{layout.offload} on the host")
+    return ", ".join(parts)
+
+
+def _sharding(layout: Layout) -> str:
+    replicas = (layout.data or 1) * layout.context
+    words = f"ZeRO {layout.zero_stage}"
+    if layout.zero_stage and layout.shard_group not in (None, replicas):
+        words += f" over {layout.shard_group}"
+    return f"{words}, weights stay gathered" if layout.zero_stage == 3 and not layout.reshard_after_forward else words
+
+
+def report(answer: Answer) -> str:
+    """An estimate as text: the verdict, then memory, work, time and money in tables."""
+    memory = answer.memory
+    tables = {
+        "Parameters": _parameters(answer),
+        f"Memory of the fullest GPU (stage {memory.peak_stage}, at its {memory.peak_phase} peak)": _memory(answer),
+        "FLOP": _flop(answer),
+        "Step": _step(answer),
+        "Run": _run(answer),
+    }
+    rows = iter(aligned([row for table in tables.values() for row in table], right={1}, indent="  "))
+    blocks = ["\n".join([title, *islice(rows, len(table))]) for title, table in tables.items()]
+    amount = f"{in_bytes(memory.device_peak_bytes.value)} needed, {in_bytes(memory.usable_bytes)} usable on each GPU"
+    risk = _percent(memory.oom_probability_fraction)
+    head = f"{VERDICTS[answer.verdict]}: {amount}, out of memory with a probability of {risk}"
+    lists = sections({"To make it fit": memory.suggestions, **_notes(answer)}, indent="  - ")
+    versions = f"{answer.id}, {_versions(answer.versions)}"
+    return "\n\n".join([f"{head}\n{_question_line(answer.resolved)}", *blocks, *lists, versions])
+
+
+def _question_line(question: Question) -> str:
+    """GPUs, how they are divided, the batch and the names in the recipe."""
+    layout, recipe = question.layout, question.recipe
+    batch = f"{recipe.global_batch} sequences of {recipe.sequence_length:,} tokens a step"
+    names = [
+        f"micro-batches of {recipe.micro_batch}",
+        str(recipe.precision),
+        recipe.optimizer,
+        software_of(recipe).name,
+    ]
+    return ", ".join([f"{question.cluster.gpus} x {question.gpu.slug}", *degrees_in_words(layout), batch, *names])
+
+
+def _parameters(answer: Answer) -> list[Row]:
+    counts = answer.parameters
+    rows = {"total": counts.total}
+    if counts.active != counts.total:
+        rows["active"] = counts.active
+    if counts.trained != counts.total_with_multi_token_prediction:
+        rows["trained"] = counts.trained
+    return [(name, f"{count:,}", "") for name, count in rows.items()]
+
+
+def _memory(answer: Answer) -> list[Row]:
+    memory = answer.memory
+    return [
+        *(
+            (_words(line.kind), in_bytes(line.bytes), "")
+            for line in memory.stages[memory.peak_stage].lines
+            if line.bytes
+        ),
+        _predicted("allocated peak", memory.allocated_peak_bytes, in_bytes),
+        _predicted("reserved peak", memory.reserved_peak_bytes, in_bytes),
+        _predicted("device peak", memory.device_peak_bytes, in_bytes),
+        ("usable", in_bytes(memory.usable_bytes), ""),
+    ]
+
+
+def _flop(answer: Answer) -> list[Row]:
+    flop = answer.flop
+    rows = [
+        ("each token", in_flop(flop.per_token_flop), ""),
+        ("each step", in_flop(flop.per_step_flop), ""),
+        ("each step with recompute", in_flop(flop.hardware_per_step_flop), ""),
+    ]
+    if flop.padding_per_step_flop:
+        rows.append(("of each step padding", in_flop(flop.padding_per_step_flop), "spared by packed documents"))
+    return rows if flop.total_flop is None else [*rows, ("whole run", in_flop(flop.total_flop), "")]
+
+
+def _step(answer: Answer) -> list[Row]:
+    step = answer.step
+    parts = [part for part in step.parts if part.seconds]
+    whole = step.step_seconds.value
+    return [
+        *((_words(part.kind), in_seconds(part.seconds), _percent(part.seconds / whole)) for part in parts),
+        _predicted("step", step.step_seconds, in_seconds),
+        _predicted("tokens per second and GPU", step.tokens_per_s_per_gpu, readable),
+        _predicted("MFU", step.mfu_fraction, _percent),
+        _predicted("HFU", step.hfu_fraction, _percent),
+    ]
+
+
+def _run(answer: Answer) -> list[Row]:
+    totals = answer.totals
+    if totals is None:
+        return [("whole run", "unknown", "give training_tokens")]
+    cost = totals.cost_usd
+    return [
+        ("steps", f"{totals.steps:,}", ""),
+        *(
+            (f"of them in stage {one.stage}", f"{one.steps:,}", f"{in_seconds(one.step_seconds.value)} each")
+            for one in totals.stages
+        ),
+        _predicted("GPU-hours", totals.gpu_hours, readable),
+        _predicted("days", totals.days, readable),
+        ("goodput", _percent(totals.goodput_fraction), ""),
+        ("USD", "unknown", "give usd_per_gpu_hour") if cost is None else _predicted("USD", cost, readable),
+        _predicted("kWh", totals.energy_kwh, readable),
+    ]
+
+
+def _predicted(label: str, interval: Interval, text_of: Callable[[float], str]) -> Row:
+    """A line of a prediction; both ends of its interval have one unit where they share it."""
+    low, high = text_of(interval.low), text_of(interval.high)
+    number, space, unit = low.partition(" ")
+    return label, text_of(interval.value), f"{number if space and high.endswith(f' {unit}') else low} to {high}"
 
 
 def _with_ends(names: Iterable[str], intervals: Iterable[str]) -> list[str]:
@@ -42,6 +234,12 @@ def _cell(value: Any) -> str:
     return str(value) if isinstance(value, int) else readable(value)
 
 
+def _without_empty(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table with a header, without the columns that have no value."""
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    return table([*zip(*columns, strict=True)])
+
+
 OBJECTIVES = {"time": "the fastest", "cost": "the cheapest", "gpus": "the fewest GPUs", "energy": "the least energy"}
 """Ranking criteria in words."""
 
@@ -58,6 +256,8 @@ PLAN_COLUMNS = (
 
 def plans_csv(answer: PlanAnswer) -> str:
     """Plans as CSV."""
+    from service.tabular.lists import csv_text
+
     return csv_text(_with_ends(PLAN_COLUMNS, PLAN_INTERVALS), map(_plan_cells, answer.plans))
 
 
@@ -74,20 +274,16 @@ def plans_report(answer: PlanAnswer) -> str:
     if answer.plans:
         blocks = [_plans_table(answer.plans), f"{OBJECTIVES[answer.objective]} first"]
     elif answer.nearest is not None:
-        blocks = [f"no layout fits; the nearest one {_describe_nearest(answer.nearest)}"]
-        blocks.append(_plans_table([answer.nearest]))
+        nearest = f"no layout fits; the nearest one {_describe_nearest(answer.nearest)}"
+        blocks = [nearest, _plans_table([answer.nearest])]
     else:
-        blocks = [
-            "layouts fit, but none keeps to the limits" if answer.counts.fitting else "every layout breaks a rule"
-        ]
+        found = answer.counts.fitting
+        blocks = ["layouts fit, but none keeps to the limits" if found else "every layout breaks a rule"]
     if answer.why_not is not None:
         blocks.append(f"the layout that was asked after: {answer.why_not.reason}")
-    lists = {
-        "Refused, by the first rule that is broken": [f"{n:,} {rule}" for rule, n in answer.counts.refused.items()],
-        "Assumptions": answer.assumptions,
-        "Warnings": answer.warnings,
-    }
-    return "\n\n".join([*blocks, describe_counts(answer.counts), *sections(lists), _versions(answer.versions)])
+    refused = [f"{count:,} {rule}" for rule, count in answer.counts.refused.items()]
+    lists = sections({"Refused, by the first rule that is broken": refused, **_notes(answer)})
+    return "\n\n".join([*blocks, describe_counts(answer.counts), *lists, _versions(answer.versions)])
 
 
 def describe_counts(counts: PlanCounts) -> str:
@@ -100,7 +296,7 @@ def describe_counts(counts: PlanCounts) -> str:
 
 def _describe_nearest(nearest: PlanRow) -> str:
     """Missing memory of the nearest layout."""
-    amount = f"{in_units(abs(nearest.headroom_bytes), BYTES)} on its fullest GPU"
+    amount = f"{in_bytes(abs(nearest.headroom_bytes))} on its fullest GPU"
     if nearest.headroom_bytes < 0:
         return f"lacks {amount}"
     if nearest.verdict == "fits":
@@ -109,7 +305,6 @@ def _describe_nearest(nearest: PlanRow) -> str:
 
 
 def _plans_table(rows: Sequence[PlanRow]) -> str:
-    """A table of plans; columns without a value are left out."""
     names = ("rank", "gpus", "layout", "micro-batch", "recompute", "step seconds", "MFU", "headroom", "days", "USD")
     cells = [
         (
@@ -120,13 +315,12 @@ def _plans_table(rows: Sequence[PlanRow]) -> str:
             _recompute(row.recipe.recompute),
             readable(row.step_seconds.value),
             f"{row.mfu_fraction.value:.1%}",
-            in_units(row.headroom_bytes, BYTES),
+            in_bytes(row.headroom_bytes),
             *("" if interval is None else readable(interval.value) for interval in (row.days, row.cost_usd)),
         )
         for row in rows
     ]
-    columns = [column for column in zip(names, *cells, strict=True) if any(column[1:])]
-    return "\n".join(table([*zip(*columns, strict=True)]))
+    return "\n".join(_without_empty([names, *cells]))
 
 
 def _recompute(recompute: str | Recompute) -> str:
@@ -138,32 +332,24 @@ def _recompute(recompute: str | Recompute) -> str:
 
 def solution_report(solution: Solution) -> str:
     """A solved field as text: its value, the next value that fails and why, and the numbers of both."""
-    lists = {
-        "Changes in the question": [f"{name}: {_value_text(value)}" for name, value in solution.changes.items()],
-        "Assumptions": solution.assumptions,
-        "Warnings": solution.warnings,
-    }
-    blocks = ["\n".join(_solution_lines(solution)), "\n".join(_solution_numbers(solution)), *sections(lists)]
-    tried = f"{solution.evidence.tried:,} values tried, {_versions(solution.versions)}"
-    return "\n\n".join([*filter(None, blocks), tried])
+    from service.answers.plans import KeyNumbers, OptimalSize
 
-
-def _solution_lines(solution: Solution) -> Iterator[str]:
-    yield f"{solution.unknown}: {'no value will do' if solution.value is None else _value_text(solution.value)}"
-    if isinstance(solution.value, OptimalSize):
-        yield from (f"  {_value_text(fit)}" for fit in solution.value.fits)
-    if solution.next is not None:
-        why = solution.next.why_not
-        yield f"next: {_value_text(solution.next.value)} will not do: {why.message}{f'; {why.fix}' if why.fix else ''}"
-
-
-def _solution_numbers(solution: Solution) -> list[str]:
-    """Numbers of the value and of the next one, where known."""
+    value, following = solution.value, solution.next
+    head = [f"{solution.unknown}: {'no value will do' if value is None else _value_text(value)}"]
+    if isinstance(value, OptimalSize):
+        head += [f"  {_value_text(fit)}" for fit in value.fits]
+    if following is not None:
+        why = "; ".join(filter(None, (following.why_not.message, following.why_not.fix)))
+        head.append(f"next: {_value_text(following.value)} will not do: {why}")
     evidence = {"value": solution.evidence.value, "next": solution.evidence.next}
-    shown = {head: numbers for head, numbers in evidence.items() if numbers is not None}
+    shown = {name: numbers for name, numbers in evidence.items() if numbers is not None}
     names = [field.name for field in fields(KeyNumbers)]
     rows = [(name, *(_amount_text(name, getattr(numbers, name)) for numbers in shown.values())) for name in names]
-    return table([("", *shown), *(row for row in rows if any(row[1:]))]) if shown else []
+    numbers = table([("", *shown), *(row for row in rows if any(row[1:]))]) if shown else []
+    changes = [f"{name}: {_value_text(value)}" for name, value in solution.changes.items()]
+    lists = sections({"Changes in the question": changes, **_notes(solution)})
+    tried = f"{solution.evidence.tried:,} values tried, {_versions(solution.versions)}"
+    return "\n\n".join(filter(None, ["\n".join(head), "\n".join(numbers), *lists, tried]))
 
 
 def _amount_text(name: str, value: Any) -> str:
@@ -187,45 +373,39 @@ def _value_text(value: Any) -> str:
 
 
 COMPARED = ("cluster", "gpu", "gpus", "usd_per_gpu_hour", "provider", "region", "price_model", "verdict")
-"""Columns of a comparison before its numbers; columns without a value are left out."""
+"""Columns of a comparison before its numbers."""
 
 
 def comparison_report(compared: Comparison) -> str:
-    """A comparison as text."""
-    found = compared.answer
-    records = to_wire(found.rows)
-    names = [name for name in (*COMPARED, *compared.metrics) if any(_cell(record.get(name)) for record in records)]
-    lines = table([names, *([_cell(record.get(name)) for name in names] for record in records)])
-    order = f"by {found.sort_by}, the {'largest' if found.descending else 'smallest'} first"
-    return "\n".join([*lines, *_reasons(found.rows, start=1), "", f"{order}; {_versions(found.versions)}"])
+    """A comparison as text; columns without a value are left out."""
+    answer = compared.answer
+    names = (*COMPARED, *compared.metrics)
+    lines = _without_empty([names, *([_cell(record.get(name)) for name in names] for record in to_wire(answer.rows))])
+    order = f"by {answer.sort_by}, the {'largest' if answer.descending else 'smallest'} first"
+    return "\n".join([*lines, *_reasons(answer.rows, start=1), "", f"{order}; {_versions(answer.versions)}"])
 
 
 def table_report(varied: Variations) -> str:
     """A sensitivity table as text."""
-    found = varied.answer
-    names = [name for name in varied.metrics if any(row.numbers.get(name) is not None for row in found.rows)]
+    from service.features.sensitivity.vary import plain_cell
+
+    answer = varied.answer
+    names = [name for name in varied.metrics if any(row.numbers.get(name) is not None for row in answer.rows)]
     rows = [
         [
-            *(_cell(plain_cell(row.values[name])) for name in found.fields),
+            *(_cell(plain_cell(row.values[name])) for name in answer.fields),
             row.verdict or "refused",
             *(_cell(row.numbers.get(name)) for name in names),
         ]
-        for row in found.rows
+        for row in answer.rows
     ]
-    return "\n".join([*table([[*found.fields, "verdict", *names], *rows]), *_reasons(found.rows, start=0)])
+    return "\n".join([*table([[*answer.fields, "verdict", *names], *rows]), *_reasons(answer.rows, start=0)])
 
 
-class _Row(Protocol):
-    """A row that was answered or refused."""
-
-    @property
-    def status(self) -> object: ...
-    @property
-    def reason(self) -> str | None: ...
-
-
-def _reasons(rows: Iterable[_Row], start: int) -> list[str]:
+def _reasons(rows: Iterable[Any], start: int) -> list[str]:
     """Reasons of the refused rows, below an empty line."""
+    from service.features.compare.compare import ANSWERED
+
     lines = [f"row {place}: {row.reason}" for place, row in enumerate(rows, start=start) if row.status != ANSWERED]
     return ["", *lines] if lines else []
 
@@ -237,13 +417,15 @@ MOST_LINES = 8
 def diagnosis_report(diagnosis: Diagnosis) -> str:
     """A diagnosis as text."""
     when = "" if diagnosis.moment is None else f" ({diagnosis.step or 'some'} step, {diagnosis.moment})"
-    cause = f"{diagnosis.cause.replace('_', ' ')}{when}, confidence {diagnosis.confidence}: {diagnosis.reason}"
-    totals = [(one.quantity, one.said_bytes, one.predicted_bytes) for one in diagnosis.totals]
-    lines = [(one.kind, one.likely_bytes, one.predicted_bytes) for one in diagnosis.lines[:MOST_LINES]]
+    cause = f"{_words(diagnosis.cause)}{when}, confidence {diagnosis.confidence}: {diagnosis.reason}"
     lists = {
-        "Reported, and predicted": _amounts(totals),
-        "Likely, and predicted": _amounts(lines),
-        "Requested": [f"{one.tensor} ({in_units(one.bytes, BYTES)})" for one in diagnosis.tensors],
+        "Reported, and predicted": _amounts(
+            (one.quantity, one.said_bytes, one.predicted_bytes) for one in diagnosis.totals
+        ),
+        "Likely, and predicted": _amounts(
+            (one.kind, one.likely_bytes, one.predicted_bytes) for one in diagnosis.lines[:MOST_LINES]
+        ),
+        "Requested": [f"{one.tensor} ({in_bytes(one.bytes)})" for one in diagnosis.tensors],
         "What to do": diagnosis.suggestions,
         "Warnings": diagnosis.warnings,
     }
@@ -251,10 +433,7 @@ def diagnosis_report(diagnosis: Diagnosis) -> str:
 
 
 def _amounts(rows: Iterable[tuple[str, float, float]]) -> list[str]:
-    cells = [
-        (name.removesuffix("_bytes").replace("_", " "), *(in_units(one, BYTES) for one in amounts))
-        for name, *amounts in rows
-    ]
+    cells = [(_words(name.removesuffix("_bytes")), in_bytes(one), in_bytes(other)) for name, one, other in rows]
     return table(cells, has_header=False, right={1, 2})
 
 
@@ -279,6 +458,8 @@ def describe_event(name: str, data: str) -> Iterator[str]:
 
 def launch_check_csv(check: LaunchCheck) -> str:
     """Measurements of a launch check as CSV."""
+    from service.tabular.lists import csv_text
+
     return csv_text(PROBE_COLUMNS, (_probe_cells(probe, one) for probe in check.probes for one in probe.measurements))
 
 
@@ -292,37 +473,33 @@ def _probe_cells(probe: ProbeAnswer, one: Compared) -> tuple[object, ...]:
 
 def launch_check_report(check: LaunchCheck) -> str:
     """A launch check as text."""
+    if check.verdict is None:
+        head = f"{check.status}{f': {check.error}' if check.error else ''}"
+    else:
+        device = "" if check.environment is None else f" on {check.environment.device}"
+        head = f"{check.verdict}: {check.status}{device}"
     reasons = [f"  {one.verdict}: {one.message}; {one.fix}" for one in check.reasons]
-    before, after = check.estimate.before, check.estimate.after
-    estimates = [f"before: {_describe_outlook(before)}"]
-    if after is not None:
-        estimates.append(f"after:  {_describe_outlook(after)}")
+    outlooks = {"before: ": check.estimate.before, "after:  ": check.estimate.after}
     lists = {
-        "Estimate": estimates,
+        "Estimate": [f"{when}{_describe_outlook(one)}" for when, one in outlooks.items() if one is not None],
         "At full depth, on one device": list(_depths(check)),
         "Assumptions": [f"- {one}" for one in check.assumptions],
     }
-    head = "\n".join([_launch_verdict(check), *reasons])
-    return "\n\n".join([head, *map(_probe, check.probes), *sections(lists), check.id])
-
-
-def _launch_verdict(check: LaunchCheck) -> str:
-    if check.verdict is None:
-        return f"{check.status}{f': {check.error}' if check.error else ''}"
-    device = "" if check.environment is None else f" on {check.environment.device}"
-    return f"{check.verdict}: {check.status}{device}"
+    return "\n\n".join(["\n".join([head, *reasons]), *map(_probe, check.probes), *sections(lists), check.id])
 
 
 def _probe(probe: ProbeAnswer) -> str:
-    took = "" if probe.seconds is None else f", {in_units(probe.seconds, SECONDS)}"
-    head = f"{probe.probe}: {probe.status}{took}{f' ({probe.reason})' if probe.reason else ''}"
+    took = "" if probe.seconds is None else f", {in_seconds(probe.seconds)}"
+    lines = [f"{probe.probe}: {probe.status}{took}{f' ({probe.reason})' if probe.reason else ''}"]
     rows = []
     for one in probe.measurements[:MOST_SHOWN]:
         predicted = "" if one.predicted is None else f"predicted {_measured(one.quantity, one.predicted.value)}"
         ratio = "" if one.ratio is None else f"x {readable(one.ratio)}"
         rows.append((one.operation, _shape(one), _measured(one.quantity, one.measured.value), predicted, ratio))
-    more = len(probe.measurements) - len(rows)
-    return "\n".join([head, *table(rows, has_header=False, indent="  "), *([f"  and {more} more"] if more > 0 else [])])
+    lines += table(rows, has_header=False, indent="  ")
+    if len(probe.measurements) > MOST_SHOWN:
+        lines.append(f"  and {len(probe.measurements) - MOST_SHOWN} more")
+    return "\n".join(lines)
 
 
 def _shape(one: Compared) -> str:
@@ -331,49 +508,54 @@ def _shape(one: Compared) -> str:
 
 def _measured(quantity: str, value: float) -> str:
     if quantity == "seconds":
-        return in_units(value, SECONDS)
-    return f"{in_units(value, BYTES)}/s" if quantity == "bytes_per_s" else in_units(value, BYTES)
+        return in_seconds(value)
+    return f"{in_bytes(value)}/s" if quantity == "bytes_per_s" else in_bytes(value)
 
 
 def _describe_outlook(outlook: Outlook) -> str:
-    peak, usable = in_units(outlook.device_peak_bytes.value, BYTES), in_units(outlook.usable_bytes, BYTES)
-    step = in_units(outlook.step_seconds.value, SECONDS)
-    return f"{outlook.verdict}, {peak} of {usable}, {step} a step, MFU {outlook.mfu_fraction.value:.1%}"
+    memory = f"{in_bytes(outlook.device_peak_bytes.value)} of {in_bytes(outlook.usable_bytes)}"
+    step = f"{in_seconds(outlook.step_seconds.value)} a step, MFU {outlook.mfu_fraction.value:.1%}"
+    return f"{outlook.verdict}, {memory}, {step}"
 
 
 def _depths(check: LaunchCheck) -> Iterator[str]:
     for one in check.depths:
-        quantity = "seconds" if one.quantity == "step" else "bytes"
-        predicted = "" if one.predicted is None else f", predicted {_measured(quantity, one.predicted)}"
-        each = f"{_measured(quantity, one.each_layer)} a layer"
-        yield f"{one.quantity}: {_measured(quantity, one.measured)} at {one.layers} layers, {each}{predicted}"
+        amount = in_seconds if one.quantity == "step" else in_bytes
+        predicted = "" if one.predicted is None else f", predicted {amount(one.predicted)}"
+        each = f"{amount(one.each_layer)} a layer"
+        yield f"{one.quantity}: {amount(one.measured)} at {one.layers} layers, {each}{predicted}"
 
 
 JOB_HOURS = "predicted_gpu_hours"
-JOB_FIELDS = tuple(field.name for field in fields(ReconciledJob))
+JOB_HEADER = ("job", "state", "GPUs", "used GPU-h", "predicted GPU-h", "used/predicted", "inside")
+INSIDE = {True: "yes", False: "no", None: "-"}
 
 
 def reconciliation_csv(reconciled: Reconciliation) -> str:
     """Reconciled jobs as CSV."""
-    rows = ([cell for name in JOB_FIELDS for cell in _job_values(job, name)] for job in reconciled.jobs)
-    return csv_text(_with_ends(JOB_FIELDS, (JOB_HOURS,)), rows)
+    from service.answers.diagnoses import ReconciledJob
+    from service.tabular.lists import csv_text
 
-
-def _job_values(job: ReconciledJob, name: str) -> tuple[Any, ...]:
-    return _ends(job.predicted_gpu_hours) if name == JOB_HOURS else (getattr(job, name),)
+    names = tuple(field.name for field in fields(ReconciledJob))
+    values = ([(name, getattr(job, name)) for name in names] for job in reconciled.jobs)
+    rows = ([cell for name, one in job for cell in (_ends(one) if name == JOB_HOURS else (one,))] for job in values)
+    return csv_text(_with_ends(names, (JOB_HOURS,)), rows)
 
 
 def reconciliation_report(reconciled: Reconciliation) -> str:
     """Reconciled jobs as text: a table, totals, and left out jobs with reasons."""
-    header = ("job", "state", "GPUs", "used GPU-h", "predicted GPU-h", "used/predicted", "inside")
-    blocks = ["\n".join(table([header, *map(_job_cells, reconciled.jobs)]))] if reconciled.jobs else []
+    blocks = ["\n".join(table([JOB_HEADER, *map(_job_cells, reconciled.jobs)]))] if reconciled.jobs else []
     blocks.append(_reconciliation_summary(reconciled))
-    notes = dict.fromkeys(job.note for job in reconciled.jobs if job.note)
+    ids: dict[str, list[str]] = {}
+    for job in reconciled.jobs:
+        if job.note:
+            ids.setdefault(job.note, []).append(job.job_id)
+    named = {note: ", ".join(of[:5]) + (f" and {len(of) - 5} more" if len(of) > 5 else "") for note, of in ids.items()}
     faults = [f"{one.place}, {one.field or 'the record'}: {one.message}; {one.fix}" for one in reconciled.faults]
     if reconciled.faults_left_off:
         faults.append(f"and {reconciled.faults_left_off} more")
     lists = {
-        "Not compared, or to be known": [f"{_jobs_of(reconciled, note)}: {note}" for note in notes],
+        "Not compared, or to be known": [f"{jobs}: {note}" for note, jobs in named.items()],
         "Left out": [f"{one.jobs} jobs: {one.message}; {one.fix}" for one in reconciled.left_out],
         "Not read": faults,
     }
@@ -392,11 +574,6 @@ def _reconciliation_summary(reconciled: Reconciliation) -> str:
     )
 
 
-def _jobs_of(reconciled: Reconciliation, note: str) -> str:
-    ids = [job.job_id for job in reconciled.jobs if job.note == note]
-    return ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
-
-
 def _job_cells(job: ReconciledJob) -> tuple[str, ...]:
     hours, ratio = job.predicted_gpu_hours, job.used_over_predicted_fraction
     return (
@@ -406,5 +583,135 @@ def _job_cells(job: ReconciledJob) -> tuple[str, ...]:
         readable(job.used_gpu_hours),
         "-" if hours is None else f"{readable(hours.value)} ({readable(hours.low)} to {readable(hours.high)})",
         "-" if ratio is None else f"{ratio:.3g}",
-        {True: "yes", False: "no", None: "-"}[job.is_inside],
+        INSIDE[job.is_inside],
+    )
+
+
+MEASURED_HEADER = ("device", "probe", "quantity", "calibration", "counted", "quarantined", "MAPE", "median", "bias")
+TOTALS_HEADER = ("id", "model", "published", "low", "predicted", "high", "error", "inside", "question")
+
+MEMORY_NOTE = "* gave constants to the estimator; GiB off: median and 95th percentile of the errors of small values"
+STEP_NOTE = (
+    "held out: by constants and intervals that never saw the source (of MoE: the model); constant MFU, 6PD: mean error "
+    "of one utilisation of each GPU, held out likewise"
+)
+
+
+def _titled(blocks: Mapping[str, Sequence[str]]) -> list[str]:
+    return ["\n".join([title, *lines]) for title, lines in blocks.items()]
+
+
+def accuracy_text(accuracy: Accuracy) -> str:
+    """Accuracy of memory and step time against measurements as text."""
+    from service.evaluation.tables import HEADER, memory_lines
+
+    memory = [group for group in accuracy.groups if group.quantity != "step"]
+    groups = [line for group in (*memory, accuracy.all) for line in memory_lines(group)]
+    verdicts = {"all rows": accuracy.verdicts, "stated in full": accuracy.verdicts.full_config}
+    blocks = {
+        "Not scored, by reason": _counts(accuracy.all.not_expressible),
+        "Verdicts": [f"  {name}: {_verdicts(counts)}" for name, counts in verdicts.items()],
+        "Wrong verdicts": [
+            f"  {row.id} ({row.outcome}, predicted {row.verdict}): {row.reason}" for row in accuracy.verdicts.wrong
+        ],
+        "Farthest off": [
+            f"  {row.id} ({row.quantity}, {row.memory_class}): {in_bytes(row.measured_bytes)} measured, "
+            f"{100 * row.error_fraction:+.1f} %; {row.reason}"
+            for row in accuracy.rows_worst
+        ],
+        **_step_blocks(accuracy),
+        "Measured by workers": measured_lines(accuracy.measured),
+    }
+    head = "\n".join([*table([HEADER, *groups]), "", MEMORY_NOTE])
+    return "\n\n".join([head, *_titled(blocks), _versions(accuracy.versions)])
+
+
+def _counts(reasons: Mapping[str, int]) -> list[str]:
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    return [f"  {count:5d}  {reason}" for reason, count in ordered]
+
+
+def _verdicts(counts: VerdictCounts) -> str:
+    kinds = f"{counts.ran_fits} fit, {counts.ran_at_risk} at risk, {counts.ran_out_of_memory} out of memory"
+    beyond = f"{counts.ran_beyond_margin} by more than 2 %"
+    roomy = f"{counts.roomy_at_risk} of {counts.roomy} below 85 % of the memory at risk"
+    unscored = sum(counts.ran_out_not_expressible.values())
+    out = f"{counts.ran_out} ran out: {counts.ran_out_told} predicted, {unscored} not expressible"
+    return f"{counts.ran} ran: {kinds} ({beyond}), {roomy}; {out}"
+
+
+def _step_blocks(accuracy: Accuracy) -> dict[str, list[str]]:
+    from service.evaluation.tables import STEP_HEADER, step_cells_of, step_groups
+
+    groups = step_groups(accuracy)
+    if not groups:
+        return {}
+    reasons: Counter[str] = Counter()
+    for group in groups[: len(groups) - len(accuracy.steps)]:
+        reasons.update(group.not_expressible)
+    worst = []
+    for row in accuracy.steps_worst:
+        parts = ", ".join(f"{part.kind} {part.seconds:.4g} s" for part in row.parts)
+        measured = f"{row.measured_seconds:.4g} s measured, {100 * row.error_fraction:+.1f} %"
+        worst.append(f"  {row.id} ({row.step_class}): {measured}; {parts}; {row.reason}")
+    return {
+        "Steps stated in full": [*table([STEP_HEADER, *map(step_cells_of, groups)]), "", STEP_NOTE],
+        "Steps not scored, by reason": _counts(reasons),
+        "Steps farthest off": worst,
+    }
+
+
+def measured_lines(accuracy: MeasuredAccuracy) -> list[str]:
+    """Accuracy on workers' measurements as text."""
+    peaks, products = accuracy.counted_peaks, accuracy.products
+    lines = []
+    if peaks.mape_fraction is not None and peaks.largest_fraction is not None:
+        lines.append(
+            f"  live tensors of {len(peaks.rows)} counted steps: {peaks.mape_fraction:.1%} off on average, "
+            f"{peaks.largest_fraction:.1%} at most"
+        )
+    if products is not None:
+        lines.append(
+            f"  {products.products} matrix products on {products.device} ({products.threads} threads): "
+            f"{products.held_out_fraction:.1%} off where the other half of the shapes was measured, "
+            f"{products.before_fraction:.1%} before; two runs are {products.noise_fraction:.1%} apart"
+        )
+    rows = []
+    for group in accuracy.own or ():
+        errors = (group.mape_fraction, group.median_fraction, group.bias_fraction)
+        names = (group.device, group.probe, group.quantity, group.calibration or "-")
+        percents = ("-" if error is None else f"{error:.1%}" for error in errors)
+        rows.append((*names, str(group.measurements), str(group.quarantined), *percents))
+    return [*lines, *(table([MEASURED_HEADER, *rows]) if rows else [])]
+
+
+def totals_text(totals: TotalsAccuracy) -> str:
+    """GPU-hours of published runs beside predictions as text."""
+    main = [row for row in totals.rows if row.describes_main_run]
+    others = [row for row in totals.rows if not row.describes_main_run and row.is_inside is not None]
+    left_out = [row for row in totals.rows if row.is_inside is None]
+    blocks = {
+        "GPU-hours of main runs": table([TOTALS_HEADER, *map(_totals_cells, main)], indent="  "),
+        "Beside them, counted apart": table([TOTALS_HEADER, *map(_totals_cells, others)], indent="  "),
+        "Not compared": [f"  {row.id} {row.model}: {row.reason}; {row.decided}" for row in left_out],
+        "Sum": [f"  {group.name}: {_group_summary(group)}" for group in (totals.main_runs, totals.beside)],
+    }
+    return "\n\n".join(_titled(blocks))
+
+
+def _totals_cells(row: TotalsRow) -> tuple[str, ...]:
+    hours = ["-" if one is None else readable(one) for one in (row.published_gpu_hours, *_ends(row.gpu_hours))]
+    error = "-" if row.error_fraction is None else f"{100 * row.error_fraction:+.0f} %"
+    assumed = f"; not published: {', '.join(row.assumed)}" if row.assumed else ""
+    return row.id, row.model, *hours, error, INSIDE[row.is_inside], f"{row.layout or row.reason}{assumed}"
+
+
+def _group_summary(group: TotalsGroup) -> str:
+    if group.inside_fraction is None or group.mape_fraction is None or group.bias_fraction is None:
+        return f"{group.rows} rows, none compared"
+    return (
+        f"{group.inside} of {group.scored} compared inside the interval "
+        f"({100 * group.inside_fraction:.0f} %; {group.held_out_inside} inside one that never saw their source), "
+        f"{group.rows} rows in all, MAPE {100 * group.mape_fraction:.0f} %, "
+        f"bias {100 * group.bias_fraction:+.0f} %"
     )

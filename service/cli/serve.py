@@ -46,7 +46,7 @@ def serve(
     settings = read_settings(host=host, port=port, insecure=insecure or None, no_worker=no_worker or None)
     with listen(settings.host, settings.port) as listener:
         from service.api.access.authorization import is_locked
-        from service.store.condition import lock_database_file
+        from service.store.database import lock_database_file
 
         lock = lock_database_file(settings.database_url)
         application = _application(settings)
@@ -85,8 +85,8 @@ def _application(settings: "Settings") -> Any:
     """The service on its database. Importing it takes a second, so settings and port are checked before."""
     from service.app import create_app
     from service.catalogue import shipped_catalogue
+    from service.store.database import prepare_database
     from service.store.history import load_numbered
-    from service.store.prepare import prepare_database
 
     engine = prepare_database(settings.database_url, shipped_catalogue(), settings.database_connections)
     number, catalogue = load_numbered(engine)

@@ -37,8 +37,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service import __version__
 from service.errors import BackupRefused, StartupError
+from service.store.database import complaint, migrate, refuse_unknown, revision_in
 from service.store.engine import alone, lift_time_limits, open_engine, reading, writing
-from service.store.prepare import complaint, migrate, refuse_unknown, revision_in
 from service.store.tables import METADATA
 
 LAST_LINE = b"\ntraincost backup; sha256 of all before this line: "

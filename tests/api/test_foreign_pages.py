@@ -12,8 +12,8 @@ from service.api.access.key_rules import KeyRequest, make_key
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
+from service.store.database import prepare_database
 from service.store.history import load_catalogue
-from service.store.prepare import prepare_database
 from tests.api.asking import QUESTION, Ask
 from tests.fixtures import asking, one_by_one
 from tests.live import serving

@@ -15,9 +15,9 @@ from service.api.limits.request_counts import Limit
 from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.settings import Settings
+from service.store.database import prepare_database
 from service.store.engine import reading
 from service.store.history import load_catalogue
-from service.store.prepare import prepare_database
 from service.store.tables import SWEEPS
 from tests.api.asking import QUESTION, Ask
 from tests.features.sweeps.test_routes import BODY as SWEPT

@@ -19,10 +19,9 @@ from service.errors import Unreachable
 from service.estimator import FORMULAS_VERSION
 from service.jobs.jobs import NewJob, create_jobs
 from service.jobs.leases import claim_job
-from service.store.condition import Figures, read_figures
+from service.store.database import Figures, prepare_database, read_figures
 from service.store.engine import later, writing
 from service.store.measurements import Calibration, create_calibration
-from service.store.prepare import prepare_database
 from service.store.tables import CALIBRATIONS, JOBS
 from tests.api.asking import QUESTION, Ask
 from tests.fixtures import NewUrl, asking, one_by_one, running

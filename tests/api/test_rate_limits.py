@@ -23,8 +23,8 @@ from service.catalogue import shipped_catalogue
 from service.errors import StartupError
 from service.openapi.problems import problem_example
 from service.settings import Settings
+from service.store.database import prepare_database
 from service.store.history import load_catalogue
-from service.store.prepare import prepare_database
 from tests.api.asking import Ask
 from tests.fixtures import asking, one_by_one
 from tests.redis_server import RedisServer, running

@@ -23,8 +23,8 @@ from service.catalogue import shipped_catalogue
 from service.client.sending import events_of
 from service.errors import StartupError
 from service.settings import Settings
+from service.store.database import prepare_database
 from service.store.history import load_catalogue
-from service.store.prepare import prepare_database
 from tests.api.asking import QUESTION, Ask
 from tests.api.issuer import AUDIENCE, ISSUER, Issuer, issuing
 from tests.fixtures import asking, one_by_one

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from service.catalogue import Catalogue, PriceRow, shipped_catalogue
 from service.store import Engine
+from service.store.database import prepare_database
 from service.store.history import History, Rows, load_catalogue
-from service.store.prepare import prepare_database
 from tests.capacity.costs import database_seconds
 from tests.load import SETTINGS, Request, asked, keep_asking, peak_bytes, post, processor_seconds, resident_bytes
 from tests.mixed import questions

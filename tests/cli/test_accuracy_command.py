@@ -8,7 +8,7 @@ import pytest
 
 from service.calibration.tables import shipped_rows
 from service.catalogue import shipped_catalogue
-from service.cli.accuracy_report import accuracy_text
+from service.cli.reports import accuracy_text
 from service.evaluation.accuracy import accuracy_of
 from service.evaluation.scoring import read_file
 from service.evaluation.tables import PUBLISHED

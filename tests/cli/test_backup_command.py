@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service.store.prepare import HEAD
+from service.store.database import HEAD
 from service.store.tables import METADATA
 from tests.commands import Command
 from tests.databases import prepared

@@ -12,7 +12,7 @@ import pytest
 from service import __version__
 from service.catalogue import shipped_catalogue
 from service.cli.application import FAMILIES, family_commands, main
-from service.cli.estimate_report import report
+from service.cli.reports import report
 from service.features.estimates.answers import answer
 from service.validation.flat import ALIASES, flat_fields
 from service.validation.questions import read_question
@@ -148,7 +148,7 @@ def test_an_estimate_imports_no_server_and_no_other_family_of_commands() -> None
     loaded = _loaded_by("estimate", *ASKED)
     assert not {"fastapi", "httpx", "numpy", "rich", "sqlalchemy", "uvicorn"} & loaded
     assert {name for name in loaded if name.startswith("service.cli.")} == {
-        f"service.cli.{name}" for name in ("application", "console", "questions", "estimate_report")
+        f"service.cli.{name}" for name in ("application", "console", "questions", "reports")
     }
 
 

@@ -15,9 +15,8 @@ from service.api.access.key_rules import KeyRequest, make_key, revoke
 from service.catalogue import shipped_catalogue
 from service.cli.doctor import examined
 from service.settings import PREFIX
+from service.store.database import Replicas, prepare_database
 from service.store.engine import open_engine, writing
-from service.store.prepare import prepare_database
-from service.store.replicas import Replicas
 from tests.commands import Command
 from tests.databases import new_database, prepared
 from tests.live import serving
@@ -210,7 +209,7 @@ def test_a_full_disk_and_clocks_apart_are_named(url: str, monkeypatch: pytest.Mo
         def now(cls, _zone: Any = None) -> Any:
             return datetime.now(UTC) + timedelta(seconds=60)
 
-    monkeypatch.setattr("service.store.condition.datetime", Late)
+    monkeypatch.setattr("service.store.database.datetime", Late)
     for free, state in ((10, "fault"), (5e8, "warning"), (5e9, "ok")):
         monkeypatch.setattr(
             "service.cli.doctor.shutil.disk_usage", lambda _, free=free: type("Usage", (), {"free": free})

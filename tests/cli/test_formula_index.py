@@ -1,6 +1,6 @@
 """Is the index of formulas what the docstrings say today?"""
 
-from service.cli.writers import INDEX, formula_index
+from service.cli.data import INDEX, formula_index
 from service.estimator.schedule import steps_of
 
 

@@ -7,7 +7,7 @@ import pytest
 from service.calibration.observations import Observed, counted_peaks
 from service.calibration.products import observed_rows, scored_products
 from service.catalogue import shipped_catalogue
-from service.cli.accuracy_report import measured_lines
+from service.cli.reports import measured_lines
 from service.evaluation.accuracy import accuracy_of, with_own_accuracy
 from service.evaluation.measured import evaluated_peaks, shipped_measured
 from service.validation.serialization import to_bytes

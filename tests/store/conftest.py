@@ -51,7 +51,7 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def prepare(database_url: str) -> Iterator[Prepare]:
-    """Prepares the test's database, as a start of the service would; test_prepare.py starts from nothing."""
+    """Prepares the test's database, as a start of the service would; test_database.py starts from nothing."""
     with ExitStack() as stack:
 
         def prepare(shipped: Catalogue = SMALL) -> Engine:

@@ -20,8 +20,8 @@ from sqlalchemy import JSON, Connection, DateTime, Engine, LargeBinary, func, in
 
 from service.estimator import FORMULAS_VERSION
 from service.store.backups import described_tables
+from service.store.database import HEAD, migrations_folder
 from service.store.engine import reading, writing
-from service.store.prepare import HEAD, migrations_folder
 from tests.api.asking import QUESTION, Ask
 from tests.api.own_bodies import OWN
 from tests.fixtures import asking, one_by_one, running

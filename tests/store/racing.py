@@ -11,10 +11,10 @@ from sqlalchemy import select, text
 from service.errors import Stale
 from service.features.catalogue.custom_rows import RowChange, create_row, patch_row
 from service.features.catalogue.lists import LISTINGS
+from service.store.database import prepare_database
 from service.store.engine import open_engine, reading, writing
 from service.store.history import History, load_catalogue
 from service.store.keys import UNRESTRICTED
-from service.store.prepare import prepare_database
 from service.store.tables import SEEDINGS
 from tests.store.small import SMALL
 

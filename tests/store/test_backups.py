@@ -21,8 +21,8 @@ from service.store.backups import (
     restore_backup,
     tally_rows,
 )
+from service.store.database import HEAD, migrate, revision_in
 from service.store.engine import open_engine, reading, writing
-from service.store.prepare import HEAD, migrate, revision_in
 from service.store.tables import JOB_EVENTS, JOBS, METADATA
 from tests.databases import copy_database, new_database, prepared
 from tests.store.holding import fill, read, row_of

@@ -13,8 +13,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from service.errors import Busy, StartupError, Unreachable
+from service.store.database import prepare_database
 from service.store.engine import alone, answering, lift_time_limits, open_engine, reading, takes_changes, writing
-from service.store.prepare import prepare_database
 from service.store.tables import SEEDINGS
 from tests.immutable import files_of, immutable
 from tests.needing import needs

@@ -19,9 +19,9 @@ from service.catalogue import (
     shipped_catalogue,
 )
 from service.estimator import Cluster, Gpu
+from service.store.database import prepare_database
 from service.store.engine import reading, writing
 from service.store.history import load_catalogue
-from service.store.prepare import prepare_database
 from service.store.tables import CLUSTERS, GPUS, MODELS, PRICES, PROMOTED_CALIBRATIONS, RATE_CARDS, REGIONS, SEEDINGS
 from tests.store.conftest import Prepare
 from tests.store.small import CALIBRATION, CLUSTER, GPU, MODEL, NOT_ESTIMATED, PRICE, REGION, SMALL
@@ -107,7 +107,7 @@ def test_a_failed_seeding_leaves_nothing_behind(
     def fail(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("service.store.prepare.seed", fail)
+    monkeypatch.setattr("service.store.database.seed", fail)
     with pytest.raises(KeyboardInterrupt):
         prepare_database(database_url, SMALL)
     with reading(engine) as connection:

@@ -12,8 +12,8 @@ from alembic.script import Script, ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, select
 
 from service.store.backups import FORMER_TABLES, described_tables
+from service.store.database import HEAD, migrations_folder
 from service.store.engine import open_engine, writing
-from service.store.prepare import HEAD, migrations_folder
 from service.store.tables import METADATA
 from tests.store.expanding import faults, recorded
 from tests.store.holding import fill

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import Engine, create_engine, text
 
 from service.errors import Unreachable
+from service.store.database import ReadOnChange, Replicas
 from service.store.engine import open_engine
-from service.store.replicas import ReadOnChange, Replicas
 from tests.waiting import wait_until
 
 END_WHO_SAID_ONE = (

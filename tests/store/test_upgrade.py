@@ -8,9 +8,9 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, Engine, MetaData, insert, select
 
+from service.store.database import migrations_folder
 from service.store.engine import writing
 from service.store.history import History, load_catalogue
-from service.store.prepare import migrations_folder
 from tests.store.conftest import Prepare
 from tests.store.earlier import faults_of_upgrade, put_back, recording, recordings
 from tests.store.holding import row_of

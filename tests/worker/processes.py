@@ -57,8 +57,8 @@ def serve(url: str, port: int, lease_seconds: float, log: str) -> None:
     from service.catalogue import shipped_catalogue
     from service.jobs.jobs import NewJob, create_jobs
     from service.settings import Settings
+    from service.store.database import prepare_database
     from service.store.history import load_catalogue
-    from service.store.prepare import prepare_database
 
     _write_to(log)
     settings = Settings(database_url=url, lease_seconds=lease_seconds, port=port)

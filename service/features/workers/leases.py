@@ -19,7 +19,7 @@ from service.features.launch_checks.finished_jobs import on_end
 from service.jobs.ends import LeaseExpiry, Outcome, finish_job
 from service.jobs.leases import Claim, Lease, claim_job, read_queued_work
 from service.store import Engine
-from service.store.replicas import ReadOnChange
+from service.store.database import ReadOnChange
 from service.store.workers import JobRequest, QueuedWork, remove_workers
 
 LEASE_HEADER = "Traincost-Lease"

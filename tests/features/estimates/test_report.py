@@ -6,7 +6,7 @@ import pytest
 
 from service.answers.estimates import Answer
 from service.catalogue import Catalogue
-from service.cli.estimate_report import report
+from service.cli.reports import report
 from service.estimator.answer import Verdict
 from service.features.estimates.answers import answer
 from service.units import BYTES, SECONDS, in_units

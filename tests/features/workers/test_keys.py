@@ -14,9 +14,9 @@ from service.app import create_app
 from service.catalogue import shipped_catalogue
 from service.jobs.jobs import NewJob, create_jobs, read_job
 from service.settings import Settings
+from service.store.database import prepare_database
 from service.store.engine import writing
 from service.store.history import load_catalogue
-from service.store.prepare import prepare_database
 from service.store.tables import JOBS, WORKERS
 from tests.api.asking import Ask
 from tests.fixtures import asking, one_by_one

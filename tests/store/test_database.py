@@ -13,9 +13,9 @@ from sqlalchemy import Engine, inspect, text
 from service.catalogue import Catalogue, GpuRow, Holdings, PriceRow, Row
 from service.errors import StartupError
 from service.estimator import Cluster
+from service.store.database import prepare_database
 from service.store.engine import writing
 from service.store.history import Rows, load_catalogue
-from service.store.prepare import prepare_database
 from tests.store.conftest import Prepare
 from tests.store.racing import race, start
 from tests.store.small import CLUSTER, GPU, MODEL, PRICE, SMALL
@@ -24,7 +24,7 @@ from tests.store.test_history import OWN_CARD, OWN_CLUSTER, OWN_GPU, opened, put
 EMPTY = Catalogue.of(models=(), gpus=(), clusters=(), prices=())
 STARTED_AGAIN = """
 import sys
-from service.store.prepare import prepare_database
+from service.store.database import prepare_database
 from tests.store.small import SMALL
 prepare_database(sys.argv[1], SMALL).dispose()
 sys.exit("alembic" in sys.modules)
