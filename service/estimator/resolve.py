@@ -1,7 +1,8 @@
 """A question with every default filled and every rule checked."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from service.errors import Problem, Refused
@@ -177,27 +178,16 @@ _RUNNING: dict[str, Any] = {
 """Fields of a cluster that no step depends on, with their defaults.
 Source: constants.py."""
 
-_UNSET: dict[str, Any] = dict.fromkeys(_RUNNING)
-
 
 def _fill_running(cluster: Cluster) -> dict[str, Any]:
     given = {name: getattr(cluster, name) for name in _RUNNING}
     return {name: _RUNNING[name] if value is None else value for name, value in given.items()}
 
 
-def configuration_in(question: Question) -> Question:
-    """The part of a question that memory, FLOP and step depend on; questions that differ in their run alone share it.
-
-    Stages of a run change its memory and keep its tokens.
-    """
-    recipe = question.recipe
-    tokens = recipe.training_tokens if recipe.stages else None
-    return replace(
-        question,
-        recipe=replace(recipe, training_tokens=tokens, checkpoint=None),
-        cluster=replace(question.cluster, **_UNSET),
-        price=None,
-    )
+_RECIPE_OF_STEP = tuple(field.name for field in fields(Recipe) if field.name not in {"training_tokens", "checkpoint"})
+_CLUSTER_OF_STEP = tuple(field.name for field in fields(Cluster) if field.name not in _RUNNING)
+_recipe_of_step = attrgetter(*_RECIPE_OF_STEP)
+_cluster_of_step = attrgetter(*_CLUSTER_OF_STEP)
 
 
 def with_price(question: CompleteQuestion, price: Price | OwnedPrice | None) -> CompleteQuestion:
@@ -242,8 +232,16 @@ def resolve(question: Question) -> ResolvedQuestion:
 def configuration_of(question: Question) -> ResolvedQuestion:
     """What a question asks of a step, whatever its run; questions that differ in their run alone share one."""
     problems = training.problems_of_run(question)
+    asked = question.recipe
     try:
-        result = _configuration(configuration_in(question))
+        result = _configuration(
+            question.model,
+            question.gpu,
+            question.layout,
+            _recipe_of_step(asked),
+            asked.training_tokens if asked.stages else None,  # stages of a run change its memory and keep its tokens
+            _cluster_of_step(question.cluster),
+        )
     except Refused as refused:
         raise Refused(*refused.problems, *problems) from None
     if problems:
@@ -266,7 +264,18 @@ def with_run_of(question: Question, configuration: ResolvedQuestion) -> Resolved
 
 
 @lru_cache(maxsize=CONFIGURATIONS_KEPT)
-def _configuration(question: Question) -> ResolvedQuestion:
+def _configuration(
+    model: Model, gpu: Gpu, layout: Layout, recipe: tuple[Any, ...], tokens: float | None, cluster: tuple[Any, ...]
+) -> ResolvedQuestion:
+    """The configuration of the fields that memory, FLOP and step depend on."""
+    question = Question(
+        model=model,
+        gpu=gpu,
+        layout=layout,
+        recipe=Recipe(training_tokens=tokens, **dict(zip(_RECIPE_OF_STEP, recipe, strict=True))),
+        cluster=Cluster(**dict(zip(_CLUSTER_OF_STEP, cluster, strict=True))),
+        price=None,
+    )
     full = fill_defaults(question)
     result = ResolvedQuestion(question=full, workload=workload_of(full), degrees=degrees_of(full.recipe, full.layout))
     problems = _problems_of(result)

@@ -133,6 +133,8 @@ def _faults(root: object) -> Iterator[tuple[str, Fault]]:
             if fault is not None:
                 yield path, fault
             deeper += _inside(path, value)
+        if not deeper:
+            return
         level = deeper
 
 

@@ -31,7 +31,8 @@ def answer_of(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue
     parsed = read_question(body, catalogue)
     if kind is MemoryAnswer:
         return memory_answer(parsed, catalogue, explain=explain)
-    return part(kind, answer(parsed, catalogue, explain=explain, advise=kind is Answer))
+    is_whole = kind is Answer
+    return part(kind, answer(parsed, catalogue, explain=explain, advise=is_whole, is_written=is_whole and not explain))
 
 
 def answer_explained(kind: type[Grounds], body: Mapping[str, Any], catalogue: Catalogue) -> bytes:
@@ -39,10 +40,18 @@ def answer_explained(kind: type[Grounds], body: Mapping[str, Any], catalogue: Ca
     return to_bytes(answer_of(kind, body, catalogue, explain=True))
 
 
-def answer(parsed: ParsedQuestion, catalogue: Catalogue, *, explain: bool = False, advise: bool = True) -> Answer:
-    """Answer one question in whole."""
+def answer(
+    parsed: ParsedQuestion,
+    catalogue: Catalogue,
+    *,
+    explain: bool = False,
+    advise: bool = True,
+    is_written: bool = False,
+) -> Answer:
+    """Answer one question in whole; `is_written` for a caller that passes it to `to_bytes`, which refuses infinity."""
     found = estimate(parsed.question)
-    refuse_infinite(found.step, found.totals)  # they divide by rates
+    if not is_written:
+        refuse_infinite(found.step, found.totals)  # they divide by rates
     return Answer(
         **grounds_of(found, parsed, catalogue),
         verdict=found.verdict,
@@ -108,6 +117,8 @@ def _metric_at(path: str, found: Estimate) -> str:
 
 def part(kind: type[Part], whole: Answer) -> Part:
     """Part of an answer: all of it, memory, FLOP, or time and totals."""
+    if kind is type(whole):
+        return whole
     values = {f.name: getattr(whole, f.name) for f in fields(kind)}
     if "totals" not in values:
         values["warnings"] = tuple(warning for warning in whole.warnings if warning not in RUN_WARNINGS)
