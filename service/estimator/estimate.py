@@ -1,24 +1,23 @@
 """The whole answer to one question."""
 
-from dataclasses import replace
-
 from service.estimator.advice import assumptions_of, lost_time_warnings, warnings_of, warnings_of_memory
 from service.estimator.answer import Estimate, MemoryEstimate
 from service.estimator.memory.device import verdict_of
 from service.estimator.question import Question
 from service.estimator.resolve import configuration_of, resolve
 from service.estimator.run.run import describe_stages, peak_stage_in
-from service.estimator.run.totals import numbers_of, running_of
+from service.estimator.run.totals import numbers_of, running_of, totals_at
 
 
 def estimate(question: Question) -> Estimate:
     """Answer one question in full."""
     running = running_of(question, configuration_of(question))
-    resolved, result = running.resolved, numbers_of(running)
-    return replace(
-        result,
-        assumptions=(*assumptions_of(resolved), *describe_stages(resolved, running.known.peak)),
-        warnings=(*warnings_of(resolved, result.parameters.active), *lost_time_warnings(resolved, result.totals)),
+    resolved, known, totals = running.resolved, running.known, totals_at(running)
+    return numbers_of(
+        running,
+        totals,
+        assumptions=(*assumptions_of(resolved), *describe_stages(resolved, known.peak)),
+        warnings=(*warnings_of(resolved, known.parameters.active), *lost_time_warnings(resolved, totals)),
     )
 
 

@@ -87,7 +87,7 @@ def complete_cluster(cluster: Cluster, gpu: Gpu) -> CompleteCluster:
         gpus_per_node=node,
         scale_up_gpus=cluster.scale_up_gpus or min(rack, cluster.gpus),
         inter_node_bytes_per_s=cluster.inter_node_bytes_per_s or gpu.inter_node_bytes_per_s,
-        **_fill_running(cluster),
+        **(_RUNNING | _running_given(cluster)),
     )
 
 
@@ -179,9 +179,8 @@ _RUNNING: dict[str, Any] = {
 Source: constants.py."""
 
 
-def _fill_running(cluster: Cluster) -> dict[str, Any]:
-    given = {name: getattr(cluster, name) for name in _RUNNING}
-    return {name: _RUNNING[name] if value is None else value for name, value in given.items()}
+def _running_given(cluster: Cluster) -> dict[str, Any]:
+    return {name: value for name in _RUNNING if (value := getattr(cluster, name)) is not None}
 
 
 _RECIPE_OF_STEP = tuple(field.name for field in fields(Recipe) if field.name not in {"training_tokens", "checkpoint"})
@@ -252,10 +251,11 @@ def configuration_of(question: Question) -> ResolvedQuestion:
 def with_run_of(question: Question, configuration: ResolvedQuestion) -> ResolvedQuestion:
     """A configuration that can be answered with the run of a question."""
     tokens, checkpoint = question.recipe.training_tokens, question.recipe.checkpoint
+    usual, running = configuration.question, _running_given(question.cluster)
     full = replace(
-        configuration.question,
-        recipe=replace(configuration.question.recipe, training_tokens=tokens, checkpoint=checkpoint),
-        cluster=replace(configuration.question.cluster, **_fill_running(question.cluster)),
+        usual,
+        recipe=replace(usual.recipe, training_tokens=tokens, checkpoint=checkpoint),
+        cluster=replace(usual.cluster, **running) if running else usual.cluster,
         price=_fill_price(question.price),
     )
     return replace(

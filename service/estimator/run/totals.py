@@ -607,8 +607,14 @@ def at_price(running: Running, price: Price | OwnedPrice | None) -> Running:
     return replace(running, resolved=replace(running.resolved, question=question))
 
 
-def numbers_of(running: Running) -> Estimate:
-    """The answer to a question, without assumptions and warnings."""
+def numbers_of(
+    running: Running,
+    totals: Totals | None,
+    *,
+    assumptions: tuple[str, ...] = (),
+    warnings: tuple[str, ...] = (),
+) -> Estimate:
+    """The answer to a question, with its totals."""
     known = running.known
     return Estimate(
         resolved=running.resolved.question,
@@ -617,7 +623,12 @@ def numbers_of(running: Running) -> Estimate:
         memory=known.peak.memory,
         flop=running.flop,
         step=known.step,
-        totals=totals_of(running.resolved, known.step, running.flop, running.run),
-        assumptions=(),
-        warnings=(),
+        totals=totals,
+        assumptions=assumptions,
+        warnings=warnings,
     )
+
+
+def totals_at(running: Running) -> Totals | None:
+    """Time, power and cost of a run; None without training_tokens."""
+    return totals_of(running.resolved, running.known.step, running.flop, running.run)

@@ -463,7 +463,8 @@ class EstimateAnswerer:
         place = self._axes.prices[at.price].place
         if place not in self._running:
             self._running[place] = running_of(question, self._configuration)
-        return RowAnswer(totals.numbers_of(at_price(self._running[place], question.price)))
+        running = at_price(self._running[place], question.price)
+        return RowAnswer(totals.numbers_of(running, totals.totals_at(running)))
 
     def _configure(self, unpriced: Question) -> None:
         """Resolve another configuration, or store its problems."""
