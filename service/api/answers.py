@@ -88,6 +88,7 @@ def add_list(
     rows: Callable[[Request], Listed],
     *,
     endings: Sequence[str] = ("csv", "xlsx"),
+    **operation: Any,
 ) -> None:
     """Add the routes of a list under /v1: JSON page by page, and the whole list as a table of each ending."""
     name = plural.rpartition("/")[2]
@@ -120,6 +121,7 @@ def add_list(
         summary=f"{meaning}, page by page",
         description=f"{FILTERS} More rows than one page holds are asked for by next_cursor.",
         response_model=answer(types.page),
+        **operation,
     )
     for ending in endings:
         media_type, _, words = TABLE_FORMS[ending]
@@ -131,6 +133,7 @@ def add_list(
             description=FILTERS,
             response_class=Response,
             responses=table_response(media_type, "Every row that passes the filters."),
+            **operation,
         )
 
 

@@ -1,8 +1,11 @@
 """Schemas, parameters and responses that operations share in the OpenAPI document."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
+
+from service.store.keys import Scope
 
 Schema = dict[str, Any]
 """A JSON schema, or another part of an OpenAPI document."""
@@ -17,6 +20,36 @@ ETAG: Schema = {"description": "Version of what is answered.", "schema": {"type"
 """Header of every answer to GET, for If-None-Match; of a row, for If-Match too."""
 REQUESTS = Path(__file__).parents[1] / "web" / "examples" / "requests"
 """Examples of request bodies, one file an operation. Tests send each."""
+
+
+KEY, SHEET_KEY, SHARE_LINK = "key", "sheetKey", "shareLink"
+"""Security schemes: a key or token in a header, a sheet key in the query, and the signature of a share link."""
+
+SCOPE = "x-scope"
+"""Extension of an operation that names its scope: only OAuth schemes of OpenAPI have scopes."""
+
+PUBLIC: Schema = {"security": []}
+"""For `openapi_extra`: an operation without a key. Probes send none, and the webhook's path holds its own secret."""
+
+
+def requires(scope: Scope, *in_query: str) -> Schema:
+    """For `openapi_extra`: the scope of an operation, and the credentials that it accepts in its query beside a key."""
+    return {SCOPE: scope, **({"security": [{name: []} for name in (KEY, *in_query)]} if in_query else {})}
+
+
+def with_scope(extra: Schema | None, methods: Collection[str]) -> Schema:
+    """What an operation declares, with a scope where it declares none: GET reads, and other methods change."""
+    return ({} if is_public(extra) else requires("read" if "GET" in methods else "write")) | (extra or {})
+
+
+def is_public(extra: Schema | None) -> bool:
+    """Whether an operation declares that it needs no key."""
+    return extra is not None and extra.get("security") == []
+
+
+def accepts(extra: Schema | None, scheme: str) -> bool:
+    """Whether an operation declares a security scheme of its own."""
+    return any(scheme in one for one in (extra or {}).get("security", ()))
 
 
 def ref(name: str) -> Schema:

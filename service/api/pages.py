@@ -14,6 +14,7 @@ from service.api.answers import JSON, json_answer
 from service.api.compute import computed_once
 from service.api.errors import LEAVING, RETRY_AFTER, ApiError
 from service.api.metrics import CONTENT_TYPE
+from service.api.openapi import PUBLIC
 from service.api.queries import choice_of
 from service.api.requests import StrictRoute, answer
 from service.errors import Leaving, NotFound
@@ -155,6 +156,7 @@ class ReadinessAnswer:
     operation_id="getHealth",
     summary="The process is alive",
     response_model=answer(HealthAnswer),
+    openapi_extra=PUBLIC,
 )
 async def health() -> Response:
     """Liveness: answer while the process runs."""
@@ -166,6 +168,7 @@ async def health() -> Response:
     operation_id="getReadiness",
     summary="The database can be read and written, and the process is not about to end",
     response_model=answer(ReadinessAnswer),
+    openapi_extra=PUBLIC,
 )
 async def readiness(request: Request) -> Response:
     """Readiness: 200 once the database accepts changes; 503 before that and while the process drains."""

@@ -17,18 +17,16 @@ from pydantic import WithJsonSchema
 
 from service.api.access.authorization import (
     CALLER,
-    PUBLIC_OPERATIONS,
     SHARE_LINK_CALLER,
-    WORKER_OPERATIONS,
     authorize,
     is_locked,
-    is_rate_limited,
+    required_scope,
 )
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute
 from service.api.errors import ApiError, WrongParameter
 from service.api.limits.rate_limits import Quota, RateLimits, count_request, network_of
-from service.api.openapi import CSV_BODY, JSON_BODY, MERGE_PATCH, TEXT_BODY
+from service.api.openapi import CSV_BODY, JSON_BODY, MERGE_PATCH, TEXT_BODY, is_public, with_scope
 from service.api.queries import choice_of, one_of
 from service.api.request_context import context_of, deprecation_headers
 from service.catalogue import Catalogue
@@ -236,6 +234,11 @@ class _ParsedRequest(Request):
 class StrictRoute(APIRoute):
     """A route that authenticates before it reads, and refuses parameters and media types that it does not declare."""
 
+    def __init__(self, *args: Any, operation_id: str | None = None, **options: Any) -> None:
+        if operation_id is not None:
+            options["openapi_extra"] = with_scope(options.get("openapi_extra"), options.get("methods") or {"GET"})
+        super().__init__(*args, operation_id=operation_id, **options)
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's handler behind the checks."""
         handle = super().get_route_handler()
@@ -289,14 +292,14 @@ async def authenticate(request: Request) -> None:
     context.headers.extend(deprecation_headers(route.operation_id))
     state = request.app.state
     is_open = not is_locked(state.keys, state.tokens)
-    if is_open and route.operation_id not in PUBLIC_OPERATIONS:
+    if is_open and not is_public(route.openapi_extra):
         state.cross_site_requests.refuse(request.scope)
-    is_counted = is_rate_limited(route.operation_id, request.method)
-    if is_counted and (state.is_public or not is_open):
+    scope = required_scope(request)
+    if scope is not None and (state.is_public or not is_open):
         await _authorize_counted(request, state.rate_limits)
     else:
         await authorize(request)
-    if is_counted and request.method != "GET" and route.operation_id not in WORKER_OPERATIONS:
+    if scope not in (None, "worker") and request.method != "GET":
         await request.body()
 
 
@@ -313,7 +316,7 @@ async def _authorize_counted(request: Request, limits: RateLimits) -> None:
 def _quota_of(request: Request, limits: RateLimits, caller: Caller, key: ApiKey | None) -> Quota | None:
     """The quota of the request's key or token; without either, that of the client address."""
     host = request.client.host if request.client else ""
-    if request.scope["route"].operation_id in WORKER_OPERATIONS:
+    if required_scope(request) == "worker":
         return limits.of_worker(network_of(host) if caller == SHARE_LINK_CALLER else caller.id, key)
     return limits.of_address(host) if caller == SHARE_LINK_CALLER else limits.of_caller(caller.id, key)
 

@@ -11,9 +11,9 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from service.answers.names import COMPONENT, EACH, INLINED, OWN_DESCRIPTION, WIRE_NAMES
-from service.api.access.authorization import KEY, SCOPE, SECURITY_SCHEMES, security_requirement
+from service.api.access.credentials import PARAMETER
 from service.api.caching import describe_idempotency, takes_idempotency_key
-from service.api.openapi import ETAG, JSON, MERGE_PATCH, Schema
+from service.api.openapi import ETAG, JSON, KEY, MERGE_PATCH, SCOPE, SHARE_LINK, SHEET_KEY, Schema
 from service.api.queries import REV
 from service.api.request_context import deprecation_of
 from service.openapi.problems import LIMIT_HEADERS, problem_responses, problem_schemas, response_ref
@@ -330,6 +330,28 @@ TAGS = {
     "health": "Is the service alive and ready?",
 }
 
+SECURITY_SCHEMES: Schema = {
+    KEY: {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A key that `traincost keys create` made, or a token of the OpenID Connect provider that the "
+        "service is set up with, with a scope that allows the operation's x-scope. A service with neither asks for "
+        "none.",
+    },
+    SHEET_KEY: {
+        "type": "apiKey",
+        "in": "query",
+        "name": "key",
+        "description": "A key whose only scope is sheet, for programs that send an address and nothing else.",
+    },
+    SHARE_LINK: {
+        "type": "apiKey",
+        "in": "query",
+        "name": PARAMETER,
+        "description": "A signature for one scenario, which links of POST /v1/scenarios/{scenario_id}/share hold.",
+    },
+}
+
 CHANGED = ("calibrations", "measurements", "catalogue", "scenarios", "sweeps")
 """Families of what callers change; a change of an older version is refused."""
 
@@ -423,8 +445,7 @@ def _complete_operation(path: str, method: str, operation: Schema) -> None:
         named = {one.get("$ref", (one.get("in"), one.get("name"))): one for one in operation["parameters"]}
         operation["parameters"] = [_parameter(one) for one in named.values()]  # the route's own comes last
     operation.update(deprecation_of(name))
-    requirement = security_requirement(name, method.upper())
-    operation.update(requirement if requirement["security"] != [{KEY: []}] else {SCOPE: requirement[SCOPE]})
+    operation.update({key: operation.pop(key) for key in ("security", SCOPE) if key in operation})  # in this order
     if takes_idempotency_key(method, operation["responses"]):
         describe_idempotency(operation)
     if method == "get":

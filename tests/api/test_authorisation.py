@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from service.api.access.authorization import SCOPE
+from service.api.openapi import SCOPE
 from tests.api.authorisation import ROWS, rows
 from tests.api.matrix import CALLERS, Tried
 

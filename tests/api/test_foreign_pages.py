@@ -105,6 +105,8 @@ def test_another_name_for_this_machine_reads_nothing(near: Ask, host: str) -> No
         assert (answer.status_code, answer.json()["code"]) == (421, "unknown_host"), path
     assert near("GET", "/v1/cell/fits?on_error=text", headers={"Host": host}).text.startswith("#ERR unknown_host")
     assert near("GET", "/readyz", headers={"Host": host}).status_code == 200, "probes learn nothing"
+    webhook = near("POST", "/v1/adapters/kubernetes/admission/none", json={}, headers={"Host": host})
+    assert webhook.status_code == 404, "a cluster calls the webhook by a name of its own"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 
-from service.api.access.authorization import SCOPE
 from service.api.access.key_rules import KeyRequest, make_key
+from service.api.openapi import SCOPE
 from service.app import ROUTERS, create_app
 from service.catalogue import shipped_catalogue
 from service.openapi.problems import problem_example

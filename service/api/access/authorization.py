@@ -1,9 +1,9 @@
 """Authorization by keys, tokens and share links, decided in memory before a route runs.
 
-The scope tables list every POST, because a POST may read or change; GET reads, and PUT, PATCH and DELETE change.
+A route declares its scope where it declares its operation (`requires`); without one, GET reads and others change.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, NamedTuple, Protocol
@@ -12,10 +12,10 @@ from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
 from service.api.access.audit import begin_audit
-from service.api.access.credentials import PARAMETER, Presented, presented_by, revocation_reason, verify_link
+from service.api.access.credentials import Presented, presented_by, revocation_reason, verify_link
 from service.api.access.key_rules import does_allow, key_status
 from service.api.errors import ApiError
-from service.api.openapi import Schema
+from service.api.openapi import SCOPE, SHARE_LINK, accepts
 from service.errors import TraincostError
 from service.store.keys import UNRESTRICTED, ApiKey, Caller, KeyRing, Scope
 
@@ -54,140 +54,10 @@ def is_token(sent: str) -> bool:
     return sent.count(".") == 2
 
 
-SINGULAR: Mapping[str, str] = {
-    "models": "Model",
-    "gpus": "Gpu",
-    "clusters": "Cluster",
-    "prices": "Price",
-    "rate-cards": "RateCard",
-    "regions": "Region",
-}
-"""Singular of each list, in names of schemas and operations."""
-
-PUBLIC_OPERATIONS = frozenset({"getHealth", "getReadiness", "createAdmissionReview"})
-"""Operations without a key: probes send none, and the path of the webhook contains its own secret."""
-
-SHEET_OPERATIONS = frozenset({
-    "getCell", "getCellReason", "getCellTable", "getCellXml", "getScenarioAsOds", "getScenarioAsXlsx",
-})  # fmt: skip
-"""Operations that accept a sheet key, also in the query, because spreadsheets send no headers."""
-
-SHAREABLE_OPERATIONS = frozenset({"getScenario", "getScenarioAsOds", "getScenarioAsXlsx"})
-"""Operations that accept a share link of their scenario."""
-
-WORKER_OPERATIONS = frozenset({"claimJob", "finishJob", "getSweepContent", "keepJob", "keepJobFile"})
-"""Operations of workers."""
-
-ADMIN_OPERATIONS = frozenset({"listAuditRecords", "listAuditRecordsAsCsv", "listAuditRecordsAsXlsx"})
-"""Operations of administrators."""
-
-WRITER_OPERATIONS = frozenset({"listShares"})
-"""Reads that require the scope of the changes that they list."""
-
-SCOPE_OF_METHOD: Mapping[str, Scope] = {"GET": "read", "PUT": "write", "PATCH": "write", "DELETE": "write"}
-
-SCOPE_OF_POST: Mapping[str, Scope] = {
-    "cancelLaunchCheck": "write",
-    "cancelSweep": "write",
-    "createBatch": "read",
-    "createCalibration": "write",
-    "createCheck": "read",
-    "createComparison": "read",
-    "createComparisonAsCsv": "read",
-    "createComparisonAsXlsx": "read",
-    "createDiagnosis": "read",
-    "createEstimate": "read",
-    "createExport": "read",
-    "createFlop": "read",
-    "createGpuHours": "read",
-    "createImport": "read",
-    "createKubernetesCheck": "read",
-    "createLaunchCheck": "write",
-    "createMemory": "read",
-    "createPlans": "read",
-    "createReconciliation": "write",
-    "createScenario": "write",
-    "createSensitivity": "read",
-    "createSensitivityAsCsv": "read",
-    "createSensitivityAsXlsx": "read",
-    "createSlurmCheck": "read",
-    "createSolution": "read",
-    "createSweep": "write",
-    "createTimeline": "read",
-    "importMeasurementFile": "write",
-    "importMeasurements": "write",
-    "importModel": "write",
-    "importPrices": "write",
-    "resumeSweep": "write",
-    "promoteCalibration": "write",
-    "quarantineMeasurements": "write",
-    "releaseMeasurements": "write",
-    "retireCalibration": "write",
-    "rollBackCalibration": "write",
-    "shareScenario": "write",
-    **{f"create{singular}": "write" for singular in SINGULAR.values()},
-}
-"""Scope of each POST: questions only read."""
-
-KEY, SHEET_KEY, SHARE_LINK = "key", "sheetKey", "shareLink"
-
-SCOPE = "x-scope"
-"""Extension of an OpenAPI operation that names its scope: only OAuth schemes of OpenAPI have scopes."""
-
-SECURITY_SCHEMES: Schema = {
-    KEY: {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "A key that `traincost keys create` made, or a token of the OpenID Connect provider that the "
-        "service is set up with, with a scope that allows the operation's x-scope. A service with neither asks for "
-        "none.",
-    },
-    SHEET_KEY: {
-        "type": "apiKey",
-        "in": "query",
-        "name": "key",
-        "description": "A key whose only scope is sheet, for programs that send an address and nothing else.",
-    },
-    SHARE_LINK: {
-        "type": "apiKey",
-        "in": "query",
-        "name": PARAMETER,
-        "description": "A signature for one scenario, which links of POST /v1/scenarios/{scenario_id}/share hold.",
-    },
-}
-
-
-def required_scope(operation_id: str | None, method: str) -> Scope | None:
-    """The scope that an operation requires; None for a public one."""
-    if operation_id is None or operation_id in PUBLIC_OPERATIONS:
-        return None
-    if operation_id in SHEET_OPERATIONS:
-        return "sheet"
-    if operation_id in WORKER_OPERATIONS:
-        return "worker"
-    if operation_id in ADMIN_OPERATIONS:
-        return "admin"
-    if operation_id in WRITER_OPERATIONS:
-        return "write"
-    return SCOPE_OF_POST[operation_id] if method == "POST" else SCOPE_OF_METHOD[method]
-
-
-def is_rate_limited(operation_id: str | None, method: str) -> bool:
-    """Whether requests of an operation count against a rate limit."""
-    return required_scope(operation_id, method) is not None
-
-
-def security_requirement(operation_id: str, method: str) -> Schema:
-    """Security requirement of an operation in OpenAPI."""
-    scope = required_scope(operation_id, method)
-    if scope is None:
-        return {"security": []}
-    in_query = [
-        name
-        for name, operations in ((SHEET_KEY, SHEET_OPERATIONS), (SHARE_LINK, SHAREABLE_OPERATIONS))
-        if operation_id in operations
-    ]
-    return {"security": [{name: []} for name in (KEY, *in_query)], SCOPE: scope}
+def required_scope(request: Request) -> Scope | None:
+    """The scope that the route of a request requires; None for a public one."""
+    scope: Scope | None = (request.scope["route"].openapi_extra or {}).get(SCOPE)
+    return scope
 
 
 CALLER = "caller"
@@ -257,9 +127,8 @@ class _Identity(NamedTuple):
 
 async def authorize(request: Request) -> ApiKey | None:
     """Authenticate and authorize the caller of a request; return their key, if they have one."""
-    operation_id, credential = request.scope["route"].operation_id, presented_by(request.scope)
-    scope, state = required_scope(operation_id, request.method), request.app.state
-    if operation_id in SHAREABLE_OPERATIONS and credential.share is not None:
+    credential, scope, state = presented_by(request.scope), required_scope(request), request.app.state
+    if credential.share is not None and accepts(request.scope["route"].openapi_extra, SHARE_LINK):
         await _check_share_link(request, credential.share)
         request.scope["state"][CALLER] = SHARE_LINK_CALLER
     elif scope is not None and is_locked(state.keys, state.tokens):

@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request
 
 from service.api.answers import add_list
 from service.api.catalogues import database_of
+from service.api.openapi import requires
 from service.api.requests import StrictRoute
 from service.features.accounts.audit import COLUMNS, NEWEST_FIRST, listed_audit
 from service.tabular.contract import ListTypes
@@ -24,4 +25,5 @@ add_list(
     AUDIT_RECORDS,
     "Who changed what, the newest first",
     _listed,
+    openapi_extra=requires("admin"),
 )

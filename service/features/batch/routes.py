@@ -16,7 +16,7 @@ from service.api.compute import compute
 from service.api.envelope import problem_of
 from service.api.errors import CallerGone
 from service.api.limits.rate_limits import count_questions
-from service.api.openapi import examples
+from service.api.openapi import examples, requires
 from service.api.requests import CatalogueDep, LongJsonBody, StrictRoute, answer, is_long_launcher_text
 from service.api.streams import yield_to_others
 from service.catalogue import Catalogue
@@ -48,7 +48,7 @@ AT_A_TIME = 16
     "request as a whole, such as too many questions, refuses all of them.",
     response_model=answer(BatchAnswers),
     response_description="One answer a question, in the same order.",
-    openapi_extra=examples("createBatch"),
+    openapi_extra=requires("read") | examples("createBatch"),
 )
 async def create_batch(request: Request, body: LongJsonBody[BatchRequest], catalogue: CatalogueDep) -> Response:
     """Answer questions in order; a refused one does not affect the others."""

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from service.api.access.authorization import SINGULAR, CallerDep, caller_of
+from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import IfMatch, idempotent, row_etag
 from service.api.catalogues import view_of
@@ -61,7 +61,7 @@ from service.features.catalogue.price_import import (
     refuse_wrong,
     write_import,
 )
-from service.features.catalogue.schemas import PRICE_ID, RowColumns
+from service.features.catalogue.schemas import PRICE_ID, SINGULAR, RowColumns
 from service.store.history import History
 from service.tabular.contract import ListTypes
 from service.tabular.lists import Record

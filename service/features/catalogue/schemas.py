@@ -8,11 +8,20 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from service.answers.names import component
-from service.api.access.authorization import SINGULAR
 from service.features.catalogue.lists import LISTINGS
 from service.features.catalogue.row_bodies import NOT_SETTABLE
 from service.validation.forms import ReadElsewhere, described_as, object_schema, or_null
 from service.validation.question_parts import HfConfig
+
+SINGULAR: Mapping[str, str] = {
+    "models": "Model",
+    "gpus": "Gpu",
+    "clusters": "Cluster",
+    "prices": "Price",
+    "rate-cards": "RateCard",
+    "regions": "Region",
+}
+"""Singular of each list, in names of schemas and operations."""
 
 REQUIRED_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "models": ("slug",),

@@ -20,7 +20,7 @@ from service.api.caching import is_head
 from service.api.catalogues import catalogue_of, view_of
 from service.api.compute import compute
 from service.api.errors import WrongParameter, on_api_error
-from service.api.openapi import CSV_BODY, TEXT_BODY
+from service.api.openapi import CSV_BODY, SHEET_KEY, TEXT_BODY, requires
 from service.api.queries import REV
 from service.api.requests import Parameters, RevisionQuery, StrictRoute, query, whole_query
 from service.api.streams import finish
@@ -144,6 +144,7 @@ HEADERS = {
     summary="Why a cell shows an error",
     response_class=PlainTextResponse,
     responses=_text("ok, or one line for each thing to mend."),
+    openapi_extra=requires("sheet", SHEET_KEY),
 )
 async def why(request: Request, parameters: CellQuery, metric: MetricQuery = None) -> Response:
     """Explain a cell, given its query and metric; always text."""
@@ -162,6 +163,7 @@ async def why(request: Request, parameters: CellQuery, metric: MetricQuery = Non
     summary="One number of an answer",
     response_class=PlainTextResponse,
     responses=_text("The number alone.", headers=HEADERS),
+    openapi_extra=requires("sheet", SHEET_KEY),
 )
 async def cell(
     request: Request,
@@ -187,6 +189,7 @@ async def cell(
     summary="Numbers of an answer as CSV, or of several: a field with several values (tp=1;2;4) is swept",
     response_class=Response,
     responses=_text("The numbers.", CSV_BODY),
+    openapi_extra=requires("sheet", SHEET_KEY),
 )
 async def table(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:
     """Each number with its unit, a prediction with its ends; one that is not known with the reason."""
@@ -205,6 +208,7 @@ async def table(request: Request, parameters: TableQuery, metrics: MetricsQuery 
     summary="Numbers of an answer as XML without a namespace, for FILTERXML",
     response_class=Response,
     responses=_text("The numbers.", XML),
+    openapi_extra=requires("sheet", SHEET_KEY),
 )
 async def estimate(request: Request, parameters: TableQuery, metrics: MetricsQuery = None) -> Response:
     """Each number with its unit, a prediction with its ends; one that is not known with the reason."""

@@ -15,7 +15,7 @@ from service.api.access.authorization import AccessDenied, caller_of
 from service.api.answers import json_answer
 from service.api.catalogues import catalogue_of
 from service.api.compute import compute
-from service.api.openapi import examples
+from service.api.openapi import PUBLIC, examples, requires
 from service.api.queries import with_address
 from service.api.requests import (
     CatalogueDep,
@@ -65,7 +65,7 @@ router = APIRouter(tags=["checks"], route_class=StrictRoute)
     operation_id="createCheck",
     summary="May this job start?",
     response_model=answer(Check),
-    openapi_extra=examples("createCheck"),
+    openapi_extra=requires("read") | examples("createCheck"),
 )
 async def create_check(request: Request, body: RawJsonBody[CheckRequest], catalogue: CatalogueDep) -> Response:
     """Check a job; one that does not fit is answered with deny and the reason."""
@@ -184,7 +184,7 @@ async def adapter(request: Request, scheduler: Scheduler, name: AdapterFile) -> 
     "minutes of wall time to ask for. The last two may be empty.",
     response_class=PlainTextResponse,
     response_description="Four lines.",
-    openapi_extra=examples("createSlurmCheck"),
+    openapi_extra=requires("read") | examples("createSlurmCheck"),
 )
 async def slurm_check(
     request: Request, body: RawJsonBody[SlurmCheckRequest], catalogue: CallerCatalogue
@@ -201,7 +201,7 @@ async def slurm_check(
     summary="May this object of Kubernetes start?",
     description="A Job, JobSet, PyTorchJob, TrainJob, or a Workload of Kueue; anything else is unknown.",
     response_model=answer(JobCheck),
-    openapi_extra=examples("createKubernetesCheck"),
+    openapi_extra=requires("read") | examples("createKubernetesCheck"),
 )
 async def kubernetes_check(
     request: Request, body: RawJsonBody[KubernetesObject], catalogue: CallerCatalogue
@@ -220,7 +220,7 @@ async def kubernetes_check(
     "TRAINCOST_ADMISSION_TOKEN; a webhook's address can carry no other secret.",
     response_model=answer(AdmissionAnswer),
     response_description="The same review with its response.",
-    openapi_extra=examples("createAdmissionReview"),
+    openapi_extra=PUBLIC | examples("createAdmissionReview"),
 )
 async def kubernetes_admission(
     request: Request, token: Token, body: RawJsonBody[AdmissionReview], catalogue: CallerCatalogue

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from service.answers.rows import ComparisonAnswer
 from service.api.answers import add_computed_table, computed_table
-from service.api.openapi import examples
+from service.api.openapi import examples, requires
 from service.api.requests import CatalogueDep, JsonBody, Parameters, StrictRoute, whole_query
 from service.features.compare.compare import comparison_bytes, flat_comparison_bytes
 from service.features.compare.schemas import ComparisonRequest, FlatComparison
@@ -48,7 +48,7 @@ add_computed_table(
     summary=SUMMARY,
     description="A wrong request is refused as a whole. A cluster or price that cannot be estimated is a row with "
     "status 422 and its reason; a job that does not fit is a row like any other.",
-    openapi_extra=examples("createComparison"),
+    openapi_extra=requires("read") | examples("createComparison"),
 )
 add_computed_table(
     router,

@@ -6,7 +6,7 @@ from fastapi.responses import Response
 from service.answers.diagnoses import Diagnosis
 from service.api.answers import JSON
 from service.api.compute import compute
-from service.api.openapi import examples
+from service.api.openapi import examples, requires
 from service.api.requests import CatalogueDep, JsonBody, StrictRoute, answer
 from service.features.diagnose.diagnose import diagnosis_json
 from service.features.diagnose.schemas import DiagnoseRequest
@@ -21,7 +21,7 @@ router = APIRouter(tags=["diagnoses"], route_class=StrictRoute)
     description="The body of /v1/estimates with the message, what torch.cuda.memory_stats() gave, or both. The "
     "answer repeats nothing of the message but its numbers.",
     response_model=answer(Diagnosis),
-    openapi_extra=examples("createDiagnosis"),
+    openapi_extra=requires("read") | examples("createDiagnosis"),
 )
 async def create_diagnosis(request: Request, body: JsonBody[DiagnoseRequest], catalogue: CatalogueDep) -> Response:
     """Diagnose an out-of-memory error."""

@@ -27,7 +27,7 @@ from service.api.access.authorization import CallerDep
 from service.api.answers import JSON, json_answer
 from service.api.catalogues import Database, catalogue_at, catalogue_of
 from service.api.compute import compute
-from service.api.openapi import examples
+from service.api.openapi import examples, requires
 from service.api.queries import is_explained, method_of
 from service.api.requests import (
     CatalogueDep,
@@ -132,7 +132,7 @@ for _part in PARTS:
         summary=_part.summary,
         description="Ask with four objects; a name stands for a row of the catalogue. Not fitting is an answer too.",
         response_model=answer(MemoryAnswer | MethodAnswer if _part.kind is MemoryAnswer else _part.kind),
-        openapi_extra=examples("createEstimate"),
+        openapi_extra=requires("read") | examples("createEstimate"),
     )
     router.add_api_route(
         _part.path,
@@ -181,7 +181,7 @@ timeline_router = APIRouter(tags=["estimates"], route_class=StrictRoute)
     summary="Memory over a step, stage by stage",
     description="The same body as /v1/memory. Points are in order; their series follow the stage's kinds.",
     response_model=answer(TimelineAnswer),
-    openapi_extra=examples("createEstimate"),
+    openapi_extra=requires("read") | examples("createEstimate"),
 )
 async def memory_over_a_step(request: Request, body: JsonBody[QuestionRequest], catalogue: CatalogueDep) -> Response:
     """Live bytes by kind from the start of a step to its end, for the first step and for any later one."""

@@ -15,7 +15,7 @@ from fastapi.responses import Response
 from service.answers.exports import Export, ExportTargets, Imported
 from service.api.answers import JSON, json_answer, preferred
 from service.api.errors import WrongParameter
-from service.api.openapi import TEXT_BODY, examples, request_bodies
+from service.api.openapi import TEXT_BODY, examples, request_bodies, requires
 from service.api.queries import chosen
 from service.api.requests import (
     CatalogueDep,
@@ -113,7 +113,7 @@ async def list_targets() -> Response:
             },
         }
     },
-    openapi_extra=examples("createEstimate"),
+    openapi_extra=requires("read") | examples("createEstimate"),
 )
 async def write_export(
     request: Request,
@@ -147,7 +147,8 @@ async def write_export(
     "refused with its line and column; settings that are not understood are listed.",
     response_model=answer(Imported),
     response_description="Model, recipe and layout, as far as the file says them.",
-    openapi_extra=examples(
+    openapi_extra=requires("read")
+    | examples(
         "createImport",
         text={
             "schema": {"type": "string", "maxLength": LONGEST_FILE_BYTES},

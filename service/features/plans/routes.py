@@ -12,7 +12,7 @@ from service.api.answers import JSON, preferred
 from service.api.compute import compute, computed_items
 from service.api.envelope import problem_of
 from service.api.errors import CallerGone
-from service.api.openapi import EVENTS, events, examples
+from service.api.openapi import EVENTS, events, examples, requires
 from service.api.requests import CatalogueDep, JsonBody, StrictRoute, answer
 from service.api.streams import while_authorized
 from service.features.plans.schemas import PlanRequest
@@ -33,7 +33,7 @@ router = APIRouter(tags=["estimates"], route_class=StrictRoute)
         "progress, with counts so far; then plans, with the answer, or problem, with the problem document."
     ),
     response_description="The plans.",
-    openapi_extra=examples("createPlans"),
+    openapi_extra=requires("read") | examples("createPlans"),
 )
 async def create_plans(request: Request, body: JsonBody[PlanRequest], catalogue: CatalogueDep) -> Response:
     """Search the layouts that fit and keep to the limits, best first."""

@@ -17,7 +17,7 @@ from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import IfMatch, etag_of, idempotent
 from service.api.catalogues import Database, database_of, view_of
 from service.api.compute import queued
-from service.api.openapi import ETAG, MERGE_PATCH, XLSX, Schema, examples
+from service.api.openapi import ETAG, MERGE_PATCH, SHARE_LINK, SHEET_KEY, XLSX, Schema, examples, requires
 from service.api.pages import GUIDE
 from service.api.queries import address_of, with_address
 from service.api.requests import JsonBody, PatchBody, RowRevisionDep, StrictRoute, answer
@@ -88,6 +88,7 @@ def create(request: Request, database: Database, body: JsonBody[ScenarioRequest]
     summary="One saved question",
     response_model=answer(ShownScenario),
     response_description="The scenario.",
+    openapi_extra=requires("read", SHARE_LINK),
 )
 def read(request: Request, database: Database, scenario_id: ScenarioId, revision: RowRevisionDep) -> Response:
     """Return its current or a former revision."""
@@ -161,6 +162,7 @@ def share(request: Request, database: Database, scenario_id: ScenarioId, body: J
     description="Those that hold and, for thirty days, those that have ended. Links that an earlier version signed are "
     "not among them.",
     response_model=answer(ShareList),
+    openapi_extra=requires("write"),
 )
 def shares(database: Database, caller: CallerDep, scenario_id: ScenarioId) -> Response:
     """List shares without their links, which grant access."""
@@ -219,6 +221,7 @@ def _add_budgets(ending: str) -> None:
         response_class=Response,
         response_description="Fields on one sheet, numbers with live formulas on another.",
         responses={200: {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}},
+        openapi_extra=requires("sheet", SHEET_KEY, SHARE_LINK),
     )
     guide_router.add_api_route(f"/guide/{name}", guide_budget)
 

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from service.answers.rows import SensitivityAnswer
 from service.api.answers import add_computed_table, computed_table
-from service.api.openapi import examples
+from service.api.openapi import examples, requires
 from service.api.requests import CatalogueDep, JsonBody, StrictRoute
 from service.features.sensitivity.schemas import SensitivityRequest
 from service.features.sensitivity.vary import sensitivity_bytes
@@ -34,5 +34,5 @@ add_computed_table(
     summary="What changes if a field of the question changes",
     description="What is wrong with the request is refused as a whole. What one value makes impossible is a row with "
     "status 422 and its reason; not fitting is an answer like any other.",
-    openapi_extra=examples("createSensitivity"),
+    openapi_extra=requires("read") | examples("createSensitivity"),
 )

@@ -6,7 +6,7 @@ from fastapi.responses import Response
 from service.answers.plans import Solution
 from service.api.answers import JSON
 from service.api.compute import compute
-from service.api.openapi import examples
+from service.api.openapi import examples, requires
 from service.api.requests import CatalogueDep, JsonBody, StrictRoute, answer
 from service.features.solve.schemas import SolveRequest
 from service.features.solve.solve import solution_json
@@ -21,7 +21,7 @@ router = APIRouter(tags=["estimates"], route_class=StrictRoute)
     description="The value keeps the limits and the next one does not: the numbers of both prove it. Where no value "
     "keeps the limits, it is null, and the next one says what is missing.",
     response_model=answer(Solution),
-    openapi_extra=examples("createSolution"),
+    openapi_extra=requires("read") | examples("createSolution"),
 )
 async def solve(request: Request, body: JsonBody[SolveRequest], catalogue: CatalogueDep) -> Response:
     """The largest or smallest value of a field with which the job fits and keeps its limits, with its proof."""

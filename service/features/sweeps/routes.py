@@ -18,7 +18,7 @@ from service.api.catalogues import Database, catalogue_of, database_of
 from service.api.compute import compute, queued
 from service.api.envelope import problem_of
 from service.api.limits.rate_limits import question_counter
-from service.api.openapi import CSV_BODY, EVENTS, PARQUET, Schema, examples
+from service.api.openapi import CSV_BODY, EVENTS, PARQUET, Schema, examples, requires
 from service.api.requests import JsonBody, StrictRoute, answer
 from service.api.streams import AGAIN, ChangeFeed, while_authorized
 from service.errors import LeaseLost
@@ -264,6 +264,7 @@ def csv(request: Request, database: Database, sweep_id: SweepId) -> Response:
             }
         }
     },
+    openapi_extra=requires("worker"),
 )
 def content(request: Request, database: Database, sweep_id: SweepId, token: LeaseToken) -> Response:
     """Return its stored bytes to a worker with one of its shards."""

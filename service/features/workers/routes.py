@@ -16,7 +16,7 @@ from service.api.answers import json_answer
 from service.api.catalogues import Database, database_of, view_of
 from service.api.compute import queued
 from service.api.errors import ApiError, WrongParameter
-from service.api.openapi import examples
+from service.api.openapi import examples, requires
 from service.api.requests import JsonBody, StrictRoute, answer
 from service.errors import LeaseLost, Problem
 from service.features.launch_checks.finished_jobs import on_end
@@ -57,7 +57,7 @@ WRITTEN = "It is written."
     response_model=answer(JobClaim),
     response_description="A job, under a lease.",
     responses={204: {"description": "There is none for this worker; it may ask again at once."}},
-    openapi_extra=examples("claimJob"),
+    openapi_extra=requires("worker") | examples("claimJob"),
 )
 async def claim(request: Request, body: JsonBody[ClaimRequest]) -> Response:
     """Claim a job, waiting in the event loop; only queries of the database take a thread."""
@@ -98,7 +98,7 @@ async def claim(request: Request, body: JsonBody[ClaimRequest]) -> Response:
     description="Renews the lease. 409: no job is held under it, so what runs is to be stopped. At most 16 KB.",
     response_model=answer(HeartbeatAnswer),
     response_description="What to do.",
-    openapi_extra=examples("keepJob"),
+    openapi_extra=requires("worker") | examples("keepJob"),
 )
 @queued
 def heartbeat(request: Request, database: Database, job_id: JobId, body: JsonBody[HeartbeatRequest]) -> Response:
@@ -119,7 +119,8 @@ def heartbeat(request: Request, database: Database, job_id: JobId, body: JsonBod
     summary="A file that a job left",
     description="In the place of one of the same name. Files of an attempt go when another one begins.",
     response_description=WRITTEN,
-    openapi_extra={
+    openapi_extra=requires("worker")
+    | {
         "requestBody": {
             "required": True,
             "description": "The file, of at most 64 MiB, under its own media type.",
@@ -155,7 +156,7 @@ def _keep(request: Request, lease: Lease, file: JobFile) -> Response:
     summary="A worker's attempt at a job ended",
     description="Hands in the outcome of the attempt. Sent again, it is taken once; another outcome is 409.",
     response_description=WRITTEN,
-    openapi_extra=examples("finishJob"),
+    openapi_extra=requires("worker") | examples("finishJob"),
 )
 @queued
 def finish(request: Request, job_id: JobId, body: JsonBody[FinishRequest]) -> Response:
