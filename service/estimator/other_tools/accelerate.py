@@ -1,11 +1,8 @@
 """accelerate's estimate-memory: sizes of a model, and of training it with Adam on one device."""
 
 from service.estimator.model.counts import ParameterCounts, parameter_counts
-from service.estimator.other_tools import tool
-from service.estimator.other_tools.tool import OPTIMIZER, STATES, WEIGHTS, MethodLine, Term, Tool, ToolAnswer
+from service.estimator.other_tools.tool import OPTIMIZER, STATES, WEIGHTS, MethodLine, Term, ToolAnswer
 from service.estimator.resolve import ResolvedQuestion
-
-SOURCE = "huggingface/accelerate@16cb6eb src/accelerate/commands/estimate.py"
 
 
 def headless_bytes(counts: ParameterCounts, head_bias: int) -> int:
@@ -31,7 +28,8 @@ def headless_bytes(counts: ParameterCounts, head_bias: int) -> int:
     return 4 * (counts.total - counts.lm_head - head_bias)
 
 
-def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
+def answer(resolved: ResolvedQuestion) -> ToolAnswer:
+    """The tool's own terms and totals for a question."""
     model = resolved.question.model
     counts = parameter_counts(model, resolved.workload.ledger)
     fp32_bytes = float(headless_bytes(counts, model.vocab_size if model.lm_head_bias else 0))
@@ -52,31 +50,3 @@ def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
             Term("step", 2 * fp32_bytes, is_counted=False),
         )
     return ToolAnswer(terms=terms, totals=(MethodLine(name="Total Size", bytes=size),))
-
-
-ACCELERATE = Tool(
-    tool="accelerate estimate-memory",
-    meaning="the largest of model, gradients, optimizer and step of training with Adam on one device",
-    source=SOURCE,
-    answer=_answer,
-    limits=(
-        tool.TRAINING,
-        tool.precisions("fp32", *tool.MIXED),
-        tool.optimizers("adamw"),
-        tool.TENSOR,
-        tool.PIPELINE,
-        tool.EXPERT,
-        tool.shards(0),
-        tool.NO_OFFLOAD,
-    ),
-    known_defects=(
-        "Training is the largest of model, gradients, optimizer and step, not their sum: 8 bytes for each parameter in "
-        "mixed precision, where 16 to 18 are needed.",
-        "Activations are not counted, so sequence, batch, recompute and attention change nothing.",
-        "The class that it builds has no head, so an untied one is missing.",
-        "There is no bfloat16 among its formats: bf16-mixed is answered by its row for float16.",
-        "Gradients take 6 bytes in mixed precision whatever their format.",
-        "Training in int8 or int4 is answered by N/A.",
-        "Multi-token-prediction depths are not built, and so not counted.",
-    ),
-)

@@ -1,12 +1,9 @@
 """The EleutherAI cookbook's calc_transformer_mem: model, gradients, optimizer, buffers, activations."""
 
-from service.estimator.other_tools import tool
-from service.estimator.other_tools.tool import ACTIVATIONS, OPTIMIZER, WEIGHTS, Term, Tool, ToolAnswer
+from service.estimator.other_tools.tool import ACTIVATIONS, OPTIMIZER, WEIGHTS, Term, ToolAnswer
 from service.estimator.question import Model
 from service.estimator.resolve import ResolvedQuestion
 from service.estimator.software.precision import DTYPE_BYTES
-
-SOURCE = "EleutherAI/cookbook@827ee3b calc/calc_transformer_mem.py"
 
 BUCKET_NUMBERS = 5e8
 """Numbers of a ZeRO all-gather bucket. Source: EleutherAI/cookbook@827ee3b, default zero_allgather_bucket_size."""
@@ -95,7 +92,8 @@ def buffer_bytes(zero_stage: int, gpus: int) -> float:
     return 2 * (BUCKET_NUMBERS + (LIVE_NUMBERS if zero_stage == 3 else 0.0))
 
 
-def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
+def answer(resolved: ResolvedQuestion) -> ToolAnswer:
+    """The tool's own terms and totals for a question."""
     model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
     gpus, stage = resolved.question.cluster.gpus, layout.zero_stage
     numbers = counted_parameters(model, recipe.sequence_length, layout.expert)
@@ -112,42 +110,3 @@ def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
             Term("Communication Memory", buffer_bytes(stage, gpus), ("gathered_weights",)),
         )
     )
-
-
-COOKBOOK = Tool(
-    tool="EleutherAI cookbook calc_transformer_mem",
-    meaning="activations, model, gradients, optimizer and ZeRO's buffers of one GPU",
-    source=SOURCE,
-    answer=_answer,
-    limits=(
-        tool.TRAINING,
-        tool.precisions(*tool.MIXED),
-        tool.optimizers("adamw", "sgd-momentum", "muon"),
-        tool.recomputes("none", "selective"),
-        tool.CONTEXT,
-        tool.VIRTUAL_PIPELINE,
-        tool.ALL_REPLICAS,
-        tool.EVEN_LAYERS,
-        tool.ONE_LENGTH,
-        tool.NO_OFFLOAD,
-        *tool.PLAIN_DECODER,
-        tool.EQUAL_EXPERTS,
-        tool.EXPERTS_AS_TENSORS,
-        tool.HEADS,
-        tool.NO_DEPTHS,
-    ),
-    known_defects=(
-        "Gradients are not divided by tensor and pipeline: below ZeRO-2 every GPU holds those of the whole model, and "
-        "from there on a share of it among all GPUs.",
-        "Nor are optimizer states without ZeRO.",
-        "Under ZeRO-3 weights are divided by tensor x pipeline, and then by all GPUs once more.",
-        "Activations are not divided by pipeline, nor by tensor without sequence parallelism.",
-        "It knows no flash attention: without recompute every score is kept.",
-        "A layer keeps 34 s b h: gated or wide MLPs, experts and fewer key-value heads change nothing.",
-        "A second table for the head, a table of positions and eight h of norms for each layer are always counted, "
-        "routers and biases never.",
-        "Heads are taken to be hidden_size / heads wide.",
-        "ZeRO's buffers are constants of 1 and 2 GB.",
-        "Some 5 GiB that its authors saw beside these terms and cannot explain have to be added by hand.",
-    ),
-)

@@ -4,12 +4,9 @@ from dataclasses import dataclass, fields
 
 from service.estimator.degrees import padded_vocabulary
 from service.estimator.model.build import mlp_type
-from service.estimator.other_tools import tool
-from service.estimator.other_tools.tool import ACTIVATIONS, STATES, MethodLine, Term, Tool, ToolAnswer
+from service.estimator.other_tools.tool import ACTIVATIONS, STATES, MethodLine, Term, ToolAnswer
 from service.estimator.question import Model
 from service.estimator.resolve import ResolvedQuestion
-
-SOURCE = "NVIDIA/Megatron-LM@d98e8a64 megatron/training/theoretical_memory_usage.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +191,8 @@ def kept_activation_bytes(resolved: ResolvedQuestion) -> float:
     return OVERHEAD * (saved_bytes + (2 * tokens * (hidden + rows / layout.tensor) if is_last else 0))
 
 
-def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
+def answer(resolved: ResolvedQuestion) -> ToolAnswer:
+    """The tool's own terms and totals for a question."""
     layout, gpus = resolved.question.layout, resolved.question.cluster.gpus
     expert_data = gpus // (layout.expert * layout.expert_tensor * layout.pipeline)
     states = weight_and_optimizer_bytes(
@@ -205,43 +203,3 @@ def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
         terms=(Term("weight and optimizer", states, STATES), Term("activation", saved_bytes, ACTIVATIONS)),
         totals=(MethodLine(name="total", bytes=states + saved_bytes),),
     )
-
-
-MEGATRON = Tool(
-    tool="Megatron-LM theoretical memory",
-    meaning="weights and optimizer of the most loaded shard, activations of the first stage",
-    source=SOURCE,
-    answer=_answer,
-    limits=(
-        tool.TRAINING,
-        tool.precisions("bf16-mixed"),
-        tool.FP32_GRADIENTS,
-        tool.optimizers("adamw"),
-        tool.recomputes("none", "selective"),
-        tool.FLASH,
-        tool.CONTEXT,
-        tool.shards(0, 1),
-        tool.ALL_REPLICAS,
-        tool.schedules("1f1b", "interleaved-1f1b"),
-        tool.EVEN_LAYERS,
-        tool.ONE_LENGTH,
-        tool.NO_OFFLOAD,
-        *tool.PLAIN_DECODER,
-        tool.NORMS,
-    ),
-    known_defects=(
-        "Activations are those of an ungated MLP with dropout masks, as wide as the hidden size in attention: gated "
-        "MLPs keep more, fewer key-value heads and no dropout less.",
-        "Only with sequence_parallel and selective recompute together is the sequence-parallel form taken; with either "
-        "alone activations are s b h (10 + 24 / t), of an MLP four times the hidden size, and 5 % are added.",
-        "Every layer keeps the activations of a dense one: routed experts, their permuted tokens and latent attention "
-        "are not in them.",
-        "Activations are those of the first stage: with pipeline above 1 logits are left out.",
-        "The two forms count logits differently, with 4 bytes each or with 2.",
-        "Stages are assumed even, and all prediction depths and one table to stand on the most loaded one.",
-        "Biases but those of routers, norms on heads, norms beyond two a layer and position tables are not counted.",
-        "The optimizer's states are shared by the data-parallel replicas alone, not by context ranks as they are in "
-        "the distributed optimizer.",
-        "Buffers of the kernel library and of communication are not counted.",
-    ),
-)  # fmt: skip

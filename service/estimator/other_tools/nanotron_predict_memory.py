@@ -1,14 +1,11 @@
 """nanotron's predict_memory: parts, and the peaks before and after the first optimizer step."""
 
-from service.estimator.other_tools import tool
-from service.estimator.other_tools.tool import ACTIVATIONS, OPTIMIZER, WEIGHTS, MethodLine, Term, Tool, ToolAnswer
+from service.estimator.other_tools.tool import ACTIVATIONS, OPTIMIZER, WEIGHTS, MethodLine, Term, ToolAnswer
 from service.estimator.question import Model
 from service.estimator.resolve import ResolvedQuestion
 
 MIB = 2.0**20
 """Bytes of a MiB, in which the tool prints. Source: definition."""
-
-SOURCE = "nanotron/predict_memory, a Space on Hugging Face; formula as in a public Python copy of it"
 
 
 def rank_zero_layers(model: Model, pipeline: int) -> int:
@@ -91,7 +88,8 @@ def kept_activation_bytes(model: Model, tokens: int, pipeline: int, flying: int)
     return activations + 8.0 * tokens * model.vocab_size if pipeline == 1 else flying * activations
 
 
-def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
+def answer(resolved: ResolvedQuestion) -> ToolAnswer:
+    """The tool's own terms and totals for a question."""
     model, recipe, layout = resolved.question.model, resolved.question.recipe, resolved.question.layout
     data, tensor, pipeline = layout.data, layout.tensor, layout.pipeline
     weights_bytes = 2.0 * first_rank_parameters(model, pipeline) / tensor
@@ -115,43 +113,3 @@ def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
             MethodLine(name="Peak Memory (TBI)", bytes=after + activations.bytes),
         ),
     )
-
-
-NANOTRON = Tool(
-    tool="nanotron predict_memory",
-    meaning="parts, and peaks before and after the optimizer's states appear, of the first pipeline rank",
-    source=SOURCE,
-    answer=_answer,
-    limits=(
-        tool.TRAINING,
-        tool.precisions("bf16-mixed"),
-        tool.FP32_GRADIENTS,
-        tool.optimizers("adamw"),
-        tool.recomputes("none"),
-        tool.FLASH,
-        tool.NO_DROPOUT,
-        tool.CONTEXT,
-        tool.VIRTUAL_PIPELINE,
-        tool.SEQUENCE_PARALLEL,
-        tool.shards(0, 1),
-        tool.ALL_REPLICAS,
-        tool.schedules("1f1b", "interleaved-1f1b"),
-        tool.EVEN_LAYERS,
-        tool.ONE_LENGTH,
-        tool.NO_OFFLOAD,
-        *tool.PLAIN_DECODER,
-        tool.DENSE, tool.HEADS, tool.GATED, tool.NO_DEPTHS,
-    ),
-    known_defects=(
-        "Heads are taken to be hidden_size / heads wide, so a model with another head_dim is wrong: Qwen3-4B's "
-        "parameters come out 8.8 % low.",
-        "Norms, biases, position tables and the padding of the vocabulary are not counted.",
-        "Only the first pipeline rank is counted: with pipeline above 1 the logits of the last rank and its head are "
-        "left out.",
-        "Layers follow a split by cost that is not the even one of other stacks: the first of two stages of a model "
-        "with few layers gets more than weights_bytes of them.",
-        "Logits are counted as two fp32 copies whatever the loss kernel does.",
-        "The overhead of 72 MiB and 32 MiB for each sequence of the micro-batch is a constant, and stands in no total "
-        "before the optimizer's states.",
-    ),
-)  # fmt: skip

@@ -4,11 +4,8 @@ from math import ceil
 
 from service.estimator.model.counts import parameter_counts
 from service.estimator.model.ledger import Ledger, Op, Split
-from service.estimator.other_tools import tool
-from service.estimator.other_tools.tool import STATES, WEIGHTS, MethodVariant, Term, Tool, ToolAnswer
+from service.estimator.other_tools.tool import STATES, WEIGHTS, MethodVariant, Term, ToolAnswer
 from service.estimator.resolve import ResolvedQuestion
-
-SOURCE = "deepspeedai/DeepSpeed@edaa722 deepspeed/runtime/zero/stage3.py"
 
 BUFFER_FACTOR = 1.5
 """Factor on host memory for buffers. Source: deepspeedai/DeepSpeed@edaa722, default additional_buffer_factor."""
@@ -88,7 +85,8 @@ def offloaded(total: int, largest: int, gpus_per_node: int, nodes: int) -> tuple
     return tuple(rows)
 
 
-def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
+def answer(resolved: ResolvedQuestion) -> ToolAnswer:
+    """The tool's own terms and totals for a question."""
     cluster, ledger = resolved.question.cluster, resolved.workload.ledger
     total, largest = parameter_counts(resolved.question.model, ledger).total, largest_module(ledger)
     nodes = ceil(cluster.gpus / cluster.gpus_per_node)
@@ -97,33 +95,3 @@ def _answer(resolved: ResolvedQuestion) -> ToolAnswer:
     states = Term("parameters, optimizer states and gradients", float(sharded_bytes * total // cluster.gpus), kinds)
     module = Term("largest layer", 4.0 * largest, ("gathered_weights",))
     return ToolAnswer(terms=(states, module), variants=offloaded(total, largest, cluster.gpus_per_node, nodes))
-
-
-ZERO3 = Tool(
-    tool="DeepSpeed ZeRO-3 estimator",
-    meaning="model states on each GPU and in host memory under ZeRO-3, for every choice of offload",
-    source=SOURCE,
-    answer=_answer,
-    limits=(
-        tool.TRAINING,
-        tool.precisions(*tool.MIXED),
-        tool.optimizers("adamw"),
-        tool.TENSOR,
-        tool.CONTEXT,
-        tool.PIPELINE,
-        tool.EXPERT,
-        tool.shards(3),
-        tool.ALL_REPLICAS,
-        tool.NODES,
-    ),
-    known_defects=(
-        "Activations, logits and communication buffers are not counted: it answers for model states alone.",
-        "Of gathered weights only the largest module is counted, once and in 4 bytes: the layers that ZeRO-3 gathers "
-        "ahead and their gradients are not, and a user measured 14.7 GB where it says 0.49 GB (DeepSpeed #4527).",
-        "The largest module is the one that holds most parameters itself, most often a table of the vocabulary, not "
-        "the largest layer.",
-        "18 bytes for each parameter are assumed whatever the format of gradients.",
-        "A model on the meta device is counted wrongly: its parameters share one address, so all but one are lost.",
-        "Multi-token-prediction depths are not built by the classes that it counts.",
-    ),
-)
