@@ -155,7 +155,7 @@ SHARE_COLUMNS = ("id", "status", "scenario", "made_by", "created_at", "expires_a
 @shares.command("list")
 def list_shares(scenario_id: ScenarioId = None, *, as_json: AsJson = False) -> None:
     """List share links: the valid ones and, for thirty days, the ended ones."""
-    from service.features.scenarios.shares import share_records
+    from service.features.scenarios.scenarios import share_records
 
     read = partial(share_records, scenario_id=scenario_id)
     _print_records(read, SHARE_COLUMNS, "no share links in {place}", as_json=as_json)

@@ -26,7 +26,7 @@ from service.catalogue import Catalogue
 from service.features.catalogue.lists import LISTINGS, listed
 from service.features.launch_checks import launch_checks
 from service.features.launch_checks.launch_checks import listed_launch_checks
-from service.features.measurements.lists import COLUMNS, NEWEST_FIRST
+from service.features.measurements.measurements import COLUMNS, NEWEST_FIRST
 from service.features.scenarios import scenarios
 from service.features.sweeps import sweeps
 from service.features.sweeps.sweeps import listed_sweeps

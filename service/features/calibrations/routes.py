@@ -13,11 +13,16 @@ from service.api.compute import compute, on_compute_threads, queued
 from service.api.compute_process import Large
 from service.api.openapi import examples
 from service.api.requests import JsonBody, OptionalJsonBody, StrictRoute, answer
-from service.features.calibrations import lists
-from service.features.calibrations.drift import CalibrationDrift, drift_of
+from service.features.calibrations import calibrations
+from service.features.calibrations.calibrations import (
+    CalibrationDetail,
+    CalibrationDrift,
+    drift_of,
+    promote,
+    retire,
+    roll_back,
+)
 from service.features.calibrations.fitting import fit_calibration, read_fit_data
-from service.features.calibrations.lists import CalibrationDetail
-from service.features.calibrations.promotion import promote, retire, roll_back
 from service.features.calibrations.schemas import CalibrationRequest, PromotionRequest
 from service.store.measurements import Calibration, create_calibration
 from service.tabular.contract import ListTypes
@@ -32,14 +37,17 @@ CalibrationId = Annotated[str, Path(description="Id of the calibration.", exampl
 
 
 CALIBRATIONS = ListTypes(
-    singular="Calibration", row_meaning="One of the calibrations", columns=lists.COLUMNS, sort=lists.NEWEST_FIRST
+    singular="Calibration",
+    row_meaning="One of the calibrations",
+    columns=calibrations.COLUMNS,
+    sort=calibrations.NEWEST_FIRST,
 )
 add_list(
     router,
     "calibrations",
     CALIBRATIONS,
     "What was fitted on measurements, the newest first",
-    lambda request: lists.listed_calibrations(database_of(request), caller_of(request)),
+    lambda request: calibrations.listed_calibrations(database_of(request), caller_of(request)),
 )
 
 
@@ -76,8 +84,10 @@ Fitted = Annotated[Calibration, Depends(_fit)]
 def create(request: Request, database: Database, body: JsonBody[CalibrationRequest], fitted: Fitted) -> Response:
     """Store a draft; it changes no answer until it is promoted."""
     found = create_calibration(database, fitted)
-    location = {"Location": f"{lists.PATH}/{found.id}"}
-    return Response(to_bytes(lists.calibration_record(found)), status_code=201, headers=location, media_type=JSON)
+    location = {"Location": f"{calibrations.PATH}/{found.id}"}
+    return Response(
+        to_bytes(calibrations.calibration_record(found)), status_code=201, headers=location, media_type=JSON
+    )
 
 
 @router.get(
@@ -90,7 +100,7 @@ def create(request: Request, database: Database, body: JsonBody[CalibrationReque
 )
 def read(database: Database, caller: CallerDep, calibration_id: CalibrationId) -> Response:
     """Return its current state."""
-    return json_answer(lists.calibration_record(lists.find_calibration(database, caller, calibration_id)))
+    return json_answer(calibrations.calibration_record(calibrations.find_calibration(database, caller, calibration_id)))
 
 
 @router.get(
@@ -123,7 +133,7 @@ def promote_one(
 ) -> Response:
     """Promote it; `rev` reads the catalogue before."""
     history, caller, scope = request.app.state.history, caller_of(request), read_spec(PromotionRequest, body, "").scope
-    return json_answer(lists.calibration_record(promote(database, history, caller, calibration_id, scope)))
+    return json_answer(calibrations.calibration_record(promote(database, history, caller, calibration_id, scope)))
 
 
 @router.post(
@@ -138,7 +148,7 @@ def promote_one(
 def roll_back_one(request: Request, database: Database, calibration_id: CalibrationId) -> Response:
     """Roll it back, if it is in effect."""
     history, caller = request.app.state.history, caller_of(request)
-    return json_answer(lists.calibration_record(roll_back(database, history, caller, calibration_id)))
+    return json_answer(calibrations.calibration_record(roll_back(database, history, caller, calibration_id)))
 
 
 @router.post(
@@ -153,4 +163,4 @@ def roll_back_one(request: Request, database: Database, calibration_id: Calibrat
 def retire_one(request: Request, database: Database, calibration_id: CalibrationId) -> Response:
     """Retire it; it stays readable, because answers name it."""
     history, caller = request.app.state.history, caller_of(request)
-    return json_answer(lists.calibration_record(retire(database, history, caller, calibration_id)))
+    return json_answer(calibrations.calibration_record(retire(database, history, caller, calibration_id)))

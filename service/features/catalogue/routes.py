@@ -61,7 +61,7 @@ from service.features.catalogue.price_import import (
     refuse_wrong,
     write_import,
 )
-from service.features.catalogue.schemas import PRICE_ID, SINGULAR, RowColumns
+from service.features.catalogue.row_bodies import PRICE_ID, SINGULAR, RowColumns
 from service.store.history import History
 from service.tabular.contract import ListTypes
 from service.tabular.lists import Record

@@ -13,6 +13,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response
+from pydantic import GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from service.answers.estimates import (
     Answer,
@@ -23,6 +26,7 @@ from service.answers.estimates import (
     MethodAnswer,
     TimelineAnswer,
 )
+from service.answers.names import COMPONENT
 from service.api.access.authorization import CallerDep
 from service.api.answers import JSON, json_answer
 from service.api.catalogues import Database, catalogue_at, catalogue_of
@@ -40,14 +44,34 @@ from service.api.requests import (
     query,
     whole_query,
 )
-from service.catalogue.choices import choices
+from service.catalogue.choices import Choice, choices
 from service.estimator.other_tools.comparison import TOOLS
 from service.features.estimates.answers import answer_by, answer_explained, answer_of, timeline_json
-from service.features.estimates.schemas import Choices
 from service.features.estimates.store import stored_answer
 from service.validation.flat import FlatQuestion, body_of_flat
+from service.validation.forms import ReadElsewhere, described_as
 from service.validation.question_parts import QuestionRequest
 from service.validation.questions import read_question
+
+
+class _Choices(ReadElsewhere):
+    """Choices by field."""
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        names = described_as(tuple[Choice, ...], handler)
+        fields = {name: {"description": f"Names that {name} takes.", **names} for name in choices()}
+        return {
+            COMPONENT: "Choices",
+            "type": "object",
+            "description": "Choices by field.",
+            "additionalProperties": False,
+            "required": list(fields),
+            "properties": fields,
+        }
+
+
+Choices = Annotated[Any, _Choices()]
+
 
 router = APIRouter(tags=["estimates"], route_class=StrictRoute)
 

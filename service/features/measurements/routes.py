@@ -15,7 +15,7 @@ from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY, examples
 from service.api.queries import one_of
 from service.api.requests import BodyForm, JsonBody, Parameters, StrictRoute, answer, whole_query
 from service.errors import Refused
-from service.features.measurements import lists
+from service.features.measurements import measurements
 from service.features.measurements.importing import (
     FORMATS,
     NUMBERS,
@@ -25,7 +25,7 @@ from service.features.measurements.importing import (
     import_measurements,
     import_records,
 )
-from service.features.measurements.lists import (
+from service.features.measurements.measurements import (
     MeasurementDetail,
     MeasurementItems,
     QuarantineRequest,
@@ -43,14 +43,17 @@ MEASUREMENT_ID = "msr_9bec5fed2aa72e8fd124217153ba1408"
 """Id of the first measurement of the example, determined by its values."""
 
 MEASUREMENTS = ListTypes(
-    singular="Measurement", row_meaning="One of the measurements", columns=lists.COLUMNS, sort=lists.NEWEST_FIRST
+    singular="Measurement",
+    row_meaning="One of the measurements",
+    columns=measurements.COLUMNS,
+    sort=measurements.NEWEST_FIRST,
 )
 add_list(
     router,
     "measurements",
     MEASUREMENTS,
     "What was measured, the newest first",
-    lambda request: lists.listed_measurements(database_of(request), caller_of(request)),
+    lambda request: measurements.listed_measurements(database_of(request), caller_of(request)),
     endings=("csv", "xlsx", "parquet"),
 )
 
@@ -133,7 +136,7 @@ def read(
     measurement_id: Annotated[str, Path(description="Id of the measurement.", examples=[MEASUREMENT_ID])],
 ) -> Response:
     """Return a measurement with its shape and its environment as objects."""
-    return json_answer(lists.measurement_record(lists.find_measurement(database, caller, measurement_id)))
+    return json_answer(measurements.measurement_record(measurements.find_measurement(database, caller, measurement_id)))
 
 
 @router.post(

@@ -23,9 +23,8 @@ from service.api.queries import address_of, with_address
 from service.api.requests import JsonBody, PatchBody, RowRevisionDep, StrictRoute, answer
 from service.features.scenarios import scenarios
 from service.features.scenarios.budgets import budget_sheets, example_budget, scenario_budget
-from service.features.scenarios.scenarios import ScenarioChange
+from service.features.scenarios.scenarios import ScenarioChange, listed_shares, revoke_share, share_scenario
 from service.features.scenarios.schemas import ScenarioPatch, ScenarioRequest, ShareRequest, ShownScenario
-from service.features.scenarios.shares import listed_shares, revoke_share, share_scenario
 from service.store.scenarios import SavedQuestion
 from service.tabular import sheets as open_document
 from service.tabular.contract import ListTypes

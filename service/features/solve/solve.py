@@ -1,18 +1,355 @@
 """Solve for one open field: the value that holds, the next one that fails, and why."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from typing import Any
 
-from service.answers.plans import Solution
+from service.answers.estimates import Answer
+from service.answers.plans import Evidence, KeyNumbers, NextValue, OptimalSize, Solution, WhyNot
+from service.answers.rows import ChosenCluster, ComparedRow
 from service.catalogue import Catalogue
-from service.errors import Refused
-from service.features.solve.clusters import solve_cluster
-from service.features.solve.schemas import SolveRequest, in_question, read_open_question, read_request
-from service.features.solve.sizes import solve_size
-from service.features.solve.thresholds import solution_of
-from service.planner.solve import plan_batch, solve_steps
+from service.errors import Problem, Refused
+from service.estimator.answer import Interval
+from service.estimator.constants import calibration_id
+from service.estimator.question import Gpu, Price, Question
+from service.estimator.run.cost import rent_usd
+from service.features.compare.compare import ANSWERED, compare_steps
+from service.features.compare.schemas import CLUSTERS, PRICES, QUESTION
+from service.features.estimates.answers import answer, versions_of
+from service.features.estimates.metrics import COLUMNS
+from service.features.solve.schemas import SERVING, SolveRequest, in_question, read_open_question, read_request
+from service.planner.feasibility import (
+    RUN_LIMITS,
+    SIZE_LIMITS,
+    UNKNOWNS,
+    SolveLimits,
+    limits_given,
+    limits_missed,
+    memory_missing,
+)
+from service.planner.sizing import Server, affordable_inference_flop, inference_usd_per_million_tokens, optimal_size
+from service.planner.solve import Threshold, plan_batch, solve_steps
 from service.planner.steps import Steps, outcome
-from service.validation.serialization import to_bytes
+from service.units import readable
+from service.validation.questions import ParsedQuestion
+from service.validation.reading import Parsed, assumptions_of, field_names, with_rows
+from service.validation.serialization import to_bytes, to_wire
+
+CHANGING = ("model", "recipe", "layout", "cluster")
+"""Parts of a question that a value may change."""
+
+NUMBERS = tuple(name for name in field_names(KeyNumbers) if name not in {"id", "verdict"})
+"""Numbers of the evidence."""
+
+
+def solution_of(
+    request: SolveRequest,
+    parsed: ParsedQuestion,
+    threshold: Threshold,
+    value: Any,
+    catalogue: Catalogue,
+    warnings: tuple[str, ...] = (),
+) -> Solution:
+    """Solution of a threshold with its numbers."""
+    found, beyond = threshold.found, threshold.beyond
+    of_value = None if found is None else _answered(parsed, found.question, catalogue)
+    of_next = _answered(parsed, beyond.question, catalogue) if beyond is not None and beyond.is_legal else None
+    first_answer = of_value or of_next
+    unknown = UNKNOWNS.get(request.unknown)
+    why_not = None if beyond is None else beyond.why_not
+    return Solution(
+        unknown=request.unknown,
+        value=value,
+        next=None if beyond is None or why_not is None else NextValue(value=beyond.value, why_not=why_not),
+        changes={} if found is None else changed_fields(parsed.question, found.question),
+        evidence=Evidence(value=_numbers(of_value), next=_numbers(of_next), tried=threshold.tried),
+        assumptions=(
+            *(unknown.assumptions if unknown else ()),
+            *(first_answer.assumptions if first_answer else parsed.assumptions),
+        ),
+        warnings=(*warnings, *_gap_warning(threshold), *(first_answer.warnings if first_answer else parsed.warnings)),
+        versions=versions_of(catalogue, [calibration_id(parsed.question.gpu)]),
+    )
+
+
+def _gap_warning(threshold: Threshold) -> tuple[str, ...]:
+    gap = threshold.gap
+    if gap is None or gap.why_not is None:
+        return ()
+    return (
+        f"not every smaller value will do ({gap.value}: {gap.why_not.message}); the allocator gives back what it "
+        "caches only where memory ends",
+    )
+
+
+def changed_fields(before: Question, after: Question) -> dict[str, Any]:
+    """Fields in which two questions differ."""
+    parts = [(part, getattr(before, part), getattr(after, part)) for part in CHANGING]
+    return {
+        f"{part}.{field.name}": to_wire(getattr(new, field.name))
+        for part, old, new in parts
+        for field in fields(new)
+        if getattr(old, field.name) != getattr(new, field.name)
+    }
+
+
+def _answered(parsed: ParsedQuestion, question: Question, catalogue: Catalogue) -> Answer:
+    return answer(replace(parsed, question=question), catalogue, advise=False)
+
+
+def _numbers(found: Answer | None) -> KeyNumbers | None:
+    """Key numbers of an answer; those of the whole run are null without its tokens."""
+    if found is None:
+        return None
+    parts = {name: getattr(found, COLUMNS[name].partition(".")[0]) for name in NUMBERS}
+    values: dict[str, Any] = {name: getattr(part, name, None) for name, part in parts.items()}
+    return KeyNumbers(id=found.id, verdict=found.verdict, **values)
+
+
+def solve_cluster(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
+    """The cheapest of the listed clusters and prices."""
+    _refuse_idle(request.limits)
+    lists = {CLUSTERS: request.clusters, PRICES: request.prices}
+    body = {QUESTION: request.question, **lists, "sort_by": "cost_usd", "columns": [*NUMBERS]}
+    compared = (yield from compare_steps(body, catalogue)).answer
+    priced = [row for row in compared.rows if row.status == ANSWERED and row.numbers["cost_usd"] is not None]
+    if not priced:
+        raise Refused(_no_cost(compared.rows))
+    by_cost = sorted(priced, key=lambda row: row.numbers["cost_usd"]["value"])
+    checked = [(row, _why_not(row, request.limits)) for row in by_cost]
+    place = next((place for place, (_, why_not) in enumerate(checked) if why_not is None), None)
+    best = None if place is None else checked[place][0]
+    beyond = checked[_nearest(checked) if place is None else place - 1] if place != 0 else None
+    return Solution(
+        unknown=request.unknown,
+        value=None if best is None else _chosen(best),
+        next=None if beyond is None or beyond[1] is None else NextValue(value=_chosen(beyond[0]), why_not=beyond[1]),
+        changes={},
+        evidence=Evidence(
+            value=None if best is None else _numbers_of_row(best),
+            next=None if beyond is None else _numbers_of_row(beyond[0]),
+            tried=len(compared.rows),
+        ),
+        assumptions=() if best is None else best.assumptions,
+        warnings=_warnings(compared.rows, best),
+        versions=compared.versions,
+    )
+
+
+def _why_not(row: ComparedRow, limits: SolveLimits) -> WhyNot | None:
+    numbers = _numbers_of_row(row)
+    if numbers.device_peak_bytes is None or numbers.usable_bytes is None or numbers.oom_probability_fraction is None:
+        return None
+    missing = memory_missing(numbers.device_peak_bytes, numbers.usable_bytes, numbers.oom_probability_fraction, limits)
+    return missing or limits_missed({name: getattr(numbers, name) for name in RUN_LIMITS}, limits)
+
+
+def _nearest(checked: list[tuple[ComparedRow, WhyNot | None]]) -> int:
+    """Nearest row if none is within the limits: one that fits before one that does not, then the cheapest."""
+    lacks = [0.0 if why_not is None else why_not.missing_bytes or 0.0 for _, why_not in checked]
+    return lacks.index(min(lacks))
+
+
+def _numbers_of_row(row: ComparedRow) -> KeyNumbers:
+    values: dict[str, Any] = {
+        name: Interval(**number) if isinstance(number, Mapping) else number for name, number in row.numbers.items()
+    }
+    return KeyNumbers(id=row.id, verdict=row.verdict, **values)
+
+
+def _chosen(row: ComparedRow) -> ChosenCluster:
+    return ChosenCluster(**{name: getattr(row, name) for name in field_names(ChosenCluster)})
+
+
+def _warnings(rows: Any, found: ComparedRow | None) -> tuple[str, ...]:
+    refused = sum(row.status != ANSWERED for row in rows)
+    refusals = (f"{refused} of {len(rows)} rows are refused; POST /v1/compare says why",) if refused else ()
+    return (*refusals, *(found.warnings if found is not None else ()))
+
+
+def _refuse_idle(limits: SolveLimits) -> None:
+    problems = [
+        Problem(
+            field=f"limits.{name}",
+            code="limit_not_read",
+            message=f"{name} is not what bounds a cluster, so it would be ignored",
+            fix=f"leave it out; it takes {', '.join(('headroom_fraction', *RUN_LIMITS))}",
+        )
+        for name in SIZE_LIMITS
+        if getattr(limits, name) is not None
+    ]
+    if problems:
+        raise Refused(*problems)
+
+
+def _no_cost(rows: Any) -> Problem:
+    """Problem of rows without any cost: the first reason, or the missing input."""
+    reasons = [row.reason for row in rows if row.reason]
+    message = reasons[0] if len(reasons) == len(rows) and reasons else "no cost is known on any of the clusters"
+    fix = "give question.recipe.training_tokens, and prices of the clusters' GPUs"
+    return Problem(field=CLUSTERS, code="no_cost_known", message=message, fix=fix)
+
+
+SIX_FLOP = "a run takes 6 FLOP for each parameter and token; attention is left out"
+LEAST_INFERENCE_FLOP = 2.0
+"""Operations of a token in a model of one parameter."""
+
+
+def solve_size(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution]:
+    """The best size for a FLOP budget, or for the FLOP that the model of the question gets within time and money."""
+    limits = request.limits
+    _refuse_two_budgets(request)
+    parsed = None if limits.total_flop is not None else read_open_question(request, catalogue)
+    server = _server(request, parsed, catalogue)
+    cap = _inference_cap(request, None if server is None else server.spec)
+    if parsed is None:
+        total_flop, solution = float(limits.total_flop or 0), _without_question(request, catalogue)
+    else:
+        run = replace(limits, inference_per_token_flop=None, inference_usd_per_million_tokens=None)
+        threshold = yield from solve_steps(parsed.question, "recipe.training_tokens", run)
+        if threshold.found is None:
+            return solution_of(request, parsed, threshold, None, catalogue)
+        total_flop, solution = _affordable_flop(request, parsed, threshold, catalogue)
+    if server is not None:
+        solution = replace(solution, assumptions=(*solution.assumptions, *server.assumptions))
+    return _with_size(solution, total_flop, cap, None if server is None else server.spec)
+
+
+def _with_size(bare: Solution, total_flop: float, cap: float | None, server: Server | None) -> Solution:
+    """Put the size into a solution; if inference caps it, the uncapped size is the next one."""
+    size, free = (_priced(optimal_size(total_flop, most), server) for most in (cap, None))
+    beyond = NextValue(value=free.parameters, why_not=_too_dear(size, free)) if size.is_capped else None
+    fit_warnings = tuple(f"{fit.fit}: {fit.caution}" for fit in size.fits if fit.caution)
+    return replace(bare, value=size, next=beyond, warnings=(*bare.warnings, *fit_warnings))
+
+
+def _priced(size: OptimalSize, server: Server | None) -> OptimalSize:
+    if server is None:
+        return size
+    usd = inference_usd_per_million_tokens(size.inference_per_token_flop, server)
+    return replace(size, inference_usd_per_million_tokens=usd)
+
+
+def _too_dear(size: OptimalSize, free: OptimalSize) -> WhyNot:
+    message = (
+        f"{free.parameters:.4g} parameters take {free.inference_per_token_flop:.4g} FLOP a token in use, and "
+        f"{size.inference_per_token_flop:.4g} are allowed"
+    )
+    if size.inference_usd_per_million_tokens is not None and free.inference_usd_per_million_tokens is not None:
+        dear, allowed = free.inference_usd_per_million_tokens, size.inference_usd_per_million_tokens
+        message += f"; a million tokens cost {readable(dear)} dollars in place of {readable(allowed)}"
+    return WhyNot(code="inference_limit_exceeded", message=message)
+
+
+def _server(request: SolveRequest, parsed: ParsedQuestion | None, catalogue: Catalogue) -> Parsed[Server] | None:
+    """Inference hardware, if a limit bounds the cost of its tokens."""
+    if request.limits.inference_usd_per_million_tokens is None:
+        return None
+    serving, problems = request.serving, []
+    match = None if serving.gpu is None else catalogue.find_gpu(serving.gpu, f"{SERVING}.gpu")
+    gpu = match.row.gpu if match is not None else None if parsed is None else parsed.question.gpu
+    usd = serving.usd_per_gpu_hour if serving.usd_per_gpu_hour is not None else _rent(parsed)
+    if gpu is None:
+        problems.append(_unpriced("gpu", "GPU"))
+    if usd is None:
+        problems.append(_unpriced("usd_per_gpu_hour", "price of a GPU-hour"))
+    if problems or gpu is None or usd is None:
+        raise Refused(*problems)
+    server = Server(usd_per_gpu_hour=usd, flop_per_s=_bf16_peak(gpu), mfu_fraction=serving.mfu_fraction)
+    assumption = (
+        f"a token in use takes 2 FLOP for each parameter, at {serving.mfu_fraction:.0%} of the bf16 peak of {gpu.slug} "
+        f"for {readable(usd)} dollars a GPU-hour; attention to its context is left out"
+    )
+    read = Parsed(server, (*(() if match is None else assumptions_of(match)), assumption))
+    return read if match is None else with_rows(read, catalogue, match.row)
+
+
+def _rent(parsed: ParsedQuestion | None) -> float | None:
+    """Cost of a GPU-hour of the question after its discount; None if not rented."""
+    price = None if parsed is None else parsed.question.price
+    return float(rent_usd(1.0, price.usd_per_gpu_hour, price.discount_fraction)) if isinstance(price, Price) else None
+
+
+def _bf16_peak(gpu: Gpu) -> float:
+    if gpu.bf16_flop_per_s is not None:
+        return gpu.bf16_flop_per_s
+    message = f"no bf16 peak of {gpu.slug} is known, so what a token costs on it is not"
+    raise Refused(Problem(field=f"{SERVING}.gpu", code="no_peak_known", message=message, fix="name another GPU"))
+
+
+def _unpriced(name: str, what: str) -> Problem:
+    message = f"what a token in use costs is not known without the {what}"
+    fix = f"give {SERVING}.{name}"
+    return Problem(field=f"{SERVING}.{name}", code="required", message=message, fix=fix)
+
+
+def _inference_cap(request: SolveRequest, server: Server | None) -> float | None:
+    """Operations that inference may take for a token; None without a limit."""
+    limits = request.limits
+    caps = {"inference_per_token_flop": limits.inference_per_token_flop}
+    if server is not None and limits.inference_usd_per_million_tokens is not None:
+        affordable = affordable_inference_flop(limits.inference_usd_per_million_tokens, server)
+        caps["inference_usd_per_million_tokens"] = affordable
+    given = {name: cap for name, cap in caps.items() if cap is not None}
+    problems = [
+        Problem(
+            field=f"limits.{name}",
+            code="no_legal_value",
+            message=f"it allows {readable(cap)} FLOP a token, and one parameter alone takes {LEAST_INFERENCE_FLOP:g}",
+            fix="allow more",
+        )
+        for name, cap in given.items()
+        if cap < LEAST_INFERENCE_FLOP
+    ]
+    if problems:
+        raise Refused(*problems)
+    return min(given.values(), default=None)
+
+
+def _affordable_flop(
+    request: SolveRequest, parsed: ParsedQuestion, threshold: Threshold, catalogue: Catalogue
+) -> tuple[float, Solution]:
+    """FLOP that a budget buys, and the solution without its value."""
+    solution = solution_of(request, parsed, threshold, None, catalogue)
+    question = parsed.question if threshold.found is None else threshold.found.question
+    flop = answer(replace(parsed, question=question), catalogue, advise=False).flop.total_flop or 0
+    notes = (
+        f"the budget buys {float(flop):.3g} FLOP at the speed of the question's own model and layout; another size may "
+        "be faster or slower",
+        SIX_FLOP,
+    )
+    return float(flop), replace(solution, next=None, changes={}, assumptions=(*solution.assumptions, *notes))
+
+
+def _without_question(request: SolveRequest, catalogue: Catalogue) -> Solution:
+    """A solution without a question."""
+    return Solution(
+        unknown=request.unknown,
+        value=None,
+        next=None,
+        changes={},
+        evidence=Evidence(value=None, next=None, tried=0),
+        assumptions=(SIX_FLOP,),
+        warnings=(),
+        versions=versions_of(catalogue, ()),
+    )
+
+
+def _refuse_two_budgets(request: SolveRequest) -> None:
+    limits, problems = request.limits, []
+    given = [f"limits.{name}" for name in limits_given(limits)]
+    if limits.total_flop is not None:
+        given += ["question"] if request.question is not None else []
+        message = "limits.total_flop is the whole budget, and what stands beside it would change nothing"
+        problems = [
+            Problem(field=name, code="told_twice", message=message, fix="leave one of them out") for name in given
+        ]
+    elif not given:
+        message = "no budget is given, and a larger model is always better"
+        fix = f"give limits.total_flop, or a question and one of {', '.join(f'limits.{name}' for name in RUN_LIMITS)}"
+        problems = [Problem(field="limits", code="required", message=message, fix=fix)]
+    if problems:
+        raise Refused(*problems)
 
 
 def solve(body: Mapping[str, Any], catalogue: Catalogue) -> Solution:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.errors import Refused
-from service.features.calibrations import promotion
+from service.features.calibrations import calibrations
 from service.features.calibrations.fitting import fit_calibration, read_fit_data
 from service.features.measurements.routes import MEASUREMENT_ID
 from service.store.history import History, load_catalogue
@@ -156,7 +156,7 @@ def test_what_other_formulas_fitted_is_fitted_again_before_it_holds(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draft = service.fitted()
-    monkeypatch.setattr(promotion, "FORMULAS_VERSION", "1999.1.1")
+    monkeypatch.setattr(calibrations, "FORMULAS_VERSION", "1999.1.1")
     refused = service.post(f"{PATH}/{draft['id']}/promote", status=409)["errors"][0]
     assert refused["code"] == "other_formulas"
 

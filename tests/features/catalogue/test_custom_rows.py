@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from openapi_schema_validator import OAS31Validator
 
 from service.catalogue import shipped_catalogue
-from service.features.catalogue.schemas import REQUIRED_COLUMNS
+from service.features.catalogue.row_bodies import REQUIRED_COLUMNS
 from service.store.history import load_catalogue
 from tests.api.asking import QUESTION, Ask
 from tests.api.own_bodies import IDS, OWN, TINY, Own

@@ -1,24 +1,117 @@
-"""Promotion of calibrations: a calibration takes effect once its held-out errors are below those of the one before.
+"""Calibrations: their lists, their promotion, and their drift.
 
-It takes effect for its owner, or for everyone if an admin says so. The calibration in effect for a GPU is a row of the
-catalogue: promoting, rolling back and retiring change the catalogue like any other change, so every replica sees them,
-`rev` reads the state before, and equal rows have equal digests.
+A calibration takes effect, for its owner or for everyone, once its held-out errors are below those of the one before.
+What is in effect for a GPU is a row of the catalogue that changes like any other: every replica sees it, `rev` reads
+the state before, and equal rows have equal digests.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from statistics import fmean, median
+from typing import Annotated, Any, ClassVar
 
-from service.catalogue import EVERYONE, CalibrationRow, Holdings, Row
+from service.calibration.device_fit import PartError
+from service.catalogue import EVERYONE, CalibrationRow, Catalogue, Holdings, Row
 from service.catalogue.rows import Scope
 from service.errors import Conflict, ForAdmins, NotFound, Problem
 from service.estimator import FORMULAS_VERSION
-from service.features.calibrations.fitting import constants_of
-from service.features.calibrations.lists import find_calibration, find_changeable_calibration
+from service.estimator.constants import DeviceCalibration, calibrated
+from service.estimator.question import DESCRIBED
+from service.features.calibrations.fitting import Steps, constants_of, device_of, steps_of
 from service.store import Connection, Engine
 from service.store.history import History, Rows
 from service.store.keys import Caller
-from service.store.measurements import Calibration, promoted_in, read_calibration, retire_calibration, retired_in
+from service.store.measurements import (
+    Calibration,
+    Measured,
+    measurements_outside_quarantine,
+    promoted_in,
+    read_calibration,
+    read_calibrations,
+    retire_calibration,
+    retired_in,
+)
+from service.tabular.columns import Column, columns_of
+from service.tabular.lists import Listed, Record, as_record
+from service.validation.devices import is_possible, observation_of
+from service.validation.forms import Variant
+from service.validation.reading import field_names
+
+PATH = "/v1/calibrations"
+NEWEST_FIRST = "-created_at"
+
+
+CONSTANTS = tuple(name for name in field_names(DeviceCalibration) if name != "id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationDetail:
+    """Fields of a calibration beside those of its list."""
+
+    parts: tuple[PartError, ...]
+    """The errors by probe."""
+    constants: Annotated[
+        Any,
+        Variant(
+            DeviceCalibration,
+            "CalibrationConstants",
+            "What was measured of one device; what was not is left out, and formulas go on without it.",
+            required=CONSTANTS,
+            only=CONSTANTS,
+        ),
+    ]
+    """Constants that replace published rates."""
+    fitted_on: tuple[str, ...]
+    """Ids of the measurements that it was fitted on."""
+
+
+_WITHOUT_COUNT = [column for column in columns_of(Calibration) if column.name not in field_names(CalibrationDetail)]
+_COUNT_INDEX = [column.name for column in _WITHOUT_COUNT].index("held_out_fraction")
+COUNT = Column(
+    "measurements",
+    lambda row: len(row.fitted_on),
+    {"type": "integer", "description": "Measurements that it was fitted on."},
+)
+COLUMNS = (*_WITHOUT_COUNT[:_COUNT_INDEX], COUNT, *_WITHOUT_COUNT[_COUNT_INDEX:])
+"""Columns of the list, the key first."""
+
+
+def listed_calibrations(engine: Engine, caller: Caller) -> Listed:
+    """List of calibrations: of the caller, and all that were in effect for everyone."""
+    return Listed(COLUMNS, read_calibrations(engine, caller.visible_owner), sort=NEWEST_FIRST)
+
+
+def find_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
+    """One calibration of the caller, or one that was in effect for everyone, because answers name it."""
+    calibration = read_calibration(engine, calibration_id)
+    if calibration is None or not (is_for_everyone(calibration) or caller.reaches(calibration.owner)):
+        raise NotFound(f"there is no calibration of this id; GET {PATH} lists the ids")
+    return calibration
+
+
+def is_for_everyone(calibration: Calibration) -> bool:
+    """Whether a calibration is or was in effect for everyone, so that every caller may read it."""
+    return calibration.scope == "everyone" and calibration.promoted_at is not None
+
+
+def find_changeable_calibration(engine: Engine, caller: Caller, calibration_id: str) -> Calibration:
+    """One calibration that the caller may change."""
+    calibration = find_calibration(engine, caller, calibration_id)
+    if not caller.reaches(calibration.owner):
+        raise NotFound("no calibration of yours has this id; one of others is changed by its owner, or by an admin")
+    return calibration
+
+
+def calibration_record(calibration: Calibration) -> Record:
+    """A calibration as a resource."""
+    return {
+        **as_record(COLUMNS, calibration),
+        "parts": calibration.parts,
+        "constants": calibration.constants,
+        "fitted_on": calibration.fitted_on,
+    }
+
 
 MOST_HELD_OUT_FRACTION = 0.5
 """Held-out mean error above which nothing is promoted, of all probes and of each. Source: a
@@ -210,3 +303,112 @@ def _outdated(calibration: Calibration, current_id: str | None) -> Problem | Non
 
 def _problem(code: str, message: str, fix: str) -> Problem:
     return Problem(field="", code=code, message=message, fix=fix)
+
+
+DRIFTING = 2.0
+"""Multiple of the held-out error at which a device has changed. Source: a choice."""
+
+LEAST_ERROR_FRACTION = 0.03
+"""Errors below this are noise. Source: a choice; runs of one machine differ by 1 to 3 %."""
+
+LEAST_MEASUREMENTS = 3
+"""Fewest newer measurements of a probe that can show a drift. Source: a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationDriftPart:
+    """How far predictions of one probe are off now."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    probe: str
+    """The probe."""
+    measurements: int
+    """Newer measurements that were predicted."""
+    error_fraction: float
+    """Mean error on them, as a share of what was measured."""
+    bias_fraction: float
+    """Median of measured over predicted, less one: above zero where more was measured than predicted."""
+    held_out_fraction: float | None
+    """Mean error on held-out measurements when it was fitted; null where none were held out."""
+    uncalibrated_fraction: float
+    """Mean error of published rates on the newer measurements."""
+    is_drifting: bool
+    """Whether the error has more than doubled, beyond what runs differ by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationDrift:
+    """Whether a calibration still holds."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+    calibration: str
+    """Its id."""
+    status: str
+    """draft, promoted or retired."""
+    since: str
+    """When it was fitted: only what was measured later and had no part in it counts, in UTC."""
+    measurements: int
+    """Newer measurements of its device that count."""
+    is_drifting: bool
+    """Whether any probe is drifting."""
+    parts: tuple[CalibrationDriftPart, ...]
+    """By probe."""
+
+
+def drift_of(engine: Engine, catalogue: Catalogue, caller: Caller, calibration_id: str) -> CalibrationDrift:
+    """Compare a calibration with newer measurements."""
+    calibration = find_calibration(engine, caller, calibration_id)
+    owner = calibration.owner if caller.sees_all else caller.owner
+    fitted_on = set(calibration.fitted_on)
+    since = datetime.fromisoformat(calibration.created_at)
+    newer = [
+        row
+        for row in measurements_outside_quarantine(engine, owner, calibration.device, since)
+        if row.id not in fitted_on
+    ]
+    newer = [row for row in newer if is_possible(row, device_of(row, catalogue))]
+    steps = steps_of(engine, newer)
+    parts = tuple(
+        part
+        for probe in sorted({row.probe for row in newer})
+        if (part := _drift_part(probe, newer, calibration, catalogue, steps)) is not None
+    )
+    return CalibrationDrift(
+        calibration=calibration.id,
+        status=calibration.status,
+        since=calibration.created_at,
+        measurements=len(newer),
+        is_drifting=any(part.is_drifting for part in parts),
+        parts=parts,
+    )
+
+
+def _drift_part(
+    probe: str, newer: Sequence[Measured], calibration: Calibration, catalogue: Catalogue, steps: Steps
+) -> CalibrationDriftPart | None:
+    """Errors of one probe; None if the calibration does not change its predictions."""
+    uncalibrated = device_of(newer[0], catalogue)
+    gpu = calibrated(uncalibrated, constants_of(calibration))
+    pairs = [
+        (row.value, predicted, published)
+        for row in newer
+        if row.probe == probe
+        and (predicted := steps.predict(observation_of(row), gpu)) is not None
+        and (published := steps.predict(observation_of(row), uncalibrated)) is not None
+    ]
+    if all(predicted == published for _, predicted, published in pairs):
+        return None
+    error = fmean(abs(predicted / value - 1) for value, predicted, _ in pairs)
+    held_out = next((part["held_out_fraction"] for part in calibration.parts if part["probe"] == probe), None)
+    limit = max(LEAST_ERROR_FRACTION, DRIFTING * (held_out or 0.0))
+    return CalibrationDriftPart(
+        probe=probe,
+        measurements=len(pairs),
+        error_fraction=error,
+        bias_fraction=median(value / predicted for value, predicted, _ in pairs) - 1,
+        held_out_fraction=held_out,
+        uncalibrated_fraction=fmean(abs(published / value - 1) for value, _, published in pairs),
+        is_drifting=len(pairs) >= LEAST_MEASUREMENTS and error > limit,
+    )
