@@ -1,8 +1,10 @@
 """Requests for a check: a question or a launcher's command, with limits, free GPUs and a deadline; scheduler jobs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from json import loads
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen
@@ -144,47 +146,9 @@ class AdmissionReview:
     """What is to be admitted."""
 
 
-_TEXT = {"type": "string"}
-
-
-def _object(description: str, required: Sequence[str], properties: Mapping[str, Any]) -> dict[str, Any]:
-    closed = {"type": "object", "description": description, "additionalProperties": False, "properties": properties}
-    return closed | ({"required": list(required)} if required else {})
-
-
 AdmissionAnswer = Annotated[
     Any,
-    Component(
-        "AdmissionAnswer",
-        _object(
-            "The same review, answered.",
-            ("apiVersion", "kind", "response"),
-            {
-                "apiVersion": {"const": VERSION, "description": "Group and version."},
-                "kind": {"const": KIND, "description": "Kind of object."},
-                "response": _object(
-                    "Whether it is admitted.",
-                    ("uid", "allowed"),
-                    {
-                        "uid": _TEXT | {"description": "The request's own name."},
-                        "allowed": {"type": "boolean", "description": "False only for what runs out of memory."},
-                        "status": _object(
-                            "Why not.",
-                            ("code", "message"),
-                            {
-                                "code": {"const": FORBIDDEN, "description": "HTTP status."},
-                                "message": _TEXT | {"description": "Why."},
-                            },
-                        ),
-                        "warnings": {"type": "array", "description": "For the caller who created it.", "items": _TEXT},
-                        "auditAnnotations": _object(
-                            "For the audit log.", (), {"estimate": _TEXT | {"description": "Id of the estimate."}}
-                        ),
-                    },
-                ),
-            },
-        ),
-    ),
+    Component("AdmissionAnswer", loads(Path(__file__).with_name("admission_answer.json").read_text(encoding="utf-8"))),
 ]
 """The JSON of an answered review, in which what does not apply is absent."""
 
