@@ -55,7 +55,7 @@ MULTIPLES = frozenset({
 })  # fmt: skip
 """How many times an even or usual share; names that users know."""
 
-IN_ITS_OWN_UNIT = frozenset({"predict", "predicted", "predicted_value", "prediction_of"})
+IN_ITS_OWN_UNIT = frozenset({"predict", "predicted", "predicted_value"})
 """What is asked of one measurement, and told in the unit of that measurement."""
 
 UNIT_STANDS_BESIDE = {

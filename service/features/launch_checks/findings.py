@@ -4,7 +4,7 @@ go: every measurement is as predicted or better, and the job fits. no-go: the jo
 cost. caution: everything between, and everything that could not be compared.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, get_args
@@ -21,12 +21,10 @@ from service.answers.launch_checks import (
     Reason,
     Reestimate,
 )
-from service.calibration.device_fit import StepsOn
 from service.calibration.observations import Observed, without_impossible
 from service.calibration.records import (
     HELD_BACK,
     Environment,
-    LeftOutCode,
     Measurement,
     ProbeName,
     ProbeRecord,
@@ -76,53 +74,22 @@ class Findings:
     impossible: Sequence[str] = ()
     """Impossible values that were left out, with reasons."""
 
-    @property
-    def compared(self) -> list[Compared]:
-        """Every measurement with its prediction."""
-        return [one for probe in self.probes for one in probe.measurements]
-
-    @property
-    def memory_ratio_fraction(self) -> float | None:
-        """Measured over predicted memory of the whole model on one device; None where it was not measured."""
-        ratios = {one.quantity: one.ratio for one in self.depths}
-        return next((ratios[name] for name in MEMORY_QUANTITIES if ratios.get(name) is not None), None)
-
-    @property
-    def measured_peak_bytes(self) -> float | None:
-        """Memory of the job's peak GPU, scaled by the measured memory of the whole model; None without one."""
-        ratio = self.memory_ratio_fraction
-        return None if ratio is None or not self.judges_memory else ratio * self.outlook.device_peak_bytes.value
-
-
-def left_out_of(probe: ProbeAnswer, code: LeftOutCode) -> Iterator[Mapping[str, Any]]:
-    """Entries that a probe left out for one reason."""
-    rows = (probe.summary or {}).get("left_out")
-    if isinstance(rows, Sequence):
-        yield from (row for row in rows if isinstance(row, Mapping) and row.get("code") == code)
-
-
-def has_result(probe: ProbeAnswer) -> bool:
-    """Whether a probe has results: figures, or the summary of a profile."""
-    return bool(probe.summary) if probe.probe == "profile" else bool(probe.measurements)
-
 
 def compared_probe(record: ProbeRecord, expected: Sequence[Expected]) -> ProbeAnswer:
     """Answer of a probe, each measurement with its prediction."""
-    own = [one for one in expected if one.probe == record.probe]
     return ProbeAnswer(
         probe=record.probe,
         status=record.status,
         reason=record.reason,
         done_fraction=1.0 if record.status == "succeeded" else 0.0,
         seconds=record.seconds,
-        measurements=tuple(_compared(measurement, own) for measurement in record.measurements),
+        measurements=tuple(_compared(one, _plan_of(record.probe, one, expected)) for one in record.measurements),
         summary=record.summary,
     )
 
 
-def _compared(measurement: Measurement, expected: Sequence[Expected]) -> Compared:
-    match = next((one for one in expected if _is_of(measurement, one)), None)
-    predicted = None if match is None else match.predicted
+def _compared(measurement: Measurement, planned: Expected | None) -> Compared:
+    predicted = None if planned is None else planned.predicted
     return Compared(
         operation=measurement.operation,
         shape=measurement.shape,
@@ -132,21 +99,16 @@ def _compared(measurement: Measurement, expected: Sequence[Expected]) -> Compare
         ),
         predicted=predicted,
         ratio=None if predicted is None or not predicted.value else measurement.value / predicted.value,
-        count=None if match is None else match.count,
+        count=None if planned is None else planned.count,
         relative_error_fraction=measurement.relative_error_fraction,
     )
 
 
-def _is_of(measurement: Measurement, expected: Expected) -> bool:
-    same = measurement.operation == expected.operation and measurement.quantity == expected.quantity
-    return same and expected.shape.items() <= measurement.shape.items()
-
-
-def prediction_of(probe: ProbeName, measurement: Measurement, expected: Sequence[Expected]) -> float | None:
-    """Prediction for a measurement."""
-    own = (one for one in expected if one.probe == probe and _is_of(measurement, one))
-    match = next(own, None)
-    return None if match is None or match.predicted is None else match.predicted.value
+def _plan_of(probe: ProbeName, measurement: Measurement, expected: Sequence[Expected]) -> Expected | None:
+    """The plan of a measurement, which may leave out dimensions of its shape."""
+    identity = probe, measurement.operation, measurement.quantity
+    same = (one for one in expected if (one.probe, one.operation, one.quantity) == identity)
+    return next((one for one in same if one.shape.items() <= measurement.shape.items()), None)
 
 
 def slowness(compared: Sequence[Compared], *, at_high: bool = False) -> float | None:
@@ -191,220 +153,134 @@ CAPPED_FRACTION = 0.97
 """Power limit over rated power below which a GPU counts as capped. Source: a choice; drivers round."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One rule of the verdict."""
-
-    code: str
-    """Stable name."""
-    verdict: LaunchVerdict
-    """Best verdict that it leaves."""
-    found: Callable[[Findings], Iterable[str]]
-    """Messages with numbers; empty where all is well."""
-    fix: str
-    """Suggested fix."""
-
-
 def launch_verdict(findings: Findings) -> tuple[LaunchVerdict, tuple[Reason, ...]]:
-    """Verdict of a launch check and its reasons."""
+    """Verdict of a launch check and its reasons, the worst first."""
+    messages = [
+        *_memory_messages(findings), *_device_messages(findings), *_comparison_messages(findings),
+        *(message for probe in findings.probes for message in (*_failure_messages(probe), *_rate_messages(probe))),
+    ]  # fmt: skip
+    order = [*RULES]
     reasons = [
-        Reason(code=rule.code, verdict=rule.verdict, message=message, fix=rule.fix)
-        for rule in RULES
-        for message in rule.found(findings)
+        Reason(code=code, verdict=RULES[code][0], message=message, fix=RULES[code][1])
+        for code, message in sorted(messages, key=lambda one: order.index(one[0]))
     ]
     if not reasons:
-        reasons = [_as_predicted(findings)]
-    ordered = sorted(reasons, key=lambda reason: SEVERITY.index(reason.verdict))
-    return ordered[0].verdict, tuple(ordered)
+        compared = sum(one.predicted is not None for probe in findings.probes for one in probe.measurements)
+        message = f"{compared} measurements are as predicted or better, and the job fits"
+        reasons = [Reason(code="as_predicted", verdict="go", message=message, fix="start the job")]
+    return reasons[0].verdict, tuple(reasons)
 
 
-SEVERITY: tuple[LaunchVerdict, ...] = ("no-go", "caution", "go")
-"""Verdicts, the worst first."""
-
-
-def _as_predicted(findings: Findings) -> Reason:
-    compared = [one for one in findings.compared if one.predicted is not None]
-    message = f"{len(compared)} measurements are as predicted or better, and the job fits"
-    return Reason(code="as_predicted", verdict="go", message=message, fix="start the job")
-
-
-def _estimate_verdict(verdict: str) -> Callable[[Findings], Iterable[str]]:
-    def found(findings: Findings) -> Iterable[str]:
-        outlook = findings.outlook
-        if outlook.verdict == verdict:
-            peak, usable = (
-                in_units(outlook.device_peak_bytes.value, BYTES),
-                in_units(outlook.usable_bytes, BYTES),
-            )
-            risk = f"{outlook.oom_probability_fraction:.0%}"
-            yield f"{peak} needed of {usable} on the fullest GPU, out of memory with a probability of {risk}"
-
-    return found
-
-
-def _measured_memory(low: float, high: float) -> Callable[[Findings], Iterable[str]]:
-    def found(findings: Findings) -> Iterable[str]:
-        peak, usable = findings.measured_peak_bytes, findings.outlook.usable_bytes
-        ratio = findings.memory_ratio_fraction
-        if peak is not None and low * usable < peak <= high * usable:
-            yield (
-                f"the step probe's memory at full depth is {ratio:.2f} times what was predicted of it; so much more on "
-                f"the fullest GPU is {in_units(peak, BYTES)} of {in_units(usable, BYTES)}"
-            )
-
-    return found
-
-
-def _wrong_results(findings: Findings) -> Iterable[str]:
-    for probe in findings.probes:
-        for row in left_out_of(probe, "wrong_result"):
-            name = row.get("name") or row.get("kernel") or probe.probe
-            yield f"{name} {row.get('operation')}: {row.get('reason')}"
-
-
-def _slower(findings: Findings, *, broken: bool) -> Iterable[str]:
-    for probe in findings.probes:
-        scale, over = slowness(probe.measurements), slowness(probe.measurements, at_high=True)
-        if probe.probe not in SLOW_PROBES or scale is None or over is None:
-            continue
-        if (scale >= BROKEN_SCALE) if broken else (over > 1 and scale < BROKEN_SCALE):
-            yield f"{probe.probe} takes {scale:.2f} times what was predicted, outside its interval"
-
-
-def _failed_with(words: str, findings: Findings, *, only: str | None = None) -> Iterable[str]:
-    for probe in findings.probes:
-        is_meant = only is None or probe.probe == only
-        if is_meant and probe.status != "succeeded" and probe.reason and words in probe.reason.lower():
-            yield f"{probe.probe}: {probe.reason}"
-
-
-def _ended(status: str) -> Callable[[Findings], Iterable[str]]:
-    def found(findings: Findings) -> Iterable[str]:
-        for probe in findings.probes:
-            if probe.status == status:
-                yield f"{probe.probe}: {probe.reason or 'it gave no reason'}"
-
-    return found
-
-
-def _nothing_measured(findings: Findings) -> Iterable[str]:
-    for probe in findings.probes:
-        if probe.status == "cancelled" or (probe.status == "succeeded" and not has_result(probe)):
-            yield f"{probe.probe}: {probe.reason or 'it reported nothing'}"
-
-
-def _impossible(findings: Findings) -> Iterable[str]:
-    if findings.impossible:
-        more = len(findings.impossible) - 1
-        yield f"{findings.impossible[0]}{f', and {more} more' if more else ''}"
-
-
-def _throttled(findings: Findings) -> Iterable[str]:
-    names = {name for environment in findings.environments for name in environment.throttle_reasons}
-    if slowed := sorted(names & HELD_BACK.keys()):
-        yield f"the driver lowered the clock while probes ran: {', '.join(slowed)}"
-    limits = [one.power_limit_watts for one in findings.environments if one.power_limit_watts is not None]
-    if POWER_CAP in names and limits and min(limits) < CAPPED_FRACTION * findings.rated_watts:
-        yield f"the GPU is limited to {min(limits):g} W of {findings.rated_watts:g} W, and reached that"
-
-
-def _busy(findings: Findings) -> Iterable[str]:
-    most = max((environment.other_processes for environment in findings.environments), default=0)
-    if most:
-        yield f"{most} process(es) of others hold memory of the device"
-
-
-def _partition(findings: Findings) -> Iterable[str]:
-    if any(environment.is_partition for environment in findings.environments):
-        yield "the device is a slice of a GPU (MIG), which has a part of its memory and processors"
-
-
-def _not_comparable(findings: Findings) -> Iterable[str]:
-    if not findings.comparable:
-        devices = sorted({environment.device for environment in findings.environments}) or ["no device"]
-        yield f"it ran on {', '.join(devices)}, and the cluster has {findings.gpu}"
-
-
-def _nothing_to_compare(findings: Findings) -> Iterable[str]:
-    if findings.comparable and not any(one.predicted is not None for one in findings.compared):
-        yield "nothing was measured of which a formula says anything"
-
-
-def _network_unmeasured(findings: Findings) -> Iterable[str]:
-    spanned = max((one.shape.get("nodes", 1) for one in findings.compared), default=1)
-    if findings.comparable and findings.nodes > 1 and spanned == 1:
-        yield f"the job spans {findings.nodes} nodes, and no probe sent anything from one node to another"
-
-
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "out_of_memory", "no-go", _estimate_verdict("out_of_memory"), "ask POST /v1/memory for changes that make it fit"
+RULES: Mapping[str, tuple[LaunchVerdict, str]] = {
+    "out_of_memory": ("no-go", "ask POST /v1/memory for changes that make it fit"),
+    "measured_memory_exceeds": (
+        "no-go", "lower micro_batch or recompute activations until what was measured fits",
     ),
-    Rule(
-        "measured_memory_exceeds",
+    "step_out_of_memory": ("no-go", "free the device's memory, or lower sequence_length or micro_batch"),
+    "wrong_results": ("no-go", "take the device out of service and have it tested: its arithmetic is wrong"),
+    "driver_too_old": ("no-go", "update the driver, or take an image whose torch is built for this one"),
+    "broken_rate": (
         "no-go",
-        _measured_memory(1.0, float("inf")),
-        "lower micro_batch or recompute activations until what was measured fits",
-    ),
-    Rule(
-        "step_out_of_memory",
-        "no-go",
-        lambda findings: _failed_with("out of memory", findings, only="step"),
-        "free the device's memory, or lower sequence_length or micro_batch",
-    ),
-    Rule(
-        "wrong_results",
-        "no-go",
-        _wrong_results,
-        "take the device out of service and have it tested: its arithmetic is wrong",
-    ),
-    Rule(
-        "driver_too_old",
-        "no-go",
-        lambda findings: _failed_with("driver is too old", findings),
-        "update the driver, or take an image whose torch is built for this one",
-    ),
-    Rule(
-        "broken_rate",
-        "no-go",
-        lambda findings: _slower(findings, broken=True),
         "look for a broken link, a wrong BIOS setting or a device in a low power state before the job starts",
     ),
-    Rule("at_risk", "caution", _estimate_verdict("at_risk"), "ask POST /v1/memory for changes that make it fit surely"),
-    Rule(
-        "measured_memory_tight",
-        "caution",
-        _measured_memory(TIGHT_FRACTION, 1.0),
-        "leave room: lower micro_batch, or recompute activations",
+    "at_risk": ("caution", "ask POST /v1/memory for changes that make it fit surely"),
+    "measured_memory_tight": ("caution", "leave room: lower micro_batch, or recompute activations"),
+    "slower": ("caution", "plan with the estimate after the measurements, or find out what slows the device"),
+    "throttled": ("caution", "look after cooling and power limit, then check again"),
+    "device_busy": ("caution", "end those processes, or take another device, then check again"),
+    "partition": ("caution", "check on a whole GPU"),
+    "probe_failed": ("caution", "mend what the reason says, then check again"),
+    "probe_skipped": ("caution", "check on a machine that can run it"),
+    "impossible_value": (
+        "caution", "look at the worker and its clock: the value counts nowhere, and the check has to be made again",
     ),
-    Rule(
-        "slower",
+    "nothing_measured": ("caution", "ask for a larger time_budget_seconds, or for fewer probes"),
+    "not_comparable": ("caution", 'start a worker on the cluster and ask with "on": "matching"'),
+    "network_unmeasured": (
         "caution",
-        lambda findings: _slower(findings, broken=False),
-        "plan with the estimate after the measurements, or find out what slows the device",
-    ),
-    Rule("throttled", "caution", _throttled, "look after cooling and power limit, then check again"),
-    Rule("device_busy", "caution", _busy, "end those processes, or take another device, then check again"),
-    Rule("partition", "caution", _partition, "check on a whole GPU"),
-    Rule("probe_failed", "caution", _ended("failed"), "mend what the reason says, then check again"),
-    Rule("probe_skipped", "caution", _ended("skipped"), "check on a machine that can run it"),
-    Rule(
-        "impossible_value",
-        "caution",
-        _impossible,
-        "look at the worker and its clock: the value counts nowhere, and the check has to be made again",
-    ),
-    Rule("nothing_measured", "caution", _nothing_measured, "ask for a larger time_budget_seconds, or for fewer probes"),
-    Rule("not_comparable", "caution", _not_comparable, 'start a worker on the cluster and ask with "on": "matching"'),
-    Rule(
-        "network_unmeasured",
-        "caution",
-        _network_unmeasured,
         "run all_reduce_perf of nccl-tests over the job's nodes, and have its output imported as measurements",
     ),
-    Rule("nothing_compared", "caution", _nothing_to_compare, "ask for more probes or a larger time_budget_seconds"),
-)
-"""Every rule, in the order of reasons with the same verdict."""
+    "nothing_compared": ("caution", "ask for more probes or a larger time_budget_seconds"),
+}  # fmt: skip
+"""Best verdict that each rule leaves, and its fix, by its code: the worst first, in the order of reasons."""
+
+Messages = Iterator[tuple[str, str]]
+"""Codes of rules with messages that hold their numbers."""
+
+
+def _memory_messages(findings: Findings) -> Messages:
+    outlook, usable = findings.outlook, findings.outlook.usable_bytes
+    if outlook.verdict != "fits":
+        needed = f"{in_units(outlook.device_peak_bytes.value, BYTES)} needed of {in_units(usable, BYTES)}"
+        risk = f"{outlook.oom_probability_fraction:.0%}"
+        yield outlook.verdict, f"{needed} on the fullest GPU, out of memory with a probability of {risk}"
+    ratios = {one.quantity: one.ratio for one in findings.depths}
+    ratio = next((ratios[name] for name in MEMORY_QUANTITIES if ratios.get(name) is not None), None)
+    if ratio is None or not findings.judges_memory:
+        return
+    peak = ratio * outlook.device_peak_bytes.value
+    if peak > TIGHT_FRACTION * usable:
+        message = (
+            f"the step probe's memory at full depth is {ratio:.2f} times what was predicted of it; so much more on "
+            f"the fullest GPU is {in_units(peak, BYTES)} of {in_units(usable, BYTES)}"
+        )
+        yield "measured_memory_exceeds" if peak > usable else "measured_memory_tight", message
+
+
+def _failure_messages(probe: ProbeAnswer) -> Messages:
+    rows = (probe.summary or {}).get("left_out")
+    for row in rows if isinstance(rows, Sequence) else ():
+        if isinstance(row, Mapping) and row.get("code") == "wrong_result":
+            name = row.get("name") or row.get("kernel") or probe.probe
+            yield "wrong_results", f"{name} {row.get('operation')}: {row.get('reason')}"
+    reason = (probe.reason or "").lower()
+    if probe.status in ("failed", "skipped"):
+        yield f"probe_{probe.status}", f"{probe.probe}: {probe.reason or 'it gave no reason'}"
+    if probe.status != "succeeded" and probe.probe == "step" and "out of memory" in reason:
+        yield "step_out_of_memory", f"{probe.probe}: {probe.reason}"
+    if probe.status != "succeeded" and "driver is too old" in reason:
+        yield "driver_too_old", f"{probe.probe}: {probe.reason}"
+
+
+def _rate_messages(probe: ProbeAnswer) -> Messages:
+    has_result = bool(probe.summary) if probe.probe == "profile" else bool(probe.measurements)
+    if probe.status == "cancelled" or (probe.status == "succeeded" and not has_result):
+        yield "nothing_measured", f"{probe.probe}: {probe.reason or 'it reported nothing'}"
+    scale, over = slowness(probe.measurements), slowness(probe.measurements, at_high=True)
+    if probe.probe in SLOW_PROBES and scale is not None and over is not None and (scale >= BROKEN_SCALE or over > 1):
+        code = "broken_rate" if scale >= BROKEN_SCALE else "slower"
+        yield code, f"{probe.probe} takes {scale:.2f} times what was predicted, outside its interval"
+
+
+def _device_messages(findings: Findings) -> Messages:
+    environments = findings.environments
+    names = {name for environment in environments for name in environment.throttle_reasons}
+    if slowed := sorted(names & HELD_BACK.keys()):
+        yield "throttled", f"the driver lowered the clock while probes ran: {', '.join(slowed)}"
+    limits = [one.power_limit_watts for one in environments if one.power_limit_watts is not None]
+    if POWER_CAP in names and limits and min(limits) < CAPPED_FRACTION * findings.rated_watts:
+        message = f"the GPU is limited to {min(limits):g} W of {findings.rated_watts:g} W, and reached that"
+        yield "throttled", message
+    if most := max((environment.other_processes for environment in environments), default=0):
+        yield "device_busy", f"{most} process(es) of others hold memory of the device"
+    if any(environment.is_partition for environment in environments):
+        yield "partition", "the device is a slice of a GPU (MIG), which has a part of its memory and processors"
+
+
+def _comparison_messages(findings: Findings) -> Messages:
+    if findings.impossible:
+        more = len(findings.impossible) - 1
+        yield "impossible_value", f"{findings.impossible[0]}{f', and {more} more' if more else ''}"
+    if not findings.comparable:
+        devices = sorted({environment.device for environment in findings.environments}) or ["no device"]
+        yield "not_comparable", f"it ran on {', '.join(devices)}, and the cluster has {findings.gpu}"
+        return
+    compared = [one for probe in findings.probes for one in probe.measurements]
+    if all(one.predicted is None for one in compared):
+        yield "nothing_compared", "nothing was measured of which a formula says anything"
+    if findings.nodes > 1 and max((one.shape.get("nodes", 1) for one in compared), default=1) == 1:
+        message = f"the job spans {findings.nodes} nodes, and no probe sent anything from one node to another"
+        yield "network_unmeasured", message
 
 
 QUANTITIES = ("live_bytes_peak", "allocated_peak", "step")
@@ -427,7 +303,7 @@ def _at_full_depth(operation: str, measured: Sequence[Compared], whole: Sequence
     for one in measured:
         if one.operation == operation and "depth" in one.shape:
             depth = int(one.shape["depth"])
-            if depth not in last or _step(one) > _step(last[depth]):
+            if depth not in last or one.shape.get("step", 0) > last[depth].shape.get("step", 0):
                 last[depth] = one
     if full is None or len(last) != 2:
         return None
@@ -452,10 +328,6 @@ def _at_full_depth(operation: str, measured: Sequence[Compared], whole: Sequence
         predicted=predicted,
         ratio=value / predicted if predicted else None,
     )
-
-
-def _step(one: Compared) -> int:
-    return int(one.shape.get("step", 0))
 
 
 def _extrapolated(depths: tuple[int, int], values: tuple[float, float], layers: int) -> float:
@@ -542,16 +414,6 @@ def outlook_of(question: Question) -> Outlook:
     )
 
 
-def reestimated(
-    question: Question, before: Outlook, records: Sequence[ProbeRecord], steps_on: StepsOn | None = None
-) -> Reestimate:
-    """The estimate before and after some measurements."""
-    measured = with_measured(question, records, steps_on)
-    if measured == question:
-        return Reestimate(before=before, after=None, assumptions=())
-    return Reestimate(before=before, after=outlook_of(measured), assumptions=CARRIED_OVER)
-
-
 LAUNCH_CHECK = "launch-check"
 """Kind of a launch check's job."""
 
@@ -563,37 +425,26 @@ def store_findings(connection: Connection, job: Job) -> None:
     check = launch_check_in(connection, job.id)
     if check is None:
         return
-    reported = records_of(job.result)
+    reported = _records_of(job.result)
     plan = plan_from_json(check.plan)
     records, impossible = without_impossible(reported, plan.question.gpu if plan.is_matching else None)
     of_this_gpu = [record for record in records if plan.is_of_cluster(record.environment)]
-    estimate = reestimated(plan.question, plan.before, of_this_gpu, steps_on(job.payload, OWN))
-    findings = findings_of(
-        plan, check.probes, records, estimate, impossible=impossible, is_whole=job.status == "succeeded"
-    )
-    environments = _environments(records)
-    store_findings_in(
-        connection,
-        job.id,
-        to_wire(findings),
-        comparable=findings["comparable"],
-        device=environments[0].device if environments else None,
-    )
-    _store_measurements(connection, job, plan, reported)
+    measured = with_measured(plan.question, of_this_gpu, steps_on(job.payload, OWN))
+    estimate = Reestimate(before=plan.before, after=None, assumptions=())
+    if measured != plan.question:
+        estimate = replace(estimate, after=outlook_of(measured), assumptions=CARRIED_OVER)
+    findings = _findings_of(plan, check.probes, records, estimate, impossible, is_whole=job.status == "succeeded")
+    device = None if findings["environment"] is None else findings["environment"].device
+    store_findings_in(connection, job.id, to_wire(findings), comparable=findings["comparable"], device=device)
+    for gpu in (plan.question.gpu, None):
+        own = [record for record in reported if plan.is_of_cluster(record.environment) is (gpu is not None)]
+        _store_measurements(connection, job, own, gpu, () if plan.is_matching and gpu is None else plan.expected)
 
 
-def _store_measurements(connection: Connection, job: Job, plan: LaunchPlan, records: Sequence[ProbeRecord]) -> None:
-    """Store measurements with their predictions for fitting calibrations, each device by itself."""
-    for is_own, gpu in ((True, plan.question.gpu), (False, None)):
-        own = [record for record in records if plan.is_of_cluster(record.environment) is is_own]
-        expected = () if plan.is_matching and not is_own else plan.expected
-        _store_measurements_of(connection, job, own, gpu, expected)
-
-
-def _store_measurements_of(
+def _store_measurements(
     connection: Connection, job: Job, records: Sequence[ProbeRecord], gpu: Gpu | None, expected: Sequence[Expected]
 ) -> None:
-    """Store measurements of one catalogue GPU, or of a device outside the catalogue."""
+    """Store measurements of one catalogue GPU, or of a device outside the catalogue, for fitting calibrations."""
     predict = predictor(gpu)
     origin = Origin(
         source="launch check",
@@ -606,47 +457,43 @@ def _store_measurements_of(
     )
 
     def predicted(observed: Observed) -> float | None:
-        value = prediction_of(observed.probe, observed.measurement, expected)
-        return predict(observed) if value is None else value
+        planned = _plan_of(observed.probe, observed.measurement, expected)
+        return predict(observed) if planned is None or planned.predicted is None else planned.predicted.value
 
     measurements_in(connection, records, origin, predicted, gpu)
 
 
-def records_of(result: Any) -> tuple[ProbeRecord, ...]:
+def _records_of(result: Any) -> tuple[ProbeRecord, ...]:
     """Probe records in the result of a worker."""
-    if result is None:
-        return ()
     try:
-        records: tuple[ProbeRecord, ...] = adapter_of(_RECORDS).validate_python(result["records"])
+        records: tuple[ProbeRecord, ...] = (
+            () if result is None else adapter_of(_RECORDS).validate_python(result["records"])
+        )
     except (KeyError, TypeError, ValidationError):
-        raise Refused(
-            Problem(
-                field="result.records", code="not_records", message="these are not the records of a launch check",
-                fix="run the worker of the release that the service runs",
-            )
-        ) from None  # fmt: skip
+        message, fix = (
+            "these are not the records of a launch check",
+            "run the worker of the release that the service runs",
+        )
+        raise Refused(Problem(field="result.records", code="not_records", message=message, fix=fix)) from None
     return records
 
 
-def findings_of(
+def _findings_of(
     plan: LaunchPlan,
     requested: Sequence[str],
     records: Sequence[ProbeRecord],
     estimate: Reestimate,
+    impossible: Sequence[str],
     *,
-    impossible: Sequence[str] = (),
     is_whole: bool,
 ) -> Mapping[str, Any]:
     """Findings of a launch check."""
+    reached = {record.probe for record in records}
     probes = (
         *(compared_probe(record, plan.expected_on(record.environment)) for record in records),
-        *(
-            probe_without_result(name, plan, NOT_REACHED)
-            for name in requested
-            if name not in {record.probe for record in records}
-        ),
+        *(probe_without_result(name, plan, NOT_REACHED) for name in requested if name not in reached),
     )
-    environments = _environments(records)
+    environments = [record.environment for record in records if record.environment is not None]
     steps = [one for probe in probes if probe.probe == "step" for one in probe.measurements]
     depths = at_full_depth(steps, plan.whole)
     comparable = all(map(plan.is_of_cluster, environments)) if environments else None
@@ -696,7 +543,3 @@ def probe_without_result(name: Any, plan: LaunchPlan, reported: Mapping[str, Any
         measurements=(),
         summary=None,
     )
-
-
-def _environments(records: Sequence[ProbeRecord]) -> list[Environment]:
-    return [record.environment for record in records if record.environment is not None]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Final
 
 from service.answers.launch_checks import Where
@@ -83,7 +84,10 @@ def target_of(on: Where | None, gpu: Gpu, workers: Sequence[SeenWorker], catalog
     if on == "matching" and not matching:
         raise NoWorker(_none_matches(gpu, workers))
     chosen: Where = on or ("matching" if matching else "any")
-    best = max(matching if chosen == "matching" else targets, key=_worth, default=Target(on="any", is_matching=False))
+    worth = attrgetter(
+        "measures", "is_matching", "is_gpu", "devices", "memory_bytes", "threads"
+    )  # no torch, no figures
+    best = max(matching if chosen == "matching" else targets, key=worth, default=Target(on="any", is_matching=False))
     return replace(best, on=chosen)
 
 
@@ -104,29 +108,15 @@ def _target(device: Device | None, worker: SeenWorker, gpu: Gpu, catalogue: Cata
     )
 
 
-def _worth(target: Target) -> tuple[bool, bool, bool, int, float, int]:
-    """Sort key of machines: torch first, because nothing is measured without it."""
-    return (
-        target.measures, target.is_matching, target.is_gpu, target.devices, target.memory_bytes, target.threads,
-    )  # fmt: skip
-
-
 def _none_matches(gpu: Gpu, workers: Sequence[SeenWorker]) -> Problem:
-    seen = "; ".join(
-        f"{worker.id}{'' if worker.is_alive else ' (gone)'}: {_describe(worker)}" for worker in workers[:10]
-    )
-    return Problem(
-        field="on",
-        code="no_matching_worker",
-        message=f"no live worker has the GPU {gpu.slug}; workers seen: {seen or 'none'}",
-        fix=NO_WORKER_FIX,
-    )
-
-
-def _describe(worker: SeenWorker) -> str:
-    able = worker.capabilities
-    devices = ", ".join(f"{one.count} x {one.gpu or one.name}" for one in able.devices)
-    return devices or f"no GPU, {able.cpu_threads} threads"
+    seen = []
+    for worker in workers[:10]:
+        able = worker.capabilities
+        devices = ", ".join(f"{one.count} x {one.gpu or one.name}" for one in able.devices)
+        described = devices or f"no GPU, {able.cpu_threads} threads"
+        seen.append(f"{worker.id}{'' if worker.is_alive else ' (gone)'}: {described}")
+    message = f"no live worker has the GPU {gpu.slug}; workers seen: {'; '.join(seen) or 'none'}"
+    return Problem(field="on", code="no_matching_worker", message=message, fix=NO_WORKER_FIX)
 
 
 CPU_FLOP_PER_S = 10e9
@@ -168,6 +158,11 @@ class Expected:
     """Prediction; None where no formula applies to the device."""
     count: float | None = None
     """Runs in one step on one rank; None where it is not part of a step."""
+
+
+def expected_seconds(probe: ProbeName, operation: str, shape: Mapping[str, Any], count: float | None) -> Expected:
+    """A planned measurement of time, not predicted yet."""
+    return Expected(probe=probe, operation=operation, shape=shape, quantity="seconds", count=count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,17 +281,23 @@ def size_question(question: Question, target: Target, budget_seconds: float) -> 
             f"no GPU: shapes are those of {recipe.sequence_length} tokens and {recipe.micro_batch} sequence(s), in "
             f"{CPU_DTYPE}, not of {question.recipe.sequence_length} tokens and {question.recipe.micro_batch}"
         )
-    steps = _steps(resolved.question, target)
+    sized = resolved.question
+    kernels: tuple[AttentionName, ...] = (_kernel(sized), "eager") if target.is_gpu else ("eager",)
+    steps = next((steps for kernel in dict.fromkeys(kernels) if (steps := _steps_of(sized, target, kernel))), ())
     if not steps:
         assumptions.append(
             "step and profile: a training step of this width does not fit on this machine, even at one layer"
         )
-    else:
-        assumptions.extend(_step_assumptions(steps, resolved.question))
-    whole = _whole(resolved.question, steps, target) if steps else None
-    judges = bool(steps) and _writes_scores(steps[0].question) is _writes_scores(resolved.question)
+        return SizedQuestion(
+            resolved=resolved, steps=(), whole=None, judges_memory=False, assumptions=tuple(assumptions)
+        )
+    recipe, layers = steps[0].question.recipe, sized.model.num_hidden_layers
     return SizedQuestion(
-        resolved=resolved, steps=steps, whole=whole, judges_memory=judges, assumptions=tuple(assumptions)
+        resolved=resolved,
+        steps=steps,
+        whole=_step(_with_attention(sized, recipe.attention), layers, recipe.sequence_length, target),
+        judges_memory=_writes_scores(steps[0].question) is _writes_scores(sized),
+        assumptions=(*assumptions, *_step_assumptions(steps, sized)),
     )
 
 
@@ -349,12 +350,6 @@ def _plain(recipe: Recipe, tokens: int) -> Recipe:
     )  # fmt: skip
 
 
-def _steps(question: Question, target: Target) -> tuple[ResolvedQuestion, ...]:
-    """Training steps with the job's kernel, else with the one that runs everywhere."""
-    kernels: tuple[AttentionName, ...] = (_kernel(question), "eager") if target.is_gpu else ("eager",)
-    return next((steps for kernel in dict.fromkeys(kernels) if (steps := _steps_of(question, target, kernel))), ())
-
-
 def _steps_of(question: Question, target: Target, kernel: AttentionName) -> tuple[ResolvedQuestion, ...]:
     """Training steps of one replica at both depths; shortened on a GPU until they fit; empty if they never do."""
     with_kernel = _with_attention(question, kernel)
@@ -366,18 +361,11 @@ def _steps_of(question: Question, target: Target, kernel: AttentionName) -> tupl
             )
         except Refused:
             return ()
-        if all(_fits(one, target) for one in steps):
+        if all(_peak_bytes(one, target) < MEMORY_SHARE * target.memory_bytes for one in steps):
             return steps
         if tokens // 2 < least:
             return ()
         tokens //= 2
-
-
-def _whole(question: Question, steps: tuple[ResolvedQuestion, ...], target: Target) -> ResolvedQuestion:
-    """A step of the whole model, with the measured sequence length."""
-    recipe = steps[0].question.recipe
-    question, tokens = _with_attention(question, recipe.attention), recipe.sequence_length
-    return _step(question, question.model.num_hidden_layers, tokens, target)
 
 
 def _step(question: Question, depth: int, tokens: int, target: Target) -> ResolvedQuestion:
@@ -406,7 +394,6 @@ def _kernel(question: Question) -> AttentionName:
     return "flash" if is_masked and kernel != "eager" else kernel
 
 
-def _fits(step: ResolvedQuestion, target: Target) -> bool:
+def _peak_bytes(step: ResolvedQuestion, target: Target) -> float:
     memory = estimate_memory(step.question).memory
-    peak = memory.device_peak_bytes if target.is_gpu else memory.allocated_peak_bytes
-    return peak.high < MEMORY_SHARE * target.memory_bytes
+    return (memory.device_peak_bytes if target.is_gpu else memory.allocated_peak_bytes).high

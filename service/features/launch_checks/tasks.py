@@ -1,6 +1,6 @@
 """Tasks for the worker: kernels and transfers of the requested probes, largest items first, within the time limit."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, floor
 from typing import Any
@@ -29,27 +29,19 @@ from service.features.launch_checks.targets import (
     Item,
     SizedQuestion,
     Target,
+    expected_seconds,
     moved_bytes_per_s,
     reached_flop_per_s,
 )
 from service.validation.serialization import to_wire
 
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """Identity of a product."""
-
-    operation: str
-    rows: int
-    columns: int
-    inner: int
-    dtype: str
-    copies: int
+Measurable = tuple[tuple[Item, ...], tuple[str, ...]]
+"""Items to measure, and notes on what is left out."""
 
 
-def product_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+def product_items(resolved: ResolvedQuestion, target: Target) -> Measurable:
     """Matrix products of one step, equal ones merged."""
-    groups: dict[_Key, list[RankProduct]] = {}
+    groups: dict[tuple[str, int, int, int, str, int], list[RankProduct]] = {}
     left_out: set[str] = set()
     for product in rank_products(resolved.workload, resolved.degrees):
         dtype = DTYPES.get(product.format) if target.is_gpu else CPU_DTYPE
@@ -57,34 +49,33 @@ def product_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Ite
             left_out.add(f"products in {product.format}: no probe has kernels for them")
             continue
         shape = product.shape
-        sizes = (max(1, round(float(size))) for size in (shape.rows, shape.columns, shape.inner))
-        rows, columns, inner = sizes
-        key = _Key(product.product, rows, columns, inner, dtype, max(1, round(float(shape.copies))))
-        groups.setdefault(key, []).append(product)
-    return tuple(_product_item(key, products, target) for key, products in groups.items()), tuple(sorted(left_out))
+        sizes = (max(1, round(float(size))) for size in (shape.rows, shape.columns, shape.inner, shape.copies))
+        rows, columns, inner, copies = sizes
+        groups.setdefault((product.product, rows, columns, inner, dtype, copies), []).append(product)
+    items = []
+    for (operation, rows, columns, inner, dtype, copies), products in groups.items():
+        name, count = products[0].name, sum(float(product.count) for product in products)
+        flop = 2.0 * rows * columns * inner * copies
+        shape_fields = {
+            "name": name, "rows": rows, "columns": columns, "inner": inner, "dtype": dtype, "copies": copies,
+        }  # fmt: skip
+        width = OPERAND_BYTES[next(name for name, probe_name in DTYPES.items() if probe_name == dtype)]
+        reference_width = 4.0  # a reference in higher precision
+        operands = (width + reference_width) * inner * (rows + columns) * copies
+        items.append(
+            Item(
+                entry={"operation": operation, **shape_fields},
+                name=f"{name} {operation} {rows} x {columns} x {inner}",
+                once_seconds=flop / reached_flop_per_s(target, dtype),
+                weight_flop=flop * count,
+                memory_bytes=operands + 2 * reference_width * rows * columns * copies,
+                expected=(expected_seconds("gemm", operation, shape_fields, count),),
+            )
+        )
+    return tuple(items), tuple(sorted(left_out))
 
 
-def _product_item(key: _Key, products: list[RankProduct], target: Target) -> Item:
-    name, count = products[0].name, sum(float(product.count) for product in products)
-    flop = 2.0 * key.rows * key.columns * key.inner * key.copies
-    shape = {
-        "name": name, "rows": key.rows, "columns": key.columns, "inner": key.inner, "dtype": key.dtype,
-        "copies": key.copies,
-    }  # fmt: skip
-    width = OPERAND_BYTES[next(name for name, probe_name in DTYPES.items() if probe_name == key.dtype)]
-    operands = key.inner * (key.rows + key.columns) * key.copies
-    reference_width = 4.0  # a reference in higher precision
-    return Item(
-        entry={"operation": key.operation, **shape},
-        name=f"{name} {key.operation} {key.rows} x {key.columns} x {key.inner}",
-        once_seconds=flop / reached_flop_per_s(target, key.dtype),
-        weight_flop=flop * count,
-        memory_bytes=(width + reference_width) * operands + 2 * reference_width * key.rows * key.columns * key.copies,
-        expected=(Expected(probe="gemm", operation=key.operation, shape=shape, quantity="seconds", count=count),),
-    )
-
-
-def attention_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+def attention_items(resolved: ResolvedQuestion, target: Target) -> Measurable:
     """Attention kernels of one step, equal ones merged."""
     ledger = resolved.workload.ledger
     refusals = [_unmeasured(resolved.workload, shape) for shape in ledger.shapes]
@@ -138,17 +129,13 @@ def _entries(resolved: ResolvedQuestion, target: Target) -> list[dict[str, Any]]
 def _attention_item(entry: Mapping[str, Any], count: float | None, target: Target) -> Item:
     forward = forward_flop(entry)
     scores = 4.0 * entry["batch"] * entry["heads"] * entry["length"] ** 2
-    expected = tuple(
-        Expected(probe="attention", operation=operation, shape=entry, quantity="seconds", count=count)
-        for operation in ("forward", "backward")
-    )
     return Item(
         entry=entry,
         name=f"{entry['kernel']} attention over {entry['length']} tokens",
         once_seconds=(1 + BACKWARD_WORK) * 2 * forward / reached_flop_per_s(target, entry["dtype"]),
         weight_flop=(1 + BACKWARD_WORK) * forward * (count or 0.0),
         memory_bytes=4 * scores if entry["kernel"] == "eager" else 8 * scores / entry["length"] * entry["width"],
-        expected=expected,
+        expected=tuple(expected_seconds("attention", one, entry, count) for one in ("forward", "backward")),
     )
 
 
@@ -190,7 +177,7 @@ WIDTHS: Mapping[str, float] = {"fp32": 4, "fp16": 2, "bf16": 2}
 """Bytes of a number."""
 
 
-def elementwise_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+def elementwise_items(resolved: ResolvedQuestion, target: Target) -> Measurable:
     """Elementwise kernels of one step, equal ones merged."""
     counts: dict[tuple[str, int, int, str], float] = {}
     for operation, rows, width, dtype, times in (
@@ -199,15 +186,22 @@ def elementwise_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple
     ):
         key = (operation, rows, width, dtype)
         counts[key] = counts.get(key, 0.0) + times
-    items = [
-        _elementwise_item(
-            {"operation": operation, "rows": rows, "width": width, "dtype": dtype, "direction": direction},
-            times,
-            target,
-        )
-        for (operation, rows, width, dtype), times in counts.items()
-        for direction in (("forward",) if operation == "adamw" else ("forward", "backward"))
-    ]
+    items = []
+    for (operation, rows, width, dtype), times in counts.items():
+        for direction in ("forward",) if operation == "adamw" else ("forward", "backward"):
+            shape = {"rows": rows, "width": width, "dtype": dtype, "direction": direction}
+            entry = {"operation": operation, **shape}
+            moved = moved_bytes(entry)
+            items.append(
+                Item(
+                    entry=entry,
+                    name=f"{operation} {direction} {rows} x {width}",
+                    once_seconds=moved / moved_bytes_per_s(target),
+                    weight_flop=moved * times,
+                    memory_bytes=4 * moved,
+                    expected=(expected_seconds("elementwise", operation, shape, times or None),),
+                )
+            )
     return tuple(items), ()
 
 
@@ -245,22 +239,6 @@ def _loss_and_optimizer(resolved: ResolvedQuestion, target: Target) -> Iterator[
     yield "adamw", max(1, (MOST_PARAMETERS if target.is_gpu else CPU_PARAMETERS) // width), width, "fp32", 0.0
 
 
-def _elementwise_item(entry: Mapping[str, Any], times: float, target: Target) -> Item:
-    moved = moved_bytes(entry)
-    operation = str(entry["operation"])
-    shape = {name: value for name, value in entry.items() if name != "operation"}
-    count = times or None
-    expected = Expected(probe="elementwise", operation=operation, shape=shape, quantity="seconds", count=count)
-    return Item(
-        entry=entry,
-        name=f"{operation} {entry['direction']} {entry['rows']} x {entry['width']}",
-        once_seconds=moved / moved_bytes_per_s(target),
-        weight_flop=moved * times,
-        memory_bytes=4 * moved,
-        expected=(expected,),
-    )
-
-
 def moved_bytes(entry: Mapping[str, Any]) -> float:
     """Bytes that one kernel reads and writes.
 
@@ -274,11 +252,6 @@ def moved_bytes(entry: Mapping[str, Any]) -> float:
     width = LOGIT_BYTES if entry["operation"] == "cross_entropy" else WIDTHS[entry["dtype"]]
     passes = forward if entry["direction"] == "forward" else backward
     return passes * width * numbers
-
-
-def predicted_seconds(entry: Mapping[str, Any], gpu: Gpu) -> float:
-    """Seconds of one kernel alone on a GPU: its bytes at the streaming rate, and its launch."""
-    return moved_bytes(entry) / streaming_bytes_per_s(gpu, MEMORY_FRACTION) + LAUNCH_SECONDS
 
 
 MOST_BYTES = 1 << 28
@@ -299,7 +272,7 @@ SIZES = 3
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send")
 
 
-def collective_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+def collective_items(resolved: ResolvedQuestion, target: Target) -> Measurable:
     """Collectives of one step."""
     if target.ranks < 2:
         return (), (f"collectives: the worker has one {target.device}, and one rank sends nothing",)
@@ -322,32 +295,29 @@ def collective_items(resolved: ResolvedQuestion, target: Target) -> tuple[tuple[
 def _message_counts(resolved: ResolvedQuestion) -> dict[tuple[str, float], float]:
     """Runs of each message of one rank in one step, over the stages."""
     counts: dict[tuple[str, float], float] = {}
-    for transfer, times in _transfers(resolved):
-        ranks, size, count = (float(number) for number in (transfer.ranks, transfer.bytes, transfer.count))
-        if ranks > 1 and size > 0 and count * times > 0:
+    workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
+    transfers: list[tuple[Transfer, float]] = []
+    for loaded in {one.shape: one for one in stages_of(resolved)}.values():
+        for repeated in micro_batch_transfers(workload, degrees, loaded.stage, loaded.load, layout).each():
+            times = float(repeated.layers) * float(degrees.accumulation)
+            transfers += ((transfer, times) for transfer in repeated.transfers)
+        transfers += ((transfer, 1.0) for transfer in step_transfers(workload, degrees, loaded.load.parameters))
+    for transfer, times in transfers:
+        ranks, size, count = float(transfer.ranks), float(transfer.bytes), float(transfer.count) * times
+        if ranks > 1 and size > 0 and count > 0:
             key = (transfer.collective, size)
-            counts[key] = counts.get(key, 0.0) + count * times
+            counts[key] = counts.get(key, 0.0) + count
     return counts
 
 
-def _transfers(resolved: ResolvedQuestion) -> Iterator[tuple[Transfer, float]]:
-    workload, degrees, layout = resolved.workload, resolved.degrees, resolved.question.layout
-    micro_batches = float(degrees.accumulation)
-    for loaded in {one.shape: one for one in stages_of(resolved)}.values():
-        for repeated in micro_batch_transfers(workload, degrees, loaded.stage, loaded.load, layout).each():
-            yield from ((transfer, float(repeated.layers) * micro_batches) for transfer in repeated.transfers)
-        yield from ((transfer, 1.0) for transfer in step_transfers(workload, degrees, loaded.load.parameters))
-
-
 def _collective_item(operation: str, size: int, count: float | None, target: Target) -> Item:
-    shape = {"size_bytes": size, "ranks": target.ranks}
     return Item(
         entry={"operation": operation, "size_bytes": size},
         name=f"{operation} of {size} bytes",
         once_seconds=4 * target.ranks * size / moved_bytes_per_s(target),
         weight_flop=size * (count or 0.0),
         memory_bytes=4.0 * size,
-        expected=(Expected(probe="collective", operation=operation, shape=shape, quantity="seconds", count=count),),
+        expected=(expected_seconds("collective", operation, {"size_bytes": size, "ranks": target.ranks}, count),),
     )
 
 
@@ -365,7 +335,7 @@ CONTEXT = Expected(probe="context", operation="context", shape={}, quantity="byt
 """Memory of a bare context and its first kernel."""
 
 
-def bandwidth_items(_: ResolvedQuestion, target: Target) -> tuple[tuple[Item, ...], tuple[str, ...]]:
+def bandwidth_items(_: ResolvedQuestion, target: Target) -> Measurable:
     """Copies to measure."""
     sizes = SIZES_BYTES if target.is_gpu else CPU_SIZES_BYTES
     items = tuple(
@@ -405,33 +375,25 @@ CONTEXT_SPREAD_FRACTION = 0.4
 """The same for a context. Source: device.CONTEXT_BYTES, from low to high."""
 
 
-def with_predictions(expected: Iterable[Expected], gpu: Gpu | None) -> tuple[Expected, ...]:
-    """Planned measurements with predictions; those of steps have them already."""
-    if gpu is None:
-        return tuple(expected)
-    return tuple(one if one.probe == "step" else replace(one, predicted=_predicted(one, gpu)) for one in expected)
-
-
 def _predicted(expected: Expected, gpu: Gpu) -> Interval | None:
+    """Prediction for a measurement; an elementwise kernel takes its bytes at the streaming rate, and a launch."""
+    value: float | None
     if expected.probe == "elementwise":
-        value: float | None = predicted_seconds({"operation": expected.operation, **expected.shape}, gpu)
+        moved = moved_bytes({"operation": expected.operation, **expected.shape})
+        value = moved / streaming_bytes_per_s(gpu, MEMORY_FRACTION) + LAUNCH_SECONDS
     else:
-        value = predicted_value(_observed(expected, gpu), gpu)
+        measurement = Measurement(
+            operation=expected.operation, shape=expected.shape, quantity=expected.quantity, value=0.0, low=0.0,
+            high=0.0, repeats=0,
+        )  # fmt: skip
+        place = Environment(kind="cuda", device=gpu.slug, devices=1, memory_bytes=gpu.memory_bytes)
+        observed = Observed(id="", run="", probe=expected.probe, measurement=measurement, environment=place)
+        value = predicted_value(observed, gpu)
     if value is None:
         return None
     spread = SPREAD_FRACTIONS.get(expected.probe, CONTEXT_SPREAD_FRACTION)
     basis: Basis = "analytic" if calibration_of(gpu) is None else "calibrated"
     return Interval(value * exp(-spread), value, value * exp(spread), basis)
-
-
-def _observed(expected: Expected, gpu: Gpu) -> Observed:
-    """A planned measurement in the form that predictions take."""
-    measurement = Measurement(
-        operation=expected.operation, shape=expected.shape, quantity=expected.quantity, value=0.0, low=0.0, high=0.0,
-        repeats=0,
-    )  # fmt: skip
-    place = Environment(kind="cuda", device=gpu.slug, devices=1, memory_bytes=gpu.memory_bytes)
-    return Observed(id="", run="", probe=expected.probe, measurement=measurement, environment=place)
 
 
 STEPS = 3
@@ -457,27 +419,17 @@ def step_parameters(steps: Sequence[ResolvedQuestion], *, timed_steps: int) -> d
     }
 
 
-def profile_parameters(step: ResolvedQuestion) -> dict[str, Any]:
-    """Parameters of the profile probe."""
-    return {**_model_and_recipe(step), "depth": step.question.model.num_hidden_layers}
-
-
 def _model_and_recipe(step: ResolvedQuestion) -> dict[str, Any]:
     return {"model": to_wire(step.question.model), "recipe": to_wire(step.question.recipe)}
 
 
-def step_expected(steps: Sequence[ResolvedQuestion], target: Target) -> tuple[Expected, ...]:
+def _step_expected(steps: Sequence[ResolvedQuestion], target: Target) -> tuple[Expected, ...]:
     """Planned measurements of the step probe."""
     return tuple(
         expected
         for one in steps
         for expected in (_expected_on_gpu(one, target) if target.is_gpu else _expected_live_bytes(one))
     )
-
-
-def whole_expected(whole: ResolvedQuestion, target: Target) -> tuple[Expected, ...]:
-    """Predictions for the last step of the whole model, configured like the step probe."""
-    return tuple(one for one in step_expected((whole,), target) if one.shape.get("step", STEPS) == STEPS)
 
 
 def _expected_live_bytes(step: ResolvedQuestion) -> Iterator[Expected]:
@@ -567,10 +519,15 @@ def plan_probes(sized: SizedQuestion, target: Target, probes: Sequence[ProbeName
     probe_seconds = max(budget_seconds - START_SECONDS * len(probes), 0.5 * budget_seconds)
     shares = sum(SHARES[probe] for probe in probes)
     plans = [_plan_probe(probe, sized, target, probe_seconds * SHARES[probe] / shares) for probe in probes]
+    expected = [expected for one in plans for expected in one.expected]
+    if target.gpu is not None:  # those of steps have their predictions already
+        gpu = target.gpu
+        expected = [one if one.probe == "step" else replace(one, predicted=_predicted(one, gpu)) for one in expected]
+    whole = () if sized.whole is None else _step_expected((sized.whole,), target)
     return ProbePlan(
         tasks=tuple(task for one in plans for task in one.tasks),
-        expected=with_predictions((expected for one in plans for expected in one.expected), target.gpu),
-        whole=() if sized.whole is None else whole_expected(sized.whole, target),
+        expected=tuple(expected),
+        whole=tuple(one for one in whole if one.shape.get("step", STEPS) == STEPS),
         assumptions=(*sized.assumptions, *(note for one in plans for note in one.assumptions)),
     )
 
@@ -581,17 +538,10 @@ def _task(probe: ProbeName, parameters: Mapping[str, Any], seconds: float, targe
     return ProbeTask(probe=probe, parameters=complete, timeout_seconds=round(timeout, 3), ranks=ranks)
 
 
-@dataclass(frozen=True, slots=True)
-class _Selection:
-    """Items that fit the time and memory, and their repeats."""
-
-    items: tuple[Item, ...]
-    repeats: int
-    left_out: tuple[str, ...]
-
-
-def _select(probe: ProbeName, items: Sequence[Item], target: Target, seconds: float) -> _Selection:
-    """Select the items that fit, largest share of a step first, all with the same repeats."""
+def _select(
+    probe: ProbeName, items: Sequence[Item], target: Target, seconds: float
+) -> tuple[list[Item], int, list[str]]:
+    """Items that fit the time and memory, largest share of a step first, their repeats, and notes on the others."""
     most_bytes = MEMORY_SHARE * target.memory_bytes
     fitting = [item for item in items if item.memory_bytes <= most_bytes]
     notes = [f"{probe}: {item.name} takes too much memory to be measured" for item in items if item not in fitting]
@@ -599,7 +549,7 @@ def _select(probe: ProbeName, items: Sequence[Item], target: Target, seconds: fl
     once = sum(item.once_seconds for item in ordered)
     repeats = min(REPEATS, floor(seconds / once) - BESIDE_REPEATS) if once else REPEATS
     if repeats >= FEWEST_REPEATS:
-        return _Selection(tuple(ordered), repeats, tuple(notes))
+        return ordered, repeats, notes
     selected, spent = [], 0.0
     for item in ordered:
         needed = (FEWEST_REPEATS + BESIDE_REPEATS) * item.once_seconds
@@ -608,12 +558,10 @@ def _select(probe: ProbeName, items: Sequence[Item], target: Target, seconds: fl
             spent += needed
     if len(selected) < len(ordered):
         notes.append(f"{probe}: {len(ordered) - len(selected)} of {len(ordered)} entries left out for want of time")
-    return _Selection(tuple(selected), FEWEST_REPEATS, tuple(notes))
+    return selected, FEWEST_REPEATS, notes
 
 
-Source = Callable[[ResolvedQuestion, Target], tuple[tuple[Item, ...], tuple[str, ...]]]
-
-ITEM_PROBES: Mapping[ProbeName, tuple[str, Source]] = {
+ITEM_PROBES: Mapping[ProbeName, tuple[str, Callable[[ResolvedQuestion, Target], Measurable]]] = {
     "gemm": ("products", product_items),
     "attention": ("kernels", attention_items),
     "bandwidth": ("sizes_bytes", bandwidth_items),
@@ -633,33 +581,29 @@ def _plan_probe(probe: ProbeName, sized: SizedQuestion, target: Target, seconds:
     if not sized.steps:
         return ProbePlan()
     if probe == "profile":
-        return ProbePlan(tasks=(_task(probe, profile_parameters(sized.steps[0]), seconds, target),))
+        step = sized.steps[0]
+        parameters = {**_model_and_recipe(step), "depth": step.question.model.num_hidden_layers}
+        return ProbePlan(tasks=(_task(probe, parameters, seconds, target),))
     timed = TIMED_STEPS if target.is_gpu else CPU_TIMED_STEPS
     task = _task(probe, step_parameters(sized.steps, timed_steps=timed), seconds, target)
-    return ProbePlan(tasks=(task,), expected=step_expected(sized.steps, target))
+    return ProbePlan(tasks=(task,), expected=_step_expected(sized.steps, target))
 
 
 def _plan_items(probe: ProbeName, resolved: ResolvedQuestion, target: Target, seconds: float) -> ProbePlan:
     """Plan a probe that measures the items that fit."""
     list_name, source = ITEM_PROBES[probe]
     items, unmeasured = source(resolved, target)
-    selection = _select(probe, items, target, seconds)
-    notes = (*(f"{probe}: {one}" if list_name else one for one in unmeasured), *selection.left_out)
-    if not selection.items:
+    selected, repeats, left_out = _select(probe, items, target, seconds)
+    notes = (*(f"{probe}: {one}" if list_name else one for one in unmeasured), *left_out)
+    if not selected:
         return ProbePlan(assumptions=notes)
-    entries = [item.entry for item in selection.items]
-    parameters = {list_name: entries} if list_name else _collective_parameters(entries)
-    ranks = 1 if list_name else target.ranks
+    entries, ranks = [item.entry for item in selected], 1 if list_name else target.ranks
+    parameters: dict[str, Any] = {list_name: entries}
+    if not list_name:
+        operations = list(dict.fromkeys(entry["operation"] for entry in entries))
+        parameters = {"operations": operations, "sizes_bytes": sorted({entry["size_bytes"] for entry in entries})}
     return ProbePlan(
-        tasks=(_task(probe, {**parameters, "repeats": selection.repeats}, seconds, target, ranks),),
-        expected=tuple(expected for item in selection.items for expected in item.expected),
+        tasks=(_task(probe, {**parameters, "repeats": repeats}, seconds, target, ranks),),
+        expected=tuple(expected for item in selected for expected in item.expected),
         assumptions=notes,
     )
-
-
-def _collective_parameters(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Operations and sizes of collectives."""
-    return {
-        "operations": list(dict.fromkeys(entry["operation"] for entry in entries)),
-        "sizes_bytes": sorted({entry["size_bytes"] for entry in entries}),
-    }
