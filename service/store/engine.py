@@ -58,21 +58,10 @@ class _Joined:
 
 
 _JOINED: ContextVar[_Joined | None] = ContextVar("joined", default=None)
+"""The transaction that covers all reads and writes of this context."""
 
 
-@contextmanager
-def joining(connection: Connection) -> Iterator[list[Callable[[], None]]]:
-    """Run all reads and writes of this context on one connection."""
-    joined = _Joined(connection)
-    token = _JOINED.set(joined)
-    try:
-        yield joined.afterwards
-    finally:
-        _JOINED.reset(token)
-
-
-def joined_connection(engine: Engine) -> Connection | None:
-    """The connection of this context."""
+def _joined_connection(engine: Engine) -> Connection | None:
     joined = _JOINED.get()
     return joined.connection if joined is not None and joined.connection.engine is engine else None
 
@@ -87,8 +76,6 @@ def afterwards(act: Callable[[], None]) -> None:
 
 
 NO_ANSWER = "the database does not answer"
-NOT_WRITTEN = "the database takes no changes now: its disk is full or fails, or it may only be read"
-OTHERS_WRITE = "other changes are being written; nothing of this one was"
 
 _BUSY_SQLITE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _BUSY_POSTGRESQL = {"40001", "40P01", "55P03"}
@@ -99,14 +86,19 @@ _UNWRITTEN_POSTGRESQL = {"53100", "25006"}
 
 
 def refusal_of(error: DBAPIError) -> Unreachable | None:
-    """The error for the caller, by SQLite's result code or PostgreSQL's SQLSTATE."""
-    if not (_is_about_the_database(error) or error.connection_invalidated):
+    """The error for the caller, by SQLite's result code or PostgreSQL's SQLSTATE; None for a fault of the statement."""
+    is_of_database = (
+        isinstance(error, OperationalError | InterfaceError | InternalError) or type(error) is DatabaseError
+    )
+    if not (is_of_database or error.connection_invalidated):  # a damaged file is a DatabaseError of no narrower kind
         return None
     code, state = getattr(error.orig, "sqlite_errorcode", None), getattr(error.orig, "sqlstate", None)
     result = None if code is None else code & 0xFF
     if result in _BUSY_SQLITE or state in _BUSY_POSTGRESQL:
-        return Busy(OTHERS_WRITE)
-    return Unreachable(NOT_WRITTEN if result in _UNWRITTEN_SQLITE or state in _UNWRITTEN_POSTGRESQL else NO_ANSWER)
+        return Busy("other changes are being written; nothing of this one was")
+    if result in _UNWRITTEN_SQLITE or state in _UNWRITTEN_POSTGRESQL:
+        return Unreachable("the database takes no changes now: its disk is full or fails, or it may only be read")
+    return Unreachable(NO_ANSWER)
 
 
 def watch_errors(engine: Engine, report: Callable[[str], None]) -> None:
@@ -119,11 +111,6 @@ def watch_errors(engine: Engine, report: Callable[[str], None]) -> None:
             report("busy" if isinstance(refusal, Busy) else "unreachable")
 
     event.listen(engine, "handle_error", handle)
-
-
-def _is_about_the_database(error: DBAPIError) -> bool:
-    """Whether an error concerns the database itself; a damaged file is a DatabaseError of no narrower kind."""
-    return isinstance(error, OperationalError | InterfaceError | InternalError) or type(error) is DatabaseError
 
 
 IDLE_SECONDS = 60
@@ -144,12 +131,8 @@ _READ_ONLY: dict[str, dict[str, Any]] = {
     "sqlite": {"read_only": True},
     "postgresql": {"postgresql_readonly": True, "isolation_level": "REPEATABLE READ"},
 }
-_WRITING: dict[str, dict[str, Any]] = {
-    "sqlite": {},
-    "postgresql": {
-        "isolation_level": "READ COMMITTED"
-    },  # whatever the server's default: who waited sees what was written
-}
+_WRITING: dict[str, dict[str, Any]] = {"sqlite": {}, "postgresql": {"isolation_level": "READ COMMITTED"}}
+"""Whatever the server's default: a writer that waited sees what was written."""
 _INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 _LOCK = 0x7472_6169_6E63_6F73
 """Key of the advisory lock: "traincos" in ASCII, to avoid other programs' locks."""
@@ -181,11 +164,7 @@ def open_engine(url: str | URL, *, makes_folder: bool = True, connections: int =
 
 
 def _bound_waits(engine: Engine) -> None:
-    """Have an engine close connections to a PostgreSQL server that does not respond within ANSWER_SECONDS.
-
-    A client that is cut off from a server without a reset waits for as long as TCP retries, a quarter of an hour and
-    more; behind a proxy that keeps the connection open, for ever.
-    """
+    """Close connections to a PostgreSQL server without a response: TCP would wait a quarter of an hour or more."""
     import psycopg  # takes 9 MB that SQLite has no use for
     from psycopg.errors import _WaitTimeout
 
@@ -221,7 +200,7 @@ def place_of(engine: Engine) -> str:
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """A read-only transaction: it sees one state of the database and never waits for a writer."""
-    shared = joined_connection(engine)
+    shared = _joined_connection(engine)
     if shared is not None:
         yield shared
         return
@@ -233,7 +212,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
     """A writing transaction; on SQLite one at a time."""
-    shared = joined_connection(engine)
+    shared = _joined_connection(engine)
     if shared is not None:
         with shared.begin_nested():
             yield shared
@@ -248,9 +227,14 @@ def writing(engine: Engine) -> Iterator[Connection]:
 @contextmanager
 def together(engine: Engine) -> Iterator[Connection]:
     """One transaction for all functions that read and write inside: all of it commits, or nothing."""
-    with writing(engine) as connection, joining(connection) as afterwards:
-        yield connection
-    for act in afterwards:
+    with writing(engine) as connection:
+        joined = _Joined(connection)
+        token = _JOINED.set(joined)
+        try:
+            yield connection
+        finally:
+            _JOINED.reset(token)
+    for act in joined.afterwards:
         act()
 
 
@@ -336,20 +320,13 @@ def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _close_read_only(context: ExceptionContext) -> None:
-    """Close all connections of the pool where one of them is read-only.
-
-    SQLite opens a file read-only where it may not write, and the connection stays so when it may again.
-    """
-    code = getattr(context.original_exception, "sqlite_errorcode", 0)
-    if code & 0xFF == sqlite3.SQLITE_READONLY:
+    """Close all connections of the pool: one that SQLite opened read-only stays so, also when it may write again."""
+    if getattr(context.original_exception, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY:
         context.is_disconnect = True
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging, so that readers and a writer work side by side.
-
-    Processes that switch a new file at the same moment are refused at once: the busy timeout does not apply here.
-    """
+    """Switch to write-ahead logging, so that readers do not wait; SQLite's busy timeout does not cover the switch."""
     deadline = monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -379,10 +356,9 @@ def takes_changes(engine: Engine) -> bool:
     try:
         with writing(engine) as connection:
             result = connection.exec_driver_sql(_CHANGE_NOTHING[engine.dialect.name])
-            is_written = bool(result.scalar()) if result.returns_rows else True
+            return bool(result.scalar()) if result.returns_rows else True
     except SQLAlchemyError:
         return False
-    return is_written
 
 
 Kind = TypeVar("Kind")
@@ -395,17 +371,13 @@ _SQLITE_FORM = "'%Y-%m-%d %H:%M:%f'"
 class _Later(FunctionElement[Any]):
     """A moment some seconds after another; arguments are both."""
 
-    type = DateTime(timezone=True)
-    inherit_cache = True
-    name = "later"
+    type, inherit_cache, name = DateTime(timezone=True), True, "later"
 
 
 class _Now(FunctionElement[Any]):
     """The moment at which the statement runs; its transaction may have begun earlier and waited."""
 
-    type = DateTime(timezone=True)
-    inherit_cache = True
-    name = "database_now"
+    type, inherit_cache, name = DateTime(timezone=True), True, "database_now"
 
 
 def now() -> ColumnElement[Any]:
@@ -419,32 +391,23 @@ def later(seconds: float | ColumnElement[Any], start: ColumnElement[Any] | None 
     return _Later(now() if start is None else start, wait)
 
 
-def moment_in(connection: Connection) -> datetime:
-    """The present by the database's clock."""
-    moment: datetime = connection.execute(select(now())).scalar_one()
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+@compiles(_Now)
+def _compile_now(_element: _Now, compiler: SQLCompiler, **_given: Any) -> str:
+    return "clock_timestamp()" if compiler.dialect.name == "postgresql" else f"strftime({_SQLITE_FORM}, 'now')"
 
 
-@compiles(_Now, "sqlite")
-def _now_on_sqlite(_element: _Now, _compiler: SQLCompiler, **_given: Any) -> str:
-    return f"strftime({_SQLITE_FORM}, 'now')"
-
-
-@compiles(_Now, "postgresql")
-def _now_on_postgresql(_element: _Now, _compiler: SQLCompiler, **_given: Any) -> str:
-    return "clock_timestamp()"
-
-
-@compiles(_Later, "sqlite")
-def _later_on_sqlite(element: _Later, compiler: SQLCompiler, **given: Any) -> str:
+@compiles(_Later)
+def _compile_later(element: _Later, compiler: SQLCompiler, **given: Any) -> str:
     start, seconds = (compiler.process(clause, **given) for clause in element.clauses)
+    if compiler.dialect.name == "postgresql":
+        return f"({start} + make_interval(secs => {seconds}))"
     return f"strftime({_SQLITE_FORM}, {start}, ({seconds}) || ' seconds')"
 
 
-@compiles(_Later, "postgresql")
-def _later_on_postgresql(element: _Later, compiler: SQLCompiler, **given: Any) -> str:
-    start, seconds = (compiler.process(clause, **given) for clause in element.clauses)
-    return f"({start} + make_interval(secs => {seconds}))"
+def moment_in(connection: Connection) -> datetime:
+    """The present by the database's clock."""
+    moment: datetime = connection.execute(select(now())).scalar_one()
+    return in_utc(moment)
 
 
 def database_time(engine: Engine) -> datetime:
@@ -464,11 +427,10 @@ def utc_text(moment: datetime) -> str:
     >>> utc_text(datetime(2026, 11, 21, 16, 30))
     '2026-11-21T16:30:00Z'
     """
-    known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return known.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return in_utc(moment).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-BYTEWISE = {"postgresql": "C", "sqlite": "BINARY"}
+_BYTEWISE = {"postgresql": "C", "sqlite": "BINARY"}
 """Collation that compares texts as Python does, by kind of database."""
 
 
@@ -495,7 +457,7 @@ def part_of(
     if part.newest_first:
         older = query if part.before is None else query.where(moment < part.before)
         return older.order_by(moment.desc()).limit(part.most)
-    text = key.collate(BYTEWISE[engine.dialect.name])
+    text = key.collate(_BYTEWISE[engine.dialect.name])
     later = query if part.behind is None else query.where(text > part.behind)
     return later.order_by(text).limit(part.most)
 
@@ -514,8 +476,8 @@ def row_as(kind: type[Kind], row: Mapping[Any, Any], **changes: Any) -> Kind:
 @cache
 def _forms(kind: Any) -> tuple[tuple[str, bool, bool], ...]:
     """Fields of a dataclass, and whether each is a text or a tuple."""
-    types = {field.name: str(field.type) for field in fields(kind)}
-    return tuple((name, "str" in form, form.startswith("tuple")) for name, form in types.items())
+    types = ((field.name, str(field.type)) for field in fields(kind))
+    return tuple((name, "str" in form, form.startswith("tuple")) for name, form in types)
 
 
 def values_of(table: Table, record: Any) -> dict[str, Any]:

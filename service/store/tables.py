@@ -1,10 +1,8 @@
 """All tables of the database, grouped by feature.
 
 A column bears the name of its field, so a name is the same in Python, SQL, JSON and CSV. GPUs and clusters are spread
-over columns; a model's architecture, which grows with every layer kind, is one JSON value. A version is never
-overwritten: a change closes it and adds the next one, so the catalogue of any earlier change can be read again. The
-revision is last in every key, so that the versions of one row are found without reading those of others. Payloads,
-results, questions and findings are plain JSON text, which preserves the order of keys and the digits of numbers.
+over columns; a model's architecture, which grows with every layer kind, is one JSON value. Payloads, results, questions
+and findings are plain JSON text, which preserves the order of keys and the digits of numbers.
 """
 
 from typing import Any
@@ -42,6 +40,7 @@ METADATA = MetaData(
 
 MOMENT = DateTime(timezone=True)
 JSON_VALUE = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+JSON_OR_NULL = JSON(none_as_null=True)
 
 
 def _required(kind: Any, *names: str) -> list[Column[Any]]:
@@ -54,185 +53,128 @@ def _optional(kind: Any, *names: str) -> list[Column[Any]]:
     return [Column(name, kind) for name in names]
 
 
-def _version_columns() -> list[SchemaItem]:
-    """Owner and version of a row, and the changes of the catalogue between which the version is valid."""
-    return [
+def _table(name: str, key: str, *items: SchemaItem) -> Table:
+    """A table with a key of texts, separated by spaces; other keys are among the items."""
+    return Table(name, METADATA, *(Column(column, String, primary_key=True) for column in key.split()), *items)
+
+
+def _versions(name: str, key: str, *columns: Column[Any]) -> Table:
+    """Versions of rows with their source, date and verification, valid between two changes of the catalogue.
+
+    A version is never overwritten: a change closes it and adds the next one, so the catalogue of any earlier change can
+    be read again. The revision is last in the key, so that the versions of one row are found without reading those of
+    others; a second index allows one current version of a row.
+    """
+    names, holds = ("owner", *key.split()), text("until_change IS NULL")
+    return Table(
+        name,
+        METADATA,
         Column("owner", String, nullable=False),
         Column("revision", Integer, nullable=False, autoincrement=False, server_default="1"),
         Column("since_change", Integer, nullable=False),
         Column("until_change", Integer),
         Column("scope", String, nullable=False, server_default="owner"),
-    ]
-
-
-def _versions_of(table: str, *key: str) -> list[SchemaItem]:
-    """Keys of versions, and the index that allows one current version of a row; both find a row without a scan."""
-    holds = text("until_change IS NULL")
-    names = ("owner", *key)
-    return [
+        *columns,
+        *_required(String, "source", "as_of", "verified", "note"),
         PrimaryKeyConstraint(*names, "revision"),
-        Index(f"uq_{table}_holding", *names, unique=True, sqlite_where=holds, postgresql_where=holds),
-    ]
+        Index(f"uq_{name}_holding", *names, unique=True, sqlite_where=holds, postgresql_where=holds),
+    )
 
 
-def _provenance() -> list[Column[Any]]:
-    """Source, date and verification of the numbers."""
-    return _required(String, "source", "as_of", "verified", "note")
-
-
-MODELS = Table(
+MODELS = _versions(
     "models",
-    METADATA,
-    *_version_columns(),
+    "slug",
     *_required(String, "slug", "name", "family"),
-    Column("aliases", JSON_VALUE, nullable=False),
-    *_optional(String, "hugging_face_id", "release"),
-    Column("model", JSON_VALUE),
-    Column("not_estimated", String),
-    *_optional(JSON_VALUE, "published", "exact"),
-    *_provenance(),
-    *_versions_of("models", "slug"),
+    *_required(JSON_VALUE, "aliases"),
+    *_optional(String, "hugging_face_id", "release", "not_estimated"),
+    *_optional(JSON_VALUE, "model", "published", "exact"),
 )
 
-GPUS = Table(
+GPUS = _versions(
     "gpus",
-    METADATA,
-    *_version_columns(),
-    *_required(String, "slug", "name", "vendor", "architecture"),
-    Column("release_year", Integer, nullable=False),
+    "slug",
+    *_required(String, "slug", "name", "vendor", "architecture", "usable_basis", "link_name"),
+    *_required(Integer, "release_year", "scale_up_gpus"),
     *_required(JSON_VALUE, "aliases", "default_for"),
-    *_required(Double, "memory_bytes", "usable_bytes"),
-    Column("usable_basis", String, nullable=False),
-    Column("memory_bytes_per_s", Double, nullable=False),
-    *_optional(
-        Double,
-        "fp32_flop_per_s",
-        "bf16_flop_per_s",
-        "fp16_flop_per_s",
-        "fp8_flop_per_s",
-        "fp4_flop_per_s",
-        "int8_flop_per_s",
-    ),
-    Column("link_name", String, nullable=False),
-    Column("link_bytes_per_s", Double, nullable=False),
-    Column("scale_up_gpus", Integer, nullable=False),
+    *_required(Double, "memory_bytes", "usable_bytes", "memory_bytes_per_s", "link_bytes_per_s"),
     *_required(Double, "inter_node_bytes_per_s", "host_bytes_per_s", "board_watts"),
-    Column("purchase", JSON_VALUE),
-    *_provenance(),
-    *_versions_of("gpus", "slug"),
+    *_optional(Double, "fp32_flop_per_s", "bf16_flop_per_s", "fp16_flop_per_s"),
+    *_optional(Double, "fp8_flop_per_s", "fp4_flop_per_s", "int8_flop_per_s"),
+    *_optional(JSON_VALUE, "purchase"),
 )
 
-CLUSTERS = Table(
+CLUSTERS = _versions(
     "clusters",
-    METADATA,
-    *_version_columns(),
-    *_required(String, "slug", "name"),
-    Column("aliases", JSON_VALUE, nullable=False),
-    Column("gpu", String, nullable=False),
+    "slug",
+    *_required(String, "slug", "name", "gpu"),
+    *_required(JSON_VALUE, "aliases", "measured_steps"),
     *_required(Integer, "gpus", "gpus_per_node"),
-    Column("scale_up_gpus", Integer),
-    Column("inter_node_bytes_per_s", Double),
-    Column("measured_steps", JSON_VALUE, nullable=False),
-    Column("power_limit_watts", Double),
-    Column("network_oversubscription", Double, nullable=False),
-    Column("network_reduction", Boolean, nullable=False),
+    *_optional(Integer, "scale_up_gpus"),
+    *_required(Double, "network_oversubscription"),
+    *_required(Boolean, "network_reduction"),
+    *_optional(Double, "inter_node_bytes_per_s", "power_limit_watts"),
     *_optional(Double, "failures_per_gpu_hour", "restart_seconds", "spare_fraction"),
-    Column("grid_region", String),
-    *_optional(
-        Double, "grid_kg_co2e_per_kwh", "pue", "busy_power_fraction", "idle_power_fraction", "host_power_fraction"
-    ),
-    *_provenance(),
-    *_versions_of("clusters", "slug"),
+    *_optional(Double, "grid_kg_co2e_per_kwh", "pue"),
+    *_optional(Double, "busy_power_fraction", "idle_power_fraction", "host_power_fraction"),
+    *_optional(String, "grid_region"),
 )
 
-PRICES = Table(
+PRICES = _versions(
     "prices",
-    METADATA,
-    *_version_columns(),
-    *_required(String, "provider", "instance_type", "gpu"),
-    Column("gpu_count", Integer, nullable=False),
-    *_required(String, "region", "price_model", "stat"),
+    "provider instance_type gpu region price_model stat as_of",
+    *_required(String, "provider", "instance_type", "gpu", "region", "price_model", "stat"),
+    *_required(Integer, "gpu_count"),
     *_required(Double, "usd_per_gpu_hour", "usd_per_instance_hour"),
-    *_provenance(),
-    *_versions_of("prices", "provider", "instance_type", "gpu", "region", "price_model", "stat", "as_of"),
 )
 
-RATE_CARDS = Table(
-    "rate_cards",
-    METADATA,
-    *_version_columns(),
-    *_required(String, "slug", "name"),
-    Column("rates", JSON_VALUE, nullable=False),
-    *_provenance(),
-    *_versions_of("rate_cards", "slug"),
-)
+RATE_CARDS = _versions("rate_cards", "slug", *_required(String, "slug", "name"), *_required(JSON_VALUE, "rates"))
 
-REGIONS = Table(
+REGIONS = _versions(
     "regions",
-    METADATA,
-    *_version_columns(),
+    "slug",
     *_required(String, "slug", "name", "kind"),
-    Column("country", String),
-    Column("aliases", JSON_VALUE, nullable=False),
-    Column("grid_kg_co2e_per_kwh", Double, nullable=False),
+    *_optional(String, "country", "pue_source"),
+    *_required(JSON_VALUE, "aliases"),
+    *_required(Double, "grid_kg_co2e_per_kwh"),
     *_optional(Double, "carbon_free_fraction", "pue"),
-    Column("pue_source", String),
-    *_provenance(),
-    *_versions_of("regions", "slug"),
 )
 
-PROMOTED_CALIBRATIONS = Table(
-    "promoted_calibrations",
-    METADATA,
-    *_version_columns(),
-    Column("gpu", String, nullable=False),
-    Column("calibration", JSON_VALUE, nullable=False),
-    *_provenance(),
-    *_versions_of("promoted_calibrations", "scope", "gpu"),
+PROMOTED_CALIBRATIONS = _versions(
+    "promoted_calibrations", "scope gpu", *_required(String, "gpu"), *_required(JSON_VALUE, "calibration")
 )
 """The promoted calibration of each GPU, and between which changes of the catalogue it was valid."""
 
-CHANGES = Table(
+CHANGES = _table(
     "changes",
-    METADATA,
+    "",
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("made_at", MOMENT, nullable=False),
     Column("catalogue_revision", String, nullable=False, index=True),
+    *_required(MOMENT, "made_at"),
     *_required(String, "owner", "summary"),
 )
 """Every change of the catalogue, numbered without a gap, with the digest of the catalogue after it."""
 
-CHANGED_PARTS = Table(
+CHANGED_PARTS = _table(
     "changed_parts",
-    METADATA,
-    Column("part", String, nullable=False),
-    Column("number", Integer, nullable=False, autoincrement=False),
-    Column("digest", String, nullable=False),
-    PrimaryKeyConstraint("part", "number"),
+    "part",
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    *_required(String, "digest"),
     Index("ix_changed_parts_number", "number"),
 )
 """Parts of all rows that a change touched, with their digests after it: `catalogue` for the rows for everyone, an owner
 for its private ones. Changes without any date from when all rows were shared."""
 
-SEEDINGS = Table(
-    "seedings",
-    METADATA,
-    Column("catalogue_revision", String, primary_key=True),
-    Column("seeded_at", MOMENT, nullable=False),
-)
+SEEDINGS = _table("seedings", "catalogue_revision", *_required(MOMENT, "seeded_at"))
 """The shipped catalogue of the rows of `SHIPPED`: one row."""
 
 
-AUDIT_LOG = Table(
+AUDIT_LOG = _table(
     "audit_log",
-    METADATA,
+    "",
     Column("number", Integer, primary_key=True),
     Column("at", MOMENT, nullable=False, index=True),
-    Column("caller", String),
-    *_required(String, "owner", "operation"),
-    Column("object", String),
-    Column("outcome", String, nullable=False),
-    Column("request_id", String),
+    *_required(String, "owner", "operation", "outcome"),
+    *_optional(String, "caller", "object", "request_id"),
 )
 """Every change with its caller, in the transaction of the change, and refused requests. Rows are added and removed,
 never changed."""
@@ -241,76 +183,59 @@ never changed."""
 ENDED: frozenset[str] = frozenset(("succeeded", "failed", "cancelled"))
 """Final statuses of a job."""
 
-JOBS = Table(
+JOBS = _table(
     "jobs",
-    METADATA,
-    Column("id", String, primary_key=True),
-    *_required(String, "kind", "owner"),
+    "id",
+    *_required(String, "kind", "owner", "requires", "status"),
     Column("parent", String, index=True),
-    Column("requires", String, nullable=False),
-    Column("payload", JSON, nullable=False),
-    Column("status", String, nullable=False),
-    *_required(Integer, "priority", "attempt", "given_back", "max_attempts"),
-    Column("timeout_seconds", Double, nullable=False),
-    Column("available_at", MOMENT, nullable=False),
-    Column("worker", String),
-    Column("lease_until", MOMENT),
-    Column("created_at", MOMENT, nullable=False),
-    *_optional(MOMENT, "started_at", "finished_at"),
-    Column("cancel_requested", Boolean, nullable=False),
-    *_optional(JSON(none_as_null=True), "progress", "result", "error"),
-    Column("events", Integer, nullable=False),
-    Column("lease_digest", LargeBinary),
+    *_required(JSON, "payload"),
+    *_required(Integer, "priority", "attempt", "given_back", "max_attempts", "events"),
+    *_required(Double, "timeout_seconds"),
+    *_required(MOMENT, "available_at", "created_at"),
+    *_optional(MOMENT, "lease_until", "started_at", "finished_at"),
+    *_required(Boolean, "cancel_requested"),
+    *_optional(JSON_OR_NULL, "progress", "result", "error"),
+    *_optional(String, "worker"),
+    *_optional(LargeBinary, "lease_digest", "outcome_digest"),
     Column("lease_key", String, nullable=False, server_default=text("''")),
-    Column("outcome_digest", LargeBinary),
     Column("file_bytes", BigInteger, nullable=False, server_default="0"),
     Column("progress_bytes", BigInteger, nullable=False, server_default="0"),
     Index("ix_jobs_kind_created_at", "kind", "created_at"),
     Index("ix_jobs_lease_key", "lease_key", "file_bytes"),
-    Index(
-        "ix_jobs_queue",
-        *("status", "owner", "kind", "requires", "available_at", "priority", "created_at", "id"),
-    ),
+    Index("ix_jobs_queue", "status", "owner", "kind", "requires", "available_at", "priority", "created_at", "id"),
 )
 """Every job. Of its last claim: the digest of the lease, the key of the claim (empty without keys) and the digest of
 the outcome, once there is one. Attempts only count up; released ones are counted beside. Requirements are canonical
 JSON text, so that equal ones are equal texts."""
 
-OWNER_SHARES = Table(
-    "job_turns",
-    METADATA,
-    Column("owner", String, primary_key=True),
-    Column("served", BigInteger, nullable=False, index=True),
-)
+OWNER_SHARES = _table("job_turns", "owner", Column("served", BigInteger, nullable=False, index=True))
 """Last service of each owner, as a number that counts claims: claims serve owners in turn."""
 
-JOB_EVENTS = Table(
+JOB_EVENTS = _table(
     "job_events",
-    METADATA,
+    "",
     Column("job_id", String, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("at", MOMENT, nullable=False),
-    Column("name", String, nullable=False),
-    Column("data", JSON, nullable=False),
+    *_required(MOMENT, "at"),
+    *_required(String, "name"),
+    *_required(JSON, "data"),
 )
 """Events of each job, numbered from 1 without gaps; of a job that ended long ago, only its end is left."""
 
-JOB_FILES = Table(
+JOB_FILES = _table(
     "job_files",
-    METADATA,
-    Column("job_id", String, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
-    Column("name", String, primary_key=True),
-    Column("media_type", String, nullable=False),
-    Column("content", LargeBinary, nullable=False),
+    "job_id name",
+    *_required(String, "media_type"),
+    *_required(LargeBinary, "content"),
+    ForeignKeyConstraint(["job_id"], ["jobs.id"], ondelete="CASCADE"),
 )
 """Files of a job's last attempt: traces, tables."""
 
-WORKERS = Table(
+WORKERS = _table(
     "workers",
-    METADATA,
-    Column("id", String, primary_key=True),
-    Column("capabilities", JSON, nullable=False),
-    Column("first_seen_at", MOMENT, nullable=False),
+    "id",
+    *_required(JSON, "capabilities"),
+    *_required(MOMENT, "first_seen_at"),
     Column("last_seen_at", MOMENT, nullable=False, index=True),
     Column("key", String, nullable=False, server_default=text("''")),
     *_optional(String, "name", "owner"),
@@ -321,192 +246,139 @@ of key and name, so that two keys may use the same name; without a key it is the
 that owner's jobs alone."""
 
 
-API_KEYS = Table(
+API_KEYS = _table(
     "api_keys",
-    METADATA,
-    Column("id", String, primary_key=True),
-    Column("digest", LargeBinary, nullable=False),
+    "id",
+    *_required(LargeBinary, "digest"),
     *_required(String, "name", "owner"),
-    Column("scopes", JSON_VALUE, nullable=False),
-    Column("created_at", MOMENT, nullable=False),
+    *_required(JSON_VALUE, "scopes"),
+    *_required(MOMENT, "created_at"),
     *_optional(MOMENT, "expires_at", "revoked_at", "last_used_at"),
     *_optional(Integer, "requests_per_minute", "request_burst"),
     Column("limit_changes", Integer, nullable=False, server_default="0"),
 )
 """Every key that was ever created; revoked ones stay, so that revoking the last one does not open the service."""
 
-SERVER_SECRETS = Table(
-    "server_secrets",
-    METADATA,
-    Column("name", String, primary_key=True),
-    Column("secret", LargeBinary, nullable=False),
-    Column("made_at", MOMENT, nullable=False),
-)
+SERVER_SECRETS = _table("server_secrets", "name", *_required(LargeBinary, "secret"), *_required(MOMENT, "made_at"))
 """Signing secrets, created on first use and shared by all processes."""
 
 
-LAUNCH_CHECKS = Table(
+LAUNCH_CHECKS = _table(
     "launch_checks",
-    METADATA,
-    Column("id", String, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
-    Column("question", JSON, nullable=False),
+    "id",
     Column("estimate_id", String, ForeignKey("estimates.id"), nullable=False, index=True),
-    Column("gpu", String, nullable=False),
-    Column("gpus", Integer, nullable=False),
-    Column("probes", JSON, nullable=False),
-    Column("time_budget_seconds", Double, nullable=False),
-    Column("on_workers", String, nullable=False),
-    Column("plan", JSON, nullable=False),
-    Column("found", JSON(none_as_null=True)),
-    Column("verdict", String),
-    Column("comparable", Boolean),
-    Column("device", String),
+    *_required(String, "gpu", "on_workers"),
+    *_required(Integer, "gpus"),
+    *_required(JSON, "question", "probes", "plan"),
+    *_required(Double, "time_budget_seconds"),
+    *_optional(JSON_OR_NULL, "found"),
+    *_optional(String, "verdict", "device"),
+    *_optional(Boolean, "comparable"),
+    ForeignKeyConstraint(["id"], ["jobs.id"], ondelete="CASCADE"),
 )
 """The question of each launch check, the prediction before it ran, and its findings, written once at its end."""
 
 
-MEASUREMENTS = Table(
+MEASUREMENTS = _table(
     "measurements",
-    METADATA,
-    Column("id", String, primary_key=True),
-    Column("owner", String, nullable=False),
-    Column("launch_check_id", String),
-    *_required(String, "run", "source", "probe", "operation"),
-    Column("shape", JSON, nullable=False),
-    Column("quantity", String, nullable=False),
+    "id",
+    *_required(String, "owner", "run", "source", "probe", "operation", "quantity"),
+    *_required(String, "kind", "device", "fingerprint", "formulas"),
+    *_optional(String, "launch_check_id", "gpu", "calibration", "reason"),
+    *_required(JSON, "shape", "environment"),
     *_required(Double, "value", "low", "high"),
-    Column("repeats", Integer, nullable=False),
-    Column("relative_error_fraction", Double),
-    *_required(String, "kind", "device"),
-    Column("gpu", String),
-    Column("environment", JSON, nullable=False),
-    Column("fingerprint", String, nullable=False),
-    Column("predicted_value", Double),
-    Column("formulas", String, nullable=False),
-    Column("calibration", String),
-    Column("measured_at", MOMENT, nullable=False),
-    Column("quarantined_at", MOMENT),
-    Column("reason", String),
+    *_optional(Double, "relative_error_fraction", "predicted_value"),
+    *_required(Integer, "repeats"),
+    *_required(MOMENT, "measured_at"),
+    *_optional(MOMENT, "quarantined_at"),
     Index("ix_measurements_device_probe", "device", "probe"),
     Index("ix_measurements_launch_check_id", "launch_check_id"),
 )
 """Every measurement with its prediction of that time; quarantined ones stay, and calibrations leave them out."""
 
-CALIBRATIONS = Table(
+CALIBRATIONS = _table(
     "calibrations",
-    METADATA,
+    "id",
     Column("scope", String, nullable=False, server_default="owner"),
-    Column("id", String, primary_key=True),
-    *_required(String, "owner", "status"),
-    Column("gpu", String),
-    *_required(String, "device", "note"),
+    *_required(String, "owner", "status", "device", "note", "formulas"),
+    *_optional(String, "gpu", "replaces"),
     *_required(JSON, "constants", "fitted_on", "parts"),
     *_optional(Double, "held_out_fraction", "in_sample_fraction", "before_fraction"),
-    Column("formulas", String, nullable=False),
-    Column("replaces", String),
-    Column("created_at", MOMENT, nullable=False),
+    *_required(MOMENT, "created_at"),
     *_optional(MOMENT, "promoted_at", "retired_at"),
     Index("ix_calibrations_device", "device"),
 )
 """Every fitted calibration with its errors; the promoted one of a GPU is a row of the catalogue."""
 
 
-REMEMBERED_ANSWERS = Table(
+REMEMBERED_ANSWERS = _table(
     "remembered_answers",
-    METADATA,
-    Column("caller", String, primary_key=True),
-    Column("operation", String, primary_key=True),
-    Column("key", String, primary_key=True),
-    Column("request_digest", String, nullable=False),
-    Column("status", Integer, nullable=False),
-    Column("headers", JSON, nullable=False),
-    Column("content", LargeBinary, nullable=False),
+    "caller operation key",
+    *_required(String, "request_digest"),
+    *_required(Integer, "status"),
+    *_required(JSON, "headers"),
+    *_required(LargeBinary, "content"),
     Column("expires_at", MOMENT, nullable=False, index=True),
 )
 """Responses to requests with an Idempotency-Key, by caller and operation; removed after a day."""
 
 
-ESTIMATES = Table(
-    "estimates",
-    METADATA,
-    Column("id", String, primary_key=True),
-    Column("answer", LargeBinary, nullable=False),
-    Column("stored_at", MOMENT, nullable=False),
-)
+ESTIMATES = _table("estimates", "id", *_required(LargeBinary, "answer"), *_required(MOMENT, "stored_at"))
 """Stored answers, byte for byte; none is ever changed, and none removed that a scenario or a launch check refers to."""
 
-CHECKED_QUESTIONS = Table(
+CHECKED_QUESTIONS = _table(
     "checked_questions",
-    METADATA,
-    Column("estimate_id", String, primary_key=True),
-    Column("question", JSON, nullable=False),
+    "estimate_id",
+    *_required(JSON, "question"),
     *_required(String, "formulas", "catalogue"),
     Column("asked_at", MOMENT, nullable=False, index=True),
 )
 """Questions of checks with the versions of their answers, which are computed again on reading."""
 
-ESTIMATE_OWNERS = Table(
-    "estimate_owners",
-    METADATA,
-    Column("estimate_id", String, primary_key=True),
-    Column("owner", String, primary_key=True),
-)
+ESTIMATE_OWNERS = _table("estimate_owners", "estimate_id owner")
 """Owners of stored answers and of questions of checks; several owners may share one."""
 
-SCENARIOS = Table(
-    "scenarios",
-    METADATA,
-    Column("id", String, primary_key=True),
-    Column("owner", String, nullable=False),
-    Column("revision", Integer, nullable=False),
-    Column("created_at", MOMENT, nullable=False),
+SCENARIOS = _table(
+    "scenarios", "id", *_required(String, "owner"), *_required(Integer, "revision"), *_required(MOMENT, "created_at")
 )
 """Existing scenarios, each with the number of its newest revision, which a change has to name."""
 
-SCENARIO_REVISIONS = Table(
+SCENARIO_REVISIONS = _table(
     "scenario_revisions",
-    METADATA,
-    Column("id", String, primary_key=True),
+    "id",
     Column("revision", Integer, primary_key=True, autoincrement=False),
-    Column("changed_at", MOMENT, nullable=False),
-    *_required(String, "name", "note"),
-    Column("question", JSON, nullable=False),
     Column("estimate_id", String, ForeignKey("estimates.id"), nullable=False, index=True),
-    Column("gpu", String, nullable=False),
-    Column("gpus", Integer, nullable=False),
-    Column("verdict", String, nullable=False),
+    *_required(MOMENT, "changed_at"),
+    *_required(String, "name", "note", "gpu", "verdict", "formulas", "catalogue"),
+    *_optional(String, "calibration"),
+    *_required(JSON, "question"),
+    *_required(Integer, "gpus"),
     *_required(Double, "device_peak_bytes", "usable_bytes", "step_seconds"),
     *_optional(Double, "gpu_hours", "cost_usd"),
-    *_required(String, "formulas", "catalogue"),
-    Column("calibration", String),
     ForeignKeyConstraint(["id"], ["scenarios.id"], ondelete="CASCADE"),
 )
 """Revisions of each scenario; removed with it."""
 
-SHARE_LINKS = Table(
+SHARE_LINKS = _table(
     "share_links",
-    METADATA,
-    Column("id", String, primary_key=True),
+    "id",
     Column("scenario_id", String, ForeignKey("scenarios.id", ondelete="CASCADE"), nullable=False, index=True),
-    Column("made_by", String),
-    Column("created_at", MOMENT, nullable=False),
+    *_optional(String, "made_by"),
+    *_required(MOMENT, "created_at"),
     Column("expires_at", MOMENT, nullable=False, index=True),
     *_optional(MOMENT, "revoked_at", "last_used_at"),
 )
 """Links that show a scenario to their bearer; removed with it, and some time after they ended."""
 
 
-SWEEPS = Table(
+SWEEPS = _table(
     "sweeps",
-    METADATA,
-    Column("id", String, primary_key=True),
-    Column("name", String),
-    *_required(String, "kind", "owner"),
-    Column("rows", Integer, nullable=False),
-    Column("columns", JSON, nullable=False),
-    *_required(String, "formulas", "catalogue"),
-    Column("calibration", String),
-    Column("content", LargeBinary, nullable=False),
+    "id",
+    *_optional(String, "name", "calibration"),
+    *_required(String, "kind", "owner", "formulas", "catalogue"),
+    *_required(Integer, "rows"),
+    *_required(JSON, "columns"),
+    *_required(LargeBinary, "content"),
     Column("created_at", MOMENT, nullable=False, index=True),
 )
 """Every sweep. Its content is all that its rows depend on; none is ever changed."""
