@@ -10,7 +10,7 @@ import pytest
 
 LONGEST = (
     "tests/house/test_linters.py", "tests/test_outages.py", "tests/worker/test_faults.py",
-    "tests/worker/runners/test_ray.py",
+    "tests/worker/test_ray_runner.py",
     "tests/test_libreoffice.py", "tests/api/test_contract.py", "tests/formats/launchers/test_launchers.py",
     "tests/planner/test_plans.py", "tests/test_reconcile.py", "tests/formats/test_real_tools.py",
     "tests/worker/test_probe_process.py", "tests/worker/probes/test_step.py", "tests/contract", "tests/page",

@@ -20,11 +20,11 @@ from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.shards import run_locally
 from service.features.sweeps.store import read_shards
 from service.store.database import prepare_database
-from service.worker.runners.ray import RayRunner
+from service.worker.ray_runner import RayRunner
 from tests.house.source import ROOT
 from tests.live import serving
 from tests.worker.clusters import A100, H100, Cluster, cluster
-from tests.worker.runners.test_ray import Cloud, kinds, noted, start, until_ended, until_noted
+from tests.worker.test_ray_runner import Cloud, kinds, noted, start, until_ended, until_noted
 
 ROWS = 1_000_000
 LEAST_TIMES = 1.5

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from service.calibration.products import observed_rows, scored_products
+from service.calibration.kernels import observed_rows, scored_products
 from service.calibration.records import ProbeTask
 from service.catalogue import shipped_catalogue
 from service.estimator.question import Model

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from service.answers.estimates import Versions
-from service.calibration.products import MeasuredProducts
+from service.calibration.kernels import MeasuredProducts
 from service.calibration.scores import RelativeErrors
 from service.estimator.answer import Interval, MemoryLine, StepPart, Verdict
 from service.estimator.question import DESCRIBED

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 
-from service.jobs.ends import SlowerClock
+from service.jobs.leases import SlowerClock
 from service.settings import Settings
 from service.store import Engine
 from service.store.database import Replicas

@@ -1,8 +1,8 @@
 """Python client of the service: `Client` sends questions over HTTP and reads answers as dataclasses."""
 
 from service.client.client import BatchAnswer, Client
-from service.client.errors import ClientError, Finding, Problem, Unreachable, Unreadable
 from service.client.lists import StoredRow
+from service.client.reading import ClientError, Finding, Problem, Unreachable, Unreadable
 from service.client.sending import Event, Retries
 from service.estimator.question import Cluster, Layout, Model, OwnedPrice, Price, Recipe, Recompute
 

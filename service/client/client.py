@@ -28,9 +28,8 @@ from service.answers.plans import PlanAnswer, PlanCounts, Solution
 from service.answers.rows import Cell, ComparisonAnswer, SensitivityAnswer
 from service.answers.shares import ListedShare, Share
 from service.answers.workers import SeenWorker
-from service.client.errors import Problem, Unreachable, Unreadable
 from service.client.lists import Collection, LaunchChecks, Listing, Sweeps, Value
-from service.client.reading import encoded, from_json
+from service.client.reading import Problem, Unreachable, Unreadable, encoded, from_json
 from service.client.sending import (
     EVENT_STREAM,
     PATIENT,

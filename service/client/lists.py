@@ -12,8 +12,7 @@ import httpx
 
 from service.answers.launch_checks import LaunchCheck
 from service.answers.sweeps import SweepAnswer
-from service.client.errors import Problem, Unreachable
-from service.client.reading import encoded, from_json
+from service.client.reading import Problem, Unreachable, encoded, from_json
 from service.client.sending import EVENT_STREAM, Event, Sender, Sent, creation, events_of, json_of, segment
 
 PAGE_ROWS = 1_000

@@ -23,8 +23,7 @@ from uuid import uuid4
 import httpx
 
 from service import __version__
-from service.client.errors import Problem, Unreachable, Unreadable
-from service.client.reading import encoded, from_json
+from service.client.reading import Problem, Unreachable, Unreadable, encoded, from_json
 
 Kind = TypeVar("Kind")
 

@@ -6,8 +6,8 @@ from statistics import fmean
 from typing import Any
 
 from service.answers.accuracy import CountedPeaks, MeasuredAccuracy, OwnGroup, PeakRow
+from service.calibration.kernels import scored_products, shipped_products
 from service.calibration.observations import CountedPeak, counted_peaks, live_step_bytes
-from service.calibration.products import scored_products, shipped_products
 from service.calibration.scores import Comparison, errors_of
 from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator.question import Cluster, Gpu, Layout, Question, Recipe, Software

@@ -17,7 +17,7 @@ from service.api.server import ONE_HOST
 from service.errors import MOST_PROBLEMS
 from service.features.launch_checks.targets import NO_WORKER_FIX
 from service.features.workers.leases import NOT_HELD
-from service.jobs.ends import FINISHED
+from service.jobs.leases import FINISHED
 
 DEFAULT = "Problem"
 """The response for every status that an operation does not name."""

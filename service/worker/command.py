@@ -1,32 +1,482 @@
-"""The command `traincost worker`, which needs only the standard library and httpx; `supported.py` annotated-types too.
+"""The command `traincost worker`: it claims jobs, runs them in processes of their own, reports progress and results.
 
-Its loop claims a job, runs it, reports progress and uploads the result. One event loop runs all of this, and nothing
-blocks it: runners are called on threads, and measurements are processes. So heartbeats go out whatever a measurement
-does.
+It needs only the standard library and httpx. One event loop runs all of this, and nothing blocks it: runners are called
+on threads, and measurements are processes. So heartbeats go out whatever a measurement does.
 """
 
 import argparse
 import asyncio
 import contextlib
+import json
 import logging
 import os
+import random
 import secrets
 import signal
 import socket
 import sys
 import time
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal, TypeVar
+from urllib.parse import quote
 
-from service.errors import StartupError
+import httpx
+
+from service import __version__
+from service.errors import StartupError, TraincostError
 from service.logs import FORMATS, LogFormat, start_log
-from service.worker.jobs import ClaimedJob, JobContext, JobFile, JobResult, Work, work_of
-from service.worker.runners import Runner, job_folder, remove_abandoned
-from service.worker.runners.local import LocalRunner
-from service.worker.service_client import Address, RequestRefused, ServiceClient, Unavailable, longer_seconds
+from service.worker.runners import LocalRunner, Runner, Running, Task, job_folder, remove_abandoned
+
+Outcome = Literal["succeeded", "failed", "cancelled", "released"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedJob:
+    """A job that this worker has claimed."""
+
+    id: str
+    kind: str
+    attempt: int
+    lease: str = field(repr=False)
+    """Token of the lease; never logged."""
+    payload: Mapping[str, Any]
+    timeout_seconds: float
+    lease_seconds: float
+    """Time without a heartbeat after which the lease expires."""
+    device: str | None = None
+    """Name of the device that the job is for; None for any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    """The result of an attempt."""
+
+    outcome: Outcome
+    result: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None
+    """Code, message, and final where another attempt would fail the same way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFile:
+    """A file of a job."""
+
+    name: str
+    path: Path
+    media_type: str
+
+
+@dataclass(slots=True, kw_only=True)
+class JobContext:
+    """The context of a running job."""
+
+    job: ClaimedJob
+    runner: Runner
+    folder: Path
+    """An empty folder, removed afterwards."""
+    upload: Callable[[JobFile], Awaitable[str | None]]
+    """Uploads a file; returns the reason of a refusal, or None."""
+    read: Callable[[str], Awaitable[bytes]]
+    """Downloads an input of the job, by its path at the service."""
+    result: dict[str, Any] | None = None
+    """The result so far, which a cancelled or late job returns too."""
+    progress: dict[str, Any] | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the progress changes."""
+
+    def report(self, progress: dict[str, Any]) -> None:
+        """Set the progress, which the next heartbeat reports."""
+        if progress != self.progress:
+            self.progress = progress
+            self.changed.set()
+
+
+Work = Callable[[JobContext], Awaitable[JobResult]]
+"""Runs a job of one kind. When it is cancelled, it ends what it started, then lets the cancellation through."""
+
+
+POLL_SECONDS = 0.1
+"""Period of checks whether a process has ended. Source: a choice."""
+
+
+async def record_of(runner: Runner, task: Task, report: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
+    """The record of a task; None where it did not end in time. Nothing that it started is left running."""
+    running = await _started(runner, task)
+    try:
+        while (record := await asyncio.to_thread(running.poll)) is None and not _is_late(running, task):
+            report(await asyncio.to_thread(running.progress))
+            await asyncio.sleep(POLL_SECONDS)
+        return record
+    finally:
+        await asyncio.shield(asyncio.to_thread(running.kill))
+
+
+def _is_late(running: Running, task: Task) -> bool:
+    began_seconds = running.began_seconds()
+    return began_seconds is not None and time.monotonic() - began_seconds > task.most_seconds
+
+
+async def _started(runner: Runner, task: Task) -> Running:
+    """The process of a task; a cancellation during its start ends it as soon as it has started."""
+    starting = asyncio.ensure_future(asyncio.to_thread(runner.start, task))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        running = await starting
+        await asyncio.to_thread(running.kill)
+        raise
+
+
+LATE_SECONDS = 5.0
+"""Time beyond its timeout after which a probe is killed: it may be writing its record. Source: a choice."""
+
+MEDIA_TYPES: Mapping[str, str] = {
+    ".gz": "application/gzip", ".json": "application/json", ".csv": "text/csv", ".txt": "text/plain",
+}  # fmt: skip
+"""Media types by suffix."""
+
+LONGEST_SHOWN = 300
+"""Characters of a reason or a note in progress reports, so that heartbeats stay short; the record has all."""
+
+WITHOUT_TORCH = "torch_missing"
+
+Record = dict[str, Any]
+"""A ProbeRecord as JSON."""
+
+
+async def run_launch_check(context: JobContext) -> JobResult:
+    """Run the probes of a launch check in order. The records so far are never lost."""
+    tasks: list[Mapping[str, Any]] = list(context.job.payload["tasks"])
+    shown = [_progress_of(task, status="queued") for task in tasks]
+    records: list[Record] = []
+    context.result = {"records": records}
+
+    def show(number: int, **fields: Any) -> None:
+        shown[number] = _progress_of(tasks[number], **fields)
+        context.report({"probes": list(shown)})
+
+    lacking = context.runner.lacking()
+    for number, task in enumerate(tasks):
+        if lacking is None:
+            folder = context.folder / f"{number}"
+            folder.mkdir()
+            show(number, status="running")
+            record = await _measured(context, task, folder, partial(show, number, status="running"))
+            record = await _with_uploaded_files(context, record, folder)
+        else:
+            record = {"probe": task["probe"], "status": "skipped", "reason": lacking}
+        records.append(record)
+        show(number, status=record["status"], reason=record.get("reason"), done_fraction=1.0)
+    if lacking is not None:
+        error = {"code": WITHOUT_TORCH, "message": lacking, "final": True}
+        return JobResult(outcome="failed", result=context.result, error=error)
+    return JobResult(outcome="succeeded", result=context.result)
+
+
+async def _measured(context: JobContext, task: Mapping[str, Any], folder: Path, show: Any) -> Record:
+    """The record of one probe."""
+    seconds = float(task["timeout_seconds"])
+    run = Task(task=task, folder=folder, most_seconds=seconds + LATE_SECONDS, device=context.job.device)
+    record = await record_of(context.runner, run, lambda progress: show(**progress))
+    if record is None:
+        reason = f"ended after {run.most_seconds:.0f} s: it may take {seconds:.0f} s; ask for a larger time budget"
+        return {"probe": task["probe"], "status": "failed", "reason": reason, "seconds": run.most_seconds}
+    return record
+
+
+async def _with_uploaded_files(context: JobContext, record: Record, folder: Path) -> Record:
+    """A record that lists the uploaded ones of its files."""
+    summary = record.get("summary") or {}
+    uploaded, reasons = [], []
+    for name in summary.get("files", ()):
+        reason = await _upload(context, folder, name)
+        if reason is None:
+            uploaded.append(name)
+        else:
+            reasons.append(f"the file {name} is not kept: {reason}")
+    if not reasons:
+        return record
+    reason = "; ".join(filter(None, (record.get("reason"), *reasons)))
+    return {**record, "reason": reason, "summary": {**summary, "files": uploaded}}
+
+
+async def _upload(context: JobContext, folder: Path, name: str) -> str | None:
+    """The reason why a file is not uploaded; None where it is."""
+    path = folder / name
+    if path.parent != folder or not path.is_file():
+        return "it is not there"
+    media_type = MEDIA_TYPES.get(path.suffix, "application/octet-stream")
+    return await context.upload(JobFile(name=name, path=path, media_type=media_type))
+
+
+def _progress_of(task: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    """The progress report of a probe."""
+    shown = {name: value[:LONGEST_SHOWN] if isinstance(value, str) else value for name, value in fields.items()}
+    return {"probe": task["probe"], "reason": None, "done_fraction": 0.0, "note": None, **shown}
+
+
+SHARD_PROCESS = "service.features.sweeps.shards"
+"""The module that computes a part: it reads the sweep in its folder, and writes the rows there."""
+
+SWEEP_FILE, ROWS_FILE = "sweep.json", "rows.parquet"
+"""Its input and its output."""
+
+PARQUET = "application/vnd.apache.parquet"
+
+MOST_CACHED_SWEEPS = 4
+"""Sweeps in the cache, so that each is read once for all its parts. Source: a choice; some megabytes each."""
+
+_sweeps: dict[str, bytes] = {}
+
+
+async def run_sweep_shard(context: JobContext) -> JobResult:
+    """Compute a part of a sweep, and upload its rows."""
+    folder = context.folder / "shard"
+    folder.mkdir()
+    (folder / SWEEP_FILE).write_bytes(await _sweep(context))
+    task = Task(task=context.job.payload, folder=folder, module=SHARD_PROCESS, most_seconds=context.job.timeout_seconds)
+    record = await record_of(context.runner, task, lambda progress: context.report({"rows": progress.get("rows", 0)}))
+    if record is None:
+        return _failed("timed_out", f"the piece takes longer than {task.most_seconds:.0f} s")
+    if record["status"] != "succeeded":
+        return _failed("shard_failed", record["reason"], is_final=bool(record.get("final")))
+    refused = await context.upload(JobFile(name=ROWS_FILE, path=folder / ROWS_FILE, media_type=PARQUET))
+    if refused is not None:
+        return _failed("file_refused", refused)
+    return JobResult(outcome="succeeded", result=record["counts"])
+
+
+def _failed(code: str, reason: str, *, is_final: bool = False) -> JobResult:
+    error: dict[str, Any] = {"code": code, "message": reason, "final": is_final}
+    return JobResult(outcome="failed", error=error)
+
+
+async def _sweep(context: JobContext) -> bytes:
+    """The inputs of the rows of a sweep, cached: a sweep never changes."""
+    sweep_id = str(context.job.payload["sweep"])
+    if sweep_id not in _sweeps:
+        content = await context.read(f"/v1/worker/sweeps/{sweep_id}")
+        while len(_sweeps) >= MOST_CACHED_SWEEPS:
+            del _sweeps[next(iter(_sweeps))]
+        _sweeps[sweep_id] = content
+    return _sweeps[sweep_id]
+
+
+SWEEP = "sweep-shard"
+
+WORK: dict[str, Work] = {
+    "launch-check": run_launch_check,
+    SWEEP: run_sweep_shard,
+}
+"""The function of each kind of job."""
+
+
+def work_of(capabilities: Mapping[str, Any]) -> dict[str, Work]:
+    """The functions of the kinds of jobs that this worker can do.
+
+    >>> sorted(work_of({"sweeps": True})), sorted(work_of({"sweeps": False}))
+    (['launch-check', 'sweep-shard'], ['launch-check'])
+    """
+    return {kind: work for kind, work in WORK.items() if kind != SWEEP or capabilities.get("sweeps")}
+
+
+CONNECT_SECONDS = 10.0
+"""Longest wait for a connection."""
+ANSWER_SECONDS = 60.0
+"""Longest wait for each part of a response, beyond the requested poll."""
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.25, 5.0
+"""Shortest and longest wait before a retry; waits double. Source: a choice; a restart takes a few seconds."""
+MOST_FAILURES = 5
+"""Most responses 500 to one request. A restart causes one; more indicate a defect."""
+
+MOST_RESULT_BYTES, MOST_FILE_BYTES = 8 << 20, 64 << 20
+"""Limits of the service, repeated here because it closes the connection on longer bodies. A test compares them."""
+
+LEASE_HEADER = "Traincost-Lease"
+"""Header with the lease for requests without a JSON body."""
+
+LOST = 409
+LEASE_LOST = "the lease of the job holds no longer"
+REFUSED_WORKER = {401, 403, 404, 405}
+
+State = Literal["run", "cancel", "lost"]
+
+log = logging.getLogger(__name__)
+
+
+class Unavailable(TraincostError):
+    """No response, or a response that asks to retry."""
+
+
+class Failed(Unavailable):
+    """The service responds with 500."""
+
+
+class RequestRefused(TraincostError):
+    """The service refuses the request, and would refuse it again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Address of the service and identity of the worker."""
+
+    url: str
+    """E.g. https://traincost.example.org"""
+    token: str | None
+    """A key with the scope worker; None where the service requires none."""
+    worker: str
+    """Name of this worker."""
+
+
+class ServiceClient:
+    """Client of one service for one worker. Retries let a measurement survive a restart of the service.
+
+    Requests without a response, or with 429 or 5xx, are retried after growing waits. A request that gets 500 every time
+    is dropped. After 409 the lease is lost, and the worker stops the job. 401, 403 and 404 end the worker with the
+    reason. Any other refusal is raised to the caller.
+    """
+
+    def __init__(self, address: Address, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self.worker = address.worker
+        self._is_unreachable = False
+        headers = {"User-Agent": f"traincost-worker/{__version__}", "Accept": "application/json"}
+        authorised = {} if address.token is None else {"Authorization": f"Bearer {address.token}"}
+        timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+        try:
+            self._http = httpx.AsyncClient(
+                base_url=address.url, headers={**headers, **authorised}, timeout=timeout, transport=transport
+            )
+        except httpx.InvalidURL as error:
+            raise StartupError(f"{address.url} is no address of a service: {error}") from None
+        if self._http.base_url.scheme not in {"http", "https"} or not self._http.base_url.host:
+            raise StartupError(f"{address.url} is no address of a service; it begins with http:// or https://")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def claim(
+        self, kinds: Sequence[str], capabilities: Mapping[str, Any], wait_seconds: float
+    ) -> ClaimedJob | None:
+        """Claim a job; sent once."""
+        body = {"worker": self.worker, "kinds": kinds, "capabilities": capabilities, "wait_seconds": wait_seconds}
+        timeout = httpx.Timeout(ANSWER_SECONDS + wait_seconds, connect=CONNECT_SECONDS)
+        try:
+            answer = await self._request("POST", "/v1/worker/claim", content=encoded(body), timeout=timeout)
+        except RequestRefused as error:
+            raise StartupError(f"the service at {self._http.base_url} does not take this worker: {error}") from None
+        if answer.status_code == httpx.codes.NO_CONTENT:
+            return None
+        job = answer.json()["job"]
+        names = {one.name for one in fields(ClaimedJob)}
+        return ClaimedJob(**{name: value for name, value in job.items() if name in names})
+
+    async def heartbeat(self, job: ClaimedJob, progress: Mapping[str, Any] | None) -> State:
+        """Renew the lease of a job; sent once."""
+        body = {"lease": job.lease, "progress": progress}
+        answer = await self._request("POST", f"{_job_path(job)}/heartbeat", content=encoded(body))
+        state: State = "lost" if answer.status_code == LOST else answer.json()["state"]
+        return state
+
+    async def upload(self, job: ClaimedJob, file: JobFile) -> None:
+        """Upload a file of a job, retried while the service is down."""
+        content = _bounded(MOST_FILE_BYTES, await asyncio.to_thread(file.path.read_bytes))
+        headers = {"Content-Type": file.media_type, LEASE_HEADER: job.lease}
+        await self._unless_lost(
+            "PUT", f"{_job_path(job)}/files/{quote(file.name, safe='')}", content=content, headers=headers
+        )
+
+    async def read(self, job: ClaimedJob, path: str) -> bytes:
+        """Download an input of a job, retried while the service is down."""
+        return (await self._unless_lost("GET", path, headers={LEASE_HEADER: job.lease})).content
+
+    async def _unless_lost(self, method: str, path: str, **sent: Any) -> httpx.Response:
+        answer = await self._until_answered(method, path, **sent)
+        if answer.status_code == LOST:
+            raise RequestRefused(LEASE_LOST)
+        return answer
+
+    async def finish(self, job: ClaimedJob, result: JobResult) -> bool:
+        """Upload the result of a job, retried while the service is down."""
+        body = {"lease": job.lease, "outcome": result.outcome, "result": result.result, "error": result.error}
+        answer = await self._until_answered("POST", f"{_job_path(job)}/finish", content=encoded(body))
+        return answer.status_code != LOST
+
+    async def _until_answered(self, method: str, path: str, **sent: Any) -> httpx.Response:
+        wait_seconds, failures = 0.0, 0
+        while True:
+            try:
+                return await self._request(method, path, **sent)
+            except Unavailable as error:
+                failures = failures + 1 if isinstance(error, Failed) else 0
+                if failures == MOST_FAILURES:
+                    raise RequestRefused(f"the service fails at it: {error}") from error
+                wait_seconds = longer_seconds(wait_seconds)
+                await asyncio.sleep(wait_seconds)
+
+    async def _request(self, method: str, path: str, **sent: Any) -> httpx.Response:
+        """Send a request; return a success or a lost lease, and raise for other responses."""
+        try:
+            headers = {"Content-Type": "application/json"} | sent.pop("headers", {})
+            answer = await self._http.request(method, path, headers=headers, **sent)
+        except httpx.RequestError as error:
+            raise self._unreachable(repr(error)) from error
+        if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
+            raise Failed(refusal_of(answer))
+        if answer.is_server_error or answer.status_code == httpx.codes.TOO_MANY_REQUESTS:
+            raise self._unreachable(f"status {answer.status_code}")
+        if self._is_unreachable:
+            log.warning("%s answers again", self._http.base_url)
+            self._is_unreachable = False
+        if answer.is_success or answer.status_code == LOST:
+            return answer
+        if answer.status_code in REFUSED_WORKER:
+            raise StartupError(f"{self._http.base_url} does not let this worker in: {refusal_of(answer)}")
+        raise RequestRefused(refusal_of(answer))
+
+    def _unreachable(self, reason: str) -> Unavailable:
+        if not self._is_unreachable:
+            log.warning("no answer from %s (%s); asking again, and what runs goes on", self._http.base_url, reason)
+            self._is_unreachable = True
+        return Unavailable(reason)
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """The JSON of a body."""
+    try:
+        content = json.dumps(body, allow_nan=False).encode()
+    except ValueError as error:
+        raise RequestRefused(str(error)) from None
+    return _bounded(MOST_RESULT_BYTES, content)
+
+
+def refusal_of(answer: httpx.Response) -> str:
+    """The service's reason of a refusal."""
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"status {answer.status_code}"
+
+
+def _bounded(most_bytes: int, content: bytes) -> bytes:
+    if len(content) > most_bytes:
+        raise RequestRefused(f"{len(content)} bytes are more than the {most_bytes} that the service takes")
+    return content
+
+
+def _job_path(job: ClaimedJob) -> str:
+    return f"/v1/worker/jobs/{quote(job.id, safe='')}"
+
+
+def longer_seconds(wait_seconds: float) -> float:
+    """The wait after another failed attempt [s]: doubled within bounds, and randomized."""
+    doubled = min(max(2.0 * wait_seconds, FIRST_WAIT_SECONDS), LONGEST_WAIT_SECONDS)
+    return doubled * random.uniform(0.75, 1.0)  # noqa: S311 - no security use
+
 
 MOST_WAIT_SECONDS = 20.0
 """Longest poll for a job."""
@@ -45,8 +495,6 @@ RELEASE_SECONDS = 5.0
 """Time in which a worker that has to stop releases its job. Source: a choice; schedulers allow half a minute."""
 
 Result = TypeVar("Result")
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +741,7 @@ def _runner(options: argparse.Namespace) -> Runner:
         return LocalRunner()
     if find_spec("ray") is None:
         raise StartupError(WITHOUT_RAY)
-    from service.worker.runners.ray import RayRunner
+    from service.worker.ray_runner import RayRunner
 
     return RayRunner(options.ray_address)
 

@@ -21,8 +21,16 @@ from typing import Any, get_args
 from service.calibration.records import HELD_BACK, ProbeName, ProbeRecord, ProbeTask
 from service.errors import Refused
 from service.worker.devices import EnvironmentWatch, chosen_device, make_current, missing_torch, refuse_busy, watched
-from service.worker.probing import CannotRun, ProbeContext, ProbeResult, is_out_of_memory
-from service.worker.ranks import RENDEZVOUS, Place, place_of, start_ranks
+from service.worker.probing import (
+    RENDEZVOUS,
+    CannotRun,
+    Place,
+    ProbeContext,
+    ProbeResult,
+    is_out_of_memory,
+    place_of,
+    start_ranks,
+)
 from service.worker.runners import PROGRESS, RECORD
 from service.worker.supervisor import end_with_starter
 

@@ -15,7 +15,7 @@ from service.api.limits.http_limits import (
     UPLOAD_BYTES,
     BodyLimit,
 )
-from service.worker.service_client import MOST_FILE_BYTES, MOST_RESULT_BYTES
+from service.worker.command import MOST_FILE_BYTES, MOST_RESULT_BYTES
 
 
 class Handler:

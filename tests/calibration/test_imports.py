@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.calibration.gemm_table import read_gemm_table
-from service.calibration.memory_snapshot import read_memory_snapshot, refuse_pickle
-from service.calibration.nccl_tests import read_nccl_tests
+from service.calibration.tool_files import read_gemm_table, read_memory_snapshot, read_nccl_tests, refuse_pickle
 from service.errors import Refused
 
 PUBLISHED = Path(__file__).parent / "published_outputs"

@@ -15,8 +15,7 @@ from typing import Any
 
 from service.jobs.jobs import NewJob, create_jobs
 from service.store.engine import open_engine
-from service.worker.command import HEARTBEATS, MOST_WAIT_SECONDS
-from service.worker.service_client import LOST
+from service.worker.command import HEARTBEATS, LOST, MOST_WAIT_SECONDS
 from tests.capacity.costs import KIND, Watched
 from tests.capacity.queueing import Times, times_of
 from tests.load import Line, Request, post

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from service.calibration.kernels import observed_rows, scored_products
 from service.calibration.observations import Observed, counted_peaks
-from service.calibration.products import observed_rows, scored_products
 from service.catalogue import shipped_catalogue
 from service.cli.reports import measured_lines
 from service.evaluation.accuracy import accuracy_of, with_own_accuracy

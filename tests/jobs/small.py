@@ -5,9 +5,8 @@ from typing import Any
 from sqlalchemy import Engine, func, select, update
 
 from service.answers.workers import Capabilities, Device
-from service.jobs.ends import Outcome
 from service.jobs.jobs import Job, JobEvent, NewJob, create_jobs, read_job, read_later_events
-from service.jobs.leases import Lease, claim_job
+from service.jobs.leases import Lease, Outcome, claim_job
 from service.store.engine import later, reading, writing
 from service.store.tables import JOBS
 from service.store.workers import JobRequest

@@ -5,26 +5,34 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine, update
 
 from service.answers.workers import Requirements
-from service.jobs.ends import Outcome, expire_leases, finish_job
-from service.jobs.jobs import NewJob, create_jobs
+from service.errors import AlreadyFinished
+from service.jobs.jobs import Job, NewJob, create_jobs
 from service.jobs.leases import (
     JobFile,
+    Outcome,
+    cancel_job,
+    cancel_jobs,
     claim_job,
+    expire_leases,
+    finish_job,
     heartbeat_job,
     read_file,
     read_file_names,
     read_queued_work,
+    retry_jobs,
     store_file,
 )
 from service.store.engine import later
+from service.store.tables import JOBS
 from tests.jobs.small import (
     DONE,
     LEASE_SECONDS,
     change,
     claimed,
+    job_counts,
     job_ids,
     job_of,
     lapse,
@@ -193,3 +201,233 @@ def test_jobs_are_made_with_what_they_belong_to_or_not_at_all(queue: Engine) -> 
         create_jobs(queue, [NewJob(id="job_a", kind="count", payload={}, timeout_seconds=1.0)] * 2)
     assert job_ids(queue) == set()
     create_jobs(queue, [])
+
+
+BROKEN = Outcome(ending="failed", error={"code": "probe_failed", "message": "broke"})
+
+
+def test_a_lease_that_ran_out_is_taken_and_its_worker_refused(queue: Engine) -> None:
+    zombie = running(queue)
+    lapse(queue)
+    assert expire_leases(queue) == 1
+    assert (job_of(queue).status, job_of(queue).worker) == ("queued", None)
+    assert not finish_job(queue, zombie, DONE)
+    job, held = claimed(queue, "w2")
+    assert job.attempt == 2
+    assert heartbeat_job(queue, zombie, LEASE_SECONDS) == "lost"
+    assert not finish_job(queue, zombie, DONE)
+    assert not store_file(queue, zombie, JobFile(name="trace", media_type="text/plain", content=b"x"))
+    assert finish_job(queue, held, Outcome(ending="succeeded", result="of w2"))
+    assert job_of(queue).result == "of w2"
+    assert not finish_job(queue, zombie, DONE)
+
+
+def test_the_same_worker_under_its_old_claim_is_refused_too(queue: Engine) -> None:
+    old = running(queue)
+    lapse(queue)
+    expire_leases(queue)
+    _, new = claimed(queue, "w1")
+    assert old.token != new.token
+    assert heartbeat_job(queue, old, LEASE_SECONDS) == "lost"
+    assert not finish_job(queue, old, DONE)
+    assert heartbeat_job(queue, new, LEASE_SECONDS) == "run"
+
+
+def test_a_late_heartbeat_keeps_a_lease_that_nobody_took(queue: Engine) -> None:
+    held = running(queue)
+    lapse(queue)
+    assert heartbeat_job(queue, held, LEASE_SECONDS) == "run"
+    assert expire_leases(queue) == 0
+    assert finish_job(queue, held, DONE)
+
+
+def test_a_result_that_is_sent_again_is_taken_once(queue: Engine) -> None:
+    written: list[str] = []
+
+    def also(_connection: Connection, job: Job) -> None:
+        written.append(job.status)
+
+    held = running(queue)
+    assert [finish_job(queue, held, DONE, also) for _ in range(3)] == [True, True, True]
+    assert written == ["succeeded"]
+    assert names(queue).count("succeeded") == 1
+
+
+def test_another_outcome_is_refused_and_changes_nothing(queue: Engine) -> None:
+    held = running(queue)
+    assert finish_job(queue, held, BROKEN)
+    before = job_of(queue)
+    for other in (
+        DONE,
+        Outcome(ending="failed", error={"code": "other", "message": "broke"}),
+        Outcome(ending="released"),
+    ):
+        with pytest.raises(AlreadyFinished):
+            finish_job(queue, held, other)
+    assert job_of(queue) == before
+    assert finish_job(queue, held, BROKEN)
+
+
+def test_what_else_is_written_when_a_job_ends_is_undone_with_it(queue: Engine) -> None:
+    def also(connection: Connection, job: Job) -> None:
+        connection.execute(update(JOBS).where(JOBS.c.id == job.id).values(owner="changed"))
+        raise ValueError("no such probe")
+
+    held = running(queue)
+    with pytest.raises(ValueError, match="no such probe"):
+        finish_job(queue, held, DONE, also)
+    assert (job_of(queue).status, job_of(queue).owner, names(queue)) == ("running", "", ["queued", "running"])
+
+
+def test_a_failed_job_is_tried_again_later_until_its_attempts_are_used_up(queue: Engine) -> None:
+    held = running(queue, max_attempts=2)
+    assert finish_job(queue, held, BROKEN)
+    job = job_of(queue)
+    assert (job.status, job.error) == ("queued", BROKEN.error)
+    assert claim_job(queue, seeker(), LEASE_SECONDS) is None
+    assert finish_job(queue, held, BROKEN)
+    assert job_of(queue) == job
+    change(queue, available_at=later(-1.0))
+    _, held = claimed(queue)
+    assert job_of(queue).error is None
+    assert finish_job(queue, held, BROKEN)
+    assert (job_of(queue).status, job_of(queue).error) == ("failed", BROKEN.error)
+    assert names(queue) == ["queued", "running", "queued", "running", "failed"]
+
+
+def test_a_failure_that_would_come_again_is_final(queue: Engine) -> None:
+    held = running(queue, max_attempts=5)
+    assert finish_job(queue, held, Outcome(ending="failed", error={"code": "x", "message": "y", "final": True}))
+    assert job_of(queue).status == "failed"
+
+
+def test_a_job_that_kills_its_workers_stops(queue: Engine) -> None:
+    ended: list[Job] = []
+    create_jobs(queue, [new_job(max_attempts=3)])
+    for _ in range(3):
+        claimed(queue)
+        lapse(queue)
+        assert expire_leases(queue, lambda _, job: ended.append(job)) == 1
+    job = job_of(queue)
+    assert (job.status, job.attempt, job.error and job.error["code"]) == ("failed", 3, "worker_lost")
+    assert ended == [job]
+
+
+def test_giving_a_job_back_costs_no_attempt_and_ends_the_claim(queue: Engine) -> None:
+    create_jobs(queue, [new_job(max_attempts=1)])
+    for attempt in (1, 2, 3):
+        job, held = claimed(queue)
+        assert (job.attempt, job.attempts_used) == (attempt, 1)
+        assert finish_job(queue, held, Outcome(ending="released"))
+        assert heartbeat_job(queue, held, LEASE_SECONDS) == "lost"
+    _, held = claimed(queue)
+    assert finish_job(queue, held, BROKEN)
+    assert job_of(queue).status == "failed"
+
+
+def test_a_worker_that_holds_a_job_for_too_long_loses_it(queue: Engine) -> None:
+    held = running(queue, timeout_seconds=10.0, max_attempts=1)
+    change(queue, started_at=later(-69.0))
+    assert expire_leases(queue) == 0
+    change(queue, started_at=later(-71.0))
+    assert expire_leases(queue) == 1
+    assert (job_of(queue).status, (job_of(queue).error or {})["code"]) == ("failed", "timed_out")
+    assert heartbeat_job(queue, held, LEASE_SECONDS) == "lost"
+
+
+def test_reaping_by_many_at_once_takes_each_job_once(queue: Engine) -> None:
+    create_jobs(queue, [new_job(f"job_{n}") for n in range(10)])
+    for n in range(10):
+        claimed(queue, f"w{n}")
+        lapse(queue, f"job_{n}")
+    with ThreadPoolExecutor(4) as threads:
+        taken = list(threads.map(lambda _: expire_leases(queue), range(4)))
+    assert sum(taken) == 10
+    assert all(names(queue, f"job_{n}") == ["queued", "running", "queued"] for n in range(10))
+
+
+def test_a_waiting_job_is_cancelled_at_once(queue: Engine) -> None:
+    create_jobs(queue, [new_job()])
+    ended: list[str] = []
+    for _ in range(2):
+        job = cancel_job(queue, "job_a", lambda _, job: ended.append(job.status))
+        assert job is not None
+        assert job.status == "cancelled"
+    assert ended == ["cancelled"]
+    assert claim_job(queue, seeker(), LEASE_SECONDS) is None
+    assert cancel_job(queue, "job_z") is None
+
+
+@pytest.mark.parametrize("ending", ["cancelled", "failed", "released"])
+def test_a_running_job_is_cancelled_by_its_worker(queue: Engine, ending: Any) -> None:
+    held = running(queue)
+    job = cancel_job(queue, "job_a")
+    assert job is not None
+    assert (job.status, job.cancel_requested) == ("running", True)
+    assert heartbeat_job(queue, held, LEASE_SECONDS) == "cancel"
+    assert finish_job(queue, held, Outcome(ending=ending, result=[1]))
+    assert job_of(queue).status == "cancelled"
+
+
+def test_a_cancelled_job_whose_worker_is_gone_is_cancelled(queue: Engine) -> None:
+    running(queue)
+    cancel_job(queue, "job_a")
+    lapse(queue)
+    assert expire_leases(queue) == 1
+    assert job_of(queue).status == "cancelled"
+
+
+def test_what_was_found_before_the_cancel_arrived_is_kept(queue: Engine) -> None:
+    held = running(queue)
+    cancel_job(queue, "job_a")
+    assert finish_job(queue, held, DONE)
+    assert (job_of(queue).status, job_of(queue).result) == ("succeeded", DONE.result)
+
+
+def test_parts_are_counted_cancelled_and_done_again(queue: Engine) -> None:
+    create_jobs(queue, [new_job(f"job_{n}", parent="swp_1") for n in range(3)])
+    create_jobs(queue, [new_job("job_z")])
+    _, first = claimed(queue)
+    assert finish_job(queue, first, DONE)
+    _, second = claimed(queue)
+    cancel_jobs(queue, "swp_1")
+    assert finish_job(queue, second, Outcome(ending="cancelled"))
+    assert job_counts(queue, "swp_1") == {"succeeded": 1, "cancelled": 2}
+    assert retry_jobs(queue, "swp_1") == 2
+    assert job_counts(queue, "swp_1") == {"queued": 2, "succeeded": 1}
+    assert job_of(queue, second.job_id).attempts_used == 0
+    assert not finish_job(queue, second, DONE)
+    assert job_ids(queue, parent="swp_1", status="queued") == {"job_1", "job_2"}
+    assert job_ids(queue, kind="count", parent=None) == {"job_z"}
+
+
+@pytest.mark.parametrize("has_heard", [True, False])
+def test_parts_that_are_about_to_stop_go_on_once_they_are_wanted_again(queue: Engine, has_heard: bool) -> None:
+    held = running(queue, parent="swp_1")
+    cancel_jobs(queue, "swp_1")
+    if has_heard:
+        assert heartbeat_job(queue, held, LEASE_SECONDS) == "cancel"
+    assert retry_jobs(queue, "swp_1") == 1
+    assert heartbeat_job(queue, held, LEASE_SECONDS) == "run"
+    assert finish_job(queue, held, Outcome(ending="cancelled") if has_heard else DONE)
+    assert job_of(queue).status == ("queued" if has_heard else "succeeded")
+    assert job_of(queue).attempts_used == (0 if has_heard else 1)
+    if has_heard:
+        assert finish_job(queue, claimed(queue)[1], DONE)
+        assert job_of(queue).status == "succeeded"
+
+
+def test_what_one_job_s_end_fails_at_keeps_no_other_job_waiting(queue: Engine) -> None:
+    create_jobs(queue, [new_job(f"job_{n}", max_attempts=1) for n in range(3)])
+
+    def also(_connection: Connection, job: Job) -> None:
+        if job.id == "job_1":
+            raise KeyError(job.id)
+
+    for n in range(3):
+        claimed(queue, f"w{n}")
+        lapse(queue, f"job_{n}")
+    with pytest.raises(KeyError, match="job_1"):
+        expire_leases(queue, also)
+    assert [job_of(queue, f"job_{n}").status for n in range(3)] == ["failed", "running", "failed"]
+    assert expire_leases(queue) == 1

@@ -188,7 +188,7 @@ def test_a_clock_that_jumps_makes_nothing_old(store: Engine, monkeypatch: pytest
     _add(store, ESTIMATES, id="young", stored_at=datetime.now(UTC))
     retention = Retention(store, Settings(database_url="sqlite:////x.db"), Event())
     jumped = datetime.now(UTC) + timedelta(days=3650)
-    monkeypatch.setattr("service.jobs.ends.database_time", lambda _: jumped)
+    monkeypatch.setattr("service.jobs.leases.database_time", lambda _: jumped)
     assert retention.run()["answers"] == 0
-    monkeypatch.setattr("service.jobs.ends.monotonic", lambda: 3650 * 86_400.0 * 2)
+    monkeypatch.setattr("service.jobs.leases.monotonic", lambda: 3650 * 86_400.0 * 2)
     assert retention.run()["answers"] == 1

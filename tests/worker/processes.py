@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from service.worker.jobs import JobContext, JobResult, record_of
+from service.worker.command import JobContext, JobResult, record_of
 from service.worker.runners import Task
 
 JUMPING, RIGHT = "jumping", "right"
@@ -93,7 +93,7 @@ async def sleep(desk: JobContext) -> JobResult:
 
 def work(address: str, name: str, kind: str, log: str, clock: str) -> None:
     """Be a worker that does jobs of one kind of tests."""
-    from service.worker import jobs
+    from service.worker import command
     from service.worker.command import main
 
     async def note(desk: JobContext) -> JobResult:
@@ -102,8 +102,8 @@ def work(address: str, name: str, kind: str, log: str, clock: str) -> None:
     _write_to(log)
     if clock == JUMPING:
         time.time = jumping  # as if somebody set it, again and again
-    jobs.WORK.clear()
-    jobs.WORK[kind] = sleep if kind.startswith(SLEEP) else note
+    command.WORK.clear()
+    command.WORK[kind] = sleep if kind.startswith(SLEEP) else note
     sys.exit(main(["--url", address, "--name", name]))
 
 

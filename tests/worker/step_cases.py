@@ -49,9 +49,9 @@ def parameters_of(step: ResolvedQuestion, **more: Any) -> dict[str, Any]:
 
 def counted_peaks(step: ResolvedQuestion, steps: int = 3) -> dict[int, int]:
     """Peaks of live tensors of the first and of the last step, counted in this process."""
+    from service.worker.decoder import trainer_of
     from service.worker.probes.step import counted_steps, step_peaks
     from service.worker.supported import step_model, step_recipe
-    from service.worker.trainer import trainer_of
 
     told = parameters_of(step)
     make = partial(trainer_of, step_model(told["model"]), step_recipe(told["recipe"]), "cpu")

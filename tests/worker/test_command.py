@@ -11,10 +11,18 @@ import httpx
 import pytest
 
 from service.errors import StartupError
-from service.worker.command import ClaimLoop, WorkerOptions
-from service.worker.jobs import JobContext, JobFile, JobResult, Work
+from service.worker.command import (
+    MOST_FAILURES,
+    Address,
+    ClaimLoop,
+    JobContext,
+    JobFile,
+    JobResult,
+    ServiceClient,
+    Work,
+    WorkerOptions,
+)
 from service.worker.runners import Task
-from service.worker.service_client import MOST_FAILURES, Address, ServiceClient
 
 LEASE_SECONDS = 0.2
 KIND = "test"

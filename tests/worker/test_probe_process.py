@@ -17,7 +17,7 @@ from service.units import DIMENSIONS
 from service.worker import devices
 from service.worker.probe_process import RankTask, run_task, write_record
 from service.worker.probes import context
-from service.worker.ranks import Place, nodes_of, place_of, rendezvous
+from service.worker.probing import Place, nodes_of, place_of, rendezvous
 from tests.house.source import SERVICE
 from tests.worker.probing import need_torch, read_record, run_probe, start_probe
 from tests.worker.step_cases import FEW_TOKENS, model_of, parameters_of, resolved_step

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.worker.runners import Task, local
-from service.worker.runners.local import LocalRunner, LocalRunning
+from service.worker import runners
+from service.worker.runners import LocalRunner, LocalRunning, Task
 from tests.waiting import wait_until
 from tests.worker.processes import noted, seconds_until_gone
 
@@ -55,7 +55,7 @@ def test_whoever_loses_its_worker_ends_with_all_it_started(tmp_path: Path) -> No
     (tmp_path / "job" / "0").mkdir(parents=True)
     program = (
         "import time\nfrom pathlib import Path\nfrom service.worker.runners import Task\n"
-        "from service.worker.runners.local import LocalRunner\n"
+        "from service.worker.runners import LocalRunner\n"
         f"LocalRunner().start(Task(task={task!r}, folder=Path({str(tmp_path / 'job' / '0')!r}), module={MODULE!r}))\n"
         "time.sleep(60)"
     )
@@ -99,7 +99,7 @@ def test_progress_is_told_while_it_runs(tmp_path: Path) -> None:
 
 
 def test_the_worker_s_key_is_nobody_else_s_business(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in local.SECRETS:
+    for name in runners.SECRETS:
         monkeypatch.setenv(name, "secret")
     running = start(tmp_path)
     (pids,) = noted(tmp_path / "pids")

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 import transformers
 
+from service.worker.decoder import Mark, Trainer, trainer_of
 from service.worker.probes.step import counted_steps, step_peaks
 from service.worker.supported import WEIGHTS, StepRecipe, step_model, step_recipe
-from service.worker.trainer import Mark, Trainer, trainer_of
 
 STEPS = 2
 

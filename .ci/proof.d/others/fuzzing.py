@@ -12,7 +12,7 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports(include=["service"]):
-    from service.calibration.memory_snapshot import read_memory_snapshot
+    from service.calibration.tool_files import read_memory_snapshot
     from service.catalogue import shipped_catalogue
     from service.errors import TraincostError
     from service.estimator.model.counts import count_parameters

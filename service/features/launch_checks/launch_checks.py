@@ -24,9 +24,8 @@ from service.features.launch_checks.schemas import ParsedLaunchCheck, read_launc
 from service.features.launch_checks.store import StoredCheck
 from service.features.launch_checks.targets import size_question, target_of
 from service.features.launch_checks.tasks import plan_probes
-from service.jobs.ends import cancel_job
 from service.jobs.jobs import Job, NewJob, OnEnd, read_job
-from service.jobs.leases import read_file, read_file_names
+from service.jobs.leases import cancel_job, read_file, read_file_names
 from service.store import Engine
 from service.store.engine import utc_text
 from service.store.keys import Caller

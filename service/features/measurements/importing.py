@@ -8,11 +8,15 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Ge, Len, Lt
 from pydantic_core import from_json
 
-from service.calibration.gemm_table import COLUMNS, read_gemm_table
-from service.calibration.memory_snapshot import read_memory_snapshot, refuse_pickle
-from service.calibration.nccl_tests import read_nccl_tests
 from service.calibration.observations import Observed, predicted_value, processor_of
 from service.calibration.records import Environment, ProbeRecord, fault_of
+from service.calibration.tool_files import (
+    COLUMNS,
+    read_gemm_table,
+    read_memory_snapshot,
+    read_nccl_tests,
+    refuse_pickle,
+)
 from service.catalogue import Catalogue
 from service.catalogue.catalogue import calibrated_gpu
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused

@@ -16,8 +16,8 @@ from service.features.sweeps import store
 from service.features.sweeps.rows import Sweep, SweepKind, sweep_to_bytes
 from service.features.sweeps.rows import columns_of as table_columns
 from service.features.sweeps.store import NewSweep, ShardState, StoredSweep
-from service.jobs.ends import cancel_jobs, retry_jobs
 from service.jobs.jobs import JobStatus, NewJob
+from service.jobs.leases import cancel_jobs, retry_jobs
 from service.store import Engine
 from service.store.engine import RowPart, utc_text
 from service.store.keys import Caller

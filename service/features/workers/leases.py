@@ -16,8 +16,7 @@ from service.api.errors import LEAVING, WrongParameter
 from service.api.streams import refuse_expired
 from service.errors import Leaving, Problem
 from service.features.launch_checks.finished_jobs import on_end
-from service.jobs.ends import LeaseExpiry, Outcome, finish_job
-from service.jobs.leases import Claim, Lease, claim_job, read_queued_work
+from service.jobs.leases import Claim, Lease, LeaseExpiry, Outcome, claim_job, finish_job, read_queued_work
 from service.store import Engine
 from service.store.database import ReadOnChange
 from service.store.workers import JobRequest, QueuedWork, remove_workers

@@ -28,8 +28,7 @@ from service.features.workers.schemas import (
     HeartbeatRequest,
     refuse_deep_progress,
 )
-from service.jobs.ends import finish_job
-from service.jobs.leases import JobFile, Lease, heartbeat_job, holds_job, store_file
+from service.jobs.leases import JobFile, Lease, finish_job, heartbeat_job, holds_job, store_file
 from service.store.workers import JobRequest, WorkerBounds, read_workers, record_worker
 from service.validation.devices import with_catalogue_names
 from service.validation.reading import read_spec

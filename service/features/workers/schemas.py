@@ -9,7 +9,7 @@ from annotated_types import Interval, Len
 from service.answers.workers import Capabilities
 from service.errors import Problem, Refused
 from service.estimator.question import STRICT, Name
-from service.jobs.ends import Outcome
+from service.jobs.leases import Outcome
 
 MOST_WAIT_SECONDS = 20.0
 """Longest wait for a job in a request. Source: a choice; proxies cut idle requests off after half a minute or one."""

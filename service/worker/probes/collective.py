@@ -18,18 +18,20 @@ from service.worker.probing import (
     WARM_UPS,
     Caches,
     CannotRun,
+    Group,
     LeftOut,
     ProbeContext,
     ProbeResult,
     error_fraction,
     is_out_of_memory,
+    joined,
     left_out_reason,
     measurement,
     no_memory,
+    nodes_of,
     refuse_wrong,
     spread,
 )
-from service.worker.ranks import Group, joined, nodes_of
 
 NUMBER_BYTES = 4
 """Bytes of one number: fp32."""

@@ -14,8 +14,7 @@ from typing import Any
 
 from service.calibration.records import Measurement
 from service.worker.bare_process import resident_bytes
-from service.worker.probing import CannotRun, ProbeContext, ProbeResult, measurement
-from service.worker.ranks import joined
+from service.worker.probing import CannotRun, ProbeContext, ProbeResult, joined, measurement
 
 PROCESSES = 2
 """Repeats, one process each. Source: a choice."""

@@ -420,7 +420,7 @@ def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
     from torch.profiler import ProfilerActivity, profile, schedule
     from torch.utils.data import DataLoader
 
-    from service.worker.trainer import trainer_of
+    from service.worker.decoder import trainer_of
 
     recipe, depth = step_recipe(parameters["recipe"]), int(parameters["depth"])
     model = step_model(parameters["model"], depth)

@@ -17,9 +17,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from service.calibration.records import Measurement
+from service.worker.decoder import Trainer, trainer_of
 from service.worker.probing import ProbeContext, ProbeResult, elapsed_seconds, measurement
 from service.worker.supported import step_model, step_recipe
-from service.worker.trainer import Trainer, trainer_of
 
 MARK = "traincost mark "
 """Prefix of the names of marks in a profile."""

@@ -18,7 +18,7 @@ from service.features.sweeps.rows import columns_of, rows_of, sweep_from_bytes
 from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.shards import compute_shard, shard_of
 from service.features.sweeps.sweeps import SHARD_ROWS
-from service.jobs.ends import expire_leases
+from service.jobs.leases import expire_leases
 from service.store.engine import later, writing
 from service.store.tables import JOBS
 from tests.api.asking import Ask

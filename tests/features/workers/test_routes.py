@@ -15,9 +15,8 @@ from service.answers.workers import Requirements
 from service.api.limits.http_limits import UPLOAD_BYTES
 from service.features.launch_checks import finished_jobs
 from service.features.workers.leases import AT_ONCE
-from service.jobs.ends import cancel_job, expire_leases
 from service.jobs.jobs import NewJob, create_jobs, read_job
-from service.jobs.leases import Claim, claim_job, read_file
+from service.jobs.leases import Claim, cancel_job, claim_job, expire_leases, read_file
 from service.store.engine import later, writing
 from service.store.tables import JOBS, OWNER_SHARES, WORKERS
 from service.store.workers import JobRequest, WorkerBounds, record_worker

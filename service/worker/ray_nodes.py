@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from service.worker.probing import CannotRun
-from service.worker.runners import RECORD, Task, job_folder, remove_abandoned
-from service.worker.runners.local import LocalRunner, LocalRunning
+from service.worker.runners import RECORD, LocalRunner, LocalRunning, Task, job_folder, remove_abandoned
 
 KIND = "accelerator_type:"
 """Prefix of the resource by which Ray names the kind of a node's GPUs."""

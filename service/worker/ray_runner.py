@@ -1,4 +1,4 @@
-"""The runner of a Ray cluster. Ray places tasks, by kind and number of GPUs.
+"""The runner of a Ray cluster, which places tasks by kind and number of GPUs.
 
 A measurement is a process under a supervisor on its node, as on the worker's own host. A part of a sweep is a
 plain task of Ray, whose process Ray reuses for the next part.
@@ -23,8 +23,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from service.errors import StartupError
 from service.worker.devices import VISIBLE_GPUS, can_sweep, devices_here
 from service.worker.probing import CannotRun
-from service.worker.runners import Running, Task, job_folder, remove_abandoned
-from service.worker.runners.nodes import (
+from service.worker.ray_nodes import (
     Node,
     NodeRunner,
     NodeState,
@@ -34,6 +33,7 @@ from service.worker.runners.nodes import (
     nodes_of,
     placement_of,
 )
+from service.worker.runners import Running, Task, job_folder, remove_abandoned
 
 POLL_SECONDS = 0.1
 """Period of checks of running tasks. Source: a choice."""

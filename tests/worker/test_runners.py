@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from service.worker.jobs import record_of
-from service.worker.runners import LOCK, PREFIX, Task, job_folder, local, remove_abandoned
-from service.worker.runners.local import LocalRunner
-from service.worker.runners.nodes import NodeRunner
+from service.worker import runners
+from service.worker.command import record_of
+from service.worker.ray_nodes import NodeRunner
+from service.worker.runners import LOCK, PREFIX, LocalRunner, Task, job_folder, remove_abandoned
 from tests.waiting import wait_until
 
 
@@ -27,7 +27,7 @@ from tests.waiting import wait_until
 def test_a_job_sees_the_gpus_of_its_name_alone(
     device: str | None, before: str | None, after: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "gpus_here", lambda: [("A", 8e10), ("B", 4e10), ("B", 4e10)])
+    monkeypatch.setattr(runners, "gpus_here", lambda: [("A", 8e10), ("B", 4e10), ("B", 4e10)])
     if before is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
@@ -44,7 +44,7 @@ def test_a_job_sees_the_gpus_of_its_name_alone(
 def test_what_a_killed_seat_leaves_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     program = (
-        "import os, signal\nfrom service.worker.runners.nodes import NodeRunner\n"
+        "import os, signal\nfrom service.worker.ray_nodes import NodeRunner\n"
         "kept = NodeRunner()\nos.kill(os.getpid(), 9)"
     )
     killed = subprocess.run([sys.executable, "-c", program], check=False, env={**os.environ, "TMPDIR": str(tmp_path)})

@@ -15,10 +15,10 @@ from service.catalogue import shipped_catalogue
 from service.features.sweeps.rows import Sweep, columns_of, rows_of, sweep_to_bytes
 from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.sweeps import Shard, shards_of
-from service.worker.jobs import ROWS_FILE, SHARD_PROCESS, SWEEP_FILE
+from service.worker.command import ROWS_FILE, SHARD_PROCESS, SWEEP_FILE
 from service.worker.probing import CannotRun
+from service.worker.ray_nodes import KIND, Node, nodes_of, placement_of
 from service.worker.runners import PREFIX, WORK, Running, Task
-from service.worker.runners.nodes import KIND, Node, nodes_of, placement_of
 from tests.needing import need
 from tests.waiting import wait_until
 from tests.worker.clusters import A100, H100, Cluster, cluster
@@ -82,7 +82,7 @@ class Cloud:
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[Cloud]:
     need("ray")
-    from service.worker.runners.ray import RayRunner
+    from service.worker.ray_runner import RayRunner
 
     with cluster() as made:
         nodes = made.add([(H100, 4, 1), (H100, 4, 1), (A100, 2, 1)])
@@ -122,7 +122,7 @@ def kinds() -> dict[str, str]:
 
 
 def test_a_cluster_can_do_what_its_nodes_can_do_together(cloud: Cloud) -> None:
-    from service.worker.runners.ray import UPLOADING
+    from service.worker.ray_runner import UPLOADING
 
     able = cloud.able
     assert {(one["name"], one["count"]) for one in able["devices"]} == {(H100, 8), (A100, 2)}
