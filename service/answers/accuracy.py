@@ -2,23 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from service.answers.estimates import Versions
 from service.calibration.kernels import MeasuredProducts
 from service.calibration.scores import RelativeErrors
 from service.estimator.answer import Interval, MemoryLine, StepPart, Verdict
-from service.estimator.question import DESCRIBED
+from service.estimator.question import Documented
 
 Quantity = Literal["peak", "static", "step"]
 """The largest bytes of a step, what stays allocated between steps, or the time of a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures(RelativeErrors):
+class Figures(RelativeErrors, Documented):
     """Errors of some rows, and counts of the rows without a prediction."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     rows: int
     """Rows in all: scored, not expressible, and those that ran out of memory and so have no peak."""
@@ -33,10 +31,8 @@ class Figures(RelativeErrors):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepScores:
+class StepScores(Documented):
     """Held-out scores of steps stated in full, and scores of single-number baselines."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     held_out: RelativeErrors
     """By constants and intervals from all other sources (of mixtures of experts: all other models); of the rows that
@@ -55,8 +51,6 @@ class StepScores:
 class Sized(Figures):
     """Figures, and the same for large and for small values, whose relative errors mean different things."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
-
     large_from_bytes: float | None
     """Measured value from which a row is large: 4 GiB for peaks, 1 GB for what stays between steps; null for steps,
     all of which are large."""
@@ -69,8 +63,6 @@ class Sized(Figures):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group(Sized):
     """The rows of one source that measured the same thing."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     quantity: Quantity
     """Peak, what stays between steps, or the time of a step."""
@@ -96,10 +88,8 @@ class Group(Sized):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WrongVerdict:
+class WrongVerdict(Documented):
     """A row whose verdict was wrong."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Its name in the table."""
@@ -112,10 +102,8 @@ class WrongVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictCounts:
+class VerdictCounts(Documented):
     """Verdicts against outcomes."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     ran: int
     """Rows that ran and have a verdict."""
@@ -144,20 +132,16 @@ class VerdictCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdicts(VerdictCounts):
+class Verdicts(VerdictCounts, Documented):
     """Verdicts against outcomes, of all rows and of those stated in full."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     full_config: VerdictCounts
     """The rows whose configuration is stated in full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorstRow:
+class WorstRow(Documented):
     """One of the rows with the largest errors."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Its name in the table."""
@@ -186,10 +170,8 @@ class WorstRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorstStep:
+class WorstStep(Documented):
     """One of the steps stated in full with the largest errors."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Its name in the table."""
@@ -216,10 +198,8 @@ class WorstStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeakRow:
+class PeakRow(Documented):
     """The counted peak of one step beside its prediction."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     model: str
     """Preset, at full width."""
@@ -238,10 +218,8 @@ class PeakRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountedPeaks:
+class CountedPeaks(Documented):
     """How near predictions come to live tensors that were counted while real steps ran."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     rows: tuple[PeakRow, ...]
     """One a model, depth and step."""
@@ -252,10 +230,8 @@ class CountedPeaks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnGroup:
+class OwnGroup(Documented):
     """A team's own measurements of one device and probe, beside what was predicted when they came in."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     device: str
     """Name of the device."""
@@ -284,10 +260,8 @@ class OwnGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredAccuracy:
+class MeasuredAccuracy(Documented):
     """How near predictions come to what workers measured."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     counted_peaks: CountedPeaks
     """Live tensors of real steps, which ship with the service."""
@@ -298,10 +272,8 @@ class MeasuredAccuracy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accuracy:
+class Accuracy(Documented):
     """Accuracy of predictions against measurements."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     versions: Versions
     """Versions behind the predictions."""
@@ -322,10 +294,8 @@ class Accuracy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TotalsRow:
+class TotalsRow(Documented):
     """One published run beside its prediction."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Its name in the table."""
@@ -358,10 +328,8 @@ class TotalsRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TotalsGroup:
+class TotalsGroup(Documented):
     """What predictions of some published runs amount to."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     name: str
     """main runs, or beside them: rows whose hours are not known to be those of one run."""
@@ -386,10 +354,8 @@ class TotalsGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TotalsAccuracy:
+class TotalsAccuracy(Documented):
     """How near predicted GPU-hours come to those of published runs."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     main_runs: TotalsGroup
     """Rows that describe one main run: the ones that count."""

@@ -1,14 +1,14 @@
 """Answers of admission checks and of batches."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Len
 
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, MemoryAnswer, Source, Versions
 from service.answers.names import Published
 from service.estimator.answer import Interval
-from service.estimator.question import DESCRIBED
+from service.estimator.question import Documented
 
 CheckVerdict = Literal["ok", "warn", "deny"]
 
@@ -17,10 +17,8 @@ MOST_FREE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alternative:
+class Alternative(Documented):
     """An alternative for the job, with its own verdict."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     patch: Annotated[dict[str, Any], Published("QuestionPatch")]
     """What to change in the question, as a merge patch."""
@@ -37,10 +35,8 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(Documented):
     """Whether a job may start, and what a scheduler wants to note of it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Of the estimate behind it."""
@@ -80,10 +76,8 @@ MOST_QUESTIONS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchAnswer:
+class BatchAnswer(Documented):
     """The answer to one question."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     status: Literal[200]
     """Status of an answer."""
@@ -92,10 +86,8 @@ class BatchAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchProblem:
+class BatchProblem(Documented):
     """The problem of a refused question."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     status: Literal[400, 422, 500]
     """Status of the refusal."""
@@ -104,10 +96,8 @@ class BatchProblem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchAnswers:
+class BatchAnswers(Documented):
     """The answers, in the order of the questions."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     answers: Annotated[tuple[BatchAnswer | BatchProblem, ...], Len(0, MOST_QUESTIONS)]
     """One answer for each question."""

@@ -1,13 +1,13 @@
 """Answers about jobs that ran: why one ran out of memory, and what those took that were estimated before."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from service.answers.estimates import Versions
 from service.answers.names import Published
 from service.estimator.answer import Change, Interval, Verdict
 from service.estimator.memory.memory import Moment, StepName
-from service.estimator.question import DESCRIBED
+from service.estimator.question import Documented
 
 MessageKind = Literal[
     "torch_allocator", "torch_memory_summary", "cuda_error", "cublas", "nccl", "xla", "cpu_allocator", "oom_killer",
@@ -28,10 +28,8 @@ LONGEST_MESSAGE = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaidNumber:
+class SaidNumber(Documented):
     """One number of a message."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     name: str
     """What it is, e.g. requested_bytes."""
@@ -44,10 +42,8 @@ class SaidNumber:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Said(Documented):
     """Values parsed from a message; null where it lacks them."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     kind: MessageKind
     """Source of the out-of-memory message."""
@@ -80,10 +76,8 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MatchedTensor:
+class MatchedTensor(Documented):
     """A tensor of this model with the size of the failed allocation."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     tensor: str
     """What it is, in words."""
@@ -94,10 +88,8 @@ class MatchedTensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedLine:
+class ComparedLine(Documented):
     """One line of the estimate at the moment of failure, beside what it seems to have been."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     kind: str
     """What the bytes are; unexplained: what no line tells."""
@@ -110,10 +102,8 @@ class ComparedLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedTotal:
+class ComparedTotal(Documented):
     """One number of the message beside that of the estimate."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     quantity: Literal["live_bytes", "reserved_bytes", "outside_allocator_bytes", "process_bytes", "capacity_bytes"]
     """The compared quantity; live_bytes includes the failed allocation."""
@@ -126,10 +116,8 @@ class ComparedTotal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Supposition:
+class Supposition(Documented):
     """A single difference between the question and what ran that would explain the message."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     patch: Annotated[dict[str, Any], Published("QuestionPatch")]
     """The difference, as a merge patch of the question."""
@@ -138,10 +126,8 @@ class Supposition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Documented):
     """Why memory ran out, and what to change."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Of the estimate that the message is compared with."""
@@ -189,10 +175,8 @@ Reason = Literal["not_ended", "never_started", "no_estimate", "no_gpus", "unknow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class LeftOut(Documented):
     """Jobs that are not compared."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     reason: Reason
     """Why."""
@@ -205,10 +189,8 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Documented):
     """What is wrong with one record, which is left out."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     place: str
     """Which record: its row, the header being row 1, or its place in the list of jobs."""
@@ -221,10 +203,8 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReconciledJob:
+class ReconciledJob(Documented):
     """One job: what was predicted, and what it took."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     cluster: str
     """Name of its cluster; empty where the accounting did not tell it."""
@@ -259,10 +239,8 @@ class ReconciledJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciliation:
+class Reconciliation(Documented):
     """What jobs took, beside what was predicted of them."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     compared: int
     """Jobs whose hours are compared."""

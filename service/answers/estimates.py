@@ -1,12 +1,12 @@
 """Answers to one question, whole or in part, with versions and sources."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from service.estimator.answer import Flop, Memory, Parameters, Step, Totals, Verdict
 from service.estimator.explain.explanation import Explanation
 from service.estimator.other_tools.tool import Comparison
-from service.estimator.question import DESCRIBED, Question
+from service.estimator.question import Documented, Question
 from service.estimator.run.stages import StageTimeline
 
 
@@ -26,10 +26,8 @@ SourceKind = Literal["model", "gpu", "cluster", "price", "rate_card", "region", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Documented):
     """A row that an answer rests on: each one that is not shipped, and what a price was taken from in any case."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     kind: SourceKind
     """What it is a row of."""
@@ -46,10 +44,8 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grounds:
+class Grounds(Documented):
     """Fields of every answer beside its numbers."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """est_ and a digest of the resolved question and the versions."""
@@ -121,8 +117,6 @@ class Answer(Grounds):
 class TimelineAnswer(Grounds):
     """Live bytes of one rank of every stage over the first step and over a later one."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
-
     usable_bytes: float
     """Memory a job can use on this GPU."""
     allocated_peak_bytes: float
@@ -134,10 +128,8 @@ class TimelineAnswer(Grounds):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MethodAnswer(Comparison):
+class MethodAnswer(Documented, Comparison):
     """Memory of one configuration by another tool's method, beside our own estimate."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """The id of our own estimate."""

@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from service.answers.names import Published
-from service.estimator.question import DESCRIBED, Name
+from service.estimator.question import Documented, Name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetVersion:
+class TargetVersion(Documented):
     """One form of a tool's file."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     version: str
     """Its name, as the parameter version takes it."""
@@ -25,10 +23,8 @@ class TargetVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportTarget:
+class ExportTarget(Documented):
     """A tool that a question can be written for."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     target: str
     """Its name in the path."""
@@ -43,20 +39,16 @@ class ExportTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportTargets:
+class ExportTargets(Documented):
     """Tools that a question can be written for."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     items: tuple[ExportTarget, ...]
     """The tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotExpressed:
+class NotExpressed(Documented):
     """Something of the question that the file does not hold."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     field: str
     """Dotted path of the field."""
@@ -67,10 +59,8 @@ class NotExpressed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Export:
+class Export(Documented):
     """A question as the file of one tool."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     target: str
     """The tool's name in the path."""
@@ -93,10 +83,8 @@ class Export:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownSetting:
+class UnknownSetting(Documented):
     """A setting of the file that was not understood."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     name: str
     """Its name in the file, its beginning where it is long."""
@@ -107,10 +95,8 @@ class UnknownSetting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class Imported(Documented):
     """A parsed file, as the parts of a question."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     format: str
     """The kind of file."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from service.answers.names import Published
 from service.calibration.records import Environment, ProbeName, ProbeStatus
 from service.estimator.answer import Interval, Verdict
-from service.estimator.question import DESCRIBED
+from service.estimator.question import Documented
 
 LaunchStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 """State of a launch check."""
@@ -20,10 +20,8 @@ Where = Literal["matching", "any"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredValue:
+class MeasuredValue(Documented):
     """A measured quantity over its repeats."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     low: float
     """10th percentile."""
@@ -36,10 +34,8 @@ class MeasuredValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class Compared(Documented):
     """A measurement beside its prediction."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     operation: str
     """Measured operation."""
@@ -60,10 +56,8 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeAnswer:
+class ProbeAnswer(Documented):
     """Result of one probe."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     probe: ProbeName
     """Name of the probe."""
@@ -82,10 +76,8 @@ class ProbeAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class Reason(Documented):
     """One reason of the verdict."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     code: str
     """Stable name of the rule."""
@@ -98,10 +90,8 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class Outlook(Documented):
     """Expected figures of the job."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     verdict: Verdict
     """Verdict on the memory."""
@@ -122,10 +112,8 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reestimate:
+class Reestimate(Documented):
     """The estimate before and after the measurements."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     before: Outlook
     """State at the creation of the check."""
@@ -136,10 +124,8 @@ class Reestimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deepened:
+class Deepened(Documented):
     """Extrapolation from two reduced depths of the model to its full depth: one replica on one device."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     quantity: str
     """Quantity measured at both depths: live_bytes_peak, allocated_peak or step."""
@@ -158,10 +144,8 @@ class Deepened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchCheck:
+class LaunchCheck(Documented):
     """Current state of a launch check."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """lch_ and 32 hexadecimal digits."""
@@ -206,10 +190,8 @@ class LaunchCheck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchCheckRow:
+class LaunchCheckRow(Documented):
     """A launch check in short."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Its id."""

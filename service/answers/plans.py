@@ -2,23 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from service.answers.estimates import Versions
 from service.answers.names import Described, component, mapping_of_fields
 from service.answers.rows import ChosenCluster, RowProblem
 from service.estimator.answer import Interval, Verdict
-from service.estimator.question import DESCRIBED, Cluster, Layout, Model, Recipe
+from service.estimator.question import Cluster, Documented, Layout, Model, Recipe
 
 Objective = Literal["time", "cost", "gpus", "energy"]
 """What the best plan has least of: days (seconds of a step without training_tokens), dollars, GPUs, kilowatt-hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRow:
+class PlanRow(Documented):
     """One plan; its recipe, layout and cluster are a question that an estimate answers with the same numbers."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     rank: int
     """From 1; that of the front is by time."""
@@ -51,10 +49,8 @@ class PlanRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanCounts:
+class PlanCounts(Documented):
     """How many layouts were looked at, and what became of them."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     generated: int
     """Layouts of the space; those that are refused and those that are scored."""
@@ -67,10 +63,8 @@ class PlanCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawback:
+class Drawback(Documented):
     """What keeps a layout from being the best plan."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     reason: str
     """In one sentence."""
@@ -81,10 +75,8 @@ class Drawback:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanAnswer:
+class PlanAnswer(Documented):
     """The best layouts for a job."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     objective: Objective
     """What the plans have least of."""
@@ -126,10 +118,8 @@ SOLVED_FIELDS = Described(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchPlan:
+class BatchPlan(Documented):
     """A batch, factor by factor."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     sequence_length: int
     """Tokens in one sequence."""
@@ -150,10 +140,8 @@ class BatchPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizeByFit:
+class SizeByFit(Documented):
     """The best size by one fit."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     fit: str
     """besiroglu-2024, hoffmann-2022 or 20-tokens-per-parameter."""
@@ -172,10 +160,8 @@ class SizeByFit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptimalSize:
+class OptimalSize(Documented):
     """The model that makes the most of a budget."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     total_flop: float
     """Operations of the run that the budget buys."""
@@ -198,10 +184,8 @@ class OptimalSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhyNot:
+class WhyNot(Documented):
     """Why a value will not do."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     code: str
     """out_of_memory, at_risk, headroom_missing, deadline_missed, budget_exceeded, gpu_hours_exceeded,
@@ -221,10 +205,8 @@ class WhyNot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyNumbers:
+class KeyNumbers(Documented):
     """Estimate at one value."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str | None
     """Of the estimate."""
@@ -251,10 +233,8 @@ class KeyNumbers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Documented):
     """The numbers behind both values."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     value: KeyNumbers | None
     """Estimate at the value; null without a value, or where the request has no question."""
@@ -265,10 +245,8 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NextValue:
+class NextValue(Documented):
     """The nearest value that will not do: the next larger one where the unknown is maximised, else the next smaller."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     value: int | ChosenCluster
     """The value; of a plan of a batch its micro-batch, of a model its parameters."""
@@ -277,10 +255,8 @@ class NextValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Solution:
+class Solution(Documented):
     """One open field, solved."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     unknown: UnknownName
     """The open field."""

@@ -2,24 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Len
 
 from service.answers.estimates import Versions
 from service.answers.names import INLINE, NUMBERS, Described, component, mapping_of_fields
 from service.estimator.answer import Verdict
-from service.estimator.question import DESCRIBED
+from service.estimator.question import Documented
 
 MOST_ROWS = 1_000
 """Most rows of a comparison, and of a table of varied fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowProblem:
+class RowProblem(Documented):
     """One thing that keeps a row from being answered."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     pointer: str
     """JSON pointer of the field in the body."""
@@ -32,10 +30,8 @@ class RowProblem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenCluster:
+class ChosenCluster(Documented):
     """A cluster at a price, out of those that were listed."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     cluster: str | None
     """Its name; null if it has none."""
@@ -61,8 +57,6 @@ class ChosenCluster:
 class ComparedRow(ChosenCluster):
     """The job on one cluster at one price."""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
-
     price_as_of: str | None
     """Date of the price; null where it is not known."""
     status: Literal[200, 422]
@@ -87,10 +81,8 @@ VARIED_FIELDS = Described(component("VariedFields", mapping_of_fields("Varied fi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VariedRow:
+class VariedRow(Documented):
     """The question with some fields given anew."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     values: Annotated[Mapping[str, Any], VARIED_FIELDS]
     """Every varied field, with its value in this row."""

@@ -1,16 +1,14 @@
 """Share links: signed links to a scenario, with their expiry."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
-from service.estimator.question import DESCRIBED
+from service.estimator.question import Documented
 
 
 @dataclass(frozen=True, slots=True)
-class ShareLinks:
+class ShareLinks(Documented):
     """Links that show a scenario to anyone who has them."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     scenario: str
     """The scenario as JSON."""
@@ -21,10 +19,8 @@ class ShareLinks:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Share(Documented):
     """A scenario that is shared."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Id of the links, by which they are listed and revoked."""
@@ -38,10 +34,8 @@ ShareStatus = Literal["active", "expired", "revoked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedShare:
+class ListedShare(Documented):
     """Links that were made of a scenario."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Their id."""
@@ -60,10 +54,8 @@ class ListedShare:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareList:
+class ShareList(Documented):
     """The links of a scenario."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     items: tuple[ListedShare, ...]
     """Links that hold and, for some time, those that have ended; the oldest first."""

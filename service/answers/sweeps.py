@@ -2,20 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from service.answers.estimates import Versions
-from service.estimator.question import DESCRIBED
+from service.estimator.question import Documented
 
 SweepStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 """Where a sweep is. Failed and cancelled ones hold the rows that were done before, and can be resumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepColumnAnswer:
+class SweepColumnAnswer(Documented):
     """One column of the table of a sweep."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     name: str
     """What it is called."""
@@ -24,10 +22,8 @@ class SweepColumnAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepRows:
+class SweepRows(Documented):
     """What became of the rows so far."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     total: int
     """Rows of the sweep."""
@@ -44,10 +40,8 @@ class SweepRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepShards:
+class SweepShards(Documented):
     """Pieces of a sweep, by where each is."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     queued: int
     """Waiting for a worker."""
@@ -62,10 +56,8 @@ class SweepShards:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepAnswer:
+class SweepAnswer(Documented):
     """A sweep: how far it is, and where its table is read."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """What it is read by."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Interval, Len
 
-from service.estimator.question import DESCRIBED, STRICT, Count, Name
+from service.estimator.question import Count, Documented, Name, Strict
 
 Label = Annotated[str, Len(0, 200)]
 """Value of a label."""
@@ -19,10 +19,8 @@ RunnerName = Literal["local", "ray"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class Device(Strict):
     """GPUs of one kind that a worker may use."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     name: Name
     """Name by the driver."""
@@ -35,10 +33,8 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
+class Capabilities(Strict):
     """Capabilities of a worker."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     devices: Annotated[tuple[Device, ...], Len(0, 100)] = ()
     """Its GPUs, by kind; empty on a machine without any."""
@@ -109,10 +105,8 @@ def _does_suit(requirements: Requirements, device: Device) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenWorker:
+class SeenWorker(Documented):
     """A registered worker."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Its name."""
@@ -131,10 +125,8 @@ class SeenWorker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimedJob:
+class ClaimedJob(Documented):
     """A job of a worker."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     id: str
     """Its id."""
@@ -155,30 +147,24 @@ class ClaimedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobClaim:
+class JobClaim(Documented):
     """Answer to a claim."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     job: ClaimedJob
     """The job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatAnswer:
+class HeartbeatAnswer(Documented):
     """Answer to a heartbeat."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     state: Literal["run", "cancel"]
     """Continue, or stop because a caller cancelled the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerList:
+class WorkerList(Documented):
     """Registered workers."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     items: tuple[SeenWorker, ...]
     """The workers, in the order of their names."""

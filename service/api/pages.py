@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
@@ -18,7 +18,7 @@ from service.api.openapi import PUBLIC
 from service.api.queries import choice_of
 from service.api.requests import StrictRoute, answer
 from service.errors import Leaving, NotFound
-from service.estimator.question import DESCRIBED
+from service.estimator.question import Documented
 from service.store import Engine
 from service.store.engine import takes_changes
 
@@ -132,20 +132,16 @@ health_router = APIRouter(tags=["health"], route_class=StrictRoute)
 
 
 @dataclass(frozen=True, slots=True)
-class HealthAnswer:
+class HealthAnswer(Documented):
     """How the process is."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     status: Literal["ok"] = "ok"
     """Always so."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReadinessAnswer:
+class ReadinessAnswer(Documented):
     """How the process is."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     status: Literal["ready"] = "ready"
     """Always so."""

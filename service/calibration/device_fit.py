@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import product
 from math import exp, log
 from statistics import fmean, median
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from service.estimator.constants import (
     calibrated,
     calibration_of,
 )
-from service.estimator.question import DESCRIBED, Gpu
+from service.estimator.question import Documented, Gpu
 from service.estimator.software.precision import Format, peak_flop_per_s
 from service.estimator.time.attention import MOST_FRACTION, FusedName, attention_rate
 from service.estimator.time.collectives import SWITCHED_GPUS, Curve, link_of
@@ -340,10 +340,8 @@ SHARED = "bandwidth"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartError:
+class PartError(Documented):
     """Errors of predictions of one probe: the mean of |predicted / measured - 1|."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     probe: str
     """Name of the probe."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 from statistics import fmean
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from service.calibration.observations import Observed, predicted_value, processo
 from service.calibration.records import Environment, Measurement
 from service.calibration.tables import shipped_records, shipped_table
 from service.estimator.constants import calibrated
-from service.estimator.question import DESCRIBED, AttentionName, Gpu
+from service.estimator.question import AttentionName, Documented, Gpu
 from service.estimator.software.precision import Format
 from service.estimator.time.attention import (
     BACKWARD_KEYS,
@@ -95,10 +95,8 @@ LEAST_FLOP = 0.5e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredProducts:
+class MeasuredProducts(Documented):
     """How near predictions of matrix products come on a processor, once half of the shapes were measured."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     device: str
     """The processor."""

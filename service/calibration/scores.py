@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, floor, log
 from statistics import fmean
-from typing import Any, ClassVar
 
 from service.estimator.answer import INSIDE_FRACTION
-from service.estimator.question import DESCRIBED
+from service.estimator.question import Documented
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +51,8 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RelativeErrors:
+class RelativeErrors(Documented):
     """Errors of the predictions of some rows. An error is predicted / measured - 1; null where nothing was scored."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     scored: int
     """Rows whose prediction was compared."""

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from json import dumps
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Interval, Le, Len, Lt
 
 from service.errors import StartupError
 from service.estimator.constants import DeviceCalibration
-from service.estimator.question import STRICT, Cluster, Gpu, Model, Name, PriceModel
+from service.estimator.question import Cluster, Gpu, Model, Name, PriceModel, Strict
 
 SHIPPED = "catalogue"
 """Owner of the shipped rows; the rows of any other owner are custom rows."""
@@ -253,10 +253,8 @@ class PriceRow(Provenance):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class Rate(Strict):
     """What one GPU costs for one hour by a rate card."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     gpu: Name
     """Catalogue name of the GPU."""

@@ -64,6 +64,21 @@ DESCRIBED: dict[str, Any] = {"use_attribute_docstrings": True, "json_schema_seri
 STRICT: dict[str, Any] = {**DESCRIBED, "extra": "forbid"}
 """The same of requests, whose unknown fields are refused."""
 
+
+class Documented:
+    """Base of dataclasses whose fields are described by the docstrings below them, and filled in answers."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
+
+
+class Strict:
+    """Base of dataclasses of requests: the same, and no other field is accepted."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+
 Name = Annotated[str, Len(1, 200)]
 """A name that the catalogue may hold."""
 
@@ -78,10 +93,8 @@ Sequences = Annotated[int, Interval(ge=1, le=1 << 30)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(Strict):
     """A decoder-only language model, in the spelling of Hugging Face configs (Llama's where a type has its own)."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     vocab_size: Annotated[int, Interval(ge=1, le=1 << 26)]
     """Rows of the token embedding, V."""
@@ -273,10 +286,8 @@ LinkRate = Annotated[float, Ge(1e3), Lt(1e15)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class Gpu(Strict):
     """One accelerator, from its data sheet and measurements; every rate is dense."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     slug: Name
     """Catalogue name."""
@@ -318,10 +329,8 @@ SmallUsd = Annotated[float, Ge(0), Lt(1e6)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class Storage(Strict):
     """Bytes that are kept for as long as the run takes."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     usd_per_gb_month: SmallUsd
     """US dollars for one GB (1e9 bytes) kept for one month (730 hours)."""
@@ -332,10 +341,8 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Egress:
+class Egress(Strict):
     """Bytes that leave the provider's network once."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     bytes: Bytes
     """Bytes sent out."""
@@ -344,10 +351,8 @@ class Egress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class Price(Strict):
     """What one rented GPU costs for one hour, and what is paid beside it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     usd_per_gpu_hour: Annotated[float, Ge(1e-4), Lt(1e6)]
     """US dollars for one GPU for one hour, before any discount."""
@@ -367,10 +372,8 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnedPrice:
+class OwnedPrice(Strict):
     """What owned hardware costs: its purchase written off over the hours that it works, and its upkeep."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     amortisation_years: Annotated[float, Ge(0.01), Le(50)]
     """Years over which the purchase is written off."""
@@ -395,10 +398,8 @@ class OwnedPrice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpointing:
+class Checkpointing(Strict):
     """How checkpoints are taken, so that an interruption loses little."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     rule: IntervalRule | None = None
     """Which formula gives the time between checkpoints that wastes least; young where absent."""
@@ -415,10 +416,8 @@ class Checkpointing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunStage:
+class RunStage(Strict):
     """A part of a run, before the recipe's own values hold, with a batch or a length of its own."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     until_tokens: Annotated[float, Ge(1), Lt(1e18)]
     """Tokens of the run, from its beginning, after which the stage ends; ascending, and below training_tokens."""
@@ -437,10 +436,8 @@ StepSeconds = Annotated[float, Ge(1e-6), Lt(1e9)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredStep:
+class MeasuredStep(Strict):
     """One configuration of the caller's own, as it was predicted and as it ran."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     predicted_seconds: StepSeconds
     """Seconds of its step by an estimate without measured_steps."""
@@ -457,10 +454,8 @@ Ratio = Annotated[float, Ge(0), Lt(10)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(Strict):
     """What it runs on: how many of which GPU, how they are wired, how often they fail and what they draw."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     gpu: Name
     """Catalogue name of the GPU."""
@@ -504,10 +499,8 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recompute:
+class Recompute(Strict):
     """Which activations are dropped in the forward pass and computed again in the backward pass."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     granularity: RecomputeName
     """none, selective (named modules), or full (whole layers)."""
@@ -520,10 +513,8 @@ class Recompute:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentLength:
+class DocumentLength(Strict):
     """So many documents of so many tokens: one bar of a histogram."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     tokens: Tokens
     """Tokens of each of these documents, l."""
@@ -532,10 +523,8 @@ class DocumentLength:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Method:
+class Method(Strict):
     """Which parameters are trained: the model's own, some parts of it frozen, or adapters beside frozen matrices."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     name: MethodName
     """full (the model's own parameters), lora (adapters beside its frozen matrices, nothing else) or qlora (the same
@@ -555,10 +544,8 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Versions:
+class Versions(Strict):
     """Versions of the libraries under the training software, where they change what it keeps in memory."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     transformer_engine: Annotated[str, Len(1, 32)] | None = None
     """Transformer Engine, e.g. 2.11; the newest that is known where absent."""
@@ -571,10 +558,8 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Software:
+class Software(Strict):
     """Training software, with those of its choices that change what it keeps in memory."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     name: StackName
     """The framework."""
@@ -609,10 +594,8 @@ class Software:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Recipe(Strict):
     """How the model is trained: batch, tokens, numbers, optimizer, software."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     sequence_length: Tokens
     """Tokens in one sequence, s."""
@@ -665,10 +648,8 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Strict):
     """How the work is divided over the GPUs: one degree an axis."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     data: Degree | None = None
     """Data-parallel replicas; gpus / (tensor x context x pipeline) where absent."""

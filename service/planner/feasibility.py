@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import gcd, lcm
-from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, Lt
 from annotated_types import Interval as Bounded
@@ -20,7 +20,7 @@ from service.errors import Refused
 from service.estimator import estimate, estimate_memory
 from service.estimator.answer import Interval, Memory, MemoryEstimate
 from service.estimator.memory.device import largest_fitting_bytes, reserved_bytes, reserved_shares, verdict_of
-from service.estimator.question import STRICT, Cluster, Layout, Model, Question, Recipe
+from service.estimator.question import Cluster, Layout, Model, Question, Recipe, Strict
 from service.estimator.resolve import configuration_of, resolve
 from service.estimator.rule import divisors
 from service.planner.steps import Steps
@@ -31,10 +31,8 @@ End = Literal["value", "high"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SolveLimits:
+class SolveLimits(Strict):
     """Limits of a job while the open field grows or shrinks; it has to fit in any case."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     headroom_fraction: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of the usable memory that stays free, beyond what the verdict `fits` asks for."""

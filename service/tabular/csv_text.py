@@ -8,10 +8,9 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from service.errors import MOST_PROBLEMS, Problem, Refused, did_you_mean, nearest
-from service.estimator.question import DESCRIBED
+from service.estimator.question import Documented
 from service.tabular.cell_text import unmarked
 from service.text_bounds import MOST_COLUMNS
 
@@ -24,10 +23,8 @@ HINT = "sep="
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Documented):
     """What is wrong with one row of a table."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     row: int
     """Its number, as a spreadsheet shows it: the header is row 1."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from annotated_types import Interval
 
@@ -10,7 +10,7 @@ from service.catalogue import Catalogue, ClusterRow, RegionRow
 from service.catalogue.catalogue import calibrated_gpu
 from service.catalogue.indexes import Found
 from service.errors import Problem, Refused, UnknownName
-from service.estimator.question import STRICT, Cluster, Gpu
+from service.estimator.question import Cluster, Gpu, Strict
 from service.validation.problems import not_an_object
 from service.validation.reading import Parsed, assumptions_of, field_names, fields_of, read_name, read_spec, with_rows
 
@@ -35,10 +35,8 @@ NodeCount = Annotated[int, Interval(ge=1, le=1 << 20)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nodes:
+class Nodes(Strict):
     """The size of a cluster, counted in nodes."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     nodes: NodeCount
     """Nodes in all; gpus is nodes x gpus_per_node."""

@@ -9,7 +9,7 @@ from calendar import monthrange
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, TypeVar
 
 from annotated_types import Ge, Lt
 
@@ -17,7 +17,7 @@ from service.catalogue import SHIPPED, Catalogue, PriceRow
 from service.catalogue.prices import PriceQuery, newest_price, rate_of
 from service.catalogue.rows import is_date
 from service.errors import Problem, Refused
-from service.estimator.question import STRICT, Egress, Name, OwnedPrice, Price, PriceModel, Share, Storage
+from service.estimator.question import Egress, Name, OwnedPrice, Price, PriceModel, Share, Storage, Strict
 from service.validation.problems import not_an_object
 from service.validation.reading import (
     Parsed,
@@ -87,10 +87,8 @@ QUERY_FIELDS = ("provider", "region", "price_model", "instance_type")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CataloguePrice:
+class CataloguePrice(Strict):
     """Where to look up what a GPU-hour costs; the newest matching row counts."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     provider: Name
     """Who rents the GPUs out, e.g. aws."""
@@ -112,10 +110,8 @@ class CataloguePrice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardPrice:
+class CardPrice(Strict):
     """The rate of a team's own card for the cluster's GPU."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     rate_card: Name
     """Which rate card, by its slug."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from service.estimator.question import DESCRIBED, STRICT, Cluster, Layout, Model, Name, OwnedPrice, Price, Recipe
+from service.estimator.question import DESCRIBED, Cluster, Layout, Model, Name, OwnedPrice, Price, Recipe, Strict
 from service.validation.clusters import NodeCount, Nodes
 from service.validation.forms import DescribedAs, Patch, Variant, requiring
 from service.validation.prices import CardPrice, CataloguePrice
@@ -44,10 +44,8 @@ class HfConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedModel:
+class ImportedModel(Strict):
     """A model as its Hugging Face config.json describes it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     hf_config: HfConfig
     """The config.json."""
@@ -127,10 +125,8 @@ _PRICE_PATCH = Patch("PricePatch", (Price, CataloguePrice, CardPrice, OwnedPrice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionPatch:
+class QuestionPatch(Strict):
     """What changes in a question, as an RFC 7396 merge patch: null takes a field away."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     model: Annotated[Any, DescribedAs(RowName | Annotated[Any, _MODEL_PATCH] | None)] = None
     """What changes in the model."""

@@ -5,9 +5,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, ClassVar
 
-from service.estimator.question import DESCRIBED
+from service.estimator.question import Documented
 from service.store import Engine
 from service.store.engine import utc_text
 from service.store.keys import TEAM
@@ -32,10 +31,8 @@ COMMAND_LINE = "command line"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditRecord:
+class AuditRecord(Documented):
     """A requested change."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     number: int
     """Its number; later ones are higher."""

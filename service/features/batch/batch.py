@@ -12,7 +12,7 @@ from service.answers.checks import MOST_QUESTIONS, BatchKind, Check
 from service.answers.estimates import Answer, FlopAnswer, GpuHoursAnswer, Grounds, MemoryAnswer
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused, TraincostError
-from service.estimator.question import STRICT
+from service.estimator.question import Strict
 from service.features.checks.check import StoreQuestion, check
 from service.features.checks.schemas import CheckRequest
 from service.features.estimates.answers import answer_of
@@ -28,10 +28,8 @@ QUESTIONS, KIND, BODY = "questions", "kind", "body"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchLabel:
+class BatchLabel(Strict):
     """What is beside the body of a question."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     kind: BatchKind
     """Requested answer."""

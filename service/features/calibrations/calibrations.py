@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from statistics import fmean, median
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from service.calibration.device_fit import PartError
 from service.catalogue import EVERYONE, CalibrationRow, Catalogue, Holdings, Row
@@ -17,7 +17,7 @@ from service.catalogue.rows import Scope
 from service.errors import Conflict, ForAdmins, NotFound, Problem
 from service.estimator import FORMULAS_VERSION
 from service.estimator.constants import DeviceCalibration, calibrated
-from service.estimator.question import DESCRIBED
+from service.estimator.question import Documented
 from service.features.calibrations.fitting import Steps, constants_of, device_of, steps_of
 from service.store import Connection, Engine
 from service.store.history import History, Rows
@@ -316,10 +316,8 @@ LEAST_MEASUREMENTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationDriftPart:
+class CalibrationDriftPart(Documented):
     """How far predictions of one probe are off now."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     probe: str
     """The probe."""
@@ -338,10 +336,8 @@ class CalibrationDriftPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationDrift:
+class CalibrationDrift(Documented):
     """Whether a calibration still holds."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     calibration: str
     """Its id."""

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from annotated_types import Len
 
 from service.calibration.records import ProbeName
 from service.catalogue.rows import Scope
 from service.errors import Problem, Refused
-from service.estimator.question import STRICT, Name
+from service.estimator.question import Name, Strict
 from service.features.measurements.importing import parse_moment
 from service.store.measurements import Measured
 from service.validation.reading import read_spec
@@ -20,10 +20,8 @@ MOST_IDS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationRequest:
+class CalibrationRequest(Strict):
     """Measurements to fit on; those in quarantine are left out, however they were chosen."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     measurements: Annotated[tuple[Name, ...], Len(0, MOST_IDS)] = ()
     """Their ids; those that pass the filters where empty."""
@@ -42,10 +40,8 @@ class CalibrationRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromotionRequest:
+class PromotionRequest(Strict):
     """For whom a calibration is to hold."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     scope: Scope = "owner"
     """Whose answers rest on it: its owner's, or everyone's, which only an admin may decide."""

@@ -7,13 +7,13 @@ several writers that start from one version of a row, the first succeeds and the
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from service.answers.names import Published
 from service.catalogue import EVERYONE, SHIPPED, Catalogue, GpuRow, Holdings, ModelRow, Row, key_of
 from service.errors import Conflict, ForAdmins, NotFound, Problem, Refused, Stale
 from service.estimator.model.counts import ParameterCounts, count_parameters
-from service.estimator.question import DESCRIBED
+from service.estimator.question import Documented
 from service.features.catalogue.lists import LISTINGS, Listing, record_of
 from service.features.catalogue.row_bodies import (
     NOT_SETTABLE,
@@ -265,10 +265,8 @@ SHIPPED_STAYS = Problem(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedModelRow:
+class ImportedModelRow(Documented):
     """A model preset made from a config."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     row: Annotated[Record, Published("ModelRow")]
     """The row, as in the list of models."""

@@ -9,11 +9,11 @@ changed meanwhile: a dry run or a refused table delays no other change.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from service.catalogue import SHIPPED, Catalogue, Holdings, PriceRow
 from service.errors import Problem, Refused, Stale
-from service.estimator.question import DESCRIBED
+from service.estimator.question import Documented
 from service.features.catalogue.custom_rows import custom_row, refuse_wrong_derived
 from service.features.catalogue.lists import LISTINGS, record_of
 from service.features.catalogue.row_bodies import DERIVED, without_derived
@@ -48,10 +48,8 @@ class ImportOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportReport:
+class ImportReport(Documented):
     """What an import did, or would do."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     is_written: bool
     """Whether anything was written."""

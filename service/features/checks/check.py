@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from service.answers.checks import Alternative, Check, CheckVerdict
 from service.answers.estimates import Answer
@@ -12,7 +12,7 @@ from service.catalogue import Catalogue
 from service.errors import Problem, Refused
 from service.estimator.advice import advised
 from service.estimator.answer import Change
-from service.estimator.question import DESCRIBED, Question
+from service.estimator.question import Documented, Question
 from service.estimator.software.stacks import software_of
 from service.features.checks.schemas import (
     FORBIDDEN,
@@ -316,10 +316,8 @@ HOOK_DEADLINE_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobCheck:
+class JobCheck(Documented):
     """Answer to a scheduler."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     verdict: Literal["ok", "warn", "deny", "unknown"]
     """unknown: the job is none that can be judged, so it is let through."""

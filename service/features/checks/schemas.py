@@ -14,7 +14,7 @@ from service.answers.checks import MOST_FREE
 from service.answers.exports import Imported
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.question import DESCRIBED, STRICT
+from service.estimator.question import DESCRIBED, Strict
 from service.features.exports.exports import import_file
 from service.formats.launchers.slurm import SlurmJob
 from service.formats.program import SCRIPT_FORMAT, training_in
@@ -30,10 +30,8 @@ from service.validation.text import single_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Strict):
     """What the run may take at most."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     days: Annotated[float, Gt(0), Lt(1e6)] | None = None
     """Wall time of the whole run."""
@@ -49,10 +47,8 @@ FormatName = Literal["script", "megatron-lm", "nanotron", "torchtitan", "deepspe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(Strict):
     """The launcher's own words for a job."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     format: FormatName
     """Kind of file; script is a shell script, with the files that it writes and the command that reads them."""
@@ -61,10 +57,8 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRequest(QuestionRequest):
+class CheckRequest(Strict, QuestionRequest):
     """A job that wants to start: a question, in its own words or its launcher's, and what it may take."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     recipe: RecipeFields = None
     """How it is trained, as far as its launcher does not say it."""
@@ -79,10 +73,8 @@ class CheckRequest(QuestionRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteQuestion(QuestionRequest):
+class SiteQuestion(Strict, QuestionRequest):
     """What holds for every job of a site."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     recipe: RecipeFields = None
     """How they train, as far as all agree."""
@@ -95,8 +87,6 @@ class SiteQuestion(QuestionRequest):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmCheckRequest(SlurmJob):
     """A job as Slurm's hooks see it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     question: Annotated[Any, DescribedAs(SiteQuestion)] = field(default_factory=dict)
     """Parts of the question that a site says of every job."""
@@ -133,10 +123,8 @@ class AdmissionRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdmissionReview:
+class AdmissionReview(Strict):
     """A review that asks."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     api_version: Annotated[Literal["admission.k8s.io/v1"], Field(alias="apiVersion")]
     """Group and version."""

@@ -13,7 +13,7 @@ from service.catalogue import Catalogue
 from service.catalogue.prices import PriceQuery
 from service.catalogue.rows import PriceRow
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.question import STRICT, Name, OwnedPrice, Price, PriceModel
+from service.estimator.question import Name, OwnedPrice, Price, PriceModel, Strict
 from service.planner.steps import Steps
 from service.validation.flat import ALIASES, EXAMPLE, LIST_MARK, FlatForm, body_of_flat, flat_fields, read_value
 from service.validation.forms import DescribedAs, requiring
@@ -85,10 +85,8 @@ PriceList = Annotated[Any, DescribedAs(Annotated[tuple[OfferForm, ...], Len(1, M
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonOptions:
+class ComparisonOptions(Strict):
     """How the rows of a comparison are made, shown and ordered."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     pair: Pairing = "product"
     """product: every cluster at every price. zip: the first cluster at the first price, and so on."""

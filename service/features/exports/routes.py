@@ -6,7 +6,7 @@ what it does not hold. A file to import comes as text, or in a JSON object.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from annotated_types import MaxLen
 from fastapi import APIRouter, Depends, Path, Request
@@ -28,7 +28,7 @@ from service.api.requests import (
     text_or_json,
 )
 from service.errors import Problem, Refused
-from service.estimator.question import STRICT
+from service.estimator.question import Strict
 from service.features.exports.exports import COMMAND, export, import_file, imported_json, listed_targets, target_named
 from service.formats.targets import FORMATS, TARGETS
 from service.formats.text import LONGEST_FILE_BYTES
@@ -43,10 +43,8 @@ NOT_EXPRESSIBLE = "X-Not-Expressible"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportRequest:
+class ImportRequest(Strict):
     """The file of a training framework."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     content: Annotated[str, MaxLen(LONGEST_FILE_BYTES)]
     """The file."""

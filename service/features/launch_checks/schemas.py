@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, get_args
 
 from annotated_types import Interval, Len
 
@@ -12,7 +12,7 @@ from service.answers.launch_checks import Where
 from service.calibration.records import ProbeName
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused
-from service.estimator.question import STRICT, Name
+from service.estimator.question import Name, Strict
 from service.features.estimates.answers import answer
 from service.validation.forms import DescribedAs
 from service.validation.problems import Collector, not_an_object
@@ -26,10 +26,8 @@ PROBES_OF_ONE: tuple[ProbeName, ...] = tuple(probe for probe in ALL_PROBES if pr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchCheckRequest:
+class LaunchCheckRequest(Strict):
     """What to measure of which job: a question, or the id of a stored estimate of it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     question: Annotated[Any, DescribedAs(QuestionRequest)] = None
     """What POST /v1/estimates takes, as it was sent."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from annotated_types import Ge, Len, Lt
 from pydantic_core import from_json
@@ -22,7 +22,7 @@ from service.catalogue.catalogue import calibrated_gpu
 from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused
 from service.estimator.constants import calibration_id
 from service.estimator.degrees import CollectiveName
-from service.estimator.question import DESCRIBED, STRICT, Gpu
+from service.estimator.question import Documented, Gpu, Strict
 from service.features.measurements.measurements import Origin, measurements_in
 from service.store import Engine
 from service.store.engine import answering, utc_text, writing
@@ -44,10 +44,8 @@ Words = Annotated[str, Len(1, 200)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasurementsRequest:
+class MeasurementsRequest(Strict):
     """Records of probes that ran anywhere."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     records: Annotated[tuple[ProbeRecord, ...], Len(1, MOST_RECORDS)]
     """What came of each probe, as the worker's record.json tells it."""
@@ -105,10 +103,8 @@ def _faults(record: ProbeRecord) -> list[tuple[str, str, str, str]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedMeasurements:
+class ImportedMeasurements(Documented):
     """What came in."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     run: str
     """What was measured together: filter the list by it, and fit on it."""
@@ -185,10 +181,8 @@ def predictor(gpu: Gpu | None) -> Callable[[Observed], float | None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasurementImportQuery:
+class MeasurementImportQuery(Strict):
     """What a file does not tell itself."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     operation: CollectiveName | None = None
     """Collective that nccl-tests measured, where its output does not say so (nccl-tests)."""

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf, isfinite
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from annotated_types import Len
 
@@ -14,7 +14,7 @@ from service.calibration.observations import Observed, impossible, outlier_reaso
 from service.calibration.records import Environment, ProbeRecord, Shape, fault_of, quality_flag_of
 from service.errors import NotFound, Problem, Refused
 from service.estimator import FORMULAS_VERSION
-from service.estimator.question import STRICT, Gpu, Name
+from service.estimator.question import Gpu, Name, Strict
 from service.store import Connection, Engine
 from service.store.engine import utc_text
 from service.store.keys import TEAM, Caller
@@ -253,20 +253,16 @@ MOST_IDS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseRequest:
+class ReleaseRequest(Strict):
     """Measurements by their ids."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     ids: Annotated[tuple[Name, ...], Len(1, MOST_IDS)]
     """Their ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuarantineRequest:
+class QuarantineRequest(Strict):
     """Measurements that are not to be trusted, and why."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     ids: Annotated[tuple[Name, ...], Len(1, MOST_IDS)]
     """Their ids."""

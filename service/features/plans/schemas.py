@@ -9,7 +9,7 @@ from annotated_types import Ge, Gt, Interval, Len, Lt
 from service.answers.plans import Objective
 from service.catalogue import Catalogue
 from service.errors import MOST_PROBLEMS, Problem, Refused
-from service.estimator.question import STRICT, Degree, Layout, Question, Recipe, Recompute, RecomputeName, Sequences
+from service.estimator.question import Degree, Layout, Question, Recipe, Recompute, RecomputeName, Sequences, Strict
 from service.planner.space import Constraints
 from service.validation.forms import MOST_VALUES, DescribedAs, Variant, requiring
 from service.validation.problems import not_an_object, unknown_field
@@ -28,10 +28,8 @@ MOST_MACHINES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanLimits:
+class PlanLimits(Strict):
     """What a plan has to keep to."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     days: Annotated[float, Gt(0), Lt(1e6)] | None = None
     """Wall time of the whole run, as predicted."""
@@ -77,10 +75,8 @@ OpenLayout = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenRecipe:
+class ChosenRecipe(Strict):
     """What is chosen of the recipe."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     micro_batch: Sequences = 1
     """Sequences that one replica runs through the model at once, b."""
@@ -89,10 +85,8 @@ class ChosenRecipe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhyNotPlan:
+class WhyNotPlan(Strict):
     """One plan out of all that are legal."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     layout: Layout = DEFAULT_LAYOUT
     """How the work is divided."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Interval, Len, MaxLen
 
 from service.answers.names import Published
-from service.estimator.question import DESCRIBED, STRICT
+from service.estimator.question import STRICT, Documented, Strict
 from service.store.scenarios import Scenario
 from service.validation.forms import DescribedAs, Variant
 from service.validation.question_parts import QuestionPatch, QuestionRequest
@@ -43,10 +43,8 @@ FIELDS = field_names(ScenarioRequest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioPatch:
+class ScenarioPatch(Strict):
     """What changes, as a merge patch: null removes a field of the question, or the note."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     name: Annotated[Any, DescribedAs(Name)] = None
     """What the team calls it, in one line."""
@@ -57,10 +55,8 @@ class ScenarioPatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareRequest:
+class ShareRequest(Strict):
     """For how long a scenario is to be shared."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     days: Annotated[int, Interval(ge=1, le=MOST_DAYS)] | None = None
     """Days from now; 30 where neither is given."""
@@ -69,10 +65,8 @@ class ShareRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioLinks:
+class ScenarioLinks(Documented):
     """Where more is."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = DESCRIBED
 
     self: str
     """The scenario, in its newest revision; handing this on shares it."""

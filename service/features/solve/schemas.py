@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, get_args
 
 from annotated_types import Ge, Gt, Interval, Le, Lt
 
 from service.answers.plans import UnknownName
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused, did_you_mean, nearest
-from service.estimator.question import STRICT, Name
+from service.estimator.question import Name, Strict
 from service.features.compare.schemas import CLUSTERS, PRICES, QUESTION, ClusterList, PriceList
 from service.planner.feasibility import UNKNOWNS, SolveLimits
 from service.planner.sizing import SERVING_MFU_FRACTION
@@ -23,10 +23,8 @@ LIMITS, SERVING = "limits", "serving"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class Serving(Strict):
     """What the trained model is used on, where a limit says what its tokens may cost."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     gpu: Name | None = None
     """Catalogue name of the GPU; the question's where absent. Its dense bf16 peak counts."""
@@ -37,10 +35,8 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SolveRequest:
+class SolveRequest(Strict):
     """One open field, and everything else."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     unknown: UnknownName
     """The open field: the largest micro_batch, sequence_length, training_tokens, num_hidden_layers or hidden_size, the

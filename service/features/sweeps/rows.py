@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from math import isfinite, prod
 from operator import attrgetter
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from service.answers.estimates import Versions
 from service.answers.names import WIRE_NAMES
@@ -17,7 +17,6 @@ from service.errors import Problem, Refused
 from service.estimator.answer import Estimate, Interval
 from service.estimator.constants import CalibratedGpu
 from service.estimator.question import (
-    STRICT,
     Cluster,
     Gpu,
     Layout,
@@ -27,6 +26,7 @@ from service.estimator.question import (
     Question,
     Recipe,
     Recompute,
+    Strict,
 )
 from service.estimator.resolve import ResolvedQuestion, configuration_of
 from service.estimator.rules.training import problems_of_run
@@ -59,10 +59,8 @@ ROWS, PLAN = "rows", "plan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepPlan:
+class SweepPlan(Strict):
     """How the plans of a sweep are ranked."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     objective: Objective = "time"
     """What the best plan has least of: time (of a step without training_tokens), cost, gpus or energy."""

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Interval, Len
 
 from service.answers.workers import Capabilities
 from service.errors import Problem, Refused
-from service.estimator.question import STRICT, Name
+from service.estimator.question import Name, Strict
 from service.jobs.leases import Outcome
 
 MOST_WAIT_SECONDS = 20.0
@@ -24,10 +24,8 @@ LeaseToken = Annotated[str, Len(1, 100)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimRequest:
+class ClaimRequest(Strict):
     """A worker that looks for a job."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     worker: Name
     """Its name; two that are at work at the same time have two."""
@@ -40,10 +38,8 @@ class ClaimRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatRequest:
+class HeartbeatRequest(Strict):
     """A worker that is still at a job."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     lease: LeaseToken
     """The lease that the job was claimed with."""
@@ -52,10 +48,8 @@ class HeartbeatRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobError:
+class JobError(Strict):
     """Why an attempt failed."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     code: Name
     """Kind of failure, stable."""
@@ -66,10 +60,8 @@ class JobError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FinishRequest:
+class FinishRequest(Strict):
     """A worker whose attempt came to an end."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     lease: LeaseToken
     """The lease that the job was claimed with."""

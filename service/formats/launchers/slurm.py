@@ -5,12 +5,12 @@ src/plugins/job_submit/lua (min_nodes, num_tasks, tres_per_node, tres_per_job, t
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from annotated_types import Ge, Le, MaxLen
 
 from service.errors import Problem, Refused
-from service.estimator.question import STRICT
+from service.estimator.question import Strict
 from service.formats.program import NAME, Nodes, Program, Rendezvous, Scheduled, gpus_in, script_of, writer
 from service.formats.rules import ExportRequest, Target, Version
 from service.formats.text import LONGEST_FILE_BYTES
@@ -51,10 +51,8 @@ SECONDS_PER_MINUTE = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmJob:
+class SlurmJob(Strict):
     """A job as Slurm's hooks see it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     script: Annotated[str, MaxLen(LONGEST_FILE_BYTES)]
     """The batch script."""
