@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from service.estimator.answer import Flop, Memory, Parameters, Step, Totals, Verdict
-from service.estimator.explain.explanation import Explanation
+from service.estimator.answer import Explanation, Flop, Memory, Parameters, Step, Totals, Verdict
 from service.estimator.other_tools.tool import Comparison
 from service.estimator.question import Documented, Question
 from service.estimator.run.stages import StageTimeline

@@ -386,3 +386,29 @@ class MemoryEstimate:
     """What was assumed."""
     warnings: tuple[str, ...]
     """What to look at."""
+
+
+Inputs = dict[str, float | int | bool | str | None]
+"""What goes into a formula, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """One number of the answer, explained."""
+
+    path: str
+    """Where it stands in the answer, e.g. `flop.per_step_flop`."""
+    value: float
+    """The number, computed again from the inputs."""
+    exact: str
+    """The same as an exact decimal string."""
+    unit: str | None
+    """Its unit; null for a count or a share."""
+    summary: str
+    """What it is, and for whom."""
+    equation: str
+    """How it is computed."""
+    inputs: Inputs
+    """What goes in, by name."""
+    source: str
+    """Who says so."""

@@ -10,9 +10,8 @@ from service.answers.names import WIRE_NAMES
 from service.catalogue import Catalogue
 from service.estimator import FORMULAS_VERSION, estimate, estimate_memory
 from service.estimator.advice import NO_COST, NO_ELECTRICITY, NO_TOTALS, advised
-from service.estimator.answer import Estimate, MemoryEstimate
+from service.estimator.answer import Estimate, Explanation, MemoryEstimate
 from service.estimator.constants import calibration_id
-from service.estimator.explain.explanation import Explanation
 from service.estimator.question import Question, ToolName
 from service.estimator.resolve import resolve
 from service.estimator.run.run import peak_stage_in
@@ -99,7 +98,7 @@ def versions_of(catalogue: Catalogue, calibrations: Iterable[str | None]) -> Ver
 
 
 def _explained(question: Question, found: Estimate) -> dict[str, Explanation]:
-    from service.estimator.explain.explain import explanations
+    from service.estimator.explain import explanations
 
     named = [replace(e, path=_metric_at(e.path, found)) for e in explanations(question, found)]
     return {explanation.path: explanation for explanation in named}

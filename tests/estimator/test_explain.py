@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from service.estimator.answer import Inputs
 from service.estimator.estimate import estimate
-from service.estimator.explain.explain import explanations
-from service.estimator.explain.explanation import Inputs
+from service.estimator.explain import explanations
 from service.estimator.question import (
     Checkpointing,
     Cluster,

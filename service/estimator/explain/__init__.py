@@ -1,1 +1,0 @@
-"""The formula, inputs and source behind each number of an answer."""
