@@ -14,6 +14,9 @@ from typing import Any
 
 from service.calibration.tables import MeasuredRow, NotExpressible
 
+CELLS = "cells.toml"
+"""Words in the cells of published tables."""
+
 GPT_2: Mapping[str, Any] = {
     "normalization": "layernorm", "attention_bias": True, "attention_out_bias": True, "mlp_bias": True,
 }  # fmt: skip
@@ -149,19 +152,6 @@ def virtual_group(micro_batches: int, stages: int) -> int | None:
     return min((size for size in sizes if size >= stages), default=None)
 
 
-FAMILIES: Mapping[str, Mapping[str, Any]] = {
-    r"qwen-": {"attention_bias": True, "attention_out_bias": False},
-    r"qwen2": {"attention_bias": True, "attention_out_bias": False},
-    r"qwen3": {"qk_norm": "per_head_dim"},
-    r"gpt-oss": {"attention_bias": True, "mlp_bias": True, "router_bias": True, "attention_sinks": True},
-    r"phi-1|phi-2": {**GPT_2, "parallel_attention": True, "norms_per_layer": 1, "lm_head_bias": True},
-    r"stablelm-alpha|pythia|gpt-neox": {**GPT_2, "parallel_attention": True},
-    r"falcon-7b": {"normalization": "layernorm", "parallel_attention": True, "norms_per_layer": 1},
-    r"falcon-40b": {"normalization": "layernorm", "parallel_attention": True},
-    r"gemma-2-|gemma-3": {"norms_per_layer": 4},
-}
-"""Model fields that tables have no column for, by the start of the model's name; from the published configs."""
-
 WITHOUT_DEPTHS = "w/o MTP"
 """Mark of a model trained without its multi-token-prediction depths."""
 
@@ -188,26 +178,22 @@ def put_architecture(row: MeasuredRow, framework: Framework, draft: Draft) -> No
         **{field: width for field, width in widths.items() if width},
     )
     if experts:
-        draft.model.update(_experts(row, experts))
+        draft.model.update(
+            num_experts=experts,
+            num_experts_per_tok=row.count("moe_top_k"),
+            moe_intermediate_size=row.count("moe_ffn_hidden"),
+            shared_expert_intermediate_size=row.count("moe_shared_ffn_hidden", 0),
+            first_k_dense_replace=row.count("moe_dense_ffn_layers", 0),
+        )
     draft.model.update(framework.model)
     draft.model.update(_traits_of(framework.models, row.text("model")))
     if WITHOUT_DEPTHS in row.text("other_features"):
         draft.model.pop("num_nextn_predict_layers", None)
-    draft.model.update(_traits_of(FAMILIES, row.text("model")))
+    draft.model.update(_traits_of(table_of(CELLS)["families"], row.text("model")))
     if framework.learned_positions:
         draft.model["position_embedding_rows"] = row.count("seq_len")
     _put_attention(row, draft)
     draft.recipe["vocabulary_multiple"] = 1  # tables give the padded vocabulary
-
-
-def _experts(row: MeasuredRow, experts: int) -> dict[str, Any]:
-    return {
-        "num_experts": experts,
-        "num_experts_per_tok": row.count("moe_top_k"),
-        "moe_intermediate_size": row.count("moe_ffn_hidden"),
-        "shared_expert_intermediate_size": row.count("moe_shared_ffn_hidden", 0),
-        "first_k_dense_replace": row.count("moe_dense_ffn_layers", 0),
-    }
 
 
 def _traits_of(table: Mapping[str, Mapping[str, Any]], name: str) -> Mapping[str, Any]:
@@ -245,30 +231,6 @@ SHARDED_BETWEEN = re.compile(r"SHARD_GRAD_OP|not resharded after forward")
 SHARD_GROUP = re.compile(r"(?:ZeRO-1|FSDP) group (\d+)|FSDP (\d+) in node")
 """Ranks that share one sharded copy."""
 
-SETS: tuple[tuple[str, str, Any], ...] = (
-    (r"tokendrop", "recipe.expert_capacity_factor", 1.0),
-    (r"Muon", "recipe.optimizer", "muon"),
-    (r"(?i)\basync ?tp", "stack.tensor_overlap", True),
-)
-"""Fields by words of other_features. Token drop is a capacity of 1 (NVIDIA-NeMo/Megatron-Bridge, moe_token_drop.py)."""
-
-UNMODELLED: tuple[tuple[str, str, str], ...] = (
-    ("other_features", r"(?i)\bcuda ?graph", "kernels are launched in graphs"),
-    ("other_features", r"EP overlap on", "experts' exchange runs beside other micro-batches"),
-    ("other_features", r"sequence_packing", "documents share sequences"),
-    ("sharding", r"mixed_precision=PURE", "gradients are sent in bf16"),
-    ("sharding", r"float8 all-gather", "weights are gathered in fp8"),
-    ("notes", r"pack_sample_into_one=True", "the samples of a micro-batch are one sequence, which attention may span"),
-    ("notes", r"compile state not told", "compiled or not is not told"),
-    (
-        "notes",
-        r"TP/PP split of model-parallel size .* assumed",
-        "how tensor and pipeline ranks split the model",
-    ),
-    ("recompute", r"see perf_recipes", "that of the model's recipes of other releases"),
-)
-"""Details that change time and have no field, by column and words."""
-
 
 def put_sharding(row: MeasuredRow, draft: Draft) -> None:
     """Set the sharding of a draft that already has its degrees."""
@@ -284,11 +246,11 @@ def put_sharding(row: MeasuredRow, draft: Draft) -> None:
 def put_features(row: MeasuredRow, draft: Draft) -> None:
     """Set the features that a row names in words, or list them as unmodelled."""
     cell = row.text("other_features")
-    for pattern, path, value in SETS:
+    for pattern, field_set in table_of(CELLS)["features"].items():
         if re.search(pattern, cell):
-            draft.put(path, value)
+            draft.put(field_set["path"], field_set["value"])
     if "Ulysses" in cell and draft.layout["context"] > 1:
         draft.layout["context_method"] = "ulysses"
-    for column, pattern, why in UNMODELLED:
-        if re.search(pattern, row.text(column)):
-            draft.unmodelled.append(f"{column}: {why}")
+    for column, details in table_of(CELLS)["unmodelled"].items():
+        matching = (why for pattern, why in details.items() if re.search(pattern, row.text(column)))
+        draft.unmodelled.extend(f"{column}: {why}" for why in matching)

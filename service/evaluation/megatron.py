@@ -7,7 +7,6 @@ changes more.
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -15,8 +14,17 @@ from typing import Any, Literal
 
 from service.calibration.tables import MeasuredRow, NotExpressible
 from service.evaluation.frameworks import GPT_2, Draft, put_latent, table_of
-from service.formats.frameworks.megatron import DTYPES, FP8_RECIPES, FUSED_LOSSES, RULES, SHARDING
-from service.formats.frameworks.megatron_model import even_chunks, layers_of_layout, layers_with_ends
+from service.formats.frameworks.megatron import (
+    DTYPES,
+    FP8_RECIPES,
+    FUSED_LOSSES,
+    RULES,
+    SHARDING,
+    even_chunks,
+    layers_of_layout,
+    layers_with_ends,
+    mlp_types_of,
+)
 from service.formats.rules import COMBINED, Option, boolean, integer, options_of
 
 
@@ -73,6 +81,13 @@ def whole(text: str) -> int:
 DESCRIBES = Flag("describes")
 
 
+def _setter(path: str, value: Any = None, values: Mapping[str, Any] | str | None = None) -> Flag:
+    """Effect of an option that sets a field by itself."""
+    if values is None:
+        return Flag("sets", path=path, to=always(value))
+    return Flag("sets", path=path, to=one_of(_VALUES[values] if isinstance(values, str) else values))
+
+
 def _flag_of(path: str, option: Option) -> Flag:
     """Effect of an option with a field of its own."""
     if option.form is boolean:
@@ -91,27 +106,8 @@ _OF_RULES = {
 }
 """Options with a field of their own; the table of options overrides those that a row states otherwise."""
 
-_FORMATS = one_of(DTYPES)
-
-_SETS = {
-    "add-qkv-bias": Flag("sets", path="model.attention_bias", to=always(value=True)),
-    "attention-backend": Flag(
-        "sets",
-        path="recipe.attention",
-        to=one_of({"unfused": "eager", "local": "eager", "flash": "flash-2", "fused": "cudnn", "auto": "flash"}),
-    ),
-    "grad-reduce-in-bf16": Flag("sets", path="recipe.gradient_dtype", to=always("bf16")),
-    "main-grads-dtype": Flag("sets", path="recipe.gradient_dtype", to=_FORMATS),
-    "megatron-fsdp-main-grads-dtype": Flag("sets", path="recipe.gradient_dtype", to=_FORMATS),
-    "megatron-fsdp-main-params-dtype": Flag("sets", path="recipe.master_dtype", to=_FORMATS),
-    "main-params-dtype": Flag("sets", path="recipe.master_dtype", to=_FORMATS),
-    "exp-avg-dtype": Flag("sets", path="recipe.moment_dtype", to=_FORMATS),
-    "exp-avg-sq-dtype": Flag("sets", path="recipe.moment_dtype", to=_FORMATS),
-    "optimizer-cpu-offload": Flag("sets", path="layout.offload", to=always("optimizer")),
-    "fine-grained-activation-offloading": Flag("sets", path="layout.offload", to=always("activations")),
-    "data-parallel-sharding-strategy": Flag("sets", path="layout.zero_stage", to=one_of(SHARDING)),
-}
-"""Options that set a field by themselves where a row states them."""
+_VALUES: Mapping[str, Mapping[str, Any]] = {"dtypes": DTYPES, "sharding": SHARDING}
+"""Values of fields by those of options, where both directions use them."""
 
 Flags = dict[str, Any]
 """Options of a run, with their values."""
@@ -128,7 +124,7 @@ def known_flags() -> Mapping[str, Flag]:
     return {
         **_OF_RULES,
         **dict.fromkeys(table["read"], Flag("reads")),
-        **_SETS,
+        **{name: _setter(**row) for name, row in table["sets"].items()},
         **dict.fromkeys((*table["in_columns"], *table["without_bytes"]), DESCRIBES),
         **{name: Flag("unmodelled", why) for name, why in table["unmodelled"].items()},
         **{name: Flag("refuses", why) for name, why in table["refused"].items()},
@@ -208,8 +204,6 @@ LARGE_WORKSPACES = (
 )  # fmt: skip
 """Runs that set CUBLAS_WORKSPACE_CONFIG=:4096:8 without an option for determinism.
 Source: NVIDIA/Megatron-LM@d98e8a64 tests/functional_tests/test_cases, ENV_VARS of each model_config.yaml."""
-
-_FREQUENCY = re.compile(r"\[([01])\]\*(\d{1,4})")
 
 
 def flags_of(row: MeasuredRow) -> Flags:
@@ -324,7 +318,7 @@ def _put_layers(flags: Flags, draft: Draft) -> None:
     elif "experimental-attention-variant" in flags:
         raise NotExpressible("flag experimental-attention-variant: attention over chosen keys")
     if "moe-layer-freq" in flags and draft.model.get("num_experts"):
-        draft.model["mlp_layer_types"] = _mlps(str(flags["moe-layer-freq"]))
+        draft.model["mlp_layer_types"] = mlp_types_of(str(flags["moe-layer-freq"]))
 
 
 def _period(flags: Flags, name: str) -> int:
@@ -345,20 +339,6 @@ def _put_delta_nets(flags: Flags, draft: Draft) -> None:
         linear_key_head_dim=whole_of(flags, "linear-key-head-dim"),
         linear_value_head_dim=whole_of(flags, "linear-value-head-dim"),
     )
-
-
-def _mlps(frequency: str) -> list[str]:
-    """MLP kinds of a moe-layer-freq: a number N for every N-th layer, or a list such as ([0]*3+[1]*12).
-
-    >>> _mlps("2"), _mlps("([0]*1+[1]*2)")
-    (['sparse', 'dense'], ['dense', 'sparse', 'sparse'])
-    """
-    if frequency.isdecimal():
-        return ["sparse"] + ["dense"] * (_period({"moe-layer-freq": frequency}, "moe-layer-freq") - 1)
-    kinds = [kind for kind, times in _FREQUENCY.findall(frequency) for _ in range(int(times))]
-    if not kinds:
-        raise NotExpressible("flag moe-layer-freq: not understood")
-    return ["sparse" if kind == "1" else "dense" for kind in kinds]
 
 
 def _put_software(flags: Flags, draft: Draft) -> None:

@@ -4,17 +4,18 @@ Columns give the layout, the recipe (number formats, recompute, optimizer, train
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
 from service.calibration.tables import MeasuredRow, NotExpressible
 from service.catalogue import Catalogue
 from service.errors import Refused
-from service.estimator.question import ImplementationName, Question, RecomputeModule
+from service.estimator.question import Gpu, ImplementationName, Question, RecomputeModule
 from service.estimator.software.stacks import IMPLEMENTATIONS
 from service.estimator.software.versions import at_least
 from service.evaluation.frameworks import (
+    CELLS,
     Draft,
     Framework,
     framework_of,
@@ -23,14 +24,8 @@ from service.evaluation.frameworks import (
     put_architecture,
     put_features,
     put_sharding,
+    table_of,
     virtual_group,
-)
-from service.evaluation.hardware import (
-    gpu_slug,
-    network_bytes_per_s,
-    power_limit_watts,
-    unmodelled_power,
-    with_stated_memory,
 )
 from service.evaluation.megatron import (
     PATTERNS,
@@ -43,30 +38,89 @@ from service.evaluation.megatron import (
 )
 from service.validation.questions import read_question
 
-PRECISIONS = (
-    (r"mxfp8", "mxfp8"),
-    (r"nvfp4", "nvfp4"),
-    (r"fp8_subchannel/mx \(Blackwell\)", "mxfp8"),
-    (r"fp8_subchannel/mx", "fp8-blockwise"),
-    (r"fp8-blockwise", "fp8-blockwise"),
-    (r"bf16\+float8|fp8", "fp8-tensorwise"),
-    (r"bf16-true", "bf16"),
-    (r"fp16 \+ int4", "fp16-mixed"),
-    (r"bf16$|bf16-mixed|bf16 \(", "bf16-mixed"),
-    (r"fp16$|fp16-mixed", "fp16-mixed"),
-    (r"fp32$|tf32$", "fp32"),
-)
-"""Precision recipes by the start of the precision's cell."""
+GIB = 1 << 30
 
-OPTIMIZERS = (
-    (r"8.?bit", "adamw-8bit"),
-    (r"muon", "muon"),
-    (r"adafactor", "adafactor"),
-    (r"lion", "lion"),
-    (r"sgd", "sgd-momentum"),
-    (r"adam|^$", "adamw"),
+SAME_SIZE_FRACTION = 0.1
+"""How far two sizes of one device may differ: vendors and drivers count differently."""
+
+HBM2E_BYTES_PER_S_PER_GIB = 25e9
+"""Memory rate of an H100 with HBM2e per GiB: 2.0 TB/s for the 80 GB of the PCIe board.
+Source: catalogue/gpus.csv, h100-pcie-80gb; as many bytes a second for each stack."""
+
+_CAP = re.compile(r"(\d+) W cap")
+_FORMS = ("sxm", "pcie", "nvl")
+_FAMILY = re.compile(r"(?:rtx |geforce )*([a-z]*\d+[a-z]*)")
+_BLACKWELL_UNNAMED = re.compile(r"blackwell (\d+) gib class")
+
+
+def gpu_slug(row: MeasuredRow, catalogue: Catalogue) -> str:
+    """Catalogue name of a row's GPU."""
+    cell, size = row.text("gpu").lower(), row.number_of("gpu_mem_gb")
+    gpus = {row.gpu.slug: row.gpu for row in catalogue.gpus.values()}
+    family = _FAMILY.search(cell)
+    if _BLACKWELL_UNNAMED.search(cell):
+        candidates = [gpu for slug, gpu in gpus.items() if slug.startswith("gb200-")]
+    else:
+        named = {slug: slug.replace("rtx-", "").split("-") for slug in gpus}
+        candidates = [gpu for slug, gpu in gpus.items() if family and family[1] in named[slug]]
+    form = next((form for form in _FORMS if form in cell), None)
+    of_form = [gpu for gpu in candidates if form and form in gpu.slug] or candidates
+    if not of_form:
+        raise NotExpressible("gpu: not in the catalogue")
+    return min(of_form, key=lambda gpu: (0.0 if size is None else abs(gpu.memory_bytes / GIB - size), gpu.slug)).slug
+
+
+def with_stated_memory(gpu: Gpu, row: MeasuredRow) -> Gpu:
+    """A GPU with the memory size and rate that a row states, if they differ from the catalogue's."""
+    cell, changed = row.text("gpu"), gpu
+    share = (row.number_of("gpu_mem_gb") or 0.0) * GIB / gpu.memory_bytes
+    if share and abs(share - 1) > SAME_SIZE_FRACTION:
+        changed = replace(gpu, memory_bytes=gpu.memory_bytes * share, usable_bytes=gpu.usable_bytes * share)
+    if "HBM2e" in cell and "H100" in cell:
+        changed = replace(changed, memory_bytes_per_s=changed.memory_bytes / GIB * HBM2E_BYTES_PER_S_PER_GIB)
+    return changed
+
+
+def power_limit_watts(row: MeasuredRow) -> float | None:
+    """Power limit of a row's GPUs."""
+    cap = _CAP.search(row.text("gpu"))
+    return float(cap[1]) if cap else None
+
+
+def unmodelled_power(row: MeasuredRow) -> tuple[str, ...]:
+    """Power details that no field of the question expresses."""
+    cell = row.text("gpu")
+    return (f"gpu: {cell}",) if re.search(r"power limited|lower TDP", cell) else ()
+
+
+BYTES_PER_S_OF_GBIT = 1e9 / 8
+
+RATES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], int], float]], ...] = (
+    (re.compile(r"(\d+)\s?Gb/s per GPU"), lambda cell, _: float(cell[1])),
+    (re.compile(r"(\d+)x\s?(\d+)\s?Gb/s"), lambda cell, node: float(cell[1]) * float(cell[2]) / node),
+    (re.compile(r"(\d+)x HDR (?:IB )?(\d+)\s?Gb/s"), lambda cell, node: float(cell[1]) * float(cell[2]) / node),
+    (re.compile(r"(\d+)\s?Gb(?:ps|/s)\s?(?:per |/)node"), lambda cell, node: float(cell[1]) / node),
+    (re.compile(r"8x HDR|HDR IB \(Selene\)"), lambda _, node: 8 * 200 / node),
 )
-"""Optimizers by a part of the optimizer's cell; AdamW if it is empty."""
+"""Gbit/s of one GPU by what the words say, the first that fits; nodes share what they have among their GPUs. Selene's
+nodes have eight HDR adapters of 200 Gbit/s (Narayanan et al. 2021, arXiv:2104.04473, section 5)."""
+
+
+def network_bytes_per_s(row: MeasuredRow) -> float | None:
+    """Network rate of one GPU, one direction, as a row's words describe it.
+
+    >>> cell = "NVLink3; Omni-Path 4x100Gb/s per node"
+    >>> network_bytes_per_s(MeasuredRow(1, {"interconnect": cell, "gpus_per_node": "8"})) / 1e9
+    6.25
+    >>> network_bytes_per_s(MeasuredRow(1, {"interconnect": "NVLink5; IB"})) is None
+    True
+    """
+    words, node = row.text("interconnect"), row.count("gpus_per_node", 8)
+    for pattern, gbit_per_s in RATES:
+        if cell := pattern.search(words):
+            return gbit_per_s(cell, node) * BYTES_PER_S_OF_GBIT
+    return None
+
 
 UNSTATED = ("", "not told", "unknown", "see recipe")
 """Recompute cells that state nothing."""
@@ -92,15 +146,21 @@ def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     layout = draft.layout
     micro = row.count("mbs")
     steps = row.count("grad_accum", 1)
+    precision, optimizer = row.text("precision"), row.text("optimizer").lower()
+    if precision == "fp8_subchannel/mx" and BLACKWELL.match(row.text("gpu")):
+        precision = f"{precision} (Blackwell)"  # two recipes share the column
+    default = re.search(r"default (\w+)", optimizer)
     draft.recipe.update(
         sequence_length=row.count("seq_len"),
         micro_batch=micro,
         global_batch=row.count("gbs", micro * layout["data"] * steps),
-        precision=_first(PRECISIONS, _precision_cell(row), "precision", begins=True),
-        optimizer=_first(OPTIMIZERS, _optimizer_cell(row), "optimizer", begins=False),
+        precision=_first("precision", precision, re.match),
+        optimizer=_first("optimizer", default[1] if default else optimizer, re.search),
         recompute=recompute_of(row, framework),
     )
-    draft.recipe.update(_framework_defaults(row, framework, draft.recipe["precision"]))
+    draft.recipe.update(framework.recipe)
+    draft.recipe.update(_defaults_of(framework.precisions, draft.recipe["precision"]))
+    draft.recipe.update(_defaults_of(framework.families, row.text("model").lower()))
     if "fp16" in row.text("grad_dtype") and draft.recipe["precision"] == "fp16-mixed":
         draft.recipe["gradient_dtype"] = "fp16"
     if re.search(r"optimizer.in.(bwd|backward)", f"{row.text('optimizer')} {row.text('notes')}"):
@@ -110,36 +170,8 @@ def put_recipe(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     draft.layout["offload"] = offload_of(row)
 
 
-def _precision_cell(row: MeasuredRow) -> str:
-    """The precision's cell; where two recipes share a column, the GPU's generation selects one."""
-    cell = row.text("precision")
-    is_new = cell == "fp8_subchannel/mx" and BLACKWELL.match(row.text("gpu"))
-    return f"{cell} (Blackwell)" if is_new else cell
-
-
-def _optimizer_cell(row: MeasuredRow) -> str:
-    """The optimizer's cell; of several, the default one."""
-    cell = row.text("optimizer").lower()
-    default = re.search(r"default (\w+)", cell)
-    return default[1] if default else cell
-
-
-def _framework_defaults(row: MeasuredRow, framework: Framework, precision: str) -> dict[str, Any]:
-    """Defaults of a framework for this model in this precision."""
-    here = _defaults_of(framework.precisions, precision)
-    own = _defaults_of(framework.families, row.text("model").lower())
-    return {**framework.recipe, **here, **own}
-
-
 def _defaults_of(table: Mapping[str, Mapping[str, Any]], name: str) -> Mapping[str, Any]:
     return next((defaults for pattern, defaults in table.items() if re.match(pattern, name)), {})
-
-
-def _default_of(table: Mapping[str, Any], name: str, reason: str) -> Any:
-    for pattern, habit in table.items():
-        if re.match(pattern, name):
-            return habit
-    raise NotExpressible(reason)
 
 
 def recompute_of(row: MeasuredRow, framework: Framework) -> Any:
@@ -151,7 +183,11 @@ def recompute_of(row: MeasuredRow, framework: Framework) -> Any:
             raise NotExpressible("missing: recompute")
         return framework.recompute
     if cell == IN_RECIPES:
-        return _default_of(framework.recipe_recomputes, row.text("model").lower(), "missing: recompute")
+        name = row.text("model").lower()
+        for pattern, recompute in framework.recipe_recomputes.items():
+            if re.match(pattern, name):
+                return recompute
+        raise NotExpressible("missing: recompute")
     if cell.startswith("none"):
         return "none"
     if EVERY_SECOND in cell:
@@ -185,11 +221,10 @@ def offload_of(row: MeasuredRow) -> str:
     return "-and-".join(moved)
 
 
-def _first(table: tuple[tuple[str, str], ...], cell: str, column: str, *, begins: bool) -> str:
-    look = re.match if begins else re.search
-    for pattern, name in table:
-        if look(pattern, cell):
-            return name
+def _first(column: str, cell: str, find: Callable[[str, str], re.Match[str] | None]) -> str:
+    for pattern, name in table_of(CELLS)[column].items():
+        if find(pattern, cell):
+            return str(name)
     raise NotExpressible(f"{column}: not understood" if cell else f"missing: {column}")
 
 
@@ -212,14 +247,6 @@ def _put_method(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
             draft.stack["cross_entropy"] = "eager-half"
         method["quantization"] = "gptq" if "gptq" in cell.lower() else "nf4-double" if cell.endswith("dq") else "nf4"
     draft.recipe["method"] = method
-
-
-def _put_implementation(name: ImplementationName, draft: Draft) -> None:
-    """Compiled or eager operations, if the stack has both."""
-    if name in IMPLEMENTATIONS[draft.stack["name"]]:
-        draft.stack["implementation"] = name
-    elif name == "compiled":
-        draft.unmodelled.append("compile: compiled operations keep less")
 
 
 def _put_versions(row: MeasuredRow, draft: Draft) -> None:
@@ -264,7 +291,11 @@ def _put_software(row: MeasuredRow, framework: Framework, draft: Draft) -> None:
     _put_fused_gradients(row, draft)
     compiled = row.text("compile").startswith("yes")
     if compiled or row.text("compile") == "no":
-        _put_implementation("compiled" if compiled else "eager", draft)
+        implementation: ImplementationName = "compiled" if compiled else "eager"
+        if implementation in IMPLEMENTATIONS[draft.stack["name"]]:
+            draft.stack["implementation"] = implementation
+        elif compiled:
+            draft.unmodelled.append("compile: compiled operations keep less")
     if "expandable_segments" in row.text("notes"):
         draft.stack["expandable_segments"] = True
     if re.search(r"liger|chunked.?(ce|cross)", f"{row.text('compile')} {row.text('notes')}".lower()):

@@ -6,7 +6,7 @@ module also reads and writes files of measurements.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
@@ -22,7 +22,7 @@ from service.estimator.answer import Estimate, Interval, Memory, StageMemory, Ve
 from service.estimator.question import Question, StackName
 from service.estimator.software.stacks import software_of
 from service.estimator.time.step import Operations, step_class_of, waiting_fraction
-from service.evaluation.frameworks import table_of
+from service.evaluation.frameworks import CELLS, table_of
 from service.evaluation.questions import question_of, reason_of
 from service.units import BYTES, in_units
 
@@ -32,7 +32,7 @@ MemoryClass = Literal["allocated", "reserved", "device"]
 MeasuredRank = Literal["fullest", "first", "last", "ends"]
 """Rank of a figure: that of the fullest stage, of the first or last stage, or the larger of these two."""
 
-GIB, GB, MIB = float(1 << 30), 1e9, float(1 << 20)
+GIB, GB = float(1 << 30), 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,32 +49,8 @@ class SourceConvention:
 SOURCES = "sources.toml"
 """Decisions on sources, with their reasons."""
 
-CLASSES: Mapping[str, MemoryClass] = {
-    "exact bytes": "allocated",
-    "torch allocated": "allocated",
-    "torch reserved": "reserved",
-    "nvidia-smi like": "device",
-}
-
 UNSTATED_CLASSES = frozenset({"", "not told", "torch peak, allocated or reserved not told"})
 """Cells that leave the class to the source's convention."""
-
-UNITS = (
-    (re.compile(r"\bbytes$(?<!1e9 bytes)"), 1.0),
-    (re.compile(r"^GB=1e9"), GB),
-    (re.compile(r"^GiB"), GIB),
-    (re.compile(r"^MiB"), MIB),
-)
-"""Bytes of one unit, by the unit's cell."""
-
-MEASURED_RANKS: tuple[tuple[re.Pattern[str], MeasuredRank], ...] = (
-    (re.compile(r"^last global rank"), "last"),
-    (re.compile(r"^first/last"), "ends"),
-    (re.compile(r"^rank 0"), "first"),
-)
-"""Ranks are numbered tensor first and pipeline last, so the last one belongs to the last stage; every other cell means
-the fullest."""
-
 
 SUMMED = "per GPU average"
 """Rank cell of a figure that is the sum over all GPUs."""
@@ -101,12 +77,13 @@ def convention_of(row: MeasuredRow) -> SourceConvention:
 
 def memory_class_of(row: MeasuredRow) -> MemoryClass:
     """Which peak a row's figure is."""
-    return CLASSES.get(row.text("mem_class"), convention_of(row).memory_class)
+    stated: MemoryClass | None = table_of(CELLS)["memory_class"].get(row.text("mem_class"))
+    return stated or convention_of(row).memory_class
 
 
 def refuse_unknown_words(row: MeasuredRow) -> None:
     """Refuse a row with an unknown memory class or outcome."""
-    if row.text("mem_class") not in {*CLASSES, *UNSTATED_CLASSES}:
+    if row.text("mem_class") not in {*table_of(CELLS)["memory_class"], *UNSTATED_CLASSES}:
         raise NotExpressible("mem_class: not known")
     if row.text("outcome") not in ("", "ok") and not ran_out(row):
         raise NotExpressible("outcome: not known")
@@ -127,9 +104,9 @@ def measured_peak_bytes(row: MeasuredRow) -> float | None:
         reported /= row.count("n_gpus")
     if "base unknown" in unit:
         return reported * convention_of(row).unit_bytes
-    for pattern, scale in UNITS:
-        if pattern.search(unit):
-            return reported * scale
+    for pattern, scale in table_of(CELLS)["unit_bytes"].items():
+        if re.search(pattern, unit):
+            return reported * float(scale)
     raise NotExpressible("unit: not known")
 
 
@@ -142,7 +119,7 @@ def measured_static_bytes(row: MeasuredRow) -> float | None:
 def measured_rank_of(row: MeasuredRow) -> MeasuredRank:
     """The rank of a row's figure."""
     cell = row.text("mem_rank")
-    return next((rank for pattern, rank in MEASURED_RANKS if pattern.search(cell)), "fullest")
+    return next((rank for pattern, rank in table_of(CELLS)["rank"].items() if re.search(pattern, cell)), "fullest")
 
 
 class Unreadable(TraincostError):
@@ -227,14 +204,6 @@ def predict(row: MeasuredRow, catalogue: Catalogue) -> Predicted:
     return Predicted(question=question, estimate=answer, unmodelled=unmodelled)
 
 
-def stage_of(memory: Memory, place: MeasuredRank) -> StageMemory:
-    """The stage of the measured rank."""
-    first, last = memory.stages[0], memory.stages[-1]
-    if place == "ends":
-        return max((first, last), key=lambda stage: stage.allocated_peak_bytes)
-    return {"first": first, "last": last, "fullest": memory.stages[memory.peak_stage]}[place]
-
-
 def peak_interval(memory: Memory, stage: StageMemory, memory_class: MemoryClass) -> Interval:
     """Predicted peak of a stage's rank: its own value, with the interval of the fullest stage."""
     allocated, reserved, device = memory.allocated_peak_bytes, memory.reserved_peak_bytes, memory.device_peak_bytes
@@ -243,11 +212,10 @@ def peak_interval(memory: Memory, stage: StageMemory, memory_class: MemoryClass)
     reserved_peak = _scaled(reserved, stage.reserved_peak_bytes / reserved.value)
     if memory_class == "reserved":
         return reserved_peak
-    overhead = (device.low - reserved.low, device.value - reserved.value, device.high - reserved.high)
     return Interval(
-        reserved_peak.low + overhead[0],
-        reserved_peak.value + overhead[1],
-        reserved_peak.high + overhead[2],
+        reserved_peak.low + (device.low - reserved.low),
+        reserved_peak.value + (device.value - reserved.value),
+        reserved_peak.high + (device.high - reserved.high),
         device.basis,
     )
 
@@ -423,21 +391,30 @@ ROOMY_FRACTION = 0.85
 
 def verdicts_of(evaluations: Sequence[Evaluation]) -> Verdicts:
     """Verdicts counted against outcomes."""
-    complete = _counts([one for one in evaluations if one.is_complete])
-    all_counts = _counts(evaluations)
+    counts = _counts(evaluations)
     return Verdicts(
-        **{field.name: getattr(all_counts, field.name) for field in fields(all_counts)}, full_config=complete
+        **{field.name: getattr(counts, field.name) for field in fields(counts)},
+        full_config=_counts([one for one in evaluations if one.is_complete]),
     )
 
 
 def _counts(evaluations: Sequence[Evaluation]) -> VerdictCounts:
-    ran = [one for one in evaluations if not one.ran_out and one.predicted is not None]
-    roomy = [one for one in ran if _is_roomy(one)]
     out = [one for one in evaluations if one.ran_out]
-    verdicts = Counter(_verdict(one) for one in ran)
-    roomy_at_risk = sum(_verdict(one) == "at_risk" for one in roomy)
-    beyond = [one for one in ran if _exceeds(one)]
-    missed = [one for one in out if _verdict(one) == "fits"]
+    predicted_out = [(one, one.predicted) for one in out if one.predicted is not None]
+    missed = [(one, predicted) for one, predicted in predicted_out if predicted.verdict == "fits"]
+    ran = [(one, one.predicted) for one in evaluations if not one.ran_out and one.predicted is not None]
+    verdicts = Counter(predicted.verdict for _, predicted in ran)
+    roomy = [
+        predicted
+        for one, predicted in ran
+        if one.measured is not None and one.measured < ROOMY_FRACTION * predicted.memory.usable_bytes
+    ]
+    roomy_at_risk = sum(predicted.verdict == "at_risk" for predicted in roomy)
+    beyond = [
+        (one, predicted)
+        for one, predicted in ran
+        if predicted.memory.device_peak_bytes.value > predicted.memory.usable_bytes * (1 + MARGIN_FRACTION)
+    ]
     return VerdictCounts(
         ran=len(ran),
         ran_fits=verdicts["fits"],
@@ -448,37 +425,18 @@ def _counts(evaluations: Sequence[Evaluation]) -> VerdictCounts:
         roomy_at_risk=roomy_at_risk,
         roomy_at_risk_fraction=roomy_at_risk / len(roomy) if roomy else None,
         ran_out=len(out),
-        ran_out_told=sum(_verdict(one) in ("at_risk", "out_of_memory") for one in out),
+        ran_out_told=len(predicted_out) - len(missed),
         ran_out_not_expressible=dict(sorted(Counter(one.reason for one in out if one.reason).items())),
-        wrong=tuple(_wrong(one.row, one.predicted) for one in (*missed, *beyond) if one.predicted is not None),
+        wrong=tuple(_wrong(one.row, predicted) for one, predicted in (*missed, *beyond)),
     )
 
 
 def _wrong(row: MeasuredRow, predicted: Predicted) -> WrongVerdict:
-    memory = predicted.memory
-    amount = (
-        f"{in_units(memory.device_peak_bytes.value, BYTES)} predicted of {in_units(memory.usable_bytes, BYTES)} usable"
-    )
+    peak, usable = predicted.memory.device_peak_bytes.value, predicted.memory.usable_bytes
+    amount = f"{in_units(peak, BYTES)} predicted of {in_units(usable, BYTES)} usable"
     notes = (*predicted.unmodelled, row.text("quality"), row.text("notes"))
     reason = "; ".join([amount, *(text for text in notes if text)])
     return WrongVerdict(id=row.text("id"), outcome=row.text("outcome"), verdict=predicted.verdict, reason=reason)
-
-
-def _verdict(one: Evaluation) -> str:
-    return one.predicted.verdict if one.predicted is not None else ""
-
-
-def _exceeds(one: Evaluation) -> bool:
-    if one.predicted is None:
-        return False
-    memory = one.predicted.memory
-    return memory.device_peak_bytes.value > memory.usable_bytes * (1 + MARGIN_FRACTION)
-
-
-def _is_roomy(one: Evaluation) -> bool:
-    if one.predicted is None or one.measured is None:
-        return False
-    return one.measured < ROOMY_FRACTION * one.predicted.memory.usable_bytes
 
 
 def evaluate_row(row: MeasuredRow, catalogue: Catalogue) -> tuple[Evaluation, ...]:
@@ -489,12 +447,16 @@ def evaluate_row(row: MeasuredRow, catalogue: Catalogue) -> tuple[Evaluation, ..
     try:
         refuse_unknown_words(row)
         predicted = predict(row, catalogue)
-        stage = stage_of(predicted.memory, measured_rank_of(row))
+        stages, rank = predicted.memory.stages, measured_rank_of(row)
+        places = {"first": stages[0], "last": stages[-1], "fullest": stages[predicted.memory.peak_stage]}
+        places["ends"] = max((stages[0], stages[-1]), key=lambda stage: stage.allocated_peak_bytes)
     except NotExpressible as error:
-        return tuple(
-            figures.evaluation(quantity, reason=_with_all_missing(row, str(error))) for quantity in figures.quantities()
-        )
-    return tuple(figures.evaluation(quantity, predicted, stage) for quantity in figures.quantities())
+        reason, missing = str(error), row.text("config_missing")
+        first = reason.removeprefix("missing: ")
+        if reason != first and first in missing.split():
+            reason = f"missing: {missing}"  # all that the row lists
+        return tuple(figures.evaluation(quantity, reason=reason) for quantity in figures.quantities())
+    return tuple(figures.evaluation(quantity, predicted, places[rank]) for quantity in figures.quantities())
 
 
 def evaluate_rows(rows: Iterable[MeasuredRow], catalogue: Catalogue) -> tuple[Evaluation, ...]:
@@ -546,10 +508,3 @@ class _RowFigures:
         except NotExpressible as error:
             return None, str(error)
         return figure, ""
-
-
-def _with_all_missing(row: MeasuredRow, reason: str) -> str:
-    """A reason that names one missing column, extended to all that the row lists."""
-    missing = row.text("config_missing")
-    first = reason.removeprefix("missing: ")
-    return f"missing: {missing}" if reason != first and first in missing.split() else reason

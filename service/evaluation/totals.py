@@ -26,8 +26,7 @@ from service.estimator.question import Model, Question
 from service.estimator.run.totals import run_interval, scaled
 from service.estimator.software.stacks import STACKS
 from service.evaluation.frameworks import table_of
-from service.evaluation.hardware import gpu_slug
-from service.evaluation.questions import reason_of
+from service.evaluation.questions import gpu_slug, reason_of
 from service.validation.questions import read_question
 from service.validation.serialization import to_bytes
 

@@ -336,46 +336,6 @@ def pod(
     return {"containers": [container], "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}]}
 
 
-_MEMORY = re.compile(r"-(\d+)gb")
-
-
-_SMALLER = {"A100": 40, "V100": 16}
-"""GB of the smaller GPU, in families of two sizes: the name of the larger one states its memory."""
-
-
-def family_of(slug: str) -> str:
-    """The family of a GPU.
-
-    >>> family_of("h100-sxm5-80gb"), family_of("rtx-4090"), family_of("mi300x-192gb")
-    ('H100', 'RTX4090', 'MI300X')
-    """
-    first, _, others = slug.partition("-")
-    return (first + others.partition("-")[0] if first == "rtx" else first).upper()
-
-
-def memory_of(slug: str) -> int | None:
-    """GB of memory in a GPU's name.
-
-    >>> memory_of("h100-sxm5-80gb"), memory_of("l40s")
-    (80, None)
-    """
-    found = _MEMORY.search(slug)
-    return int(found[1]) if found else None
-
-
-def sized_name_of(slug: str) -> str:
-    """The family, with its memory if that distinguishes two.
-
-    Source: catalogues of SkyPilot 0.14.1 and of dstack 0.22.5.
-
-    >>> sized_name_of("a100-sxm4-80gb"), sized_name_of("a100-sxm4-40gb"), sized_name_of("h100-sxm5-80gb")
-    ('A100-80GB', 'A100', 'H100')
-    """
-    family, memory = family_of(slug), memory_of(slug)
-    is_larger = family in _SMALLER and memory is not None and memory > _SMALLER[family]
-    return f"{family}-{memory}GB" if is_larger else family
-
-
 _GPUS = re.compile(r"(?:^|[,/:])gpu(?:[:=]([A-Za-z][\w.-]{0,79}))?[:=](\d{1,6})(?=$|[,(])")
 """GPUs in Slurm's syntax: gpu:8, gres/gpu:h100:8, gres:gpu:h100:8."""
 

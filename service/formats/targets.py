@@ -9,10 +9,9 @@ from service.formats.frameworks.megatron import MEGATRON_LM, read_megatron
 from service.formats.frameworks.megatron_bridge import MEGATRON_BRIDGE
 from service.formats.frameworks.nanotron import NANOTRON, read_nanotron
 from service.formats.frameworks.torchtitan import TORCHTITAN, read_torchtitan
-from service.formats.launchers.dstack import DSTACK
+from service.formats.launchers.clouds import DSTACK, SKYPILOT
 from service.formats.launchers.kubernetes import JOBSET, PYTORCHJOB, TRAINJOB, VOLCANO
 from service.formats.launchers.ray import RAY_TRAIN
-from service.formats.launchers.skypilot import SKYPILOT
 from service.formats.launchers.slurm import SBATCH
 from service.formats.launchers.torchrun import TORCHRUN
 from service.formats.rules import Draft, Target

@@ -8,8 +8,7 @@ import pytest
 from service.calibration.tables import MeasuredRow, NotExpressible, shipped_rows
 from service.catalogue import shipped_catalogue
 from service.evaluation.frameworks import framework_of, frameworks, layers_by_cost, table_of
-from service.evaluation.hardware import gpu_slug, network_bytes_per_s
-from service.evaluation.questions import draft_of, offload_of, question_of
+from service.evaluation.questions import draft_of, gpu_slug, network_bytes_per_s, offload_of, question_of
 from service.evaluation.scoring import (
     APART,
     SOURCES,
@@ -22,7 +21,7 @@ from service.evaluation.scoring import (
     measured_static_bytes,
     memory_class_of,
 )
-from service.formats.frameworks.megatron_model import layers_of_layout, layers_with_ends
+from service.formats.frameworks.megatron import layers_of_layout, layers_with_ends
 from tests.evaluation.rows import ROWS, row_of, step_of
 
 CATALOGUE = shipped_catalogue()
