@@ -16,9 +16,9 @@ from service.api import errors, pages
 from service.api.access.audit import DeniedChanges
 from service.api.access.authorization import AccessDenied, TokenVerifier
 from service.api.access.credentials import Credentials
-from service.api.background import CheckedQuestions, SigningSecretRefresh, writing_checks
+from service.api.background import CheckedQuestions, SigningSecretRefresh, background_refresh
 from service.api.caching import Conditional
-from service.api.catalogues import NO_DATABASE, background_refresh
+from service.api.catalogues import NO_DATABASE
 from service.api.compute import MOST_COMPUTING, MOST_WRITERS, Compute
 from service.api.cross_site import CrossSiteRequests, cors_middleware
 from service.api.envelope import ErrorMiddleware, RequestMiddleware
@@ -138,7 +138,7 @@ def create_app(
     app.state.settings, app.state.engine = settings, engine
     app.state.write_slots, app.state.compute_slots = Semaphore(MOST_WRITERS), Semaphore(MOST_COMPUTING)
     app.state.keys = KeyRing(engine) if keys is None else keys
-    app.state.credential_ends = CredentialWatch(app.state.keys)
+    app.state.credential_watch = CredentialWatch(app.state.keys)
     app.state.signing_secret_refresh = SigningSecretRefresh(app.state.keys)
     app.state.cross_site_requests = CrossSiteRequests(settings)
     app.state.history = History(engine, catalogue, lambda newest: setattr(app.state, "catalogue", newest), number)
@@ -187,7 +187,7 @@ def _add_exception_handlers(app: FastAPI) -> None:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Start and stop the background threads of the application."""
     app.state.compute.start()
-    async with background_refresh(app), writing_checks(app), expiring_leases(app):
+    async with background_refresh(app), expiring_leases(app):
         yield
     app.state.compute.close()
     await app.state.rate_limits.close()

@@ -6,8 +6,9 @@ Retention goes by the slower of two clocks: the database's, and the time since t
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from threading import BoundedSemaphore, Event, Lock, Thread
 from time import monotonic, sleep
 
@@ -15,10 +16,11 @@ from fastapi import FastAPI
 from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 
+from service.errors import Unreachable
 from service.jobs.leases import SlowerClock
 from service.settings import Settings
 from service.store import Engine
-from service.store.database import Replicas
+from service.store.database import ReadOnChange, Replicas
 from service.store.keys import TEAM, KeyRing
 from service.store.retention import RetentionPeriods, remove_old
 from service.store.scenarios import CheckedQuestion, remove_checked_questions, store_checked_questions
@@ -26,14 +28,20 @@ from service.store.scenarios import CheckedQuestion, remove_checked_questions, s
 log = logging.getLogger(__name__)
 
 
-def repeat(complaint: str, task: Callable[[], object], seconds: float, stop: Event, noted: Event | None = None) -> None:
-    """Run a task periodically until `stop` is set; log the first of consecutive failures.
+IDLE_SECONDS = 3600.0
+"""Longest wait for an event: what is old is removed then."""
 
-    With `noted`, each run waits for that event, so an idle process does not wake up. To end it, set `stop`, then
-    `noted`.
-    """
+
+def repeat(complaint: str, task: Callable[[], object], seconds: float, stop: Event, noted: Event | None = None) -> None:
+    """Run a task periodically until `stop` is set, after each `noted`, if any; log the first of several failures."""
     failing = False
-    while not _is_over(seconds, stop, noted):
+    while True:
+        if noted is not None:
+            noted.wait(IDLE_SECONDS)
+        if stop.wait(seconds):
+            return
+        if noted is not None:
+            noted.clear()
         try:
             task()
         except Exception as error:  # of any kind: requests go on, and the next run may succeed
@@ -44,15 +52,6 @@ def repeat(complaint: str, task: Callable[[], object], seconds: float, stop: Eve
                 noted.set()
         else:
             failing = False
-
-
-def _is_over(seconds: float, stop: Event, noted: Event | None) -> bool:
-    if noted is not None:
-        noted.wait()
-    is_over = stop.wait(seconds)
-    if noted is not None:
-        noted.clear()
-    return is_over
 
 
 PAUSE_SECONDS = 0.05
@@ -105,7 +104,7 @@ class SigningSecretRefresh:
         await run_in_threadpool(self._ring.refresh)
 
 
-WRITE_SECONDS = 0.5
+CHECKS_SECONDS = 0.5
 """Time between two writes. Source: a choice; people read a job's comment later than that."""
 MOST_BYTES = 65_536
 """Longest question that is stored, as JSON. Source: a choice; ten times the longest config of a released model."""
@@ -113,11 +112,7 @@ MOST_WAITING_BYTES = 1 << 25
 """Queued questions while the database does not answer; beyond that the oldest are dropped. Source: a choice."""
 KEPT_DAYS = 400
 """Retention of questions. Source: a choice; a year's budget and some weeks to close it."""
-FORGET_SECONDS = 3600.0
-"""Time between two removals of older questions."""
-LEAVE_SECONDS = 2.0
-"""Longest wait for the last write when the process stops."""
-OTHERS_SECONDS = 2 * WRITE_SECONDS
+OTHERS_SECONDS = 2 * CHECKS_SECONDS
 """Longest wait for another replica's queue: its next write, and as long again for the write itself."""
 RETRY_SECONDS = 0.05
 """Time between two reads during that wait."""
@@ -133,7 +128,7 @@ class CheckedQuestions:
         self._clock = None if engine is None else SlowerClock(engine)
         self._patient = BoundedSemaphore(MOST_PATIENT)
         self._waiting: dict[tuple[str, str], tuple[CheckedQuestion, int]] = {}
-        self._bytes = 0
+        self._bytes, self._next_removal = 0, monotonic()
         self._lock, self._writing = Lock(), Lock()
         self.noted = Event()
         """Set where a question waits to be written."""
@@ -194,6 +189,13 @@ class CheckedQuestions:
 
         return should_retry
 
+    def write_and_forget(self) -> None:
+        """Write the queued questions, and forget older ones once an hour."""
+        self.write()
+        if monotonic() >= self._next_removal:
+            self.forget()
+            self._next_removal = monotonic() + IDLE_SECONDS
+
     def forget(self) -> None:
         """Remove questions beyond their retention."""
         if self._engine is not None and self._clock is not None:
@@ -204,37 +206,64 @@ class CheckedQuestions:
         self._bytes -= self._waiting.pop(key, (None, 0))[1]
 
 
+KEYS_SECONDS = 0.5
+"""Interval between reads of changed keys; the streams of a key that another process revoked end within a second."""
+WRITE_SECONDS = 1.0
+"""Interval between reads of the catalogue without replicas, and between writes of queued records."""
+FOLLOW_SECONDS = 0.25
+"""Interval between reads of the catalogue with replicas; a write on another replica waits for it. Source: a choice."""
+LEAVE_SECONDS = 1.0
+"""Longest wait for a running task when the process stops, also if the database hangs."""
+
+
 @asynccontextmanager
-async def writing_checks(app: FastAPI) -> AsyncIterator[None]:
-    """Write the questions of checks while the application runs, and once more at its end."""
-    stop = Event()
-    thread = Thread(target=_write_repeatedly, args=(app.state.checked_questions, stop), name="checks", daemon=True)
-    thread.start()
+async def background_refresh(app: FastAPI) -> AsyncIterator[None]:
+    """Run the background threads that apply other processes' changes and write queued records."""
+    state, stop = app.state, Event()
+    keys, denied, checks = state.keys, state.denied_changes, state.checked_questions
+    follow, refresh_keys = ReadOnChange(state.engine, partial(_follow, app)), ReadOnChange(state.engine, keys.refresh)
+    is_alone = state.engine is None or state.engine.dialect.name == "sqlite"  # no other replica waits for this process
+    seconds = WRITE_SECONDS if is_alone else FOLLOW_SECONDS
+    tasks: tuple[tuple[str, Callable[[], None], float, Event | None], ...] = (
+        ("the catalogue in memory is not brought up to date", follow, seconds, None),
+        ("keys that others make or revoke are not seen", refresh_keys, KEYS_SECONDS, None),
+        ("it is not written when keys were last used", keys.write_uses, WRITE_SECONDS, keys.noted),
+        ("refused changes are missing in the audit log", denied.write, WRITE_SECONDS, denied.noted),
+        ("the questions of checks are not kept", checks.write_and_forget, CHECKS_SECONDS, checks.noted),
+    )
+    checks.noted.set()  # what is old is removed at the start
+    with suppress(Unreachable):  # recorded before the first read, so that concurrent writers wait for it
+        await run_in_threadpool(state.replicas.announce, 0)
+        await run_in_threadpool(_follow, app)
+    threads = [
+        _start_thread(partial(repeat, complaint, task, seconds, stop, noted))
+        for complaint, task, seconds, noted in tasks
+    ]
     try:
         yield
     finally:
-        stop.set()
-        app.state.checked_questions.noted.set()
-        await run_in_threadpool(thread.join, LEAVE_SECONDS)
+        for event in (stop, keys.noted, denied.noted, checks.noted):
+            event.set()
+        final_writes = (partial(keys.write_uses, all_of_them=True), denied.write, checks.write, state.replicas.leave)
+        for thread in (*threads, *(_start_thread(partial(_write_before_exit, write)) for write in final_writes)):
+            await run_in_threadpool(thread.join, LEAVE_SECONDS)
+        for reader in (follow, refresh_keys):
+            reader.close()
 
 
-def _write_repeatedly(questions: CheckedQuestions, stop: Event) -> None:
-    """Write queued questions until stop is set, then once more; log the first of consecutive failures."""
-    failing, is_last, forgotten = False, False, -FORGET_SECONDS
-    questions.noted.set()  # what is old is removed at the start
-    while not is_last:
-        questions.noted.wait(FORGET_SECONDS)
-        is_last = stop.wait(WRITE_SECONDS)
-        questions.noted.clear()
-        try:
-            questions.write()
-            if monotonic() > forgotten + FORGET_SECONDS:
-                questions.forget()
-                forgotten = monotonic()
-        except Exception as error:  # of any kind: checks go on, and the next write may succeed
-            if not failing:
-                log.warning("the questions of checks are not kept: %s", type(error).__name__)
-            failing = True
-            questions.noted.set()
-        else:
-            failing = False
+def _follow(app: FastAPI) -> None:
+    """Apply other processes' changes, and record the applied revision in the database."""
+    app.state.history.refresh()
+    app.state.replicas.announce(app.state.history.number)
+
+
+def _start_thread(work: Callable[[], None]) -> Thread:
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def _write_before_exit(write: Callable[[], None]) -> None:
+    """Write queued records; ignore a failure, because the process ends."""
+    with suppress(Unreachable):
+        write()

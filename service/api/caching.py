@@ -195,7 +195,7 @@ def _remembered(response: Response, digest: str) -> StoredResponse:
     )
 
 
-NEEDED = "send If-Match with the ETag that GET of the row gives, so that nobody else's change is undone (* for any)"
+NEEDED = "send If-Match with the ETag that GET of the row gives, so that no other change is undone (* for any)"
 
 
 def _read_if_match(request: Request) -> IsCurrent:

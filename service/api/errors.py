@@ -79,7 +79,7 @@ KINDS: Mapping[str, Kind] = {
     "too_many_bodies": Kind(503, "The service holds as much of other requests as it may"),
     "computing_full": Kind(503, "As many computations wait as the service lets wait"),
     "computation_lost": Kind(503, "The process that computed the answer ended"),
-    "issuer_away": Kind(503, "Whoever signs tokens does not say with which key"),
+    "issuer_away": Kind(503, "The issuer of tokens does not say with which key"),
     "busy": Kind(503, "Other changes are being written"),
     "draining": Kind(503, "This process of the service is about to end"),
     "not_ready": Kind(503, "The service cannot reach its database"),

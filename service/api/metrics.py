@@ -65,10 +65,10 @@ class DatabaseFigures:
             reading = asyncio.shield(asyncio.wrap_future(self._read_task))  # it outlives this request
             figures = await asyncio.wait_for(reading, self._patience_seconds)
         except TimeoutError:
-            log.warning("the database does not tell its figures within %.0f s", self._patience_seconds)
+            log.warning("the database does not give its figures within %.0f s", self._patience_seconds)
             return None
         except Exception as error:  # of any kind: the counts in memory are served without them
-            log.warning("the database does not tell its figures: %s", type(error).__name__)
+            log.warning("the database does not give its figures: %s", type(error).__name__)
             return None
         self._cached = (monotonic(), figures)
         return figures
@@ -145,7 +145,7 @@ class Metrics:
         )
         self._connection_refusals = self._counter(
             "traincost_connection_refusals",
-            "Connections that brought no request and were told why.",
+            "Connections without a request that were refused with a reason.",
             kind=get_args(RefusalKind),
         )
         self.rate_limit_fallbacks = Counter(
@@ -238,7 +238,7 @@ class _Exposition(CollectorRegistry):
         revision = {(self._revision,): 1.0}
         yield _gauge("traincost_catalogue_info", "The catalogue that answers rest on.", ("revision",), revision)
         is_up = {(): float(self._figures is not None)}
-        yield _gauge("traincost_database_up", "Whether the database told its figures just now.", (), is_up)
+        yield _gauge("traincost_database_up", "Whether the database answered with its figures just now.", (), is_up)
         if self._figures is not None:
             yield from _database_metrics(self._figures)
 

@@ -46,7 +46,7 @@ def one_of(request: Request, name: str) -> str | None:
         message = f"{name} is given more than once, so it is unclear which counts"
         raise WrongParameter(Problem(field=name, code="repeated", message=message, fix="give it once"))
     if given and not (given[0] and given[0].isprintable()):
-        message = f"{name} is empty or holds a character that nobody sees"
+        message = f"{name} is empty or holds an invisible character"
         raise WrongParameter(Problem(field=name, code="not_text", message=message, fix="give a name, or leave it out"))
     return given[0] if given else None
 

@@ -4,7 +4,7 @@ The parser rejects what breaks the grammar of HTTP. `LimitedProtocol` adds limit
 connections, and the rules that prevent request smuggling between a proxy and the service.
 
 A kernel that receives bytes which no program reads resets the connection, and the peer loses the answer. So the
-service first closes its own direction, then discards incoming bytes for a moment (nginx's lingering close).
+service first closes its own direction, then discards incoming bytes for a moment (nginx: lingering_close).
 """
 
 import asyncio
@@ -89,7 +89,7 @@ HOST = re.compile(rb"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5}
 CHUNKED = [b"chunked"]
 CLOSES = {"Connection": "close"}
 
-MALFORMED = "send one request that HTTP/1.1 lets nobody read in two ways"
+MALFORMED = "send one request that HTTP/1.1 allows no one to read in two ways"
 NO_METHOD = "send a method that HTTP knows, in capitals, such as GET or POST; this port speaks HTTP, without TLS"
 ONE_HOST = "send exactly one Host header, with the name or address of the service and nothing else"
 HOST_OF_TARGET = "send the path alone behind the method, or the same host there as in the Host header"
@@ -329,7 +329,7 @@ SETTLE_SECONDS = 0.25
 trips."""
 ACCEPT_PASSES = 3
 """Passes of the event loop that accept all waiting connections."""
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 """Time between two checks whether a second signal cuts the drain short."""
 TICK_SECONDS = 1.0
 """Time between two updates of the Date header."""
@@ -371,7 +371,7 @@ def refuse_public_without_keys(listener: socket.socket, settings: Settings, *, i
     """Refuse to start a service without keys on a public address, unless --insecure is set."""
     if not (is_locked or settings.insecure or ip_address(listener.getsockname()[0]).is_loopback):
         raise StartupError(
-            f"other machines reach {settings.host}, and there are no keys, so everybody there could change everything; "
+            f"other machines reach {settings.host}, and there are no keys, so anyone there could change everything; "
             "make a key with traincost keys create, or say --insecure"
         )
 
@@ -445,7 +445,7 @@ class _Server(uvicorn.Server):
         self.moments.drain()
         beside = asyncio.create_task(run_in_threadpool(self.moments.end_beside))
         while monotonic() - started < self.drain_seconds and not self.force_exit:  # noqa: ASYNC110 - uvicorn's own flag
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
         await beside
         await self._stop_accepting()
         self.moments.leave()

@@ -199,7 +199,7 @@ def refuse_expired(request: Request) -> None:
 
 async def while_authorized(request: Request, events: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
     """Events until they end or the credential expires; then the last event is a problem with the reason."""
-    watch: CredentialWatch = request.app.state.credential_ends
+    watch: CredentialWatch = request.app.state.credential_watch
     async with aclosing(events):
         with watch.watched(request) as expired:
             while True:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from service.api.catalogues import WRITE_SECONDS
+from service.api.background import WRITE_SECONDS
 from service.catalogue import Catalogue
 from service.settings import Settings
 from service.store.engine import open_engine

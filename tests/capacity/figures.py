@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
-from service.api.background import KEPT_DAYS
-from service.api.catalogues import FOLLOW_SECONDS
+from service.api.background import FOLLOW_SECONDS, KEPT_DAYS
 from service.settings import DATABASE_CONNECTIONS, Settings
 from service.worker.command import HEARTBEATS, MOST_WAIT_SECONDS
 from tests.capacity.workers import TAKEN

@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 
-from service.api.background import WRITE_SECONDS
+from service.api.background import CHECKS_SECONDS
 from tests.capacity.costs import Watched, cost_of, costs, footprint, kept_asking, requests_of
 from tests.capacity.queueing import Service, ask_at, service_of, simulated, times_of
 from tests.capacity.rows import served
@@ -96,7 +96,7 @@ def measured_costs(kind: str, size: Size) -> dict[str, Any]:
     with database(kind) as url, watched(url, size) as (one,):
         started = footprint(one)
         found = {name: asdict(cost) for name, cost in costs(one, size.seconds)}
-        time.sleep(2 * WRITE_SECONDS)  # the last questions of checks are written then
+        time.sleep(2 * CHECKS_SECONDS)  # the last questions of checks are written then
         stored = {"started": started, "footprint": footprint(one), "question_bytes": question_bytes(url)}
         return {"costs": found, **stored, "version": _version(url)}
 

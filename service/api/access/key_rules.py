@@ -167,14 +167,14 @@ def _problems(request: KeyRequest) -> list[Problem]:
         Problem(
             field=name,
             code="not_text",
-            message=f"{name} is empty, longer than {LONGEST_NAME} characters, or holds what nobody sees",
+            message=f"{name} is empty, longer than {LONGEST_NAME} characters, or holds an invisible character",
             fix="say in a line what, or who, it stands for",
         )
         for name, text in (("name", request.name), ("owner", request.owner))
         if not (0 < len(text.strip()) <= len(text) <= LONGEST_NAME and text.isprintable())
     ]
     if request.owner == SHIPPED:
-        message = f"{SHIPPED} owns what the service ships, which nobody changes"
+        message = f"{SHIPPED} owns what the service ships, which cannot be changed"
         problems.append(Problem(field="owner", code="not_a_choice", message=message, fix="choose another name"))
     unknown = set(request.scopes) - set(get_args(Scope))
     if unknown or not request.scopes:

@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from service.answers.rows import Cell
-from service.api import catalogues
+from service.api import background
 from service.catalogue import Catalogue, Holdings
 from service.errors import Unreachable
 from service.features.cells import cells
@@ -105,7 +105,7 @@ def test_a_wrong_page_is_refused(own: Ask, query: str) -> None:
 def test_changes_of_another_process_are_taken_over(
     own_app: FastAPI, own: Ask, slug: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(catalogues, "WRITE_SECONDS", 0.05)
+    monkeypatch.setattr(background, "WRITE_SECONDS", 0.05)
     elsewhere = History(own_app.state.engine, load_catalogue(own_app.state.engine))
 
     def written_elsewhere() -> bool:
@@ -183,7 +183,7 @@ def test_without_a_database_nothing_is_changed() -> None:
 def test_a_look_that_fails_is_said_once_and_taken_again(
     own_app: FastAPI, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(catalogues, "WRITE_SECONDS", 0.01)
+    monkeypatch.setattr(background, "WRITE_SECONDS", 0.01)
     looks: list[int] = []
     enough = threading.Event()
 
