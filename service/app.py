@@ -18,11 +18,11 @@ from service.api.access.authorization import AccessDenied, TokenVerifier
 from service.api.access.credentials import Credentials
 from service.api.background import CheckedQuestions, SigningSecretRefresh, background_refresh
 from service.api.caching import Conditional
-from service.api.catalogues import NO_DATABASE
 from service.api.compute import MOST_COMPUTING, MOST_WRITERS, Compute
 from service.api.cross_site import CrossSiteRequests, cors_middleware
 from service.api.envelope import ErrorMiddleware, RequestMiddleware
 from service.api.errors import reserved_paths
+from service.api.inputs import NO_DATABASE
 from service.api.limits.http_limits import BodyLimit
 from service.api.limits.rate_limits import is_loopback, rate_limits_of
 from service.api.metrics import DatabaseFigures, Metrics, tracing_of

@@ -19,8 +19,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.access.authorization import caller_of
-from service.api.catalogues import database_of
 from service.api.errors import ApiError, WrongParameter
+from service.api.inputs import database_of
 from service.api.openapi import Schema
 from service.errors import Problem
 from service.store.requests import RequestKey, StoredResponse, once

@@ -13,9 +13,9 @@ from starlette.concurrency import run_in_threadpool
 from service.api.answers import JSON, json_answer
 from service.api.compute import computed_once
 from service.api.errors import LEAVING, RETRY_AFTER, ApiError
+from service.api.inputs import choice_of
 from service.api.metrics import CONTENT_TYPE
 from service.api.openapi import PUBLIC
-from service.api.queries import choice_of
 from service.api.requests import StrictRoute, answer
 from service.errors import Leaving, NotFound
 from service.estimator.question import Documented

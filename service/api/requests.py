@@ -22,12 +22,11 @@ from service.api.access.authorization import (
     is_locked,
     required_scope,
 )
-from service.api.catalogues import catalogue_of
 from service.api.compute import compute
 from service.api.errors import ApiError, WrongParameter
+from service.api.inputs import catalogue_of, choice_of, one_of
 from service.api.limits.rate_limits import Quota, RateLimits, count_request, network_of
 from service.api.openapi import CSV_BODY, JSON_BODY, MERGE_PATCH, TEXT_BODY, is_public, with_scope
-from service.api.queries import choice_of, one_of
 from service.api.request_context import context_of, deprecation_headers
 from service.catalogue import Catalogue
 from service.errors import Problem, Refused

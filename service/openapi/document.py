@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 from service.answers.names import COMPONENT, EACH, INLINED, OWN_DESCRIPTION, WIRE_NAMES
 from service.api.access.credentials import PARAMETER
 from service.api.caching import describe_idempotency, takes_idempotency_key
+from service.api.inputs import REV
 from service.api.openapi import ETAG, JSON, KEY, MERGE_PATCH, SCOPE, SHARE_LINK, SHEET_KEY, Schema
-from service.api.queries import REV
 from service.api.request_context import deprecation_of
 from service.openapi.problems import LIMIT_HEADERS, problem_responses, problem_schemas, response_ref
 from service.openapi.published_names import published, published_schemas

@@ -3,7 +3,7 @@
 import pytest
 from fastapi.routing import APIRoute
 
-from service.api.queries import EXPLAIN, REV
+from service.api.inputs import EXPLAIN, REV
 from service.app import ROUTERS
 from service.features.cells import cells
 from service.validation.flat import ALIASES, flat_fields

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 
 from service.api.answers import add_list
-from service.api.catalogues import database_of
+from service.api.inputs import database_of
 from service.api.openapi import requires
 from service.api.requests import StrictRoute
 from service.features.accounts.audit import COLUMNS, NEWEST_FIRST, listed_audit

@@ -6,8 +6,8 @@ from fastapi.responses import Response
 from service.answers.accuracy import Accuracy, TotalsAccuracy
 from service.api.access.authorization import caller_of
 from service.api.answers import JSON
-from service.api.catalogues import catalogue_of
 from service.api.compute import compute, computed_once
+from service.api.inputs import catalogue_of
 from service.api.requests import StrictRoute, answer
 from service.evaluation.accuracy import own_accuracy_json, shipped_accuracy_json, with_own_accuracy
 from service.evaluation.totals import totals_accuracy_json

@@ -8,9 +8,9 @@ from fastapi.responses import Response
 from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import idempotent
-from service.api.catalogues import Database, catalogue_of, database_of, view_of
 from service.api.compute import compute, on_compute_threads, queued
 from service.api.compute_process import Large
+from service.api.inputs import Database, catalogue_of, database_of, view_of
 from service.api.openapi import examples
 from service.api.requests import JsonBody, OptionalJsonBody, StrictRoute, answer
 from service.features.calibrations import calibrations

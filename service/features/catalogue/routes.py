@@ -15,9 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import IfMatch, idempotent, row_etag
-from service.api.catalogues import view_of
 from service.api.compute import on_compute_threads, queued
 from service.api.errors import WrongParameter, problem_response
+from service.api.inputs import view_of
 from service.api.openapi import CSV_BODY, ETAG, MERGE_PATCH, examples, request_bodies
 from service.api.requests import (
     CsvBody,

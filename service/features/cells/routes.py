@@ -17,11 +17,10 @@ from pydantic_core import to_json
 from service import __version__
 from service.api.access.authorization import AccessDenied
 from service.api.caching import is_head
-from service.api.catalogues import catalogue_of, view_of
 from service.api.compute import compute
 from service.api.errors import WrongParameter, on_api_error
+from service.api.inputs import REV, catalogue_of, view_of
 from service.api.openapi import CSV_BODY, SHEET_KEY, TEXT_BODY, requires
-from service.api.queries import REV
 from service.api.requests import Parameters, RevisionQuery, StrictRoute, query, whole_query
 from service.api.streams import finish
 from service.catalogue import Catalogue

@@ -13,10 +13,9 @@ from fastapi.responses import PlainTextResponse, Response
 from service.answers.checks import Check
 from service.api.access.authorization import AccessDenied, caller_of
 from service.api.answers import json_answer
-from service.api.catalogues import catalogue_of
 from service.api.compute import compute
+from service.api.inputs import catalogue_of, with_address
 from service.api.openapi import PUBLIC, examples, requires
-from service.api.queries import with_address
 from service.api.requests import (
     CatalogueDep,
     Parameters,

@@ -29,10 +29,9 @@ from service.answers.estimates import (
 from service.answers.names import COMPONENT
 from service.api.access.authorization import CallerDep
 from service.api.answers import JSON, json_answer
-from service.api.catalogues import Database, catalogue_at, catalogue_of
 from service.api.compute import compute
+from service.api.inputs import Database, catalogue_at, catalogue_of, is_explained, method_of
 from service.api.openapi import examples, requires
-from service.api.queries import is_explained, method_of
 from service.api.requests import (
     CatalogueDep,
     ExplainQuery,

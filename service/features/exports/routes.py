@@ -15,8 +15,8 @@ from fastapi.responses import Response
 from service.answers.exports import Export, ExportTargets, Imported
 from service.api.answers import JSON, json_answer, preferred
 from service.api.errors import WrongParameter
+from service.api.inputs import chosen
 from service.api.openapi import TEXT_BODY, examples, request_bodies, requires
-from service.api.queries import chosen
 from service.api.requests import (
     CatalogueDep,
     JsonBody,

@@ -16,10 +16,10 @@ from service.answers.launch_checks import LaunchCheck
 from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import idempotent
-from service.api.catalogues import Database, catalogue_at, database_of, view_of
 from service.api.compute import queued
 from service.api.envelope import problem_of
 from service.api.errors import WrongParameter
+from service.api.inputs import Database, catalogue_at, database_of, view_of
 from service.api.openapi import EVENTS, examples
 from service.api.requests import JsonBody, StrictRoute, answer, header
 from service.api.streams import AGAIN, ChangeFeed, while_authorized

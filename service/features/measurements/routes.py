@@ -8,11 +8,10 @@ from pydantic import WithJsonSchema
 
 from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import add_list, json_answer
-from service.api.catalogues import Database, database_of, view_of
 from service.api.compute import queued
 from service.api.errors import WrongParameter
+from service.api.inputs import Database, database_of, one_of, view_of
 from service.api.openapi import CSV_BODY, JSON_BODY, TEXT_BODY, examples
-from service.api.queries import one_of
 from service.api.requests import BodyForm, JsonBody, Parameters, StrictRoute, answer, whole_query
 from service.errors import Refused
 from service.features.measurements import measurements

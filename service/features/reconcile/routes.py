@@ -11,8 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from service.answers.diagnoses import Reconciliation
 from service.api.access.authorization import caller_of
 from service.api.answers import json_answer
-from service.api.catalogues import Database, catalogue_at, view_of
 from service.api.compute import queued
+from service.api.inputs import Database, catalogue_at, view_of
 from service.api.openapi import examples, request_bodies
 from service.api.requests import StrictRoute, answer, is_long, read_in_process, text_or_json
 from service.estimator.question import DESCRIBED

@@ -15,11 +15,10 @@ from service.answers.shares import Share, ShareList
 from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import IfMatch, etag_of, idempotent
-from service.api.catalogues import Database, database_of, view_of
 from service.api.compute import queued
+from service.api.inputs import Database, address_of, database_of, view_of, with_address
 from service.api.openapi import ETAG, MERGE_PATCH, SHARE_LINK, SHEET_KEY, XLSX, Schema, examples, requires
 from service.api.pages import GUIDE
-from service.api.queries import address_of, with_address
 from service.api.requests import JsonBody, PatchBody, RowRevisionDep, StrictRoute, answer
 from service.features.scenarios import scenarios
 from service.features.scenarios.budgets import budget_sheets, example_budget, scenario_budget

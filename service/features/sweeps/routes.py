@@ -14,9 +14,9 @@ from service.answers.sweeps import SweepAnswer
 from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import JSON, add_list, json_answer
 from service.api.caching import idempotent, is_head, matches_etag
-from service.api.catalogues import Database, catalogue_of, database_of
 from service.api.compute import compute, queued
 from service.api.envelope import problem_of
+from service.api.inputs import Database, catalogue_of, database_of
 from service.api.limits.rate_limits import question_counter
 from service.api.openapi import CSV_BODY, EVENTS, PARQUET, Schema, examples, requires
 from service.api.requests import JsonBody, StrictRoute, answer

@@ -13,9 +13,9 @@ from starlette.concurrency import run_in_threadpool
 from service.answers.workers import ClaimedJob, HeartbeatAnswer, JobClaim, WorkerList, device_for
 from service.api.access.authorization import CallerDep, caller_of
 from service.api.answers import json_answer
-from service.api.catalogues import Database, database_of, view_of
 from service.api.compute import queued
 from service.api.errors import ApiError, WrongParameter
+from service.api.inputs import Database, database_of, view_of
 from service.api.openapi import examples, requires
 from service.api.requests import JsonBody, StrictRoute, answer
 from service.errors import LeaseLost, Problem

@@ -1,15 +1,21 @@
-"""Query parameters that several routes declare, and the address under which a request came."""
+"""What routes read of a request beside its body: catalogue, database, common query parameters and its address."""
 
 import re
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated, cast
 
-from fastapi import Request
+from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
 
+from service.api.access.authorization import caller_of
 from service.api.errors import WrongParameter
-from service.errors import Problem
+from service.catalogue import Catalogue
+from service.errors import Problem, Unreachable
 from service.estimator.other_tools.comparison import TOOLS
 from service.estimator.question import ToolName
+from service.store import Engine
+from service.store.history import History
 
 EXPLAIN = "explain"
 REV = "rev"
@@ -84,3 +90,41 @@ def with_address(text: str, request: Request) -> str:
     """A shipped file with the address of the service as the client reached it."""
     address = address_of(request)
     return text.replace(f"http://{DOCUMENTED}", address).replace(DOCUMENTED, address.partition("://")[2])
+
+
+async def catalogue_of(request: Request) -> Catalogue:
+    """The shared rows of the catalogue and the caller's own, at the revision that the request names."""
+    revision, caller = one_of(request, REV), caller_of(request)
+    history: History = request.app.state.history
+    if revision is None:
+        view = history.holdings.view_if_made(caller.owner)
+        return view.viewed_by(caller.owner) if view else await run_in_threadpool(history.view, caller.owner)
+    cached = history.cached(revision, caller.owner)
+    return cached if cached is not None else await run_in_threadpool(catalogue_at(request), revision)
+
+
+def view_of(request: Request) -> Catalogue:
+    """The caller's current catalogue, for routes on threads."""
+    history: History = request.app.state.history
+    return history.view(caller_of(request).owner)
+
+
+def catalogue_at(request: Request) -> Callable[[str], Catalogue]:
+    """A function that returns the catalogue of a revision, as the caller may see it."""
+    history, caller = request.app.state.history, caller_of(request)
+    return partial(history.at, owner=caller.owner, of_all=caller.sees_all)
+
+
+NO_DATABASE = "the service runs without a database"
+
+
+def database_of(request: Request) -> Engine:
+    """The database of the application."""
+    engine: Engine | None = request.app.state.engine
+    if engine is None:
+        raise Unreachable(NO_DATABASE)
+    return engine
+
+
+Database = Annotated[Engine, Depends(database_of)]
+"""Route argument: the database."""
