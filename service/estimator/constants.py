@@ -279,7 +279,6 @@ def calibrated(gpu: Gpu, calibration: DeviceCalibration | None) -> Gpu:
     """A GPU with a calibration in place of an earlier one; without a calibration, the GPU of the data sheet.
 
     >>> from service.estimator.samples import H100
-
     >>> calibrated(calibrated(H100, DeviceCalibration(id="cal_1")), None) == H100
     True
     """
@@ -296,7 +295,6 @@ def calibration_id(gpu: Gpu) -> str | None:
     """Id of the calibration of a GPU, as `versions.calibration` names it; None without one.
 
     >>> from service.estimator.samples import H100
-
     >>> calibration_id(H100), calibration_id(calibrated(H100, DeviceCalibration(id="cal_1")))
     (None, 'cal_1')
     """

@@ -5,7 +5,7 @@ neighbours, context ranks lie a tensor group apart, experts are placed inside da
 come replicas and then stages (tp-cp-ep-dp-pp), or stages and then replicas (tp-cp-ep-pp-dp).
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import inf
 from typing import Literal, get_args
 
@@ -235,15 +235,10 @@ def stages_are_first(degrees: Degrees) -> Condition:
 
 
 def stage_spacing(degrees: Degrees) -> Spacing:
-    """Spacing of the stages of one replica.
-
-    Tensor 2, data 4, pipeline 2 on nodes of 8: next to all replicas a stage has a node of its own; before them, four
-    ranks on from its neighbour.
+    """Spacing of the stages of one replica; here a node of 8 holds one stage of it, or both where stages come first.
 
     >>> from service.estimator.samples import sample_degrees
-
     >>> four = {"tensor": 2, "data": 4, "pipeline": 2}
-
     >>> [local_ranks(2, stage_spacing(sample_degrees(**four, rank_order=order)), 8) for order in (0, 1)]
     [1, 2]
     """
@@ -251,42 +246,20 @@ def stage_spacing(degrees: Degrees) -> Spacing:
     return Spacing(where(stages_are_first(degrees), replica, replica * degrees.data))
 
 
-def context_spacing(degrees: Degrees) -> Spacing:
-    """Spacing of the ranks that share a sequence."""
-    return Spacing(degrees.tensor)
-
-
 def replica_spacing(degrees: Degrees) -> Spacing:
-    """Spacing of the ranks that hold the same dense parameters: context ranks, then replicas.
-
-    Tensor 2, data 4, pipeline 2 on nodes of 8: all four replicas of a stage share its node; where both stages of a
-    replica do, only two.
-
-    All stages lie between one run and the next where stages come first.
+    """Spacing of the ranks that hold the same dense parameters: context ranks, then replicas, or stages before them.
 
     >>> from service.estimator.samples import sample_degrees
-
     >>> four = {"tensor": 2, "data": 4, "pipeline": 2}
-
     >>> [local_ranks(4, replica_spacing(sample_degrees(**four, rank_order=order)), 8) for order in (0, 1)]
     [4, 2]
     """
     return Spacing(degrees.tensor, degrees.context, _stages_between(degrees))
 
 
-def expert_spacing(degrees: Degrees) -> Spacing:
-    """Spacing of the ranks that share out the experts."""
-    return Spacing(degrees.expert_tensor)
-
-
 def expert_replica_spacing(degrees: Degrees) -> Spacing:
     """Spacing of the ranks that hold the same experts; all stages lie between them where stages come first."""
     return Spacing(degrees.expert * degrees.expert_tensor, 1, _stages_between(degrees))
-
-
-def every(spacing: Spacing, step: Amount) -> Spacing:
-    """Spacing of the ranks that hold the same shard of what groups of neighbours share."""
-    return replace(spacing, step=step)
 
 
 def _stages_between(degrees: Degrees) -> Amount:

@@ -356,10 +356,7 @@ STAGES = "recipe.stages"
 
 
 def complete_stages(stages: tuple[RunStage, ...], recipe: CompleteRecipe, layout: CompleteLayout) -> CompleteRecipe:
-    """The recipe with the stages of its run, every field filled.
-
-    Every stage has a batch that micro-batches and replicas share evenly, and at least one step.
-    """
+    """The recipe with the stages of its run, every field filled: even batches, and at least one step a stage."""
     if not stages:
         return recipe
     problems, results = _order_problems(stages, recipe.training_tokens), []
@@ -390,10 +387,7 @@ def questions_of(question: CompleteQuestion, index: int) -> tuple[CompleteQuesti
 
 
 def placed(problems: Iterable[Problem], index: int) -> list[Problem]:
-    """Problems of a stage's configuration, at the field of the stage that brings them.
-
-    Problems of the recipe itself belong to no stage.
-    """
+    """Problems of a stage's configuration, at the field of its stage; those of the recipe belong to none."""
     return [
         replace(one, field=f"{STAGES}.{index}.{'sequence_length' if one.field in _OF_LENGTH else 'global_batch'}")
         for one in problems
@@ -427,20 +421,16 @@ def _order_problems(stages: tuple[RunStage, ...], training_tokens: float | None)
 def _complete(stage: RunStage, recipe: CompleteRecipe, layout: CompleteLayout) -> CompleteStage:
     first, final, increment = stage.global_batch or recipe.global_batch, stage.final_global_batch, stage.batch_increment
     if final is not None and increment is None:
-        increment = _least_increment(_shared_group(recipe.micro_batch, layout), final - first)
+        group = recipe.micro_batch * layout.data * micro_batch_multiple(layout)
+        increment = _least_increment(group, final - first)
     length = stage.sequence_length or recipe.sequence_length
     return completed(CompleteStage, stage, global_batch=first, batch_increment=increment, sequence_length=length)
-
-
-def _shared_group(micro_batch: int, layout: CompleteLayout) -> int:
-    """Sequences that a layout and its schedule share evenly."""
-    return micro_batch * layout.data * micro_batch_multiple(layout)
 
 
 def _batch_problems(stage: CompleteStage, micro_batch: int, layout: CompleteLayout) -> Iterator[Problem]:
     """What is wrong with the batches of one stage, by the stage's own fields."""
     first, final, increment = stage.global_batch, stage.final_global_batch, stage.batch_increment
-    group = _shared_group(micro_batch, layout)
+    group = micro_batch * layout.data * micro_batch_multiple(layout)
     if first % (micro_batch * layout.data):
         yield _uneven_batch(first, micro_batch, layout.data, "global_batch")
     if increment is None:

@@ -67,10 +67,7 @@ class Workload:
 
 
 def recompute_of(recipe: Recipe) -> Recompute:
-    """The recompute rule of a recipe in its full form.
-
-    Selective recompute without modules means what the stack means by it.
-    """
+    """The recompute rule of a recipe in full, with the modules that its stack recomputes where none are named."""
     rule = recipe.recompute if isinstance(recipe.recompute, Recompute) else Recompute(granularity=recipe.recompute)
     if rule.granularity == "selective" and not rule.modules:
         return replace(rule, modules=(STACKS[requested_software(recipe).name].selects,))

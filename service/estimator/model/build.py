@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
-from service.estimator.model.layers.attention import attention_ops, latent_attention_ops
+from service.estimator.model.layers.attention import attention_ops
 from service.estimator.model.layers.ends import depth_embedding_ops, depth_ops, embedding_ops, head_ops
 from service.estimator.model.layers.experts import expert_ops
 from service.estimator.model.layers.gated_delta_net import gated_delta_net_ops
@@ -60,15 +60,9 @@ class Mixer:
     """Fields of Model that the tensor degree must divide, in addition to those of attention."""
 
 
-def _attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
-    """Latent attention where the model has a kv_lora_rank, else plain attention."""
-    attend = attention_ops if model.kv_lora_rank is None else latent_attention_ops
-    return attend(model, layer_type, setting)
-
-
 _HEAD_FIELDS = ("num_key_value_heads", "head_dim", "attention_bias", "attention_out_bias")
 _ATTENTION = Mixer(
-    ops=(_attention_ops,),
+    ops=(attention_ops,),
     attends=True,
     required_fields=("num_attention_heads",),
     optional_fields=(*_HEAD_FIELDS, "qk_norm", "attention_gate", "attention_sinks"),
@@ -110,7 +104,7 @@ MIXERS: Mapping[LayerType, Mixer] = {
     ),
     "mamba2": _MAMBA2,
     "attention_and_mamba2": Mixer(
-        ops=(_attention_ops, mamba2_ops), attends=True, carries_state=True,
+        ops=(attention_ops, mamba2_ops), attends=True, carries_state=True,
         required_fields=(*_ATTENTION.required_fields, *_MAMBA2.required_fields),
         optional_fields=(*_ATTENTION.optional_fields, *_MAMBA2.optional_fields),
         tensor_split_fields=_MAMBA2.tensor_split_fields,
@@ -179,7 +173,8 @@ def layer_ops(model: Model, shape: LayerShape, setting: Setting) -> Ops:
     """Operations of one whole layer."""
     mixer = tuple(op for ops in MIXERS[shape.mixer].ops for op in ops(model, shape.mixer, setting))
     mixed = _with_tied_block(mixer) if shape.is_reuse else mixer
-    channels = _mlp_ops(model, shape.mlp, setting)
+    dense = feed_forward_ops(model, setting, width=model.intermediate_size or 0) if "dense" in shape.mlp else ()
+    channels = (*dense, *(expert_ops(model, setting) if shape.is_sparse else ()))
     attention_norm = norm_op("attention.norm", model, setting, readers=_readers(mixed))
     reads = (GROUP,) if model.parallel_attention else ()
     mlp_norm = norm_op("mlp.norm", model, setting, readers=_readers(channels), reads=reads)
@@ -205,11 +200,6 @@ def _readers(ops: Ops) -> int:
     """Matrices of the first product of a branch, which read the norm before it."""
     first = next((op for op in ops if op.weights and op.kind == "gemm"), None)
     return max(1, sum(len(weight.matrices) for weight in first.weights)) if first else 1
-
-
-def _mlp_ops(model: Model, mlp: MlpType, setting: Setting) -> Ops:
-    dense = feed_forward_ops(model, setting, width=model.intermediate_size or 0) if "dense" in mlp else ()
-    return (*dense, *(expert_ops(model, setting) if "sparse" in mlp else ()))
 
 
 def _branch(name: str, ops: Ops, model: Model, setting: Setting) -> Ops:
@@ -286,15 +276,11 @@ def adapter_ops(op: Op, weight: Weight, targets: tuple[MatrixName, ...], rank: i
     """The adapters of the matrices of one weight, each as two products.
 
     An adapter has the input of its matrix, and its output is added to that of the matrix. Tensor ranks split the side
-    that they split of the matrix, and replicate the other side. Each routed expert has its own adapter.
-
-    Tensor ranks exchange the narrow side, r numbers for each token.
-
-    Source:
-        Hu et al. 2021, arXiv:2106.09685, section 4.1; tensor ranks: huggingface/peft tuners/lora/tp_layer.py
+    that they split of the matrix, replicate the other side, and exchange the narrow side, r numbers for each token.
     """
-    wanted = [matrix for matrix in weight.matrices if matrix in targets]
-    return tuple(half for matrix in wanted for half in _adapter_products(op, weight, matrix, rank, setting))
+    # Source: Hu et al. 2021, arXiv:2106.09685, section 4.1; tensor ranks: huggingface/peft tuners/lora/tp_layer.py
+    targeted = [matrix for matrix in weight.matrices if matrix in targets]
+    return tuple(half for matrix in targeted for half in _adapter_products(op, weight, matrix, rank, setting))
 
 
 def _adapter_products(op: Op, weight: Weight, matrix: MatrixName, rank: int, setting: Setting) -> Ops:
@@ -361,11 +347,9 @@ def part_of(op: Op, weight: Weight) -> PartName | None:
     """The part of the model that a weight belongs to; None for weights of multi-token-prediction depths."""
     if weight.role in _ROLES:
         return _ROLES[weight.role]
-    return (
-        "router"
-        if op.name == "moe.router"
-        else _PART_OF_PREFIX.get(op.name.removeprefix(SHARED).partition(".")[0], "attention")
-    )
+    if op.name == "moe.router":
+        return "router"
+    return _PART_OF_PREFIX.get(op.name.removeprefix(SHARED).partition(".")[0], "attention")
 
 
 @lru_cache(maxsize=LEDGERS_KEPT)
@@ -375,13 +359,9 @@ def ledger_of(model: Model, setting: Setting, method: Method) -> Ledger:
 
 
 def trained_ledger(ledger: Ledger, method: Method, setting: Setting) -> Ledger:
-    """The ledger with frozen weights marked, adapters added, and only the needed gradients in backward passes.
-
-    Layers that differ in the trained parts in or before them become distinct kinds.
-
-    Source:
-        Hu et al. 2021, arXiv:2106.09685, section 4.1; torch.autograd (requires_grad)
-    """
+    """The ledger with frozen weights marked, adapters added, and only the needed gradients in backward passes."""
+    # Layers that differ in the trained parts in or before them become distinct kinds.
+    # Source: Hu et al. 2021, arXiv:2106.09685, section 4.1; torch.autograd (requires_grad)
     if trains_everything(method):
         return ledger
     traversal = _Traversal(ledger, method, setting)
@@ -488,51 +468,38 @@ def _is_trained(part: PartName | None, method: Method) -> bool:
 
 
 def _with_backward(steps: list[_Step], needed: dict[str, bool]) -> Ops:
-    in_trained_layer = any(_gradients(step, needed) or step.adapters for step in steps)
+    backwards = [_backward(step, needed) for step in steps]
+    in_trained_layer = any(gradients or step.adapters for step, (*_, gradients) in zip(steps, backwards, strict=True))
     done: list[Op] = []
-    for step in steps:
-        gradients = _gradients(step, needed)
-        backward = _backward(step, needed, gradients, in_trained_layer)
+    for step, (flop, full_flop, gradients) in zip(steps, backwards, strict=True):
+        backward = Backward(flop, full_flop, gradients, in_trained_layer)
         again = step.op.kernel_rerun_flop if gradients else 0
-        tensor_bytes = tuple(saved for saved in step.op.saved if _is_kept(saved, step, steps, gradients))
-        done.append(replace(step.op, backward=backward, kernel_rerun_flop=again, saved=tensor_bytes))
-        done.extend(_adapter(half, index, step) for index, half in enumerate(step.adapters))
+        saved = tuple(one for one in step.op.saved if _is_saved(one, step, steps, gradients))
+        done.append(replace(step.op, backward=backward, kernel_rerun_flop=again, saved=saved))
+        for index, half in enumerate(step.adapters):  # the input of a second product always has a gradient
+            count = 2 if index % 2 or step.input_needed else 1
+            own = count * half.flop
+            done.append(replace(half, backward=Backward(own, own, count, in_trained_layer=True)))
     return tuple(done)
 
 
-def _gradients(step: _Step, needed: dict[str, bool]) -> int:
-    if step.op.kind == "gemm":
-        return step.input_needed + step.weights_needed
-    return 2 if step.result_needed and _products(step, needed) is not None else 0
-
-
-def _products(step: _Step, needed: dict[str, bool]) -> tuple[int, int] | None:
-    """FLOP of the backward products of an operation on activations, over visible keys and over all keys."""
-    if not step.op.products:
-        return (2 * step.op.flop, 2 * (step.op.full_flop or step.op.flop))
-    live = [one for one in step.op.products if any(needed[name] for name in one.serves)]
-    return (sum(one.flop for one in live), sum(one.full_flop for one in live)) if live else None
-
-
-def _backward(step: _Step, needed: dict[str, bool], gradients: int, in_trained_layer: bool) -> Backward:  # noqa: FBT001 - a property, not a mode
-    op = step.op
+def _backward(step: _Step, needed: dict[str, bool]) -> tuple[int, int, int]:
+    """FLOP of the backward pass of an operation, over visible keys and over all keys, and its number of gradients."""
+    op, full_flop = step.op, step.op.full_flop or step.op.flop
     if op.kind == "gemm":
-        flop, full = gradients * op.flop, gradients * (op.full_flop or op.flop)
-    else:
-        flop, full = (_products(step, needed) or (0, 0)) if gradients else (0, 0)
-    return Backward(flop, full, gradients, in_trained_layer)
+        gradients = step.input_needed + step.weights_needed
+        return gradients * op.flop, gradients * full_flop, gradients
+    if not step.result_needed:
+        return 0, 0, 0
+    if not op.products:
+        return 2 * op.flop, 2 * full_flop, 2
+    live = [one for one in op.products if any(needed[name] for name in one.serves)]
+    return sum(one.flop for one in live), sum(one.full_flop for one in live), 2 if live else 0
 
 
-def _is_kept(saved: Saved, step: _Step, steps: list[_Step], gradients: int) -> bool:
+def _is_saved(saved: Saved, step: _Step, steps: list[_Step], gradients: int) -> bool:
     if saved.serves == "backward":
         return gradients > 0 or bool(step.adapters)
     if saved.serves == "own_weights":
         return step.keeps_input
     return any(reader.keeps_input for reader in steps if step.op.name in reader.reads)
-
-
-def _adapter(half: Op, index: int, step: _Step) -> Op:
-    """One product of an adapter: gradients of its weights, and of its input where anything before it is trained."""
-    gradients = 2 if index % 2 or step.input_needed else 1
-    flop = gradients * half.flop
-    return replace(half, backward=Backward(flop, flop, gradients, in_trained_layer=True))

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from service.estimator.answer import ActiveParameters
 from service.estimator.model.build import MIXERS, build_ledger, layer_type
-from service.estimator.model.ledger import Ledger, Op, Ops, Setting, Split, Weight, rerun_flop
+from service.estimator.model.ledger import Ledger, Op, Ops, Setting, Split, rerun_flop
 from service.estimator.question import Model, Recompute
 
 
@@ -74,6 +74,7 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
     positions = model.position_embedding_rows * model.hidden_size
     head = 0 if model.tie_word_embeddings else token_table
     over, under = model.visits
+    depth = ledger.depth + ledger.kinds[ledger.depth_kind]
     active = total - routed + (routed // model.num_experts * over // under if model.num_experts else 0)
     outside = token_table + positions + head
     return ParameterCounts(
@@ -89,18 +90,13 @@ def parameter_counts(model: Model, ledger: Ledger) -> ParameterCounts:
         lm_head=head,
         routed_experts=routed,
         shared_experts=shared,
-        multi_token_prediction=ledger.depths * _own_parameters(ledger.depth + ledger.kinds[ledger.depth_kind]),
+        multi_token_prediction=ledger.depths * sum(weight.parameters for op in depth for weight in op.weights),
     )
 
 
 def count_parameters(model: Model) -> ParameterCounts:
     """Parameters of a model, exact, from its fields alone."""
     return parameter_counts(model, build_ledger(model, Setting(tokens=1, element_bytes=2)))
-
-
-def _own_parameters(ops: Ops) -> int:
-    weights: list[Weight] = [weight for op in ops for weight in op.weights]
-    return sum(weight.parameters for weight in weights)
 
 
 PFLOP_DAY_FLOP = 10**15 * 24 * 3600

@@ -17,7 +17,6 @@ from typing import Literal, NamedTuple
 
 from service.estimator.question import (
     BatchingName,
-    DocumentLength,
     LayerType,
     MatrixName,
     MlpType,
@@ -52,20 +51,17 @@ class Documents:
 
 
 def documents_of(recipe: Recipe) -> Documents | None:
-    """The documents of a recipe, split where they are longer than a sequence.
-
-    None where every sequence is one document.
-    """
+    """The documents of a recipe, cut to the length of a sequence; None where every sequence is one document."""
     if not recipe.document_lengths:
         return None
-    pieces = [piece for length in recipe.document_lengths for piece in _pieces(length, recipe.sequence_length)]
+    pieces = []
+    for length in recipe.document_lengths:
+        full, rest = divmod(length.tokens, recipe.sequence_length)
+        if full:
+            pieces.append((recipe.sequence_length, full * length.count))
+        if rest:
+            pieces.append((rest, length.count))
     return Documents(tuple(pieces), recipe.batching)
-
-
-def _pieces(length: DocumentLength, tokens: int) -> list[tuple[int, int]]:
-    full, rest = divmod(length.tokens, tokens)
-    results = [(tokens, full * length.count), (rest, length.count)]
-    return [(size, count) for size, count in results if size and count]
 
 
 def sequence_pairs_twice(documents: Documents | None, tokens: int, pairs_twice: Callable[[int], int]) -> int:
@@ -467,10 +463,7 @@ class Setting:
 
 
 def is_rerun(op: Op, rule: Recompute) -> bool:
-    """Whether an operation of a recomputing layer runs its forward pass a second time.
-
-    False where no backward pass reaches its layer.
-    """
+    """Whether an operation of a recomputing layer runs forward twice; never where no backward pass reaches it."""
     if rule.granularity == "none" or not op.in_trained_layer:
         return False
     if by_operation(rule):
@@ -481,11 +474,8 @@ def is_rerun(op: Op, rule: Recompute) -> bool:
 
 
 def by_operation(rule: Recompute) -> bool:
-    """Whether selective recompute selects single operations: every second matrix product and attention are kept.
-
-    Source:
-        pytorch/torchtitan distributed/activation_checkpoint.py (selective op)
-    """
+    """Whether selective recompute selects single operations: it saves attention and every second matrix product."""
+    # Source: pytorch/torchtitan distributed/activation_checkpoint.py (selective op)
     return rule.granularity == "selective" and "op" in rule.modules
 
 

@@ -8,6 +8,7 @@ from service.estimator.model.ledger import (
     LAST_NORM,
     Gradient,
     Op,
+    OpKind,
     Ops,
     Saved,
     SavedFor,
@@ -42,13 +43,8 @@ def bias_of(width: int, split: Split = Split.WHOLE, copies: int = 1, *, given: b
 
 
 def query_key_value_op(model: Model, setting: Setting, *, inputs: int, gates: int = 0) -> Op:
-    """The projection to all heads' queries, keys and values, and to the gate on their output.
-
-    What it reads is the norm's to keep, what it writes the kernel's.
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; grouped heads: Ainslie et al. 2023, arXiv:2305.13245
-    """
+    """The projection to all heads' queries, keys and values, and to the gate; norm and kernel save input and result."""
+    # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; heads in groups: Ainslie 2023, arXiv:2305.13245
     queries = model.num_attention_heads * model.head_width + gates
     key_values = 2 * model.key_value_heads * model.head_width
     return product_op(
@@ -64,11 +60,8 @@ def query_key_value_op(model: Model, setting: Setting, *, inputs: int, gates: in
 
 
 def attention_output_op(model: Model, setting: Setting) -> Op:
-    """The projection of all heads' values back to the residual stream; it keeps its input, as flash attention does too.
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (2 s b h for its input)
-    """
+    """The projection of all heads' values to the residual stream; it saves its input, as flash attention does too."""
+    # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (2 s b h for its input)
     inputs = model.num_attention_heads * model.value_width
     serves: SavedFor = "own_weights" if setting.keeps_scores else "backward"
     return product_op(
@@ -84,13 +77,8 @@ def attention_output_op(model: Model, setting: Setting) -> Op:
 
 
 def mixer_input_op(model: Model, setting: Setting, *, outputs: int, reads: tuple[str, ...] = (LAST_NORM,)) -> Op:
-    """The projection of the residual stream to all that a recurrence or convolution reads; its input is the norm's.
-
-    What it writes is kept by those who read it.
-
-    Source:
-        Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
-    """
+    """The projection to all that a recurrence or convolution reads; norm and readers save its input and result."""
+    # Source: Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
     return product_op(
         "mixer.in",
         setting,
@@ -103,11 +91,7 @@ def mixer_input_op(model: Model, setting: Setting, *, outputs: int, reads: tuple
 
 
 def mixer_output_op(model: Model, setting: Setting, *, inputs: int, keeps_input: bool) -> Op:
-    """The projection of what a recurrence or convolution found back to the residual stream.
-
-    Source:
-        Gu and Dao 2023, arXiv:2312.00752, figure 3 (the linear projections of the block)
-    """
+    """The projection of the result of a recurrence or convolution to the residual stream. Source: as mixer_input_op."""
     saved = Saved(setting.tensor_bytes(inputs), Split.TENSOR, serves="own_weights")
     return product_op(
         "mixer.out",
@@ -122,11 +106,8 @@ def mixer_output_op(model: Model, setting: Setting, *, inputs: int, keeps_input:
 
 
 def embedding_width_op(name: str, model: Model, setting: Setting, *, rows: int, columns: int) -> Op:
-    """The projection between a narrower token embedding and the residual stream; it keeps the narrow side.
-
-    Source:
-        transformers modeling_opt.OPTDecoder (project_in, project_out)
-    """
+    """The projection between a narrower token embedding and the residual stream; it saves the narrow side."""
+    # Source: transformers modeling_opt.OPTDecoder (project_in, project_out)
     serves: SavedFor = "own_weights" if rows == model.embedding_width else "next_weights"
     return product_op(
         name,
@@ -148,19 +129,15 @@ def norm_weights(normalization: Normalization, width: int) -> tuple[Weight, ...]
 
 
 def norm_op(name: str, model: Model, setting: Setting, *, readers: int = 1, reads: tuple[str, ...] = ()) -> Op:
-    """One norm over the residual stream of one sequence.
-
-    It keeps its input; what it feeds to a matrix product is kept too, and selective recompute of
-    `layernorm` drops it. Unfused, six fp32 passes run, and a root mean square keeps an fp32 copy more: cast, square,
-    mean, scale, cast back, weigh. A layer norm is one kernel of torch's everywhere; autocast hands it an fp32 stream.
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (4 s b h for two norms' inputs);
-        transformers modeling_llama.LlamaRMSNorm for the unfused form: in fp32 the input and what is weighed, in half
-        precision the input in fp32 and what is weighed, under autocast all in fp32; torch.nn.LayerNorm
-    """
+    """One norm over the residual stream; saves its input, and the input of a product, which `layernorm` recomputes."""
+    # Unfused, six fp32 passes run, and a root mean square saves an fp32 copy more: cast, square, mean, scale, cast
+    # back, weigh. A layer norm is one kernel of torch's everywhere; autocast hands it an fp32 stream.
+    # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (4 s b h for two norms' inputs);
+    # transformers modeling_llama.LlamaRMSNorm for the unfused form: in fp32 the input and what is weighed, in half
+    # precision the input in fp32 and what is weighed, under autocast all in fp32; torch.nn.LayerNorm
     numbers, tensor_bytes = setting.tokens * model.hidden_size, setting.tensor_bytes(model.hidden_size)
-    unfused = _unfused_bytes(model, setting) * numbers
+    plain_bytes, cast_bytes = (4, 6) if model.normalization == "rmsnorm" else (0, 2)
+    unfused = 0 if setting.fused_norm else numbers * (cast_bytes if setting.casts_each_input else plain_bytes)
     passes = 0 if setting.fused_norm else 6
     fed = setting.product_input_bytes(numbers, readers)
     output = (Saved(fed, Split.SEQUENCE, ("layernorm",), "next_weights"),) if readers else ()
@@ -176,23 +153,9 @@ def norm_op(name: str, model: Model, setting: Setting, *, readers: int = 1, read
     )
 
 
-def _unfused_bytes(model: Model, setting: Setting) -> int:
-    """Bytes of each number that a norm keeps beside one activation of it."""
-    if setting.fused_norm:
-        return 0
-    if model.normalization != "rmsnorm":
-        return 2 if setting.casts_each_input else 0
-    return 6 if setting.casts_each_input else 4
-
-
 def residual_op(name: str, model: Model, setting: Setting) -> Op:
-    """The addition of a branch to the residual stream, with the branch's dropout.
-
-    It keeps only a one-byte dropout mask.
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (s b h for each dropout mask)
-    """
+    """The addition of a branch to the residual stream, with its dropout, of which it saves a one-byte mask."""
+    # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (s b h for each dropout mask)
     mask = (Saved(setting.tokens * model.hidden_size, Split.SEQUENCE),) if setting.drops_out else ()
     return Op(
         name=name,
@@ -238,7 +201,7 @@ def visible_pairs_twice(tokens: int, layer_type: LayerType, window: int | None, 
     return tokens**2
 
 
-def core_attention_ops(
+def core_attention_op(
     model: Model,
     layer_type: LayerType,
     setting: Setting,
@@ -246,27 +209,22 @@ def core_attention_ops(
     query_width: int,
     value_width: int,
     input_modules: tuple[RecomputeModule, ...] = (),
-) -> Ops:
-    """Scores, softmax and weighted values of one layer.
-
-    Flash attention keeps one fp32 number a query (the log-sum-exp) and computes the scores again in
-    its backward pass; eager attention keeps the scores: once, or with dropout before it, its mask, and after; that of
-    transformers keeps their softmax in fp32 beside what it multiplies values by.
-
-    Its scores go under selective recompute of core_attn, its inputs stay.
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s^2 b, 4 of 11 s b h for q, k, v);
-        Dao 2023, arXiv:2307.08691, section 3.1 (log-sum-exp, scores again in the backward pass); transformers 5.23.0
-        modeling_llama.eager_attention_forward, modeling_gpt2.eager_attention_forward (fp32 under autocast alone)
-    """
+) -> Op:
+    """Scores, softmax and weighted values of one layer; selective recompute of core_attn drops its scores alone."""
+    # Flash attention saves one fp32 number a query (the log-sum-exp), and its backward pass computes the scores again.
+    # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (5 a s^2 b, 4 of 11 s b h for q, k, v);
+    # Dao 2023, arXiv:2307.08691, section 3.1 (log-sum-exp, scores again in the backward pass); transformers 5.23.0
+    # modeling_llama.eager_attention_forward, modeling_gpt2.eager_attention_forward (fp32 under autocast alone)
     heads, tokens = model.num_attention_heads, setting.tokens
-    pairs_twice, document_pairs = _pairs_twice(model, layer_type, setting)
+    visible = partial(
+        visible_pairs_twice, layer_type=layer_type, window=model.sliding_window, chunk=model.attention_chunk_size
+    )
+    pairs_twice = sequence_pairs_twice(setting.documents, tokens, visible)
     repeated = setting.repeats_key_values or model.kv_lora_rank is not None
     key_heads = heads if repeated else model.key_value_heads
     queries, result = setting.tensor_bytes(heads * query_width), setting.tensor_bytes(heads * value_width)
     keys_values = setting.tensor_bytes(key_heads * (query_width + value_width))
-    op = Op(
+    return Op(
         name="attention.core",
         kind="attention",
         split=Split.TENSOR,
@@ -274,13 +232,13 @@ def core_attention_ops(
         weights=(Weight(1, heads, Split.TENSOR, role="vector"),) if model.attention_sinks else (),
         flop=heads * (query_width + value_width) * pairs_twice,
         full_flop=2 * heads * (query_width + value_width) * tokens**2,
-        document_flop=heads * (query_width + value_width) * document_pairs,
+        document_flop=heads * (query_width + value_width) * document_pairs_twice(setting.documents, tokens, visible),
         kernel_rerun_flop=0 if setting.keeps_scores else heads * query_width * pairs_twice,
         result_bytes=result + 4 * heads * tokens,
         saved=(
             Saved(queries, Split.TENSOR, input_modules),
             Saved(keys_values, Split.TENSOR if repeated else Split.KEY_VALUE, input_modules),
-            Saved(_kept_score_bytes(model, setting), Split.TENSOR, ("core_attn",)),
+            Saved(_saved_score_bytes(model, setting), Split.TENSOR, ("core_attn",)),
             *((Saved(result, Split.BATCHED),) if setting.copies_result and model.kv_lora_rank is None else ()),
         ),
         transient=_gradients(model, setting, query_width, value_width, key_heads),
@@ -289,23 +247,23 @@ def core_attention_ops(
         reads=_inputs(model),
         products=_products(model, heads * query_width, heads * value_width, pairs_twice, tokens),
     )
-    return (op,)
 
 
 def _streamed_score_bytes(model: Model, setting: Setting) -> int:
     """Traffic of scores: passes of products, mask and softmax, fewer where fused, and dropout with its mask."""
     if not setting.keeps_scores:
         return 0
-    passes = 4 if setting.fused_activation else 10
     dropped = 2 * setting.element_bytes + 1 if setting.drops_out else 0
+    passes = 4 if setting.fused_activation else 10
     return (passes * setting.element_bytes + dropped) * model.num_attention_heads * setting.tokens**2
 
 
-def _kept_score_bytes(model: Model, setting: Setting) -> int:
+def _saved_score_bytes(model: Model, setting: Setting) -> int:
     """Scores of one layer: once, or with dropout before it, its mask and after; else the log-sum-exp of each query."""
     heads, tokens, element = model.num_attention_heads, setting.tokens, setting.element_bytes
     if not setting.keeps_scores:
         return 4 * heads * tokens
+    # transformers keeps the softmax in fp32 beside what it multiplies values by; its GPT-2 does so under autocast alone
     is_wide = setting.runs_transformers and (setting.casts_each_input or not model.is_gpt2)
     softmax = 4 if is_wide else element
     after = 1 + element if setting.drops_out else element if softmax > element else 0
@@ -318,17 +276,6 @@ def _gradients(model: Model, setting: Setting, query_width: int, value_width: in
     read = Saved(setting.tensor_bytes((heads + key_heads) * (query_width + value_width)), Split.TENSOR)
     inner = 2 * element * heads * tokens**2 if setting.keeps_scores else 4 * tokens * heads * query_width
     return (read, Saved(inner, Split.TENSOR))
-
-
-def _pairs_twice(model: Model, layer_type: LayerType, setting: Setting) -> tuple[int, int]:
-    """Twice the query-key pairs of one sequence, as computed and without padding."""
-    visible = partial(
-        visible_pairs_twice, layer_type=layer_type, window=model.sliding_window, chunk=model.attention_chunk_size
-    )
-    return (
-        sequence_pairs_twice(setting.documents, setting.tokens, visible),
-        document_pairs_twice(setting.documents, setting.tokens, visible),
-    )
 
 
 def _inputs(model: Model) -> tuple[MatrixName, MatrixName, MatrixName]:
@@ -349,84 +296,29 @@ _WRITTEN_PASSES = 14
 """Numbers that a GELU written out reads and writes beside its input and result, for each of them: eight operations.
 Source: transformers activations.NewGELUActivation."""
 
-Modules = tuple[RecomputeModule, ...]
-
 
 def feed_forward_ops(
-    model: Model,
-    setting: Setting,
-    *,
-    width: int,
-    name: str = "mlp",
-    modules: Modules = ("mlp",),
+    model: Model, setting: Setting, *, width: int, name: str = "mlp", modules: tuple[RecomputeModule, ...] = ("mlp",)
 ) -> Ops:
-    """Up-projection, activation and down-projection of one layer.
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (19 s b h: 8 before, 8 after the activation);
-        gated form: Shazeer 2020, arXiv:2002.05202; transformers modeling_llama.LlamaMLP for the unfused form;
-        trained activation (xIELU): Huang and Schlag 2024, arXiv:2411.13010;
-        transformers activations.NewGELUActivation (GPT-2: GELU in single operations)
-    """
-    return (
-        _up(model, setting, width, name, modules),
-        _activation(model, setting, width, name, modules),
-        _down(model, setting, width, name, modules),
-    )
-
-
-def up_matrices(model: Model) -> tuple[MatrixName, ...]:
-    """The matrices that an MLP or an expert reads its input with, side by side."""
-    return ("gate_proj", "up_proj") if model.gated_mlp else ("up_proj",)
-
-
-def _inner(model: Model, width: int) -> int:
-    return (2 if model.gated_mlp else 1) * width
-
-
-def _up(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
-    inner = _inner(model, width)
-    return product_op(
+    """Up-projection, activation and down-projection of one layer."""
+    # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1 (19 s b h: 8 before, 8 after the activation);
+    # gated form: Shazeer 2020, arXiv:2002.05202; transformers modeling_llama.LlamaMLP for the unfused form;
+    # trained activation (xIELU): Huang and Schlag 2024, arXiv:2411.13010;
+    # transformers activations.NewGELUActivation (GPT-2: GELU in single operations)
+    hidden, inner = model.hidden_size, (2 if model.gated_mlp else 1) * width
+    up = product_op(
         f"{name}.up",
         setting,
-        Weight(model.hidden_size, inner, Split.TENSOR, matrices=up_matrices(model)),
+        Weight(hidden, inner, Split.TENSOR, matrices=up_matrices(model)),
         *bias_of(inner, Split.TENSOR, given=model.mlp_bias),
         moved=inner,
-        whole=model.hidden_size,
+        whole=hidden,
         reads=(LAST_NORM,),
         modules=modules,
     )
-
-
-def _activation(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
-    inner, tensor_bytes = _inner(model, width), setting.tensor_bytes(1)
-    unfused = width if model.gated_mlp and not setting.fused_activation else 0
-    written = width if setting.runs_transformers and model.is_gpt2 else 0
-    trained = (Weight(1, model.activation_parameters, role="vector"),) if model.activation_parameters else ()
-    return Op(
-        name=f"{name}.activation",
-        kind="elementwise",
-        split=Split.TENSOR,
-        weights=trained,
-        saved=(Saved(tensor_bytes * (inner + unfused) + _written_bytes(setting) * written, Split.TENSOR, modules),),
-        transient=(Saved(tensor_bytes * (inner + width + written), Split.TENSOR),),
-        moved_bytes=tensor_bytes * (inner + width + 2 * unfused + _WRITTEN_PASSES * written),
-        modules=modules,
-    )
-
-
-def _written_bytes(setting: Setting) -> int:
-    """What a GELU written out keeps of each number beside its input: half of it, its tanh and one more than that.
-
-    Autocast runs the power, and what follows from it, in fp32.
-    """
-    each = 2 + 2 + 4 + 4 if setting.casts_each_input else 3 * setting.element_bytes
-    return each * setting.tokens
-
-
-def _down(model: Model, setting: Setting, width: int, name: str, modules: Modules) -> Op:
-    hidden = model.hidden_size
-    return product_op(
+    fed_bytes = setting.product_input_bytes(setting.tokens * width)
+    gradients = Saved(setting.tensor_bytes(width), Split.TENSOR), Saved(setting.tensor_bytes(hidden), Split.GATHERED)
+    down = product_op(
         f"{name}.down",
         setting,
         Weight(width, hidden, Split.TENSOR, matrices=("down_proj",)),
@@ -434,23 +326,72 @@ def _down(model: Model, setting: Setting, width: int, name: str, modules: Module
         moved=width,
         whole=hidden,
         is_row_parallel=True,
-        saved=(Saved(setting.product_input_bytes(setting.tokens * width), Split.TENSOR, modules, "own_weights"),),
-        transient=(
-            Saved(setting.tensor_bytes(width), Split.TENSOR),
-            Saved(setting.tensor_bytes(hidden), Split.GATHERED),
-        ),
+        saved=(Saved(fed_bytes, Split.TENSOR, modules, "own_weights"),),
+        transient=gradients,
+        modules=modules,
+    )
+    return up, _activation_op(model, setting, width, name, modules), down
+
+
+def up_matrices(model: Model) -> tuple[MatrixName, ...]:
+    """The matrices that an MLP or an expert reads its input with, side by side."""
+    return ("gate_proj", "up_proj") if model.gated_mlp else ("up_proj",)
+
+
+def _activation_op(model: Model, setting: Setting, width: int, name: str, modules: tuple[RecomputeModule, ...]) -> Op:
+    inner, tensor_bytes = (2 if model.gated_mlp else 1) * width, setting.tensor_bytes(1)
+    unfused = width if model.gated_mlp and not setting.fused_activation else 0
+    written = width if setting.runs_transformers and model.is_gpt2 else 0
+    # A GELU written out saves half of each number beside its input, its tanh and one more than that; autocast runs the
+    # power, and what follows from it, in fp32.
+    written_bytes = (2 + 2 + 4 + 4 if setting.casts_each_input else 3 * setting.element_bytes) * setting.tokens
+    return Op(
+        name=f"{name}.activation",
+        kind="elementwise",
+        split=Split.TENSOR,
+        weights=(Weight(1, model.activation_parameters, role="vector"),) if model.activation_parameters else (),
+        saved=(Saved(tensor_bytes * (inner + unfused) + written_bytes * written, Split.TENSOR, modules),),
+        transient=(Saved(tensor_bytes * (inner + width + written), Split.TENSOR),),
+        moved_bytes=tensor_bytes * (inner + width + 2 * unfused + _WRITTEN_PASSES * written),
         modules=modules,
     )
 
 
+def elementwise_op(
+    name: str, setting: Setting, *weights: Weight, saved: int, moved: int, reads: tuple[str, ...] = ()
+) -> Op:
+    """An operation on channels that tensor ranks split, which saves and moves so many activations of each token."""
+    return Op(
+        name=name,
+        kind="elementwise",
+        split=Split.TENSOR,
+        weights=weights,
+        saved=(Saved(setting.tensor_bytes(saved), Split.TENSOR),),
+        moved_bytes=setting.tensor_bytes(moved),
+        reads=reads,
+    )
+
+
+def scan_op(
+    name: str, *weights: Weight, flop: int, saved: int, moved: int, kind: OpKind = "attention", **tags: Any
+) -> Op:
+    """A recurrence whose backward kernel runs its forward pass again; saves and moves so many bytes."""
+    return Op(
+        name=name,
+        kind=kind,
+        split=Split.TENSOR,
+        weights=weights,
+        flop=flop,
+        kernel_rerun_flop=flop,
+        saved=(Saved(saved, Split.TENSOR),),
+        moved_bytes=moved,
+        **tags,
+    )
+
+
 def convolution_op(model: Model, setting: Setting, *, channels: int) -> Op:
-    """A depthwise convolution over the last k tokens of each channel; what it keeps is its neighbours' to say.
-
-    k is the model's conv_kernel.
-
-    Source:
-        Gu and Dao 2023, arXiv:2312.00752, section 3.4 and figure 3
-    """
+    """A depthwise convolution over the last conv_kernel tokens of each channel; its neighbours save its tensors."""
+    # Source: Gu and Dao 2023, arXiv:2312.00752, section 3.4 and figure 3
     taps = model.conv_kernel or 0
     return Op(
         name="mixer.convolution",

@@ -1,6 +1,6 @@
 """Context parallelism: a sequence split over c ranks, and the exchange for attention."""
 
-from service.estimator.degrees import Degrees, Transfer, context_spacing
+from service.estimator.degrees import Degrees, Spacing, Transfer
 from service.estimator.model.build import MIXERS
 from service.estimator.numeric import Amount, divides, implies, minimum, where
 from service.estimator.question import ContextMethod
@@ -124,17 +124,13 @@ def layer_transfers(
         Liu et al. 2023, arXiv:2310.01889 (ring); Llama 3, arXiv:2407.21783, section 3.3.2 (all-gather);
         Jacobs et al. 2023, arXiv:2309.14509 (Ulysses)
     """
-    group, spacing = degrees.context, context_spacing(degrees)
+    group, spacing = degrees.context, Spacing(degrees.tensor)
     if method == "ulysses":
         tokens = workload.recipe.sequence_length * degrees.micro_batch * workload.precision.element_bytes
-        own = (workload.model.num_attention_heads + _key_heads(workload)) * (
-            workload.model.query_width + workload.model.value_width
-        )
-        return (
-            Transfer(
-                "all_to_all", tokens * own / degrees.tensor / degrees.context, forwards + backwards, group, spacing
-            ),
-        )
+        width = workload.model.query_width + workload.model.value_width
+        own = (workload.model.num_attention_heads + _key_heads(workload)) * width
+        exchanged = tokens * own / degrees.tensor / degrees.context
+        return (Transfer("all_to_all", exchanged, forwards + backwards, group, spacing),)
     exchanged = key_value_bytes(workload, degrees)
     return (
         Transfer("all_gather", exchanged, forwards + backwards, group, spacing),

@@ -1,9 +1,9 @@
 """Data parallelism: shards of ZeRO or FSDP over the replicas, and their transfers."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from service.estimator.degrees import Degrees, Spacing, Transfer, every, expert_replica_spacing, replica_spacing
+from service.estimator.degrees import Degrees, Spacing, Transfer, expert_replica_spacing, replica_spacing
 from service.estimator.numeric import (
     Amount,
     both,
@@ -200,7 +200,8 @@ def step_transfers(workload: Workload, degrees: Degrees, parameters: RankParamet
         sharded = where(degrees.zero_stage >= OPTIMIZER_STATES, group.shard, 1)
         transfers.append(Transfer("reduce_scatter", gradients, stage_one + whole, group.shard, spacing))
         transfers.append(Transfer("all_gather", weights, stage_one + stage_two + whole, group.shard, spacing))
-        transfers.append(Transfer("all_reduce", gradients / sharded, 1, group.ranks / sharded, every(spacing, sharded)))
+        same_shard = replace(spacing, step=sharded)
+        transfers.append(Transfer("all_reduce", gradients / sharded, 1, group.ranks / sharded, same_shard))
     return tuple(transfers)
 
 

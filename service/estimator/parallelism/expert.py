@@ -1,6 +1,6 @@
 """Expert parallelism: experts placed on ranks, and their all-to-all."""
 
-from service.estimator.degrees import NEXT_TO_EACH_OTHER, Degrees, Transfer, expert_spacing, stages_are_first
+from service.estimator.degrees import NEXT_TO_EACH_OTHER, Degrees, Spacing, Transfer, stages_are_first
 from service.estimator.numeric import Amount, Condition, both, divides, either, implies, where
 from service.estimator.parallelism.stages import stream_bytes
 from service.estimator.rule import LayoutRule, Rule, divisors_of
@@ -109,8 +109,9 @@ def layer_transfers(workload: Workload, degrees: Degrees, forwards: Amount, back
             Transfer("reduce_scatter", every, forwards + backwards, ranks, NEXT_TO_EACH_OTHER),
         )
     copies = over / max(1, under) if workload.software.dispatcher == "flex" else 1.0
+    spacing = Spacing(degrees.expert_tensor)
     return (
-        Transfer("all_to_all", visits, 2 * (forwards + backwards), degrees.expert, expert_spacing(degrees), copies),
+        Transfer("all_to_all", visits, 2 * (forwards + backwards), degrees.expert, spacing, copies),
         Transfer("all_gather", visits * split, forwards + backwards, split, NEXT_TO_EACH_OTHER),
         Transfer("reduce_scatter", visits * split, forwards + backwards, split, NEXT_TO_EACH_OTHER),
     )

@@ -1,12 +1,12 @@
 """Layers and parameters of one rank of one pipeline stage, and the residual stream between ranks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from itertools import accumulate
 
 from service.estimator.degrees import Degrees, divisors
 from service.estimator.model.ledger import Ops, Split, Weight
-from service.estimator.numeric import Amount, Condition, take, where
+from service.estimator.numeric import Amount, Condition, summed, take, where
 from service.estimator.software.precision import state_numbers
 from service.estimator.workload import Workload
 
@@ -29,12 +29,12 @@ class Stage:
     """Layers of each kind in all its chunks together."""
 
     def __post_init__(self) -> None:
-        self.kind_counts = tuple(_total(counts) for counts in zip(*self.chunk_counts, strict=True))
+        self.kind_counts = tuple(summed(counts) for counts in zip(*self.chunk_counts, strict=True))
 
     @property
     def layers(self) -> Amount:
         """Layers of the stage, those of depths counted [1]."""
-        return _total(self.kind_counts)
+        return summed(self.kind_counts)
 
     @property
     def shape(self) -> tuple[Amount, ...]:
@@ -47,13 +47,6 @@ class Stage:
         alike = {id(counts): counts for counts in self.chunk_counts}
         amounts = {key: amount_of(counts) for key, counts in alike.items()}
         return tuple(amounts[id(counts)] for counts in self.chunk_counts)
-
-
-def _total(counts: Iterable[Amount]) -> Amount:
-    total: Amount = 0
-    for count in counts:
-        total = total + count
-    return total
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,16 +83,16 @@ class RankParameters:
         return RankParameters(**{field.name: getattr(self, field.name) / ranks for field in fields(self)})
 
 
-def _prefix(workload: Workload, kind: int) -> tuple[int, ...]:
-    """Layers of a kind before each layer boundary."""
-    return tuple(accumulate((1 if each == kind else 0 for each in workload.ledger.layer_kinds), initial=0))
-
-
 def _counts_between(workload: Workload, first: Amount, last: Amount) -> tuple[Amount, ...]:
-    if len(workload.ledger.kinds) == 1:
+    """Layers of each kind between two layer boundaries."""
+    ledger = workload.ledger
+    if len(ledger.kinds) == 1:
         return (last - first,)
-    prefixes = [_prefix(workload, kind) for kind in range(len(workload.ledger.kinds))]
-    return tuple(take(prefix, last) - take(prefix, first) for prefix in prefixes)
+    counts = []
+    for kind in range(len(ledger.kinds)):
+        before = tuple(accumulate((int(each == kind) for each in ledger.layer_kinds), initial=0))
+        counts.append(take(before, last) - take(before, first))
+    return tuple(counts)
 
 
 def stage_at(
@@ -108,22 +101,15 @@ def stage_at(
     """One stage of a layout: the layers of its chunks, dealt round-robin."""
     is_last = index == degrees.pipeline - 1
     depths = where(is_last, workload.ledger.depths, 0)
-    counts = [
-        _chunk_counts(workload, degrees, chunk * degrees.pipeline + index, stage_layers) for chunk in range(chunks)
-    ]
+    chunk_counts = []
     for chunk in range(chunks):
         present = where(degrees.virtual_pipeline > chunk, 1, 0)
         final = where(degrees.virtual_pipeline == chunk + 1, depths, 0)
-        copies = [count * present for count in counts[chunk]]
+        counts = _chunk_counts(workload, degrees, chunk * degrees.pipeline + index, stage_layers)
+        copies = [count * present for count in counts]
         copies[workload.ledger.depth_kind] = copies[workload.ledger.depth_kind] + final
-        counts[chunk] = tuple(copies)
-    return Stage(
-        index=index,
-        chunk_counts=tuple(counts),
-        depths=depths,
-        is_first=index == 0,
-        is_last=is_last,
-    )
+        chunk_counts.append(tuple(copies))
+    return Stage(index=index, chunk_counts=tuple(chunk_counts), depths=depths, is_first=index == 0, is_last=is_last)
 
 
 def _chunk_counts(

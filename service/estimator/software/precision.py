@@ -207,10 +207,7 @@ def known_peak_flop_per_s(gpu: Gpu, number_format: Format) -> float:
 
 
 def default_precision(gpu: Gpu) -> PrecisionName:
-    """The precision recipe of a question that names none: the widest used that the GPU has units for.
-
-    It is fp16-mixed before the Ampere generation, and fp32 where neither has a published rate.
-    """
+    """Default precision recipe: bf16-mixed, else fp16-mixed (before Ampere), else fp32, by the units of the GPU."""
     if gpu.bf16_flop_per_s is not None:
         return "bf16-mixed"
     return "fp32" if gpu.fp16_flop_per_s is None else "fp16-mixed"
@@ -376,10 +373,7 @@ def half_gradient_bytes(precision: Precision, gradient: float, stack: Stack) -> 
 
 
 def default_gradient_dtype(precision: Precision, stack: Stack, zero_stage: int = 0) -> GradientDtype | None:
-    """Format in which a stack accumulates gradients under a precision recipe.
-
-    Mixed precision accumulates in fp32; some stacks shard gradients only in the compute format.
-    """
+    """Format in which a stack accumulates gradients: fp32 in mixed precision, but for stacks that shard narrow ones."""
     if precision.is_mixed and precision.matrix_format == "fp16":
         return "fp16" if stack.step_gradient_bytes else "fp32"
     if precision.is_mixed and precision.matrix_format != "int8":

@@ -233,15 +233,10 @@ IMPLEMENTATIONS: dict[StackName, dict[ImplementationName, Implementation]] = {
 def kernel_of(
     attention: AttentionName, implementation: Implementation, gpu: Gpu, *, deterministic: bool
 ) -> AttentionName:
-    """The attention kernel that runs where the recipe only says flash.
-
-    cuDNN's where the implementation prefers it, but on Blackwell not where determinism rules it out; else
-    FlashAttention-2.
-
-    Source:
-        NVIDIA/TransformerEngine@v2.11 pytorch/attention/dot_product_attention/utils.py get_attention_backend;
-        pytorch/torchtitan@6fc499f models/attention.py (cuDNN first on Blackwell)
-    """
+    """The attention kernel of a recipe: for flash, cuDNN's where the implementation prefers it, else flash-2."""
+    # On Blackwell, determinism rules cuDNN's out. Source: NVIDIA/TransformerEngine@v2.11
+    # pytorch/attention/dot_product_attention/utils.py get_attention_backend; pytorch/torchtitan@6fc499f
+    # models/attention.py (cuDNN first on Blackwell)
     if attention != "flash":
         return attention
     family = generation(gpu)
@@ -555,7 +550,6 @@ def default_stack(recurrences: Collection[LayerType], *, quantizes: bool) -> Sta
 
     >>> default_stack((), quantizes=False), default_stack((), quantizes=True)
     ('megatron-core', 'transformers')
-
     >>> default_stack(("mamba2",), quantizes=False), default_stack(("rg_lru",), quantizes=False)
     ('megatron-core', 'transformers')
     """
@@ -605,16 +599,11 @@ def _complete(request: Software) -> CompleteSoftware:
 
 
 def default_cross_entropy(row: Implementation, software: Software) -> CrossEntropyName:
-    """How the loss is computed where the recipe does not name a way.
-
-    It is the implementation's first; Transformer Engine's own where its version is named and it and Megatron-Core
-    have it, as Megatron-Bridge turns it on there, unless only deterministic kernels run; an eager one with torchtitan
-    of 2024, which compiled no loss.
-
-    Source:
-        NVIDIA-NeMo/Megatron-Bridge@067f987 recipes (cross_entropy_fusion_impl te); NVIDIA/TransformerEngine@v2.2;
-        pytorch/torchtitan@9dec370 train.py
-    """
+    """Computation of the loss where the recipe names none: as the implementation prefers, but for some versions."""
+    # Transformer Engine's own where its version is named and it and Megatron-Core have it, as Megatron-Bridge turns it
+    # on there, unless only deterministic kernels run; an eager one with torchtitan of 2024, which compiled no loss.
+    # Source: NVIDIA-NeMo/Megatron-Bridge@067f987 recipes (cross_entropy_fusion_impl te); NVIDIA/TransformerEngine@v2.2;
+    # pytorch/torchtitan@9dec370 train.py
     versions = software.versions or Versions()
     if versions.torchtitan is not None and not at_least(versions.torchtitan, "2025.1"):
         return "eager"

@@ -89,7 +89,6 @@ def generation(gpu: Gpu) -> str:
     """The vendor's generation of a GPU without what it is paired with.
 
     >>> from service.estimator.samples import H100
-
     >>> generation(H100)
     'Hopper'
     """

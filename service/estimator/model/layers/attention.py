@@ -6,7 +6,8 @@ from service.estimator.model.ledger import LAST_NORM, Op, Ops, Saved, Setting, S
 from service.estimator.model.operations import (
     attention_output_op,
     bias_of,
-    core_attention_ops,
+    core_attention_op,
+    elementwise_op,
     norm_weights,
     product_op,
     query_key_value_op,
@@ -22,100 +23,84 @@ _NORMED: tuple[MatrixName, ...] = ("q_proj", "k_proj")
 
 
 def attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
-    """Projections and core attention of one layer.
-
-    Source:
-        Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; grouped heads: Ainslie et al. 2023, arXiv:2305.13245;
-        gate: Qiu et al. 2025, arXiv:2505.06708
-    """
-    width = model.head_width
-    core = core_attention_ops(model, layer_type, setting, query_width=width, value_width=width)
+    """Projections and core attention of one layer: latent attention where the model has a kv_lora_rank."""
+    # Source: Korthikanti et al. 2022, arXiv:2205.05198, section 4.1; grouped heads: Ainslie et al. 2023,
+    # arXiv:2305.13245; gate: Qiu et al. 2025, arXiv:2505.06708
+    if model.kv_lora_rank is not None:
+        return _latent_attention_ops(model, layer_type, setting, model.kv_lora_rank)
+    width, heads = model.head_width, model.num_attention_heads
+    gates = heads * {"none": 0, "per_head": 1, "elementwise": width}[model.attention_gate]
+    gate = elementwise_op(  # saves the gate and the result of the heads; the output projection saves their product
+        "attention.gate",
+        setting,
+        saved=gates + heads * width,
+        moved=gates + 2 * heads * width,
+        reads=("attention.core", "q_proj"),
+    )
     return (
-        query_key_value_op(model, setting, inputs=model.hidden_size, gates=_gates(model)),
-        *_query_key_norm(model, setting),
-        *core,
-        *_gated(model, setting),
+        query_key_value_op(model, setting, inputs=model.hidden_size, gates=gates),
+        *((_query_key_norm_op(model, setting),) if model.qk_norm != "none" else ()),
+        core_attention_op(model, layer_type, setting, query_width=width, value_width=width),
+        *((gate,) if gates else ()),
         attention_output_op(model, setting),
     )
 
 
-def _gates(model: Model) -> int:
-    """Numbers of the gate on one token's output."""
-    numbers = {"none": 0, "per_head": 1, "elementwise": model.head_width}
-    return model.num_attention_heads * numbers[model.attention_gate]
-
-
-def _gated(model: Model, setting: Setting) -> Ops:
-    """The gate's product with what the heads found: keeps both, and the output projection keeps the product."""
-    gates, width = _gates(model), model.num_attention_heads * model.head_width
-    if not gates:
-        return ()
-    op = Op(
-        name="attention.gate",
-        kind="elementwise",
-        split=Split.TENSOR,
-        saved=(Saved(setting.tensor_bytes(gates + width), Split.TENSOR),),
-        moved_bytes=setting.tensor_bytes(gates + 2 * width),
-        reads=("attention.core", "q_proj"),
-    )
-    return (op,)
-
-
-def _each_normed(one: tuple[Weight, ...]) -> tuple[Weight, ...]:
-    """The weights of a norm on queries and of another on keys."""
-    return tuple(replace(weight, matrices=(name,)) for name in _NORMED for weight in one)
-
-
-def _query_key_norm(model: Model, setting: Setting) -> Ops:
-    if model.qk_norm == "none":
-        return ()
+def _query_key_norm_op(model: Model, setting: Setting) -> Op:
     widths = (model.num_attention_heads * model.head_width, model.key_value_heads * model.head_width)
     weights: tuple[Weight, ...] = ()
-    if model.qk_norm == "per_head_dim":
-        weights = _each_normed(norm_weights("rmsnorm", model.head_width))
-    elif model.qk_norm == "per_head_dim_biased":
-        weights = _each_normed(norm_weights("layernorm", model.head_width))
+    if model.qk_norm in ("per_head_dim", "per_head_dim_biased"):
+        one = norm_weights("rmsnorm" if model.qk_norm == "per_head_dim" else "layernorm", model.head_width)
+        weights = tuple(replace(weight, matrices=(name,)) for name in _NORMED for weight in one)
     elif model.qk_norm == "full":
         weights = tuple(
             Weight(1, width, Split.TENSOR, role="norm", matrices=(name,))
             for name, width in zip(_NORMED, widths, strict=True)
         )
     tensor_bytes = (setting.element_bytes + (0 if setting.fused_norm else _UNFUSED[model.qk_norm])) * setting.tokens
-    saved = (Saved(tensor_bytes * widths[0], Split.TENSOR), Saved(tensor_bytes * widths[1], Split.KEY_VALUE))
-    op = Op(
+    return Op(
         name="attention.qk_norm",
         kind="elementwise",
         split=Split.TENSOR,
         weights=weights,
-        saved=saved,
+        saved=(Saved(tensor_bytes * widths[0], Split.TENSOR), Saved(tensor_bytes * widths[1], Split.KEY_VALUE)),
         moved_bytes=2 * tensor_bytes * sum(widths),
     )
-    return (op,)
 
 
-def latent_attention_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
+def _latent_attention_ops(model: Model, layer_type: LayerType, setting: Setting, latent: int) -> Ops:
     """Down- and up-projections of queries and keys/values, core attention and output projection of one layer.
 
-    The down-projections and the norms of the latents are held whole by every tensor rank; attention_bias gives
-    the down-projections a bias.
-
-    Source:
-        DeepSeek-V2, arXiv:2405.04434, section 2.1 and appendix C; Megatron-LM multi_latent_attention.py
+    Every tensor rank has the down-projections and the norms of the latents whole; attention_bias gives the
+    down-projections a bias.
     """
-    core = core_attention_ops(
-        model,
-        layer_type,
-        setting,
-        query_width=model.query_width,
-        value_width=model.value_width,
-        input_modules=("mla_up_proj",),
+    # Source: DeepSeek-V2, arXiv:2405.04434, section 2.1 and appendix C; Megatron-LM multi_latent_attention.py
+    heads, query_width, value_width = model.num_attention_heads, model.query_width, model.value_width
+    rotary, key_values = model.qk_rope_head_dim or 0, heads * ((model.qk_nope_head_dim or 0) + value_width)
+    query: Ops = (_up("q_proj", "attention.query", setting, model.hidden_size, heads * query_width),)
+    if model.q_lora_rank is not None:
+        query = (
+            _down("q_a_proj", "attention.query_down", model, setting, model.q_lora_rank, 0),
+            _up("q_b_proj", "attention.query_up", setting, model.q_lora_rank, heads * query_width),
+        )
+    return (
+        *query,
+        _down("kv_a_proj_with_mqa", "attention.key_value_down", model, setting, latent, rotary),
+        _up("kv_b_proj", "attention.key_value_up", setting, latent, key_values),
+        core_attention_op(
+            model,
+            layer_type,
+            setting,
+            query_width=query_width,
+            value_width=value_width,
+            input_modules=("mla_up_proj",),
+        ),
+        attention_output_op(model, setting),
     )
-    latents = (*_query(model, setting), *_key_value(model, setting))
-    return (*latents, *core, attention_output_op(model, setting))
 
 
 def _down(matrix: MatrixName, name: str, model: Model, setting: Setting, latent: int, rotary: int) -> Op:
-    """A down-projection to a latent (and rotary keys) with its norm: keeps the latent before and after the norm."""
+    """A down-projection to a latent (and rotary keys) with its norm: saves the latent before and after the norm."""
     fed = setting.product_input_bytes(setting.tokens * latent)
     return product_op(
         name,
@@ -137,19 +122,3 @@ def _down(matrix: MatrixName, name: str, model: Model, setting: Setting, latent:
 def _up(matrix: MatrixName, name: str, setting: Setting, latent: int, outputs: int) -> Op:
     weight = Weight(latent, outputs, Split.TENSOR, matrices=(matrix,))
     return product_op(name, setting, weight, moved=outputs, whole=latent, modules=("mla_up_proj",))
-
-
-def _query(model: Model, setting: Setting) -> Ops:
-    queries = model.num_attention_heads * model.query_width
-    if model.q_lora_rank is None:
-        direct = _up("q_proj", "attention.query", setting, model.hidden_size, queries)
-        return (direct,)
-    down = _down("q_a_proj", "attention.query_down", model, setting, model.q_lora_rank, 0)
-    return (down, _up("q_b_proj", "attention.query_up", setting, model.q_lora_rank, queries))
-
-
-def _key_value(model: Model, setting: Setting) -> Ops:
-    latent = model.kv_lora_rank or 0
-    outputs = model.num_attention_heads * ((model.qk_nope_head_dim or 0) + model.value_width)
-    down = _down("kv_a_proj_with_mqa", "attention.key_value_down", model, setting, latent, model.qk_rope_head_dim or 0)
-    return (down, _up("kv_b_proj", "attention.key_value_up", setting, latent, outputs))

@@ -8,12 +8,9 @@ from service.estimator.question import Model
 
 
 def embedding_ops(model: Model, setting: Setting) -> Ops:
-    """Look-up of tokens and positions, and what some models do with it before the first layer.
-
-    Source:
-        Vaswani et al. 2017, arXiv:1706.03762, section 3.4; projected embedding: transformers modeling_opt.OPTDecoder;
-        norm after it: BLOOM, arXiv:2211.05100, section 3.2
-    """
+    """Look-up of tokens and positions, and what some models do with it before the first layer."""
+    # Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.4; projected embedding: transformers
+    # modeling_opt.OPTDecoder; norm after it: BLOOM, arXiv:2211.05100, section 3.2
     width, numbers = model.embedding_width, setting.tokens * model.hidden_size
     positions = (Weight(model.position_embedding_rows, model.hidden_size, role="embedding"),)
     saved_bytes = numbers * (setting.drops_out + setting.keeps_embedding * setting.element_bytes)
@@ -35,16 +32,13 @@ def embedding_ops(model: Model, setting: Setting) -> Ops:
 
 
 def head_ops(model: Model, setting: Setting) -> Ops:
-    """Final norm and the projection to logits; the loss over the logits is counted by `logits`.
-
-    Source:
-        Vaswani et al. 2017, arXiv:1706.03762, section 3.4; projected embedding: transformers modeling_opt.OPTDecoder
-    """
+    """Final norm and the projection to logits, whose loss the memory of logits and the time of kernels count."""
+    # Source: as embedding_ops
     norm = (norm_op("head.norm", model, setting),) if model.final_norm else ()
-    width, hidden = model.embedding_width, model.hidden_size
-    narrowing = embedding_width_op("head.projection", model, setting, rows=hidden, columns=width)
-    projected = (narrowing,) if model.word_embed_proj_dim else ()
-    return (*norm, *projected, _logits(model, setting))
+    narrowing = embedding_width_op(
+        "head.projection", model, setting, rows=model.hidden_size, columns=model.embedding_width
+    )
+    return (*norm, *((narrowing,) if model.word_embed_proj_dim else ()), _logits(model, setting))
 
 
 def _logits(model: Model, setting: Setting) -> Op:
@@ -62,13 +56,8 @@ def _logits(model: Model, setting: Setting) -> Op:
 
 
 def depth_ops(model: Model, setting: Setting) -> Ops:
-    """One multi-token-prediction depth beside its layer: two norms, their joint projection, a norm, the shared head.
-
-    Embedding and head are shared with the main model.
-
-    Source:
-        DeepSeek-V3, arXiv:2412.19437, section 2.2
-    """
+    """One multi-token-prediction depth beside its layer: two norms, their joint projection, a norm, the shared head."""
+    # Embedding and head are the main model's. Source: DeepSeek-V3, arXiv:2412.19437, section 2.2
     hidden = model.hidden_size
     matrix, reads = Weight(2 * hidden, hidden, Split.TENSOR), ("mtp.token_norm", "mtp.hidden_norm")
     joint = product_op("mtp.projection", setting, matrix, moved=3 * hidden, reads=reads)
@@ -80,13 +69,8 @@ def depth_ops(model: Model, setting: Setting) -> Ops:
 
 
 def depth_embedding_ops(model: Model) -> Ops:
-    """The token embedding that multi-token-prediction depths read: the model's own, or a copy on another stage.
-
-    Nothing where a tied head is that copy already.
-
-    Source:
-        Megatron-LM gpt_model.py (embedding on the stage of the depths)
-    """
+    """The copy of the token embedding that depths on another stage read; nothing where a tied head is that copy."""
+    # Source: Megatron-LM gpt_model.py (embedding on the stage of the depths)
     if model.tie_word_embeddings:
         return ()
     table = Weight(model.vocab_size, model.embedding_width, Split.VOCABULARY, role="embedding", tied=True)

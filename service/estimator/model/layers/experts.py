@@ -9,14 +9,10 @@ from service.estimator.question import Model
 
 
 def expert_ops(model: Model, setting: Setting) -> Ops:
-    """Router, dispatch, routed experts, combine and shared experts of one layer, load balanced.
-
-    Source:
-        Shazeer et al. 2017, arXiv:1701.06538 (top-k routing); DeepSeekMoE, arXiv:2401.06066 (shared experts);
-        LongCat-Flash, arXiv:2509.01322, section 2.1 (experts that do nothing); Megatron-LM moe-latent-size;
-        Megatron-LM@d98e8a64 core/transformer/moe (kept: what routing finds, permuted input, both sides of the
-        activation)
-    """
+    """Router, dispatch, routed experts, combine and shared experts of one layer, load balanced."""
+    # Source: Shazeer et al. 2017, arXiv:1701.06538 (top-k routing); DeepSeekMoE, arXiv:2401.06066 (shared experts);
+    # LongCat-Flash, arXiv:2509.01322, section 2.1 (experts that do nothing); Megatron-LM moe-latent-size;
+    # Megatron-LM@d98e8a64 core/transformer/moe (saved: results of routing, permuted input, activation on both sides)
     return (_router(model, setting), *_latent_experts(model, setting), *_shared(model, setting))
 
 
@@ -27,7 +23,9 @@ def _visits(model: Model, setting: Setting) -> int:
 
 
 def _router(model: Model, setting: Setting) -> Op:
-    choices, hidden = model.num_experts + model.zero_expert_num, model.hidden_size
+    choices, hidden, visits = model.num_experts + model.zero_expert_num, model.hidden_size, model.num_experts_per_tok
+    # Saved: scores, probabilities, a map of tokens to experts, and the destination of each copy.
+    routing_bytes = setting.tokens * (choices * (3 * setting.element_bytes + 5) + 8 * (visits + model.num_experts))
     op = product_op(
         "moe.router",
         setting,
@@ -36,17 +34,11 @@ def _router(model: Model, setting: Setting) -> Op:
         moved=hidden,
         split=Split.SEQUENCE,
         keeps_precision=True,
-        saved=(Saved(_routing_bytes(model, setting), Split.SEQUENCE, ("moe",)),),
+        saved=(Saved(routing_bytes, Split.SEQUENCE, ("moe",)),),
         modules=("moe",),
         reads=(LAST_NORM,),
     )
     return replace(op, moved_bytes=op.moved_bytes + 8 * setting.tokens * choices)
-
-
-def _routing_bytes(model: Model, setting: Setting) -> int:
-    """Bytes that routing saves: scores, probabilities, a map of tokens to experts, and the destination of each copy."""
-    choices, copies = model.num_experts + model.zero_expert_num, model.num_experts_per_tok
-    return setting.tokens * (choices * (3 * setting.element_bytes + 5) + 8 * (copies + model.num_experts))
 
 
 def _latent_experts(model: Model, setting: Setting) -> Ops:
@@ -67,34 +59,30 @@ def _latent_experts(model: Model, setting: Setting) -> Ops:
 def _routed(model: Model, setting: Setting) -> Ops:
     numbers = round(_visits(model, setting) * setting.expert_load)
     tensor_bytes = setting.element_bytes * numbers
-    width = model.expert_input_width
-    inner = (2 if model.gated_mlp else 1) * model.expert_width
-    activation_numbers = model.activation_parameters
-    weighted_width = 0 if model.gated_mlp or setting.weighs_results else model.expert_width
-    activation_weights = (
-        (Weight(1, activation_numbers, Split.EXPERT, model.num_experts, "vector"),) if activation_numbers else ()
-    )
+    width, inner_width = model.expert_input_width, model.expert_width
+    inner, activation_numbers = (2 if model.gated_mlp else 1) * inner_width, model.activation_parameters
+    vector = Weight(1, activation_numbers, Split.EXPERT, model.num_experts, "vector")
+    weighted_width = 0 if model.gated_mlp or setting.weighs_results else inner_width
     activation = Op(
         name="moe.activation",
         kind="elementwise",
         split=Split.TENSOR,
-        weights=activation_weights,
+        weights=(vector,) if activation_numbers else (),
         saved=(Saved(tensor_bytes * (inner + weighted_width), Split.TENSOR, ("moe",)),),
-        transient=(Saved(tensor_bytes * (inner + model.expert_width), Split.TENSOR),),
-        moved_bytes=tensor_bytes * (inner + model.expert_width),
+        transient=(Saved(tensor_bytes * (inner + inner_width), Split.TENSOR),),
+        moved_bytes=tensor_bytes * (inner + inner_width),
         modules=("moe", "moe_act"),
     )
-    input_bytes = setting.product_input_bytes(numbers * model.expert_width)
-    activated = (Saved(input_bytes, Split.TENSOR, ("moe", "moe_act"), "own_weights"),)
-    up, down = (width, inner), (model.expert_width, width)
+    input_bytes = setting.product_input_bytes(numbers * inner_width)
+    activated = Saved(input_bytes, Split.TENSOR, ("moe", "moe_act"), "own_weights")
     received = Saved(setting.product_input_bytes(numbers * width), Split.EXPERT_TOKENS, ("moe",), "next_weights")
     returned = Saved(tensor_bytes * width, Split.EXPERT_TOKENS, ("moe",))
     combined = _permutation("moe.combine", returned, ("moe.down", "moe.router"))
     return (
         _permutation("moe.dispatch", received, ("moe.latent_down",) if model.moe_latent_size else (LAST_NORM,)),
-        _product("moe.up", model, setting, up, ()),
+        _product("moe.up", model, setting, (width, inner), ()),
         activation,
-        _product("moe.down", model, setting, down, activated),
+        _product("moe.down", model, setting, (inner_width, width), (activated,)),
         combined if setting.weighs_results else replace(combined, saved=()),
     )
 

@@ -8,42 +8,31 @@ from service.estimator.question import LayerType, Model
 def linear_recurrence_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     """Projections, convolution, gates and recurrence of one layer.
 
-    Source:
-        De et al. 2024, arXiv:2402.19427, sections 2.2 to 2.4; transformers modeling_recurrent_gemma
+    Input gate and recurrence gate are each a product of every head's channels with a square matrix of its own.
     """
-    width = model.lru_width or 0
-    return (
-        mixer_input_op(model, setting, outputs=2 * width),
-        convolution_op(model, setting, channels=width),
-        _gates(model, setting),
-        _recurrence(model, setting),
-        mixer_output_op(model, setting, inputs=width, keeps_input=True),
-    )
-
-
-def _gates(model: Model, setting: Setting) -> Op:
-    """Input gate and recurrence gate: each a product of every head's channels with a square matrix of its own."""
+    # Source: De et al. 2024, arXiv:2402.19427, sections 2.2 to 2.4; transformers modeling_recurrent_gemma
     width, heads = model.lru_width or 0, max(1, model.num_attention_heads)
-    block = width // heads
-    return product_op(
+    gates = product_op(
         "mixer.gates",
         setting,
-        Weight(block, block, Split.TENSOR, 2 * heads),
+        Weight(width // heads, width // heads, Split.TENSOR, 2 * heads),
         *bias_of(2 * width, Split.TENSOR, given=True),
         moved=3 * width,
         saved=(Saved(setting.tensor_bytes(width), Split.TENSOR),),
     )
-
-
-def _recurrence(model: Model, setting: Setting) -> Op:
-    """A few FLOP a channel, like a norm's not counted; keeps both branches, both gates and its states in fp32."""
-    width = model.lru_width or 0
-    tensor_bytes = setting.tokens * width
-    return Op(
+    # A few FLOP a channel, like a norm's not counted; it saves both branches, both gates and its states in fp32.
+    recurrence = Op(
         name="mixer.recurrence",
         kind="elementwise",
         split=Split.TENSOR,
         weights=(Weight(1, width, Split.TENSOR, role="vector"),),
-        saved=(Saved((4 * setting.element_bytes + 4) * tensor_bytes, Split.TENSOR),),
-        moved_bytes=(5 * setting.element_bytes + 4) * tensor_bytes,
+        saved=(Saved((4 * setting.element_bytes + 4) * setting.tokens * width, Split.TENSOR),),
+        moved_bytes=(5 * setting.element_bytes + 4) * setting.tokens * width,
+    )
+    return (
+        mixer_input_op(model, setting, outputs=2 * width),
+        convolution_op(model, setting, channels=width),
+        gates,
+        recurrence,
+        mixer_output_op(model, setting, inputs=width, keeps_input=True),
     )

@@ -12,31 +12,15 @@ Source: state-spaces/mamba csrc/selective_scan/selective_scan_fwd_kernel.cuh (kN
 def mamba_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     """Projections, convolution and selective scan of one layer.
 
-    The fused kernel keeps the input projection's result, the step, B and C before their projection, the scan's
-    output, and its state once a chunk; the convolution, the steps and the gate are computed again.
-
-    Source:
-        Gu and Dao 2023, arXiv:2312.00752, section 3 and algorithm 2; state-spaces/mamba
-        ops/selective_scan_interface.py (what is saved); norms on step, B and C: Jamba, arXiv:2403.19887, section 6.3
-
-    Ignores:
-        what tensor ranks exchange for steps, B and C, R + 2 N numbers a token beside h
+    The fused kernel saves the input projection's result, the step, B and C before their projection, the scan's
+    output, and its state once a chunk; its backward pass computes the convolution, the steps and the gate again.
+    Not counted: what tensor ranks exchange for steps, B and C, R + 2 N numbers a token beside h.
     """
-    inner = model.mamba_d_ssm or 0
-    return (
-        mixer_input_op(model, setting, outputs=2 * inner),
-        convolution_op(model, setting, channels=inner),
-        _selection(model, setting),
-        _steps(model, setting),
-        _scan(model, setting),
-        mixer_output_op(model, setting, inputs=inner, keeps_input=False),
-    )
-
-
-def _selection(model: Model, setting: Setting) -> Op:
-    """The projection to the step's latent, B and C; every tensor rank has them whole."""
-    inner, numbers = model.mamba_d_ssm or 0, (model.mamba_dt_rank or 0) + 2 * (model.mamba_d_state or 0)
-    return product_op(
+    # Source: Gu and Dao 2023, arXiv:2312.00752, section 3 and algorithm 2; state-spaces/mamba
+    # ops/selective_scan_interface.py (what is saved); norms on step, B and C: Jamba, arXiv:2403.19887, section 6.3
+    inner, rank, state = model.mamba_d_ssm or 0, model.mamba_dt_rank or 0, model.mamba_d_state or 0
+    numbers = rank + 2 * state
+    selection = product_op(  # to the step's latent, B and C; every tensor rank has them whole
         "mixer.selection",
         setting,
         Weight(inner, numbers, Split.TENSOR, matrices=("x_proj",)),
@@ -45,19 +29,26 @@ def _selection(model: Model, setting: Setting) -> Op:
         whole=numbers,
         saved=(Saved(setting.tensor_bytes(numbers), Split.WHOLE),),
     )
-
-
-def _steps(model: Model, setting: Setting) -> Op:
-    inner, rank = model.mamba_d_ssm or 0, model.mamba_dt_rank or 0
-    matrix = Weight(rank, inner, Split.TENSOR, matrices=("dt_proj",))
-    return product_op(
-        "mixer.steps", setting, matrix, *bias_of(inner, Split.TENSOR, given=True), moved=inner, whole=rank
+    steps = product_op(
+        "mixer.steps",
+        setting,
+        Weight(rank, inner, Split.TENSOR, matrices=("dt_proj",)),
+        *bias_of(inner, Split.TENSOR, given=True),
+        moved=inner,
+        whole=rank,
+    )
+    return (
+        mixer_input_op(model, setting, outputs=2 * inner),
+        convolution_op(model, setting, channels=inner),
+        selection,
+        steps,
+        _scan(inner, state, setting),
+        mixer_output_op(model, setting, inputs=inner, keeps_input=False),
     )
 
 
-def _scan(model: Model, setting: Setting) -> Op:
+def _scan(inner: int, state: int, setting: Setting) -> Op:
     """The recurrence; 7 FLOP a state: decay, its product, step times B, times x, sum, and C times the state."""
-    inner, state = model.mamba_d_ssm or 0, model.mamba_d_state or 0
     chunks = -(-setting.tokens // CHUNK_TOKENS)
     flop = 7 * setting.tokens * inner * state
     return Op(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from service.estimator.model.ledger import EVERYTHING, LAST_NORM, Op, Ops, Saved, Setting, Split, Weight
 from service.estimator.model.operations import (
     attention_output_op,
-    core_attention_ops,
+    core_attention_op,
     feed_forward_ops,
     norm_op,
     product_op,
@@ -20,31 +20,35 @@ SHARED = "block."
 def shared_transformer_ops(model: Model, layer_type: LayerType, setting: Setting) -> Ops:
     """A block over the residual stream and the token embedding side by side, and what each layer adds to it.
 
-    Attention reads both, 2h wide; the MLP reads what attention found. A layer's own are adapters of low rank on
+    Attention reads both, 2h wide; the MLP reads the result of attention. A layer's own are adapters of low rank on
     the block's MLP (and its queries, keys and values), and the projection of the block's result.
-
-    Names of the block's operations begin with SHARED.
-
-    Source:
-        Glorioso et al. 2024, arXiv:2411.15242, section 2; transformers modeling_zamba2
     """
+    # Source: Glorioso et al. 2024, arXiv:2411.15242, section 2; transformers modeling_zamba2
     width, both = model.head_width, 2 * model.hidden_size
     inner = model.intermediate_size or 0
     norm = norm_op("attention.norm", replace(model, hidden_size=both), setting)
     attention = (
         query_key_value_op(model, setting, inputs=both),
-        *core_attention_ops(model, "full_attention", setting, query_width=width, value_width=width),
+        core_attention_op(model, "full_attention", setting, query_width=width, value_width=width),
         attention_output_op(model, setting),
     )
-    mlp = feed_forward_ops(model, setting, width=inner)
-    adapted = (model.hidden_size, (2 if model.gated_mlp else 1) * inner)
+    hidden, adapted = model.hidden_size, (model.hidden_size, (2 if model.gated_mlp else 1) * inner)
+    projection = product_op(
+        "block_projection",
+        setting,
+        Weight(hidden, hidden, Split.TENSOR),
+        moved=hidden,
+        whole=hidden,
+        saved=(Saved(setting.tensor_bytes(hidden), Split.TENSOR, serves="own_weights"),),
+        reads=(EVERYTHING,),
+    )
     return (
         *_of_block(norm),
         *_adapters("attention", model, setting, (both, both), 3 if model.shared_attention_adapter else 0),
         *_of_block(*attention, norm_op("mlp.norm", model, setting)),
         *_adapters("mlp", model, setting, adapted, 1),
-        *_of_block(*mlp),
-        _projection(model, setting),
+        *_of_block(*feed_forward_ops(model, setting, width=inner)),
+        projection,
     )
 
 
@@ -57,7 +61,7 @@ def _adapters(part: str, model: Model, setting: Setting, shape: tuple[int, int],
     rank, (rows, columns) = model.adapter_rank, shape
     if not rank or not copies:
         return ()
-    op = product_op(
+    adapter = product_op(
         f"{part}.adapter",
         setting,
         Weight(rows, rank, copies=copies),
@@ -67,17 +71,4 @@ def _adapters(part: str, model: Model, setting: Setting, shape: tuple[int, int],
         saved=(Saved(setting.tensor_bytes(rank * copies), Split.WHOLE, serves="own_weights"),),
         reads=(LAST_NORM,),
     )
-    return (op,)
-
-
-def _projection(model: Model, setting: Setting) -> Op:
-    hidden = model.hidden_size
-    return product_op(
-        "block_projection",
-        setting,
-        Weight(hidden, hidden, Split.TENSOR),
-        moved=hidden,
-        whole=hidden,
-        saved=(Saved(setting.tensor_bytes(hidden), Split.TENSOR, serves="own_weights"),),
-        reads=(EVERYTHING,),
-    )
+    return (adapter,)
