@@ -14,7 +14,7 @@ from service.client.sending import Event as Heard
 from service.client.sending import events_of
 from service.features.launch_checks.finished_jobs import ROWS_FILE, SWEEP_SHARD
 from service.features.sweeps.rows import sweep_from_bytes
-from service.features.sweeps.shards import compute_shard, shard_of
+from service.features.sweeps.shards import compute_shard
 from tests.api.asking import QUESTION
 from tests.api.fake_worker import FakeWorker
 
@@ -124,7 +124,7 @@ class Sequences:
     def _work_out(self, job: dict[str, Any], folder: Path) -> None:
         headers = {"traincost-lease": job["lease"]}
         content = self.ask("GET sweep of a worker", f"/v1/worker/sweeps/{job['payload']['sweep']}", headers=headers)
-        counts = compute_shard(sweep_from_bytes(content.content), shard_of(job["payload"]), folder)["counts"]
+        counts = compute_shard(sweep_from_bytes(content.content), job["payload"], folder)["counts"]
         headers["content-type"] = "application/vnd.apache.parquet"
         rows = (folder / ROWS_FILE).read_bytes()
         self.ask("PUT file", f"/v1/worker/jobs/{job['id']}/files/{ROWS_FILE}", 204, content=rows, headers=headers)

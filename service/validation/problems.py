@@ -4,6 +4,7 @@ A problem names fields and bounds that the service knows, never the caller's tex
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -40,6 +41,18 @@ class Collector:
         """Raise the problems, if any."""
         if self.problems:
             raise Refused(*self.problems[:MOST_PROBLEMS])
+
+
+def refused_at(field: str, refused: Refused, part: str = "") -> Refused:
+    """A refusal with its problems below a field of the request, in the place of `part` where they name that."""
+
+    def moved(problem: Problem) -> Problem:
+        if not part:
+            return replace(problem, field=f"{field}.{problem.field}".removesuffix("."))
+        is_inside = problem.field.startswith(part)
+        return replace(problem, field=f"{field}{problem.field.removeprefix(part)}") if is_inside else problem
+
+    return Refused(*map(moved, refused.problems))
 
 
 class DistinctCollector(Collector):

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from service.catalogue import shipped_catalogue
-from service.features.sweeps.rows import Counts, Sweep, columns_of, rows_of
+from service.features.sweeps.rows import Counts, Rows, Sweep, columns_of
 from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.shards import run_locally
 from service.features.sweeps.sweeps import SHARD_ROWS
@@ -39,7 +39,7 @@ def sweep(monkeypatch: pytest.MonkeyPatch) -> Sweep:
 
 def expected(sweep: Sweep) -> list[dict[str, Any]]:
     names = [column.name for column in columns_of(sweep)]
-    return [dict(zip(names, cells, strict=True)) for cells in rows_of(sweep).of(0, ROWS)]
+    return [dict(zip(names, cells, strict=True)) for cells in Rows(sweep).of(0, ROWS)]
 
 
 def test_a_sweep_that_was_ended_goes_on_from_its_pieces(sweep: Sweep, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from service.catalogue import shipped_catalogue
-from service.features.sweeps.rows import Sweep, columns_of, rows_of, sweep_to_bytes
+from service.features.sweeps.rows import Rows, Sweep, columns_of, sweep_to_bytes
 from service.features.sweeps.schemas import read_sweep
 from service.features.sweeps.sweeps import Shard, shards_of
 from service.worker.command import ROWS_FILE, SHARD_PROCESS, SWEEP_FILE
@@ -229,4 +229,4 @@ def test_a_sweep_over_all_nodes_has_each_row_once_though_one_dies(cloud: Cloud, 
     assert sum(record["counts"]["rows"] for record in records) == sweep.axes.rows == 2000
     names = [column.name for column in columns_of(sweep)]
     found = [row for folder in sorted(tmp_path.iterdir()) for row in pq.read_table(folder / ROWS_FILE).to_pylist()]
-    assert found == [dict(zip(names, cells, strict=True)) for cells in rows_of(sweep).of(0, 2000)]
+    assert found == [dict(zip(names, cells, strict=True)) for cells in Rows(sweep).of(0, 2000)]

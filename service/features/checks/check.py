@@ -45,68 +45,58 @@ MOST_ALTERNATIVES = 8
 VERDICTS: tuple[CheckVerdict, ...] = ("ok", "warn", "deny")
 """Verdicts in the order of alternatives."""
 
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """Inputs of the search for alternatives."""
-
-    question: Mapping[str, Any]
-    """Question as sent."""
-    free_pool: tuple[Any, ...]
-    """Clusters of free GPUs."""
-    catalogue: Catalogue
-    """Catalogue of the check."""
-    limits: Limits
-    """What the run may take."""
-    has_time: Callable[[], bool]
-    """Whether time is left for another alternative."""
+OVER = "out_of_memory"
+"""Verdict of an estimate that needs more memory than there is."""
 
 
-def alternatives_of(search: Search, resolved: Question, changes: tuple[Change, ...]) -> tuple[Alternative, ...]:
+HasTime = Callable[[], bool]
+"""Whether time is left for another alternative."""
+
+
+def _alternatives(
+    request: ParsedCheck, catalogue: Catalogue, has_time: HasTime, resolved: Question, changes: tuple[Change, ...]
+) -> tuple[Alternative, ...]:
     """Alternatives to a job that is not ok, best first."""
-    attempts = [(patch, True) for patch in _free_cluster_patches(search)]
-    attempts += [(_patch_of(search.question, resolved, one), False) for one in changes if _is_enough(one)]
+    attempts = [(patch, True) for patch in _free_cluster_patches(request)]
+    attempts += [(_patch_of(request.question, resolved, one), False) for one in changes if one.verdict != OVER]
     found: list[Alternative] = []
     for patch, is_changed_too in attempts[:MOST_ALTERNATIVES]:
-        if not search.has_time():
+        if not has_time():
             break
-        alternative = _alternative(search, patch, is_changed_too=is_changed_too)
+        alternative = _alternative(request, catalogue, patch, has_time if is_changed_too else None)
         found += [] if alternative is None else [alternative]
     return tuple(sorted(found, key=lambda one: (VERDICTS.index(one.verdict), one.time_limit_seconds or 0)))
 
 
-def _alternative(search: Search, patch: dict[str, Any], *, is_changed_too: bool = False) -> Alternative | None:
+def _alternative(
+    request: ParsedCheck, catalogue: Catalogue, patch: dict[str, Any], has_time: HasTime | None = None
+) -> Alternative | None:
     """The job with a patch; None where it is refused, or denied even with the first single change that suffices."""
-    question = apply_merge_patch(search.question, patch)
+    question = apply_merge_patch(request.question, patch)
     try:
-        parsed = read_question(question, search.catalogue)
-        found = answer(parsed, search.catalogue, advise=False)
-        verdict = _verdict(found, _exceeded(found, search.limits))
+        parsed = read_question(question, catalogue)
+        found = answer(parsed, catalogue, advise=False)
+        verdict = _verdict(found, _exceeded(found, request.limits))
     except Refused:
         return None
     if verdict != "deny":
         peak = found.memory.device_peak_bytes
         return Alternative(patch=patch, verdict=verdict, device_peak_bytes=peak, **_totals(found))
-    changes = advised(found.memory, parsed.question, search.has_time).changes if is_changed_too else ()
-    enough = next((_patch_of(question, found.resolved, one) for one in changes if _is_enough(one)), None)
-    return None if enough is None else _alternative(search, apply_merge_patch(patch, enough))
+    changes = () if has_time is None else advised(found.memory, parsed.question, has_time).changes
+    enough = next((_patch_of(question, found.resolved, one) for one in changes if one.verdict != OVER), None)
+    return None if enough is None else _alternative(request, catalogue, apply_merge_patch(patch, enough))
 
 
-def _is_enough(change: Change) -> bool:
-    return change.verdict != "out_of_memory"
-
-
-def _free_cluster_patches(search: Search) -> Iterator[dict[str, Any]]:
+def _free_cluster_patches(request: ParsedCheck) -> Iterator[dict[str, Any]]:
     """Patches to each free cluster, without the size or name of the former one."""
-    layout = search.question.get("layout")
-    names_data = isinstance(layout, Mapping) and "data" in layout
-    cluster_fields = search.question.get("cluster")
-    former = cluster_fields if isinstance(cluster_fields, Mapping) else {}
-    for cluster in search.free_pool:
-        place = cluster
-        if isinstance(cluster, Mapping):
-            place = {**{name: None for name in former if name not in cluster}, **cluster}
-        yield {"cluster": place, **({"layout": {"data": None}} if names_data else {})}
+    layout = request.question.get("layout")
+    beside = {"layout": {"data": None}} if isinstance(layout, Mapping) and "data" in layout else {}
+    former = request.question.get("cluster")
+    for cluster in request.free_pool:
+        if isinstance(cluster, Mapping) and isinstance(former, Mapping):
+            yield {"cluster": {**{name: None for name in former if name not in cluster}, **cluster}, **beside}
+        else:
+            yield {"cluster": cluster, **beside}
 
 
 def _patch_of(question: Mapping[str, Any], resolved: Question, change: Change) -> dict[str, Any]:
@@ -168,11 +158,6 @@ def check_with_questions(
     return evaluate(parse_object(content), catalogue, questions.append), questions
 
 
-def without_alternatives(found: Check) -> Check:
-    """A quick check whose remaining alternatives no process could try."""
-    return replace(found, warnings=(*(one for one in found.warnings if one != LEFT_OUT), NO_TURN))
-
-
 @dataclass(slots=True)
 class _Deadline:
     """Time for alternatives."""
@@ -218,8 +203,7 @@ def _check(request: ParsedCheck, catalogue: Catalogue, deadline: _Deadline) -> C
     verdict = _verdict(found, exceeded)
     alternatives: tuple[Alternative, ...] = ()
     if verdict != "ok":
-        search = Search(request.question, request.free_pool, catalogue, request.limits, lambda: deadline.has_time(1))
-        alternatives = alternatives_of(search, found.resolved, memory.changes)
+        alternatives = _alternatives(request, catalogue, lambda: deadline.has_time(1), found.resolved, memory.changes)
     return Check(
         id=found.id,
         verdict=verdict,
@@ -251,12 +235,8 @@ def _totals(found: Answer) -> dict[str, Any]:
     totals = found.totals
     if totals is None:
         return {"gpu_hours": None, "cost_usd": None, "time_limit_seconds": None}
-    minutes = ceil(totals.days.high * SECONDS_PER_DAY / 60)
-    return {
-        "gpu_hours": totals.gpu_hours,
-        "cost_usd": totals.cost_usd,
-        "time_limit_seconds": minutes * 60,
-    }
+    seconds = 60 * ceil(totals.days.high * SECONDS_PER_DAY / 60)
+    return {"gpu_hours": totals.gpu_hours, "cost_usd": totals.cost_usd, "time_limit_seconds": seconds}
 
 
 def _exceeded(found: Answer, limits: Limits) -> list[str]:
@@ -327,23 +307,23 @@ class JobCheck(Documented):
     """The check behind it; null where there is none."""
 
 
-def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion = lambda _: None) -> JobCheck:
+def check_scheduled(job: Scheduled, catalogue: Catalogue, keep: StoreQuestion) -> JobCheck:
     """Check a scheduler's job; one that cannot be checked is let through."""
     try:
         imported = read_launch({"format": SCRIPT_FORMAT, "content": job.script})
         question = with_launch({name: job.overrides[name] for name in PARTS if name in job.overrides}, imported)
     except Refused as refused:
-        return _let_through("unknown", _not_checked(refused))
+        return _let_through("unknown", refused)
     try:
         cluster = _cluster(job, catalogue)
         body = {**question, "cluster": cluster, "deadline_seconds": HOOK_DEADLINE_SECONDS}
         found = check({**body, **_limits(job, question)}, catalogue, keep)
     except Refused as refused:
-        return _let_through("warn", _not_checked(refused))
+        return _let_through("warn", refused)
     return JobCheck(verdict=found.verdict, reason=found.reason, check=found)
 
 
-def check_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion = lambda _: None) -> JobCheck:
+def check_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion) -> JobCheck:
     """Check a job of Slurm."""
     job = read_spec(SlurmCheckRequest, body, "")
     if not isinstance(job.question, dict):
@@ -351,19 +331,23 @@ def check_slurm_job(body: Mapping[str, Any], catalogue: Catalogue, keep: StoreQu
     try:
         return check_scheduled(scheduled_by_slurm(job, job.question), catalogue, keep)
     except Refused as refused:
-        return _let_through("unknown", _not_checked(refused))
+        return _let_through("unknown", refused)
 
 
-def check_manifest(manifest: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion = lambda _: None) -> JobCheck:
+def check_manifest(manifest: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion) -> JobCheck:
     """Check an object of Kubernetes."""
     try:
         job = scheduled_by_kubernetes(manifest)
     except Refused as refused:
-        return _let_through("unknown", _not_checked(refused))
-    return _let_through("unknown", NO_JOB) if job is None else check_scheduled(job, catalogue, keep)
+        return _let_through("unknown", refused)
+    if job is None:
+        return JobCheck(verdict="unknown", reason=NO_JOB, check=None)
+    return check_scheduled(job, catalogue, keep)
 
 
-def _let_through(verdict: Literal["warn", "unknown"], reason: str) -> JobCheck:
+def _let_through(verdict: Literal["warn", "unknown"], refused: Refused) -> JobCheck:
+    problem = refused.problems[0]
+    reason = single_line(f"not checked: {problem.message}; {problem.fix}")
     return JobCheck(verdict=verdict, reason=reason, check=None)
 
 
@@ -373,11 +357,6 @@ def as_lines(job_check: JobCheck) -> str:
     seconds = None if found is None else found.time_limit_seconds
     minutes = "" if seconds is None else str(round(seconds / SECONDS_PER_MINUTE))
     return f"{job_check.verdict}\n{job_check.reason}\n{'' if found is None else found.id}\n{minutes}\n"
-
-
-def _not_checked(refused: Refused) -> str:
-    problem = refused.problems[0]
-    return single_line(f"not checked: {problem.message}; {problem.fix}")
 
 
 def _cluster(job: Scheduled, catalogue: Catalogue) -> dict[str, Any]:
@@ -411,7 +390,7 @@ LONGEST_UID = 128
 
 
 def answer_review(
-    review: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion = lambda _: None
+    review: Mapping[str, Any], catalogue: Catalogue, keep: StoreQuestion
 ) -> tuple[dict[str, Any], str | None]:
     """Answer an admission review; with the verdict, if an object was checked."""
     request = review.get("request")
@@ -423,9 +402,8 @@ def answer_review(
         raise Refused(Problem(field="", code="not_a_review", message=message, fix=fix))
     manifest = request.get("object")
     job_check = check_manifest(manifest, catalogue, keep) if isinstance(manifest, Mapping) else None
-    response = {"uid": uid, **_response(job_check)}
-    verdict = None if job_check is None else job_check.verdict
-    return {"apiVersion": VERSION, "kind": KIND, "response": response}, verdict
+    response = {"apiVersion": VERSION, "kind": KIND, "response": {"uid": uid, **_response(job_check)}}
+    return response, None if job_check is None else job_check.verdict
 
 
 def _response(job_check: JobCheck | None) -> dict[str, Any]:

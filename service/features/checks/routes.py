@@ -1,6 +1,7 @@
 """POST /v1/check, a verdict and one line for a scheduler, and /v1/adapters, the files and requests of schedulers."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from hmac import compare_digest
 from pathlib import Path as FilePath
@@ -29,6 +30,8 @@ from service.api.requests import (
 from service.catalogue import Catalogue
 from service.errors import NotFound, Refused
 from service.features.checks.check import (
+    LEFT_OUT,
+    NO_TURN,
     Evaluator,
     JobCheck,
     answer_review,
@@ -39,7 +42,6 @@ from service.features.checks.check import (
     check_until,
     check_with_questions,
     quick_check,
-    without_alternatives,
 )
 from service.features.checks.schemas import (
     AdmissionAnswer,
@@ -98,7 +100,7 @@ async def _checked(request: Request, body: Mapping[str, Any], catalogue: Catalog
             request, check_until, body, catalogue, end, deadline_seconds=left + GRACE_SECONDS, queue_seconds=left
         )
     except (AccessDenied, Refused):  # no process in time, or one that was lost: the verdict stands
-        return without_alternatives(quick)
+        return replace(quick, warnings=(*(one for one in quick.warnings if one != LEFT_OUT), NO_TURN))
     return found
 
 

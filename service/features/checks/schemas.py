@@ -1,7 +1,7 @@
 """Requests for a check: a question or a launcher's command, with limits, free GPUs and a deadline; scheduler jobs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from json import loads
 from pathlib import Path
@@ -13,7 +13,7 @@ from pydantic import Field
 from service.answers.checks import MOST_FREE
 from service.answers.exports import Imported
 from service.catalogue import Catalogue
-from service.errors import MOST_PROBLEMS, Problem, Refused
+from service.errors import Problem, Refused
 from service.estimator.question import DESCRIBED, Strict
 from service.features.exports.exports import import_file
 from service.formats.launchers.slurm import SlurmJob
@@ -22,7 +22,7 @@ from service.formats.text import LONGEST_FILE_BYTES
 from service.validation.clusters import read_cluster
 from service.validation.forms import Component, DescribedAs
 from service.validation.json_text import apply_merge_patch
-from service.validation.problems import Collector
+from service.validation.problems import Collector, refused_at
 from service.validation.question_parts import ClusterFields, ClusterForm, QuestionRequest, RecipeFields, RowName
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import field_names, read_spec
@@ -174,7 +174,9 @@ def read_check(body: Mapping[str, Any], catalogue: Catalogue) -> ParsedCheck:
     imported = None if body.get("launch") is None else problems.read(read_launch, body["launch"])
     if imported is not None:
         question = with_launch(question, imported)
-        warnings = _unknown_settings(imported)
+        named = ", ".join(one.name for one in imported.unknown[:MOST_UNKNOWN])
+        text = single_line(f"settings that were not understood count for nothing: {named}")
+        warnings = (text,) if named else ()
     free_pool = problems.read(_free_pool, body.get("free_pool"), catalogue) or ()
     if free_pool and question.get("cluster") is None:
         question["cluster"], *others = free_pool
@@ -196,7 +198,7 @@ def read_launch(value: object) -> Imported:
     try:
         return import_file(name, text)
     except Refused as refused:
-        raise Refused(*(replace(one, field=f"launch.{one.field}") for one in refused.problems)) from None
+        raise refused_at("launch", refused) from None
 
 
 def with_launch(question: Mapping[str, Any], imported: Imported) -> dict[str, Any]:
@@ -208,11 +210,6 @@ def with_launch(question: Mapping[str, Any], imported: Imported) -> dict[str, An
     return {**question, **{name: value for name, value in filled.items() if value is not None}}
 
 
-def _unknown_settings(imported: Imported) -> tuple[str, ...]:
-    named = ", ".join(one.name for one in imported.unknown[:MOST_UNKNOWN])
-    return (single_line(f"settings that were not understood count for nothing: {named}"),) if named else ()
-
-
 def _free_pool(value: object, catalogue: Catalogue) -> tuple[Any, ...]:
     if value is None:
         return ()
@@ -220,12 +217,11 @@ def _free_pool(value: object, catalogue: Catalogue) -> tuple[Any, ...]:
         message = f"free_pool is not a list of at most {MOST_FREE} clusters"
         fix = 'give what cluster takes, such as [{"gpu": "h100-sxm5-80gb", "gpus": 64}]'
         raise Refused(Problem(field="free_pool", code="not_a_list", message=message, fix=fix))
-    problems: list[Problem] = []
+    problems = Collector()
     for place, cluster in enumerate(value):
         try:
             read_cluster(cluster, catalogue)
         except Refused as refused:
-            problems += [replace(one, field=f"free_pool[{place}]{one.field[7:]}") for one in refused.problems]
-    if problems:
-        raise Refused(*problems[:MOST_PROBLEMS])
+            problems.add(*refused_at(f"free_pool[{place}]", refused, "cluster").problems)
+    problems.refuse()
     return tuple(value)

@@ -60,16 +60,15 @@ def segment_bytes(tensor_bytes: float) -> float:
     return ceil(tensor_bytes / MIDDLE_BYTES) * MIDDLE_BYTES
 
 
-def matched_tensors(
-    resolved: ResolvedQuestion, stages: list[LoadedStage], requested_bytes: float, precision_bytes: float
-) -> tuple[MatchedTensor, ...]:
+def matched_tensors(resolved: ResolvedQuestion, stages: list[LoadedStage], oom: Said) -> tuple[MatchedTensor, ...]:
     """Tensors whose segment has the requested size."""
-    if requested_bytes < LEAST_MATCHED_BYTES:
+    requested = next((one for one in oom.numbers if one.name == "requested_bytes"), None)
+    if requested is None or requested.bytes < LEAST_MATCHED_BYTES:
         return ()
     matches = {
         tensor.tensor: tensor
         for tensor in large_tensors(resolved, stages)
-        if abs(segment_bytes(tensor.bytes) - requested_bytes) <= precision_bytes
+        if abs(segment_bytes(tensor.bytes) - requested.bytes) <= requested.precision_bytes
     }
     return tuple(matches.values())
 
@@ -150,18 +149,16 @@ class Hypothesis:
 def evaluate_hypothesis(question: Question, oom: Said, difference: Supposition | None = None) -> Hypothesis:
     """Compute the memory of a question and match its tensors."""
     resolved = peak_stage_in(resolve(question)).resolved
-    loaded = stages_of(resolved)
-    return Hypothesis(difference, question, timeline(resolved), _tensors(resolved, loaded, oom))
+    return Hypothesis(difference, question, timeline(resolved), matched_tensors(resolved, stages_of(resolved), oom))
 
 
 def likeliest_hypothesis(base: Question, oom: Said, needed_bytes: float, own: Hypothesis) -> Hypothesis:
     """The difference that best explains why more was needed than predicted."""
-    legal = _evaluated(differences(base), oom)
-    candidates = [one for one in legal if one.peak_bytes * (1 + NEAR_FRACTION) >= needed_bytes]
+    candidates = [one for one in _legal(differences(base), oom) if one.peak_bytes * (1 + NEAR_FRACTION) >= needed_bytes]
     return min(candidates, key=lambda one: (not one.tensors, one.peak_bytes), default=own)
 
 
-def _evaluated(candidates: Iterable[tuple[Supposition, Question]], oom: Said) -> Iterator[Hypothesis]:
+def _legal(candidates: Iterable[tuple[Supposition, Question]], oom: Said) -> Iterator[Hypothesis]:
     """The hypotheses that no rule refuses."""
     for difference, question in candidates:
         with suppress(Refused):
@@ -201,18 +198,13 @@ def eager_hypothesis(base: Question, oom: Said, own: Hypothesis) -> Hypothesis:
     """The eager attention hypothesis if the requested size is that of its scores, else `own`."""
     if own.tensors or base.recipe.attention == "eager":
         return own
-    eager = next(_evaluated([eager_attention(base)], oom), own)
+    eager = next(_legal([eager_attention(base)], oom), own)
     return eager if any(one.tensor.startswith(SCORES) for one in eager.tensors) else own
 
 
 def _recipe(question: Question, fields: dict[str, Any], message: str) -> tuple[Supposition, Question]:
     difference = Supposition(patch={"recipe": fields}, message=message)
     return difference, replace(question, recipe=replace(question.recipe, **fields))
-
-
-def _tensors(resolved: ResolvedQuestion, stages: list[LoadedStage], oom: Said) -> tuple[MatchedTensor, ...]:
-    number = next((one for one in oom.numbers if one.name == "requested_bytes"), None)
-    return () if number is None else matched_tensors(resolved, stages, number.bytes, number.precision_bytes)
 
 
 NOTICEABLE_FRACTION = 0.02
@@ -300,12 +292,6 @@ def _peak_cause(memory: Memory, needed: float, peak_bytes: float, others: float,
     return Explanation("less_room", text, "medium", "look at what else holds memory of the device: nvidia-smi")
 
 
-def _unexpected_tensor(tensor: str, oom: Said) -> Explanation:
-    """A requested allocation that matches a tensor outside the question."""
-    text = f"{_b(oom.requested_bytes or 0.0)} were asked for, the size of {tensor}, which the estimate does not have"
-    return Explanation("larger_than_predicted", text, "high")
-
-
 def _host_memory(oom: Said, memory: Memory) -> Explanation:
     when = "" if oom.requested_bytes is None else f" when {_b(oom.requested_bytes)} were asked for"
     text = f"memory of the node ran out{when}, not of a GPU; a rank is predicted to take {_b(memory.host_bytes)} of it"
@@ -353,9 +339,13 @@ def diagnose(body: Mapping[str, Any], catalogue: Catalogue) -> Diagnosis:
     mends = cause.cause in CHANGEABLE
     ran = eager_hypothesis(parsed.question, oom, own) if more is own and mends else more
     if ran is not more:
-        cause = _unexpected_tensor(ran.tensors[0].tensor, oom)
+        size = f"the size of {ran.tensors[0].tensor}, which the estimate does not have"
+        text = f"{_b(oom.requested_bytes or 0.0)} were asked for, {size}"
+        cause = Explanation("larger_than_predicted", text, "high")
     point = _point(ran, oom, needed)
     changes = ranked_changes(ran.question, answer.memory.biggest_line) if mends else ()
+    differs = () if ran.difference is None else (f"see whether it ran as it is asked: {ran.difference.message}",)
+    first = () if cause.first is None else (cause.first,)
     grounds = grounds_of(answer, parsed, catalogue)
     return Diagnosis(
         id=grounds["id"],
@@ -371,16 +361,10 @@ def diagnose(body: Mapping[str, Any], catalogue: Catalogue) -> Diagnosis:
         tensors=ran.tensors,
         supposition=ran.difference,
         changes=changes,
-        suggestions=_suggestions(cause, changes, ran),
+        suggestions=(*first, *differs, *map(memory_changes.describe_change, changes)),
         warnings=tuple(_warnings(oom, answer.memory, parsed)),
         versions=grounds["versions"],
     )
-
-
-def _suggestions(cause: Explanation, changes: tuple[Any, ...], ran: Hypothesis) -> tuple[str, ...]:
-    own = () if ran.difference is None else (f"see whether it ran as it is asked: {ran.difference.message}",)
-    first = () if cause.first is None else (cause.first,)
-    return (*first, *own, *map(memory_changes.describe_change, changes))
 
 
 def _point(ran: Hypothesis, oom: Said, needed: float | None) -> Point | None:

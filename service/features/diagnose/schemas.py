@@ -1,7 +1,7 @@
 """Requests for a diagnosis, and the parser of out-of-memory messages, of which no text is repeated."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
@@ -167,25 +167,22 @@ def read_message(text: str, stats: Mapping[str, Any] | None) -> Said:
     """Parse a message and the statistics of the allocator."""
     if len(text) > LONGEST_MESSAGE:
         message = f"the message has {len(text)} characters; {LONGEST_MESSAGE} are read"
-        raise Refused(_problem("too_long", message, "send what begins with the traceback"))
+        fix = "send what begins with the traceback"
+        raise Refused(Problem(field="message", code="too_long", message=message, fix=fix))
     plain = ESCAPES.sub(" ", text)
     flat = " ".join(plain.split())
     match = next(((kind, mark.start()) for kind, pattern in MARKS if (mark := pattern.search(flat))), None)
     if match is None and KILLED.search(plain):
         match = "killed", 0
     window = flat[max(match[1] - 200, 0) : match[1] + LONGEST_PHRASE] if match else ""
-    numbers = dict(_merged(plain, window, stats or {}))
+    sources = (numbers_of_stats(stats or {}), numbers_of_summary(plain), amounts_in(window))  # later ones override
+    numbers = {one.name: one for source in sources for one in source}
     if match is None and not numbers:
         message = "it does not tell that memory ran out in words that are known here"
-        raise Refused(_problem("not_understood", message, f"send one of {SUPPORTED_MESSAGES}, e.g. {EXAMPLE}"))
-    return _amounts("torch_memory_summary" if match is None else match[0], numbers, _moment(plain))
-
-
-def _merged(text: str, window: str, stats: Mapping[str, Any]) -> Iterator[tuple[str, SaidNumber]]:
-    """Numbers by name; the message overrides the table, the table overrides the statistics."""
-    sources: tuple[Iterable[SaidNumber], ...] = (numbers_of_stats(stats), numbers_of_summary(text), amounts_in(window))
-    for numbers in sources:
-        yield from ((one.name, one) for one in numbers)
+        fix = f"send one of {SUPPORTED_MESSAGES}, e.g. {EXAMPLE}"
+        raise Refused(Problem(field="message", code="not_understood", message=message, fix=fix))
+    moment = next((moment for moment, pattern in TRACEBACK_PATTERNS if pattern.search(plain)), None)
+    return _amounts("torch_memory_summary" if match is None else match[0], numbers, moment)
 
 
 def _amounts(kind: MessageKind, numbers: Mapping[str, SaidNumber], moment: Moment | None) -> Said:
@@ -202,14 +199,6 @@ _AMOUNTS = tuple(
     name for name, kind in Said.__annotations__.items() if name.endswith("_bytes") and type(None) in get_args(kind)
 )
 """Amounts that a message may state."""
-
-
-def _moment(text: str) -> Moment | None:
-    return next((moment for moment, pattern in TRACEBACK_PATTERNS if pattern.search(text)), None)
-
-
-def _problem(code: str, message: str, fix: str) -> Problem:
-    return Problem(field="message", code=code, message=message, fix=fix)
 
 
 Message = Annotated[str, Len(0, LONGEST_MESSAGE)]

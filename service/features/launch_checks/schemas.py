@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
 from annotated_types import Interval, Len
@@ -15,7 +15,7 @@ from service.errors import MOST_PROBLEMS, NotFound, Problem, Refused
 from service.estimator.question import Name, Strict
 from service.features.estimates.answers import answer
 from service.validation.forms import DescribedAs
-from service.validation.problems import Collector, not_an_object
+from service.validation.problems import Collector, not_an_object, refused_at
 from service.validation.question_parts import PARTS, QuestionRequest
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.reading import read_spec
@@ -101,5 +101,4 @@ def _answered(question: Mapping[str, Any], catalogue: Catalogue) -> tuple[Parsed
         parsed = read_question(question, catalogue)
         return parsed, answer(parsed, catalogue)
     except Refused as refused:
-        inside = (replace(one, field=f"question.{one.field}".rstrip(".")) for one in refused.problems)
-        raise Refused(*inside) from None
+        raise refused_at("question", refused) from None

@@ -1,11 +1,10 @@
 """/v1/sweeps: a table of many questions, computed by workers shard by shard, and the events of its state."""
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from threading import Event
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Path, Request
 from fastapi.responses import Response, StreamingResponse
@@ -38,16 +37,13 @@ POLL_SECONDS = 0.5
 UNFINISHED = ("queued", "running")
 
 
-@dataclass(frozen=True, slots=True)
-class SweepState:
+class SweepState(NamedTuple):
     """Current state of a sweep."""
 
-    document: bytes
-    """The sweep as JSON."""
-    rows: int
-    """Number of its finished rows."""
+    event: bytes
+    """Its event."""
     is_over: bool
-    """Whether it has ended."""
+    """Whether it is the last one."""
 
 
 def sweep_feed(engine: Engine, longest: float, leaving: Event) -> ChangeFeed[SweepState]:
@@ -61,8 +57,9 @@ async def events_of(request: Request, sweep_id: str) -> AsyncGenerator[bytes, No
     try:
         async with aclosing(feed.states(sweep_id)) as states:
             async for state in states:
-                yield b": still there\n\n" if state is None else _event(state)
-                if state is not None and state.is_over:
+                event, is_over = state or (b": still there\n\n", False)
+                yield event
+                if is_over:
                     return
         yield AGAIN
     except Exception as error:  # the status is sent already, so an event reports the error
@@ -70,17 +67,13 @@ async def events_of(request: Request, sweep_id: str) -> AsyncGenerator[bytes, No
 
 
 def _read_states(engine: Engine, known: Mapping[str, SweepState | None]) -> dict[str, SweepState | Exception]:
-    sweeps = current_sweeps(engine, list(known))
-    return {sweep_id: _state_of(sweeps[sweep_id]) if sweep_id in sweeps else unknown_sweep() for sweep_id in known}
-
-
-def _state_of(sweep: SweepAnswer) -> SweepState:
-    return SweepState(to_bytes(sweep), sweep.rows.done, sweep.status not in UNFINISHED)
-
-
-def _event(state: SweepState) -> bytes:
-    name = b"ended" if state.is_over else b"progress"
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (state.rows, name, state.document)
+    states: dict[str, SweepState | Exception] = {sweep_id: unknown_sweep() for sweep_id in known}
+    for sweep in current_sweeps(engine, list(known)):
+        is_over = sweep.status not in UNFINISHED
+        name = b"ended" if is_over else b"progress"
+        event = b"id: %d\nevent: %s\ndata: %s\n\n" % (sweep.rows.done, name, to_bytes(sweep))
+        states[sweep.id] = SweepState(event, is_over)
+    return states
 
 
 router = APIRouter(tags=["sweeps"], route_class=StrictRoute)
@@ -273,17 +266,12 @@ def content(request: Request, database: Database, sweep_id: SweepId, token: Leas
     return Response(sweeps.content_of(database, sweep_id), media_type="application/octet-stream")
 
 
-FORMS = {
-    "parquet": (shards.as_parquet, PARQUET),
-    "csv": (shards.as_csv, f"{CSV_BODY}; charset=utf-8; header=present"),
-}
-"""Writer and media type of a table, by the ending of its path."""
+HEADED_CSV = f"{CSV_BODY}; charset=utf-8; header=present"
 
 
 def _table(request: Request, database: Engine, sweep_id: str, ending: str) -> Response:
-    write, media_type = FORMS[ending]
-    table = shards.table_of(database, caller_of(request), sweep_id, write)
-    headers = {"ETag": f'"{table.digest}"', "Content-Disposition": f'attachment; filename="{sweep_id}.{ending}"'}
+    write, media_type = (shards.as_csv, HEADED_CSV) if ending == "csv" else (shards.as_parquet, PARQUET)
+    digest, chunks = shards.table_of(database, caller_of(request), sweep_id, write)
+    headers = {"ETag": f'"{digest}"', "Content-Disposition": f'attachment; filename="{sweep_id}.{ending}"'}
     is_unread = is_head(request) or matches_etag(request, headers["ETag"])
-    chunks: Iterator[bytes] = iter(()) if is_unread else table.chunks
-    return StreamingResponse(chunks, media_type=media_type, headers=headers)
+    return StreamingResponse(iter(()) if is_unread else chunks, media_type=media_type, headers=headers)

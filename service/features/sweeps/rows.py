@@ -25,7 +25,6 @@ from service.estimator.question import (
     Price,
     Question,
     Recipe,
-    Recompute,
     Strict,
 )
 from service.estimator.resolve import ResolvedQuestion, configuration_of
@@ -263,34 +262,12 @@ def reserved_names(kind: SweepKind) -> tuple[str, ...]:
 def columns_of(sweep: Sweep) -> tuple[SweepColumn, ...]:
     """The columns of the table of a sweep; ends of an interval by the names that cells give them."""
     first = FIRST if sweep.axes.picked is None else [column for column in FIRST if column.name not in POSITIONS]
-    numbers = [SweepColumn(name, "double") for number in numbers_of(sweep) for name in number.names]
+    numbers = [
+        SweepColumn(column, "double")
+        for name in sweep.columns
+        for column in ((f"{name}.low", name, f"{name}.high") if number_named("columns", name).is_interval else (name,))
+    ]
     return (*first, *numbers, *(OF_PLANS if sweep.kind == "plan" else ()), *LAST)
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """One number of each row."""
-
-    names: tuple[str, ...]
-    """Its columns: one, or three for an interval."""
-    read: Callable[[Estimate], Any]
-    """Reader of the value in an estimate: a number, an interval or a boolean; None if unknown."""
-
-    def cells(self, estimate: Estimate) -> tuple[float | None, ...]:
-        """Its cells."""
-        found = self.read(estimate)
-        if len(self.names) == 1:
-            return (None if found is None else float(found),)
-        return (found.low, found.value, found.high) if isinstance(found, Interval) else (None, None, None)
-
-
-def numbers_of(sweep: Sweep) -> tuple[Number, ...]:
-    """The numbers of each row of a sweep."""
-    metrics = {name: number_named("columns", name) for name in sweep.columns}
-    return tuple(
-        Number((f"{name}.low", name, f"{name}.high") if metric.is_interval else (name,), reader_of(metric))
-        for name, metric in metrics.items()
-    )
 
 
 def reader_of(metric: Metric) -> Callable[[Estimate], Any]:
@@ -329,16 +306,8 @@ def _item(items: Sequence[Any], step: str) -> Any:
     return next((item for item in items if getattr(item, "kind", None) == step), None)
 
 
-@dataclass(frozen=True, slots=True)
-class RowAnswer:
-    """Answer of a row."""
-
-    estimate: Estimate | None
-    """The estimate; None if no plan fits the limits."""
-    beside: tuple[Cell, ...] = ()
-    """Further cells of a plan."""
-    reason: str | None = None
-    """Reason for a missing answer."""
+RowAnswer = tuple[Estimate | None, Sequence[Cell], str | None]
+"""The estimate of a row, None if no plan fits the limits; further cells of a plan; and the reason for a missing one."""
 
 
 @dataclass(slots=True)
@@ -360,20 +329,16 @@ class Counts:
             setattr(self, name, getattr(self, name) + count)
 
 
-@dataclass(slots=True)
 class Rows:
-    """Rows of a sweep and counts of the computed ones."""
+    """Rows of a sweep, computed one after the other, and counts of the computed ones."""
 
-    sweep: Sweep
-    """The sweep."""
-    answerer: "EstimateAnswerer | PlanAnswerer"
-    """Answerer of its rows."""
-    counts: Counts = field(default_factory=Counts)
-    """Counts of computed rows."""
-    _numbers: tuple[Number, ...] = ()
-
-    def __post_init__(self) -> None:
-        self._numbers = numbers_of(self.sweep)
+    def __init__(self, sweep: Sweep) -> None:
+        self.counts = Counts()
+        """Counts of computed rows."""
+        self._sweep = sweep
+        metrics = [number_named("columns", name) for name in sweep.columns]
+        self._readers = [(reader_of(metric), metric.is_interval) for metric in metrics]
+        self._answer = partial(_best_plan, sweep) if sweep.kind == "plan" else EstimateAnswerer(sweep.axes).answer
 
     def of(self, first: int, count: int) -> Iterator[tuple[Cell, ...]]:
         """Consecutive rows."""
@@ -381,7 +346,7 @@ class Rows:
             yield self._row(row)
 
     def _row(self, row: int) -> tuple[Cell, ...]:
-        axes = self.sweep.axes
+        axes = self._sweep.axes
         at = axes.at(row)
         positions = at if axes.picked is None else ()
         model, cluster = axes.models[at.model], axes.clusters[at.cluster]
@@ -390,30 +355,31 @@ class Rows:
         start = (row, *positions, model.name, cluster.name, cluster.gpu.slug)
         self.counts.rows += 1
         try:
-            row_answer = self.answerer.answer(question_at(axes, at), at)
-            numbers = self._cells(row_answer)
+            estimate, beside, reason = self._answer(question_at(axes, at), at)
+            numbers = self._cells(estimate)
         except Refused as refused:
             self.counts.refused += 1
-            return (*start, cluster.at[0].gpus, rate, REFUSED, None, *self._nothing(), _reason(refused.problems))
+            nothing = (*self._cells(None), *(None for _ in OF_PLANS if self._sweep.kind == "plan"))
+            reason = single_line("; ".join(f"{problem.message}; {problem.fix}" for problem in refused.problems))
+            return (*start, cluster.at[0].gpus, rate, REFUSED, None, *nothing, reason)
         self.counts.answered += 1
-        verdict = None if row_answer.estimate is None else row_answer.estimate.verdict
+        verdict = None if estimate is None else estimate.verdict
         self.counts.fitting += verdict is not None and fits(verdict)
-        gpus = cluster.at[0].gpus if row_answer.estimate is None else row_answer.estimate.resolved.cluster.gpus
-        return (*start, gpus, rate, ANSWERED, verdict, *numbers, *row_answer.beside, row_answer.reason)
+        gpus = cluster.at[0].gpus if estimate is None else estimate.resolved.cluster.gpus
+        return (*start, gpus, rate, ANSWERED, verdict, *numbers, *beside, reason)
 
-    def _cells(self, found: RowAnswer) -> list[float | None]:
-        estimate = found.estimate
-        if estimate is None:
-            return [None for number in self._numbers for _ in number.names]
-        cells = [cell for number in self._numbers for cell in number.cells(estimate)]
+    def _cells(self, estimate: Estimate | None) -> list[float | None]:
+        """Cells of the numbers of a row: three for an interval, empty for what is unknown."""
+        cells: list[float | None] = []
+        for read, is_interval in self._readers:
+            value = None if estimate is None else read(estimate)
+            if is_interval:
+                cells += (value.low, value.value, value.high) if isinstance(value, Interval) else (None, None, None)
+            else:
+                cells.append(None if value is None else float(value))
         if not all(cell is None or isfinite(cell) for cell in cells):
             raise NotFinite
         return cells
-
-    def _nothing(self) -> list[None]:
-        """Empty cells of a refused row, between its verdict and its reason."""
-        beside = len(OF_PLANS) if self.sweep.kind == "plan" else 0
-        return [None] * (sum(len(number.names) for number in self._numbers) + beside)
 
 
 def question_at(axes: Axes, at: Combination) -> Question:
@@ -430,10 +396,6 @@ def question_at(axes: Axes, at: Combination) -> Question:
         gpu=cluster.gpu,
         price=priced.price,
     )
-
-
-def _reason(problems: Sequence[Problem]) -> str:
-    return single_line("; ".join(f"{problem.message}; {problem.fix}" for problem in problems))
 
 
 class EstimateAnswerer:
@@ -462,7 +424,7 @@ class EstimateAnswerer:
         if place not in self._running:
             self._running[place] = running_of(question, self._configuration)
         running = at_price(self._running[place], question.price)
-        return RowAnswer(totals.numbers_of(running, totals.totals_at(running)))
+        return totals.numbers_of(running, totals.totals_at(running)), (), None
 
     def _configure(self, unpriced: Question) -> None:
         """Resolve another configuration, or store its problems."""
@@ -473,37 +435,21 @@ class EstimateAnswerer:
             self._problems = tuple(refused.problems)
 
 
-class PlanAnswerer:
-    """Answers the rows of a sweep of plans."""
-
-    def __init__(self, sweep: Sweep) -> None:
-        self._axes = sweep.axes
-        self._plan = sweep.plan
-
-    def answer(self, question: Question, at: Combination) -> RowAnswer:
-        """Answer of a row."""
-        limits = self._plan.limits
-        problems = ranking_problems(question.recipe, limits, is_priced=question.price is not None)
-        if problems:
-            raise Refused(*problems)
-        open_fields = {"layout": self._axes.layouts[at.layout].open, "recipe": self._axes.recipes[at.recipe].open}
-        allowed, _ = constraints_of(open_fields)
-        *_, found = plans_of(
-            on_each_size(question, limits), Constraints(allowed), self._plan.objective, bounds_of(limits), 1
-        )
-        counts = (found.generated, found.scored, found.fitting)
-        if not found.best:
-            return RowAnswer(None, (None, None, *counts), "; ".join(unmet(found)))
-        best = found.best[0].answer
-        chosen = best.resolved
-        return RowAnswer(best, (_recompute_cell(chosen.recipe.recompute), chosen.layout.schedule, *counts))
-
-
-def _recompute_cell(recompute: str | Recompute) -> str:
-    """Recompute as a cell: its name, or its JSON."""
-    return recompute if isinstance(recompute, str) else to_bytes(recompute).decode()
-
-
-def rows_of(sweep: Sweep) -> Rows:
-    """Rows of a sweep, not computed yet."""
-    return Rows(sweep, PlanAnswerer(sweep) if sweep.kind == "plan" else EstimateAnswerer(sweep.axes))
+def _best_plan(sweep: Sweep, question: Question, at: Combination) -> RowAnswer:
+    """Answer of a row of plans."""
+    limits = sweep.plan.limits
+    problems = ranking_problems(question.recipe, limits, is_priced=question.price is not None)
+    if problems:
+        raise Refused(*problems)
+    open_fields = {"layout": sweep.axes.layouts[at.layout].open, "recipe": sweep.axes.recipes[at.recipe].open}
+    allowed, _ = constraints_of(open_fields)
+    *_, found = plans_of(
+        on_each_size(question, limits), Constraints(allowed), sweep.plan.objective, bounds_of(limits), 1
+    )
+    counts = (found.generated, found.scored, found.fitting)
+    if not found.best:
+        return None, (None, None, *counts), "; ".join(unmet(found))
+    best = found.best[0].answer
+    recompute = best.resolved.recipe.recompute
+    cell = recompute if isinstance(recompute, str) else to_bytes(recompute).decode()
+    return best, (cell, best.resolved.layout.schedule, *counts), None

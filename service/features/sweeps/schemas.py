@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -39,7 +39,7 @@ from service.validation.clusters import read_cluster, region_of_price, with_regi
 from service.validation.forms import DescribedAs
 from service.validation.models import read_model
 from service.validation.prices import read_price
-from service.validation.problems import not_an_object, unknown_field
+from service.validation.problems import not_an_object, refused_at, unknown_field
 from service.validation.question_parts import ClusterForm, ModelForm, PriceForm, QuestionRequest
 from service.validation.questions import EXAMPLES
 from service.validation.reading import field_names, read_spec
@@ -206,7 +206,7 @@ def _plan(body: Mapping[str, Any], options: SweepRequest) -> SweepPlan:
     try:
         refuse_empty_range(plan.limits)
     except Refused as refused:
-        raise Refused(*(replace(problem, field=f"{PLAN}.{problem.field}") for problem in refused.problems)) from None
+        raise refused_at(PLAN, refused) from None
     return plan
 
 
@@ -285,7 +285,7 @@ def _axes(lists: _Lists, options: SweepRequest, plan: SweepPlan, catalogue: Cata
             try:
                 found.append(part(item))
             except Refused as refused:
-                problems.extend(_in_request(problem, name.removesuffix("s"), where) for problem in refused.problems)
+                problems.extend(refused_at(where, refused, name.removesuffix("s")).problems)
         return tuple(found)
 
     items = ItemReader(catalogue, options.kind, plan, [price for _, price in lists.items["prices"]])
@@ -308,9 +308,3 @@ def _refuse_too_many(lists: _Lists, kind: SweepKind) -> None:
         message = f"the lists make {rows:,} rows together, and a sweep of kind {kind} takes {most:,}"
         fix = "give fewer items, or several sweeps"
         raise Refused(Problem(field="", code="too_many_rows", message=message, fix=fix))
-
-
-def _in_request(problem: Problem, part: str, where: str) -> Problem:
-    """A problem of an item, with its path in the request."""
-    inside = problem.field.removeprefix(part)
-    return replace(problem, field=f"{where}{inside}" if problem.field.startswith(part) else problem.field)

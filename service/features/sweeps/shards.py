@@ -9,7 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from io import BytesIO
 from itertools import islice
@@ -21,7 +21,7 @@ from service.errors import TraincostError
 from service.estimator import FORMULAS_VERSION
 from service.features.launch_checks.finished_jobs import ROWS_FILE
 from service.features.sweeps import store
-from service.features.sweeps.rows import Counts, Sweep, columns_of, rows_of, sweep_from_bytes, sweep_to_bytes
+from service.features.sweeps.rows import Counts, Rows, Sweep, columns_of, sweep_from_bytes, sweep_to_bytes
 from service.features.sweeps.sweeps import SHARD_ROWS, Shard, content_of, shards_of, visible_sweep
 from service.jobs.leases import read_file
 from service.store import Engine
@@ -46,7 +46,7 @@ def write_shard(path: Path, sweep: Sweep, shard: Shard, report: Callable[[int], 
     """Compute a shard and write it; reports the number of its rows so far."""
     import pyarrow.parquet as pq
 
-    rows, schema = rows_of(sweep), schema_of(sweep)
+    rows, schema = Rows(sweep), schema_of(sweep)
     unfinished = path.with_name(f"{path.name}.unfinished")
     cells = rows.of(shard.first, shard.rows)
     with pq.ParquetWriter(unfinished, schema, compression=COMPRESSION) as writer:
@@ -135,32 +135,17 @@ def _without_formulas(table: "pa.Table") -> "pa.Table":
     return table
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Table of the finished rows of a sweep."""
-
-    digest: str
-    """Digest of its shards."""
-    chunks: Iterator[bytes]
-    """Its bytes."""
-
-
 def table_of(
     engine: Engine, caller: Caller, sweep_id: str, form: Callable[[Iterable[bytes], Sweep], Iterator[bytes]]
-) -> Table:
-    """The table of a sweep that the caller may see, as `as_parquet` or `as_csv` writes it."""
+) -> tuple[str, Iterator[bytes]]:
+    """The digest of a sweep's finished shards and the bytes of their table, as `as_parquet` or `as_csv` writes it."""
     visible_sweep(engine, caller, sweep_id)
     sweep = sweep_from_bytes(content_of(engine, sweep_id))
     done = [shard.id for shard in store.read_shards(engine, sweep_id) if shard.status == "succeeded"]
     identity = "\n".join([form.__name__, sweep_id, *done])
-    return Table(digest_of(identity.encode()), form(_contents(engine, done), sweep))
-
-
-def _contents(engine: Engine, jobs: Iterable[str]) -> Iterator[bytes]:
-    for job_id in jobs:
-        file = read_file(engine, job_id, ROWS_FILE)
-        if file is not None:
-            yield file.content
+    files = (read_file(engine, job_id, ROWS_FILE) for job_id in done)
+    contents = (file.content for file in files if file is not None)
+    return digest_of(identity.encode()), form(contents, sweep)
 
 
 SUFFIXES = (".parquet", ".csv")
@@ -189,12 +174,17 @@ def run_locally(sweep: Sweep, file: Path, processes: int, report: Callable[[Coun
     (folder / SWEEP_FILE).write_bytes(content)
     shards = shards_of(sweep.axes.rows, SHARD_ROWS[sweep.kind])
     counts = _compute(folder, shards, processes, report)
-    _write(sweep, file, (part_of(folder, shard).read_bytes() for shard in shards))
+    parts = (_part_of(folder, shard).read_bytes() for shard in shards)
+    unfinished = file.with_name(f"{file.name}.unfinished")  # renamed when complete
+    with unfinished.open("wb") as table:
+        for chunk in as_csv(parts, sweep) if file.suffix == ".csv" else as_parquet(parts, sweep):
+            table.write(chunk)
+    unfinished.replace(file)
     shutil.rmtree(every)
     return counts
 
 
-def part_of(folder: Path, shard: Shard) -> Path:
+def _part_of(folder: Path, shard: Shard) -> Path:
     """File of a shard."""
     return folder / f"part-{shard.number:06}.parquet"
 
@@ -203,7 +193,7 @@ def _compute(folder: Path, shards: tuple[Shard, ...], processes: int, report: Ca
     """Compute the missing shards."""
     counts, missing = Counts(), []
     for shard in shards:
-        known = counts_in(part_of(folder, shard), shard)
+        known = counts_in(_part_of(folder, shard), shard)
         if known is None:
             missing.append(shard)
         else:
@@ -227,7 +217,7 @@ def _each(folder: Path, shards: Sequence[Shard], processes: int) -> Iterator[Cou
 
 def _compute_shard(folder: Path, shard: Shard) -> Counts:
     """Compute one shard, in a process that may compute several."""
-    return write_shard(part_of(folder, shard), sweep_in(folder), shard, lambda _: None)
+    return write_shard(_part_of(folder, shard), sweep_in(folder), shard, lambda _: None)
 
 
 def sweep_in(folder: Path) -> Sweep:
@@ -236,15 +226,6 @@ def sweep_in(folder: Path) -> Sweep:
 
 
 _parsed = lru_cache(maxsize=2)(sweep_from_bytes)
-
-
-def _write(sweep: Sweep, file: Path, parts: Iterator[bytes]) -> None:
-    """Write the shards as one table, renamed into place when complete."""
-    unfinished = file.with_name(f"{file.name}.unfinished")
-    with unfinished.open("wb") as table:
-        for chunk in as_csv(parts, sweep) if file.suffix == ".csv" else as_parquet(parts, sweep):
-            table.write(chunk)
-    unfinished.replace(file)
 
 
 def cores() -> int:
@@ -266,15 +247,10 @@ def main(words: Sequence[str]) -> int:
 
 def carried_out(payload: Any, folder: Path) -> dict[str, Any]:
     """Compute the shard of a job in this process."""
-    return compute_shard(sweep_in(folder), shard_of(payload), folder)
+    return compute_shard(sweep_in(folder), payload, folder)
 
 
-def shard_of(payload: Any) -> Shard:
-    """Shard of a job."""
-    return Shard(number=payload["number"], first=payload["first"], rows=payload["rows"])
-
-
-def compute_shard(sweep: Sweep, shard: Shard, folder: Path) -> dict[str, Any]:
+def compute_shard(sweep: Sweep, payload: Any, folder: Path) -> dict[str, Any]:
     """Compute a shard and write its rows."""
     if sweep.versions.formulas != FORMULAS_VERSION:
         reason = (
@@ -282,6 +258,7 @@ def compute_shard(sweep: Sweep, shard: Shard, folder: Path) -> dict[str, Any]:
             f"{sweep.versions.formulas}: have workers of that version resume it, or ask for it again"
         )
         return {"status": "failed", "reason": reason, "final": True}
+    shard = Shard(**{name: payload[name] for name in Shard._fields})
     counts = write_shard(folder / ROWS_FILE, sweep, shard, lambda done: _write_json({"rows": done}, folder / PROGRESS))
     return {"status": "succeeded", "reason": None, "counts": asdict(counts)}
 

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
 from secrets import token_hex
 from typing import Final, NamedTuple, get_args
 
@@ -37,6 +36,7 @@ MOST_REASONS = 10
 
 def answer_of(sweep: StoredSweep, shards: Sequence[ShardState]) -> SweepAnswer:
     """Current state of a sweep."""
+    messages = (str((shard.error or {}).get("message", "")) for shard in shards if shard.status == "failed")
     counts = Counter(shard.status for shard in shards)
     rows = _rows(sweep, shards)
     status = status_of(counts)
@@ -51,7 +51,7 @@ def answer_of(sweep: StoredSweep, shards: Sequence[ShardState]) -> SweepAnswer:
         shards=SweepShards(**{status: counts[status] for status in get_args(SweepStatus)}),
         done_fraction=rows.done / rows.total,
         left_seconds=_left_seconds(shards, rows, counts["running"]),
-        reasons=_reasons(shards),
+        reasons=tuple(filter(None, dict.fromkeys(messages)))[:MOST_REASONS],
         columns=tuple(SweepColumnAnswer(name=name, type=kind) for name, kind in sweep.columns),  # type: ignore[arg-type]  # written by this service
         versions=Versions(formulas=sweep.formulas, catalogue=sweep.catalogue, calibration=sweep.calibration),
         created_at=sweep.created_at,
@@ -82,19 +82,14 @@ def _rows(sweep: StoredSweep, shards: Sequence[ShardState]) -> SweepRows:
 
 
 def _left_seconds(shards: Sequence[ShardState], rows: SweepRows, running: int) -> float | None:
-    spent = sum(_seconds(shard.started_at, shard.finished_at) for shard in shards if shard.status == "succeeded")
     if not rows.kept or not running:
         return None
+    spent = sum(
+        (shard.finished_at - shard.started_at).total_seconds()
+        for shard in shards
+        if shard.status == "succeeded" and shard.started_at is not None and shard.finished_at is not None
+    )
     return spent / rows.kept * (rows.total - rows.done) / running
-
-
-def _seconds(started: datetime | None, finished: datetime | None) -> float:
-    return 0.0 if started is None or finished is None else (finished - started).total_seconds()
-
-
-def _reasons(shards: Sequence[ShardState]) -> tuple[str, ...]:
-    messages = (str((shard.error or {}).get("message", "")) for shard in shards if shard.status == "failed")
-    return tuple(filter(None, dict.fromkeys(messages)))[:MOST_REASONS]
 
 
 SHARD_ROWS: dict[SweepKind, int] = {"estimate": 20_000, "plan": 10}
@@ -172,10 +167,9 @@ def find_sweep(engine: Engine, caller: Caller, sweep_id: str) -> SweepAnswer:
     return answer_of(sweep, store.read_shards(engine, sweep_id))
 
 
-def current_sweeps(engine: Engine, sweep_ids: Sequence[str]) -> dict[str, SweepAnswer]:
+def current_sweeps(engine: Engine, sweep_ids: Sequence[str]) -> list[SweepAnswer]:
     """Current state of some sweeps of any owner."""
-    rows = store.read_sweeps_and_shards(engine, sweep_ids)
-    return {sweep.id: answer_of(sweep, shards) for sweep, shards in rows}
+    return [answer_of(sweep, shards) for sweep, shards in store.read_sweeps_and_shards(engine, sweep_ids)]
 
 
 def unknown_sweep() -> NotFound:

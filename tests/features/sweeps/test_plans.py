@@ -8,7 +8,7 @@ from service.answers.plans import PlanAnswer
 from service.catalogue import Catalogue
 from service.errors import Refused
 from service.features.plans.search_plans import search
-from service.features.sweeps.rows import Sweep, columns_of, rows_of, sweep_from_bytes, sweep_to_bytes
+from service.features.sweeps.rows import Rows, Sweep, columns_of, sweep_from_bytes, sweep_to_bytes
 from service.features.sweeps.schemas import read_sweep
 
 Body = dict[str, Any]
@@ -25,7 +25,7 @@ PLANNED: Body = {
 
 def rows(sweep: Sweep) -> list[dict[str, Any]]:
     names = [column.name for column in columns_of(sweep)]
-    return [dict(zip(names, cells, strict=True)) for cells in rows_of(sweep).of(0, sweep.axes.rows)]
+    return [dict(zip(names, cells, strict=True)) for cells in Rows(sweep).of(0, sweep.axes.rows)]
 
 
 def test_each_row_of_plans_is_the_best_plan(catalogue: Catalogue) -> None:

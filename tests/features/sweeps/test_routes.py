@@ -14,9 +14,9 @@ from sqlalchemy import update
 
 from service.catalogue import shipped_catalogue
 from service.features.launch_checks.finished_jobs import ROWS_FILE, SWEEP_SHARD, on_end
-from service.features.sweeps.rows import columns_of, rows_of, sweep_from_bytes
+from service.features.sweeps.rows import Rows, columns_of, sweep_from_bytes
 from service.features.sweeps.schemas import read_sweep
-from service.features.sweeps.shards import compute_shard, shard_of
+from service.features.sweeps.shards import compute_shard
 from service.features.sweeps.sweeps import SHARD_ROWS
 from service.jobs.leases import expire_leases
 from service.store.engine import later, writing
@@ -74,7 +74,7 @@ class Worker:
         headers = {"traincost-lease": job["lease"]}
         content = self.ask("GET", f"/v1/worker/sweeps/{job['payload']['sweep']}", headers=headers).content
         self.worked.append(job["payload"]["number"])
-        return compute_shard(sweep_from_bytes(content), shard_of(job["payload"]), self.folder)
+        return compute_shard(sweep_from_bytes(content), job["payload"], self.folder)
 
     def say(self, job: dict[str, Any], what: str, **said: Any) -> int:
         body = {"lease": job["lease"], **said}
@@ -118,7 +118,7 @@ def table(ask: Ask, sweep: dict[str, Any]) -> list[dict[str, Any]]:
 def expected() -> list[dict[str, Any]]:
     sweep = read_sweep(BODY, shipped_catalogue())
     names = [column.name for column in columns_of(sweep)]
-    return [dict(zip(names, cells, strict=True)) for cells in rows_of(sweep).of(0, ROWS)]
+    return [dict(zip(names, cells, strict=True)) for cells in Rows(sweep).of(0, ROWS)]
 
 
 def test_a_sweep_is_worked_out_piece_by_piece(ask: Ask, tmp_path: Path) -> None:

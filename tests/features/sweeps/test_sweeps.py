@@ -18,10 +18,10 @@ from service.features.sweeps.rows import (
     MOST_ITEMS,
     MOST_ROWS,
     Combination,
+    Rows,
     Sweep,
     columns_of,
     reader_of,
-    rows_of,
     sweep_from_bytes,
     sweep_to_bytes,
 )
@@ -61,7 +61,7 @@ def rows(sweep: Sweep, first: int = 0, count: int | None = None) -> list[Row]:
     names = [column.name for column in columns_of(sweep)]
     return [
         dict(zip(names, cells, strict=True))
-        for cells in rows_of(sweep).of(first, sweep.axes.rows - first if count is None else count)
+        for cells in Rows(sweep).of(first, sweep.axes.rows - first if count is None else count)
     ]
 
 
