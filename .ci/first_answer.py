@@ -1,4 +1,4 @@
-"""How soon does a fresh installation answer a real question, and how much memory does it hold?
+"""Time to the first answer of a fresh installation, and the memory it holds.
 
 Run from an empty folder, by the Python of the installation, with the path of its `traincost` program.
 """

@@ -1,4 +1,4 @@
-"""What does a curl command of the documentation ask for? The same request, whether curl is there or not."""
+"""The request of a curl command in the documentation, sent without curl."""
 
 import shlex
 from itertools import pairwise

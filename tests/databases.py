@@ -1,4 +1,4 @@
-"""Where do tests get a database from? From a server that somebody names or that is started here, each new and empty."""
+"""Databases for tests: new and empty, on a server from the environment or one that is started here."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Which process runs which tests? Those of one file the same one, which then makes its fixtures once; long files first.
+"""Distribution of tests over processes: each file on one, so that its fixtures run once; long files first.
 
 Whichever process has nothing left takes the next file; what takes long and comes last would have the others wait.
 """

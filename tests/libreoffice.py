@@ -1,4 +1,4 @@
-"""What does LibreOffice Calc make of formulas and of spreadsheet files? The real program, headless, asks and tells.
+"""LibreOffice Calc, headless, for formulas and spreadsheet files.
 
 It is driven by tests/libreoffice_cells.py, which the system's own Python runs: LibreOffice's bridge is there alone.
 """

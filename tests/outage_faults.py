@@ -1,4 +1,4 @@
-"""Which faults are tried on which kind of database, one after the other under the same traffic?"""
+"""Faults tried on each kind of database, one after another under the same traffic."""
 
 import resource
 import sqlite3

@@ -1,4 +1,4 @@
-"""What becomes of writes while the database or the network fails? Faults under traffic, and what is true afterwards.
+"""Writes under faults of the database and the network, and the state afterwards.
 
 Writers are typed clients that have launch checks made, each known by its time budget, so that a lost one and a second
 one show in the database itself. Others ask for estimates and for the health of the process all the time.

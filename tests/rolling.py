@@ -1,4 +1,4 @@
-"""Replicas are replaced one after the other while clients ask: which requests are lost?"""
+"""Replicas replaced one after another under traffic, and the requests that are lost."""
 
 import json
 import threading

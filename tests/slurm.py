@@ -1,4 +1,4 @@
-"""Where do tests get a Slurm from? From one that is started here on loopback, and ends with what uses it.
+"""A Slurm for tests, started on loopback and ended with its users.
 
 Partition `here` is this machine, with 8 GPUs that it does not have: jobs run there. Partition `many` has 1,024 nodes of
 8 that are switched off: it judges scripts of any size and runs none.

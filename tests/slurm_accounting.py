@@ -1,4 +1,4 @@
-"""Where do tests get Slurm's accounting from? slurmdbd and a MariaDB, started here and gone with what uses them."""
+"""Slurm's accounting for tests: slurmdbd and a MariaDB, started here and ended with their users."""
 
 import socket
 import subprocess

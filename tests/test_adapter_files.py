@@ -1,4 +1,4 @@
-"""Do the files that operators fetch do what they say? Each is run against a live service."""
+"""The files that operators fetch, each run against a live service."""
 
 import os
 import subprocess

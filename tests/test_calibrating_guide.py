@@ -1,4 +1,4 @@
-"""Is what the page about calibrations shows true? Its commands are sent live, and the command line says the same."""
+"""The calibration guide: its commands are sent live, and the command line agrees."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Do the measurements behind the page on capacity run, does a queue wait as theory says, is the page of that run?"""
+"""The measurements of the capacity guide run, queues agree with theory, and the guide shows that run."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Is what the page for programs shows true? Its programs and its command are run live, and what they say compared."""
+"""The guide for programs: its programs and its command are run live, and their output compared."""
 
 import json
 import re

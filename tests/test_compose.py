@@ -1,4 +1,4 @@
-"""Would docker compose start it? Held against the specification, the Dockerfile, the settings and the proxy itself."""
+"""docker compose's file, checked against the specification, the Dockerfile, the settings and the proxy itself."""
 
 import json
 import subprocess

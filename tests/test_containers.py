@@ -1,4 +1,4 @@
-"""Would the images be built and start? All that can be checked without an engine: instructions, files, commands."""
+"""The images, as far as they can be checked without an engine: instructions, files and commands."""
 
 import json
 import re

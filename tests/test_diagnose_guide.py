@@ -1,4 +1,4 @@
-"""Is what the page about lacks of memory shows true? Its requests are sent live, and the answers compared."""
+"""The guide to lacks of memory: its requests are sent live, and the answers compared."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Do streams of events leave their connections to others, and does nobody miss or hear twice what they say?"""
+"""Event streams leave connections for other requests, and deliver each event once."""
 
 import asyncio
 import json

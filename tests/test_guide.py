@@ -1,4 +1,4 @@
-"""Is what the guide says true? Its commands are run against a live service, and the answers that it shows compared.
+"""The guide: its commands are run against a live service, and the answers that it shows compared.
 
 They are run twice: by curl, as people run them, and as the same requests where curl is missing.
 """

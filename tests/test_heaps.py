@@ -1,4 +1,4 @@
-"""Do threads that answer share a few heaps of the C library?"""
+"""Threads that answer share a few heaps of the C library."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Is what the page for whoever keeps the data says true of the settings and the commands?"""
+"""The guide to keeping data agrees with the settings and the commands."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Is what the page about keys shows true? Its keys are made, its requests sent live, and the answers compared."""
+"""The guide to keys: its keys are made, its requests sent live, and the answers compared."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Would the manifests run the service? Held against the schema of Kubernetes, the images and the settings."""
+"""The manifests, checked against the schema of Kubernetes, the images and the settings."""
 
 import json
 import re

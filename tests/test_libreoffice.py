@@ -1,4 +1,4 @@
-"""Does a real spreadsheet show what the JSON says? LibreOffice Calc asks a live service, in three languages."""
+"""A real spreadsheet shows the numbers of the JSON: LibreOffice Calc asks a live service, in three languages."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Is what the guide says of measuring true? Its commands go to a live service, and a worker does what they ask."""
+"""The guide to measuring: its commands go to a live service, and a worker runs them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Is what the page for operators shows true? Its commands are run live, and it names figures and settings there are."""
+"""The operators' guide: its commands are run live, and the figures and settings that it names exist."""
 
 import json
 import re

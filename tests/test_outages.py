@@ -1,4 +1,4 @@
-"""Is nothing lost, doubled or answered 500 while databases and networks fail, and all well again without a restart?
+"""Under faults of databases and networks nothing is lost, doubled or answered 500, and no restart is needed.
 
 Each fault once and for a moment here; .ci/proof outages takes longer.
 """

@@ -1,4 +1,4 @@
-"""Does the first process of a container end when it is told to, also before it listens to signals itself?"""
+"""The first process of a container ends on a signal, also during its start."""
 
 import os
 import signal

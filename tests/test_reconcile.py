@@ -1,4 +1,4 @@
-"""Do finished jobs close the loop? A real Slurm with accounting runs what its hook let through; sacct tells of it."""
+"""Finished jobs of a real Slurm with accounting: its hook admits them, and sacct reports them."""
 
 import json
 import subprocess

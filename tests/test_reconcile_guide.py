@@ -1,4 +1,4 @@
-"""Is what the page about finished jobs shows true? Its requests are sent live, and the answers compared."""
+"""The guide to finished jobs: its requests are sent live, and the answers compared."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Do two replicas behind the proxy answer as one, and is one replaced without anybody noticing?"""
+"""Two replicas behind the proxy answer as one, and one is replaced without a lost request."""
 
 from collections.abc import Iterator
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Is what the page for schedulers' operators shows true? Its commands are run live, and the answers compared."""
+"""The guide for schedulers' operators: its commands are run live, and the answers compared."""
 
 import json
 import re

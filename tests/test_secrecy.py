@@ -1,4 +1,4 @@
-"""Would a key in a log or in an error be noticed? Each way of telling one is tried, and taken back."""
+"""A key in a log or in an error is detected: each way of leaking one is tried and undone."""
 
 import logging
 from pathlib import Path

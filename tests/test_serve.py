@@ -1,4 +1,4 @@
-"""Does `traincost serve` start from nothing and say where, or else say why not, in one line, with exit code 2?"""
+"""`traincost serve` starts from nothing and prints its address, or an error in one line with exit code 2."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Is every setting read from where it may stand, and a wrong one refused in words that name it?"""
+"""Every setting is read from each of its places, and an error names the wrong one."""
 
 import os
 

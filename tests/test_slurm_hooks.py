@@ -1,4 +1,4 @@
-"""Do Slurm's hooks do what the service says? A real Slurm asks a live service, and one that is not there."""
+"""Slurm's hooks with a real Slurm, against a live service and against none."""
 
 import subprocess
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Is what the guide says to spreadsheet users true? Each command, formula and script is run, by the real program."""
+"""The spreadsheet guide: each command, formula and script is run by the real program."""
 
 import csv
 import io

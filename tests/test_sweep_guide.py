@@ -1,4 +1,4 @@
-"""Is what the page about tables shows true? Its commands and its program are run live, beside a worker."""
+"""The guide to tables: its commands and its program are run live, beside a worker."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""Are the fourteen questions of tuning answered in one call each, and is what the page shows of them true?
+"""The fourteen questions of the tuning guide take one call each, and the guide shows their answers.
 
 The questions are those that the memory tracker of PyTorch's fully sharded data parallelism was asked (pull request
 125323): each is a heading of the page, with one command and one answer below it.

@@ -1,4 +1,4 @@
-"""How does a test wait for what another process does? Until it is so, and no longer than it may take."""
+"""Waits for what another process does, with a time limit."""
 
 import time
 from collections.abc import Callable

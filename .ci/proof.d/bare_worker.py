@@ -1,4 +1,4 @@
-"""A worker in an environment that holds httpx and nothing else, this package put in beside it: what does it need?"""
+"""A worker in an environment that holds httpx and nothing else, with this package beside it."""
 
 import os
 import re

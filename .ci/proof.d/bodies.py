@@ -1,4 +1,4 @@
-"""Bodies of 10 MB, strangers' bodies, thousands of slow connections: when do they end, and what do others notice?"""
+"""Bodies of 10 MB, bodies of strangers and thousands of slow connections: when they end, and what others notice."""
 
 import argparse
 import asyncio

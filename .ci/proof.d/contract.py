@@ -1,4 +1,4 @@
-"""Cases that schemathesis makes of the contract, for all operations and checks: how many does the service not keep?"""
+"""Cases that schemathesis makes of the contract, for all operations and checks, and how many the service breaks."""
 
 import argparse
 import os

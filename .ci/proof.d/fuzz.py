@@ -1,4 +1,4 @@
-"""Readers and writers of other tools' files under a coverage-guided fuzzer: what ends in no error of the tree?"""
+"""Readers and writers of other tools' files under a coverage-guided fuzzer; only the service's errors may end a run."""
 
 import argparse
 import os

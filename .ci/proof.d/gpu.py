@@ -1,4 +1,4 @@
-"""Launch checks of three models on the NVIDIA GPU of this host: how near come steps that other models calibrated?"""
+"""Launch checks of three models on the NVIDIA GPU of this host, beside predictions that other models calibrated."""
 
 import sys
 import tempfile

@@ -1,4 +1,4 @@
-"""Hostile values in every number of every JSON route, hostile bodies, texts and bytes: what is not a small refusal?"""
+"""Hostile values in every number of every JSON route, hostile bodies, texts and bytes; all must be refused shortly."""
 
 import argparse
 import http.client

@@ -1,4 +1,4 @@
-"""Are the images built from the Dockerfile in a clean root, and do they serve there as a user without rights?"""
+"""Images built from the Dockerfile in a clean root, and served there as a user without rights."""
 
 import argparse
 import json

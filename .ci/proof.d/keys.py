@@ -1,4 +1,4 @@
-"""Whether the time of a refusal tells an unknown key from a wrong secret, and how much of a secret is right.
+"""Time of a refusal for an unknown key and for a wrong secret, and by how much of a secret is right.
 
 Requests are refused by the whole application, in one process, without a network: what a caller of this machine could
 time at best. The kinds take turns, in every order, so that nothing else in the machine falls on one of them alone; one

@@ -1,4 +1,4 @@
-"""A launch check of SmolLM2 135M at reduced depth, every probe, through `serve` and its worker: how long, how near?"""
+"""A launch check of SmolLM2 135M at reduced depth through `serve` and its worker, every probe: time and error."""
 
 import sys
 import tempfile

@@ -1,4 +1,4 @@
-"""How long does the page take from a moved slider to new bars, and to its first answer, in Chromium?"""
+"""Time from a moved slider to new bars, and to the first answer of the page, in Chromium."""
 
 import statistics
 import sys

@@ -1,4 +1,4 @@
-"""Every frozen config counted again by transformers on the meta device: equal or not; --fuzz N varies each type."""
+"""Every frozen config counted again by transformers on the meta device; --fuzz N varies each type."""
 
 import argparse
 import importlib

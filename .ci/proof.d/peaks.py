@@ -1,4 +1,4 @@
-"""Peaks of live tensors in real steps, counted by torch's profiler: how far off is what was predicted of them?"""
+"""Peaks of live tensors in real steps, counted by torch's profiler, beside their predictions."""
 
 import csv
 import sys

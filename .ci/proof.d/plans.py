@@ -1,4 +1,4 @@
-"""Layouts worked out in a second of one core, beside Calculon; whether each is what an estimate of it alone says.
+"""Layouts worked out in a second of one core, beside Calculon, and whether an estimate alone gives the same.
 
 CALCULON names a checkout of Calculon, whose search needs psutil; both search in turns, each in a process of its own.
 """

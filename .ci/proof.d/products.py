@@ -1,5 +1,4 @@
-"""Matrix products of real layers on this processor, each measured in two runs: how far apart are the medians, and how
-far off is what is predicted of half of the shapes once the other half was measured?"""
+"""Matrix products on this processor in two runs: spread of the medians, and error of held-out shapes."""
 
 import csv
 import json

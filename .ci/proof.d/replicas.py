@@ -1,4 +1,4 @@
-"""Do two replicas on one PostgreSQL pass the tests of the API through a proxy, and are both replaced without a loss?"""
+"""Two replicas on one PostgreSQL behind a proxy: the tests of the API, and a replacement of both without a loss."""
 
 import argparse
 import os

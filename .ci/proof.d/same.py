@@ -1,4 +1,4 @@
-"""Numbers of random questions in the JSON, in cells, in tables and in XML: how many differ?"""
+"""Numbers of random questions in the JSON, in cells, in tables and in XML, and how many differ."""
 
 import argparse
 import sys

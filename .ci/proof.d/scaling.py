@@ -1,4 +1,4 @@
-"""Texts of every format that grow along one dimension of their structure: what costs more than it weighs?
+"""Texts of every format that grow along one dimension of their structure, and what costs more than it weighs.
 
 Each text is sent to a running service in sizes n and 8n, up to the longest that its operation takes. The time is that
 for which the service and its children held a processor, so others on the machine do not count; the least of some

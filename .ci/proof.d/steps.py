@@ -139,7 +139,7 @@ def coverage(found: Sequence[HeldOutStep], answered: Sequence[Comparison]) -> It
 
 
 def constants(rows: Sequence[StepRow], steps: FittedSteps) -> Iterator[str]:
-    """Are the shipped constants and held-out predictions those that a fit gives today, and inside their bounds?"""
+    """Shipped constants and held-out predictions are those of today's fit, inside their bounds."""
     fitted = steps.fit(rows)
     off = [
         one.name for one in fields(fitted) if not _same(getattr(fitted, one.name), getattr(STEP_CONSTANTS, one.name))
@@ -172,7 +172,7 @@ def tables(rows: Sequence[StepRow]) -> Iterator[str]:
 
 
 def runs() -> Iterator[str]:
-    """How many whole runs lie inside intervals that never saw their source?"""
+    """Count the whole runs inside intervals that were fitted without their source."""
     main = totals_accuracy().main_runs
     inside = main.held_out_inside_fraction or 0.0
     said = f"{main.held_out_inside} of {main.scored} main runs inside ({percent(inside)})"

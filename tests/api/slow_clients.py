@@ -1,4 +1,4 @@
-"""Clients that send too much, or too slowly, on plain sockets: what are they answered, and when does it end?"""
+"""Clients on plain sockets that send too much or too slowly."""
 
 import asyncio
 import socket

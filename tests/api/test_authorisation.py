@@ -1,4 +1,4 @@
-"""May callers do what they may, and nothing else? Every operation is tried by every kind of caller on real objects."""
+"""Callers may do what their scopes allow, and nothing else. Every operation is tried by every kind of caller."""
 
 from typing import Any
 

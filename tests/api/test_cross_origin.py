@@ -1,4 +1,4 @@
-"""What may a page of another origin send and read, where a setting names that origin?"""
+"""CORS: what a page of an allowed origin may send and read."""
 
 from typing import Any
 

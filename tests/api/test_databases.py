@@ -1,4 +1,4 @@
-"""Is what memory answers the same whichever database its facts came from, to the byte?"""
+"""Answers from memory are the same bytes on SQLite and on PostgreSQL."""
 
 from collections.abc import Iterator
 

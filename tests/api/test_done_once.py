@@ -1,4 +1,4 @@
-"""Is every POST that makes something done once under an Idempotency-Key, whatever it makes?"""
+"""Every POST that creates something creates it once under an Idempotency-Key."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Is whoever asks a process that ends told so in words, also where the answer would take too long?"""
+"""Requests to a stopping process get an error that says so, in time."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Does each path take the methods that the contract gives it, also where a parameter would stand for it?"""
+"""Each path takes the methods of the contract, also where a path parameter would match it."""
 
 from typing import Any
 

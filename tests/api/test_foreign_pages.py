@@ -1,4 +1,4 @@
-"""May a web page of another site change or read what a service without keys holds, by way of whoever looks at it?"""
+"""Without keys, a web page of another site can neither change nor read anything through a visitor's browser."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

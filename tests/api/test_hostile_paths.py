@@ -1,4 +1,4 @@
-"""Is a path that no name can have a path at which there is nothing, whatever the database makes of it?"""
+"""Paths that no name can have are 404, whatever the database makes of them."""
 
 from collections.abc import Iterator
 from typing import Any

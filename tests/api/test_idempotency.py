@@ -1,4 +1,4 @@
-"""Is a request under an Idempotency-Key done once and answered the same again, however often and when it arrives?"""
+"""An Idempotency-Key: one execution and one answer, however often and whenever the request arrives."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

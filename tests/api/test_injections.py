@@ -1,4 +1,4 @@
-"""Does a text that could be run come back as a text from every column? `.ci/proof hostile` tries all in all."""
+"""A text that could be run comes back as text from every column. `.ci/proof hostile` tries all in all."""
 
 from itertools import groupby
 from typing import Any

@@ -1,4 +1,4 @@
-"""Does a key keep to limits of its own, and does a request cost as much as it asks?"""
+"""Rate limits of a key, and requests that cost as many units as they hold questions."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Are the figures under the names that dashboards rest on, few whatever is asked, and there without a database?"""
+"""Metric names that dashboards use, a bounded number of series, and metrics without a database."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Which files do pages load, and who may show the page at / in a frame?"""
+"""Files that the pages load, and the sites that may frame the page at /."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Is a caller who asks too often told so, and nobody else? By the draft's headers; by one process and by replicas."""
+"""Rate limits and their headers, per caller, in one process and across replicas."""
 
 import asyncio
 import logging

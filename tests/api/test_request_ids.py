@@ -1,4 +1,4 @@
-"""Does every operation say which request it answers: in the header, in a problem, and in each line of the log?"""
+"""The request id of every operation, in the header, in problems and in each line of the log."""
 
 import json
 import logging

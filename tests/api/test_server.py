@@ -1,4 +1,4 @@
-"""Is the word of a proxy about its callers believed where a setting names it, and nowhere else?"""
+"""Forwarded headers count only from a proxy that a setting names."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Does a body cost memory before it is known who sends it?"""
+"""A body costs no memory before its sender is authenticated."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Does a token of the provider let in whom it names, for what it names, and nobody and nothing else?"""
+"""OpenID Connect tokens: accepted for the subject and scopes that they name, refused otherwise."""
 
 import base64
 import json

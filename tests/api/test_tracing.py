@@ -1,4 +1,4 @@
-"""Is each request one span with its caller's trace, and is nothing loaded or sent where no setting asks for it?"""
+"""One span for each request, in the caller's trace; nothing is loaded or sent without a setting."""
 
 import asyncio
 import subprocess

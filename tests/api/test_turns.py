@@ -1,4 +1,4 @@
-"""Do writers that wait for each other keep nobody else waiting, and are those told that do not get their turn?"""
+"""Writers that wait for a lock delay no other request, and get an error after a timeout."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Is the same question under the same versions the same answer, byte for byte, and is an end announced long before?"""
+"""The same question under the same versions gives the same bytes; a deprecation is announced in advance."""
 
 import json
 from datetime import UTC, datetime

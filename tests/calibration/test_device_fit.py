@@ -1,4 +1,4 @@
-"""Do fits find the constants of a device, hold for what they never saw, and stay within physics?"""
+"""Fits find the constants of a device, predict held-out measurements, and stay within physical bounds."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Are the files of other tools read as they were meant, and is what is wrong with one said with its place?"""
+"""Files of other tools are read as their tools define them; a fault is reported with its place."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""Are the estimator's rates of matrix products the best that the shipped measurements give, and how good is that?"""
+"""Fitted rates of matrix products: the best fit of the shipped measurements, and its error."""
 
 from collections.abc import Sequence
 from dataclasses import replace

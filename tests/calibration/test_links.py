@@ -1,4 +1,4 @@
-"""Do the constants of links and network say what was measured, and how far off are they where they saw nothing?"""
+"""Fitted constants of links and networks, and their held-out error."""
 
 from collections.abc import Iterator
 from dataclasses import astuple, fields

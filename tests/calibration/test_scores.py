@@ -1,4 +1,4 @@
-"""Are errors signed, symmetric in size, and told only where there is something to tell?"""
+"""Errors are signed, symmetric in size, and absent without data."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Do constants, baselines and intervals never see what they are judged by?"""
+"""Constants, baselines and intervals are fitted without the rows that score them."""
 
 from collections.abc import Sequence
 from dataclasses import fields, replace

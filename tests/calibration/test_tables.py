@@ -1,4 +1,4 @@
-"""Is a table of measurements read whole, or refused with its columns named?"""
+"""A table of measurements is read whole, or refused with the names of its columns."""
 
 import csv
 import io

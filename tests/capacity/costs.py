@@ -1,4 +1,4 @@
-"""What does a request of each kind cost a replica and its database, and how long does it take on its own?"""
+"""Cost of a request of each kind for a replica and its database, and its time alone."""
 
 import asyncio
 import time

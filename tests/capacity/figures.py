@@ -1,4 +1,4 @@
-"""Which figures of a run does the page tell? Each by a name; it is filled from the run, never by hand."""
+"""Figures of a run on the capacity guide. Each has a name and is filled from the run, never by hand."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How long do requests wait that come at a rate, from as many callers as there are, to replicas that take them in turn?
+"""Waiting times of requests that arrive at a rate and are served in turn.
 
 A replica answers one request after the other (its processor is one), so what comes meanwhile waits. Requests come
 independently of each other: the times between them are exponential. Service times are those that were measured.

@@ -1,4 +1,4 @@
-"""Own prices by the million: what do they take of a replica's memory, its start, its answers and its changes?"""
+"""Own prices by the million: memory, start, answers and changes of a replica."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A thousand workers of one replica that ask as real ones do: what do they cost, how soon is a job theirs?
+"""A thousand workers of one replica: their cost, and how soon each gets a job.
 
 They measure nothing: they wait for jobs, are heard of while they have one and hand it in, each over its own connection.
 """

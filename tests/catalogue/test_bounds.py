@@ -1,4 +1,4 @@
-"""Are the bounds that a noun declares the bounds that its values are held to, in the words of every other refusal?"""
+"""Declared bounds of catalogue rows are the enforced ones, with the usual error."""
 
 from dataclasses import fields, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Do the rows of a catalogue agree, and does its revision stand for exactly those rows?"""
+"""Rows of a catalogue agree with each other, and its revision identifies exactly those rows."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Does a config.json become the model that transformers builds from it?"""
+"""A config.json becomes the model that transformers builds from it."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Does each key that easily breaks mean what transformers makes of it?"""
+"""Error-prone keys of a config.json mean what transformers makes of them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which layers have a window, which are sparse, and how wide is what, in the types that say so in their own way?"""
+"""Layers with a window, sparse layers and widths, in architectures with keys of their own."""
 
 from typing import Any
 

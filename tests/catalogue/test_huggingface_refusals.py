@@ -1,4 +1,4 @@
-"""Is a config that cannot be read refused by name, with the way out, and without an echo?"""
+"""An unreadable config is refused with its field and a fix, and is not repeated in the error."""
 
 from typing import Any
 

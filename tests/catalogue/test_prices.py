@@ -1,4 +1,4 @@
-"""Is the price that a query gets the newest that answers it, and does it say what was chosen?"""
+"""A query gets the newest matching price, and the answer names it."""
 
 from collections.abc import Callable
 from functools import partial

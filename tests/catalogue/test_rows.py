@@ -1,4 +1,4 @@
-"""Does a fact that nobody can check, or that is no number, stay out?"""
+"""Rows without a source or with a value that is no number do not load."""
 
 from typing import Any
 

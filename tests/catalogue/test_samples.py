@@ -1,4 +1,4 @@
-"""Are the nouns of the worked examples the catalogue's own, so that a mended fact mends its example too?"""
+"""The worked examples use the catalogue's own rows, so a corrected row corrects them too."""
 
 from service.catalogue import shipped_catalogue
 from service.estimator.samples import H100, LLAMA_3_8B

@@ -1,4 +1,4 @@
-"""Are the facts that come with the package complete, sourced and consistent?
+"""Shipped rows are complete, sourced and consistent.
 
 Adding a row touches its data file alone: what is pinned here are lower bounds and the names people rely on.
 """

@@ -1,4 +1,4 @@
-"""Is the index of formulas what the docstrings say today?"""
+"""The index of formulas agrees with the docstrings."""
 
 from service.cli.data import INDEX, formula_index
 from service.estimator.schedule import steps_of

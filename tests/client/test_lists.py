@@ -1,4 +1,4 @@
-"""Does a program get its launch check although connections break: made once, its events each once, its end?"""
+"""The client finishes a launch check through broken connections: one creation, each event once, its end."""
 
 import json
 from collections.abc import Callable, Iterator

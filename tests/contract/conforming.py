@@ -1,4 +1,4 @@
-"""Does the service do what its contract says, and refuse what that rules out? schemathesis asks (.ci/tools)."""
+"""The service conforms to its contract, tried by schemathesis (.ci/tools)."""
 
 import re
 import subprocess

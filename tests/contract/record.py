@@ -1,4 +1,4 @@
-"""What does the service answer to the examples of its contract?
+"""Records the service's answers to the examples of its contract.
 
 `python -m tests.contract.record` keeps the answers where the contract shows them, those alone whose form is new.
 """

@@ -1,4 +1,4 @@
-"""Are the examples of the contract true? Each is what its type says, and what the service answers now."""
+"""Examples of the contract: each has its declared type, and is what the service answers now."""
 
 import json
 from collections.abc import Iterator

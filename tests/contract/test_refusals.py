@@ -1,4 +1,4 @@
-"""Is what may go wrong with an operation what the contract says of it?"""
+"""Each operation's errors are those that the contract declares."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Does the contract tell every type, under a name that says enough in generated code?"""
+"""The contract names every type clearly enough for generated code."""
 
 import re
 from collections import Counter

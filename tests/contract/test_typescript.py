@@ -1,4 +1,4 @@
-"""Is the contract good for TypeScript? Types are made of it, programs compiled with them, the guide's is run."""
+"""The contract in TypeScript: types are generated, programs compiled with them, and the guide's is run."""
 
 import re
 import shutil

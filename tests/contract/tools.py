@@ -1,4 +1,4 @@
-"""Where are the tools that read the contract? Linters, a generator of types and a compiler, installed by .ci/tools."""
+"""Tools that read the contract: linters, a generator of types and a compiler, installed by .ci/tools."""
 
 import os
 import subprocess

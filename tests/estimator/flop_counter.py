@@ -1,4 +1,4 @@
-"""What does torch's own counter see of a model, and what of it is no FLOP of the model?
+"""FLOP that torch's own counter sees of a model, without those that are not the model's.
 
 The counts are in flop_counter_counts.json; `.ci/proof flop` measures them again. Torch counts what the eager kernel
 multiplies, so ours are those of the `full` convention, without any mask.

@@ -1,4 +1,4 @@
-"""What does a calibration change of an answer, and does having none change nothing at all?"""
+"""A calibration changes the answers it should; without one nothing changes."""
 
 from dataclasses import replace
 from math import exp, log

@@ -1,4 +1,4 @@
-"""Do the figures count every row once, and say what they are said to say?"""
+"""Accuracy figures count every row once."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Do figures of what workers measured say what they should, and never of what they were fitted on?"""
+"""Figures of workers' measurements exclude what they were fitted on."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Does every option of Megatron-LM set a real field, change nothing, or refuse by name?"""
+"""Every option of Megatron-LM sets a real field, changes nothing, or is refused by name."""
 
 from dataclasses import fields
 from typing import Any

@@ -1,4 +1,4 @@
-"""Are other columns read as their sources mean them?"""
+"""Columns of published rows are read as their sources define them."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Does the first step, whose optimizer has no states yet, peak as much lower as was measured?
+"""The first step, whose optimizer has no states yet, peaks lower by the measured difference.
 
 Megatron-LM's functional test gpt3_7b_tp1_pp4_memory_speed logs the peak after every step on its last rank: one GPU of
 the last of 4 stages, whose optimizer 2 replicas share.

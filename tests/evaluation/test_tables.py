@@ -1,4 +1,4 @@
-"""Do the tables that people read hold the figures of today?"""
+"""The published tables hold today's figures."""
 
 import csv
 import io

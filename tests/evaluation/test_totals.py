@@ -1,4 +1,4 @@
-"""Is every published run asked as its row says, and are the figures those of the rows?"""
+"""Every published run is asked as its row describes it, and the totals are those of the rows."""
 
 import json
 from dataclasses import replace

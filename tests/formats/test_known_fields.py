@@ -1,4 +1,4 @@
-"""Has every field in the file of a tool that no package brings a parser for the name and type of the tool's source?"""
+"""Fields of files without a parser in a package have the names and types of the tool's source."""
 
 import ast
 import re

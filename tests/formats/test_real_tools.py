@@ -1,4 +1,4 @@
-"""Does the tool's own parser take every exported file, and read the same degrees, batches and recompute in it?
+"""The tool's own parser accepts every exported file and reads the same degrees, batches and recompute.
 
 Each tool runs in an environment of its own, which .ci/tools makes; TRAINCOST_TOOLS names their folder.
 """

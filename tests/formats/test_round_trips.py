@@ -1,4 +1,4 @@
-"""Does a file that is written say the same when it is read back? Degrees, batches, recompute, of random questions."""
+"""A written file reads back the same: degrees, batches and recompute of random questions."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Is every field of a recipe, a layout and a model written, needless for a reason, or listed as what cannot be said?"""
+"""Every field of a recipe, layout and model is written, unneeded for a reason, or listed as lost."""
 
 from collections.abc import Iterator
 from dataclasses import replace

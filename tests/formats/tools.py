@@ -1,4 +1,4 @@
-"""Where are the tools that read exported files? In a folder that .ci/tools makes, each in an environment of its own."""
+"""Tools that read exported files, each in an environment of its own that .ci/tools makes."""
 
 import json
 import os

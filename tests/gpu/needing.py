@@ -1,4 +1,4 @@
-"""Which GPUs do tests have? Those that torch can use; TRAINCOST_REQUIRE_GPU=1 fails what would be skipped without."""
+"""GPUs for tests: those that torch can use. TRAINCOST_REQUIRE_GPU=1 turns a skip into a failure."""
 
 import os
 from importlib.util import find_spec

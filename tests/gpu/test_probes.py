@@ -1,4 +1,4 @@
-"""Does each probe measure on a real GPU, with right results and figures that a GPU can have?
+"""Each probe measures on a real GPU, with correct results and physically possible figures.
 
 Every probe runs as a worker runs it, in a process of its own, on the first GPU; collectives on two.
 """

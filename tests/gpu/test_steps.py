@@ -1,4 +1,4 @@
-"""Do steps on a real GPU take what is predicted, and does their profile tell of the GPU?"""
+"""Steps on a real GPU take the predicted time, and their profile describes the GPU."""
 
 from pathlib import Path
 from typing import Any

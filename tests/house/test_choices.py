@@ -1,4 +1,4 @@
-"""Is every name that a question accepts a row of a table, and the other way round?"""
+"""Each name that a question accepts is a row of a table, and each row is a name that it accepts."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass

@@ -1,4 +1,4 @@
-"""Does every formula say its equation, its units, its source, and an example that can be checked by hand?
+"""Every formula states its equation, units and source, and has an example to check by hand.
 
 That every public name is documented at all is the linter's rule (ruff D); these rules are the house's own.
 """
@@ -68,7 +68,7 @@ FORMULAS = [
 
 
 NOUNS = ("question", "answer")
-"""Modules of the nouns that go over the wire."""
+"""Modules of the types that go over the wire."""
 
 
 def _docstring(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Docstring:
@@ -84,10 +84,10 @@ def test_every_symbol_stands_for_a_suffix_of_the_units_table() -> None:
 
 
 @each_of(FILES)
-def test_module_opens_with_the_question_it_answers(path: Path) -> None:
+def test_module_opens_with_what_it_is_for(path: Path) -> None:
     if path.name == "__init__.py" and not tree_of(path).body:
         return
-    assert ast.get_docstring(tree_of(path)), "opens without saying which question it answers"
+    assert ast.get_docstring(tree_of(path)), "has no docstring that says what it is for"
 
 
 @each_case(("path", "function"), FORMULAS)

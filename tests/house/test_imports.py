@@ -1,4 +1,4 @@
-"""Does every room know only the rooms below it, and the core only itself?"""
+"""Each room imports only the rooms below it, and the core only itself."""
 
 import ast
 import subprocess

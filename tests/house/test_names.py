@@ -1,4 +1,4 @@
-"""Does every name carry its unit, and none of the words that hide one?
+"""Names carry their units, and none of the words that hide one.
 
 A float or an Amount ends in a suffix of the units table. What has no unit is a count (listed here,
 with the classes that hold nothing else) or a table of one unit, which its class says (`StepSeconds`).

@@ -1,4 +1,4 @@
-"""Does every number that was not derived here say where it comes from?"""
+"""Every number that is not derived here has a source."""
 
 import ast
 import importlib

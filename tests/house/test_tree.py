@@ -1,4 +1,4 @@
-"""Does the tree hold only what belongs in it: agreed entries, no words from outside?
+"""The tree holds only agreed entries, and no words from outside.
 
 Needles are written with a bar inside, so that this file does not hold what it looks for.
 """

@@ -130,6 +130,12 @@ def test_documents_use_the_terms_of_the_field(path: Path) -> None:
     assert not found, f"{shown(path)}: use a term of service/README.md or plain English: {found}"
 
 
+@each_of([*python_files("tests"), *sorted((ROOT / ".ci").rglob("*.py"))])
+def test_docstrings_of_tests_and_programs_open_with_a_statement(path: Path) -> None:
+    found = [text[:60] for text in _questions(path)]
+    assert not found, f"{shown(path)}: write a noun phrase or an imperative: {found}"
+
+
 def test_rooms_that_are_clean_leave_the_list() -> None:
     unclean = {_room(path) for path in FILES if _findings(path)}
     clean = sorted(NOT_CLEAN_YET - unclean)

@@ -1,4 +1,4 @@
-"""Does a job go to a worker that can do it, and to one alone?"""
+"""A job goes to one worker that can run it."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime

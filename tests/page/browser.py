@@ -1,4 +1,4 @@
-"""Where does a test get a browser from? Chromium, driven by Playwright, that tells what goes wrong inside it."""
+"""A browser for tests: Chromium, driven by Playwright, with its console and errors."""
 
 import shutil
 from collections.abc import Iterator

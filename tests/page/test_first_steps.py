@@ -1,4 +1,4 @@
-"""Is what the first steps say true? Each of their links is opened, and says there what stands in quotation marks."""
+"""The first steps: each link is opened and shows the quoted text."""
 
 import html
 import re

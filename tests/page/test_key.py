@@ -1,4 +1,4 @@
-"""Does the page ask for a key where the service wants one, take it, and keep it for its tab?"""
+"""The page asks for a key where the service needs one, and keeps it for its tab."""
 
 from pathlib import Path
 from typing import Any

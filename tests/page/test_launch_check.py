@@ -1,4 +1,4 @@
-"""Does the page ask for a launch check, tell how far it is, show what was measured, and hand the trace over?"""
+"""The page requests a launch check, shows progress and measurements, and offers the trace."""
 
 import gzip
 import re

@@ -1,4 +1,4 @@
-"""Does the page do what its reader wants, in a real browser: paste, read, move, search, export, share?
+"""The page in a real browser: paste, read, move, search, export and share.
 
 Every test also fails on a complaint of the browser and on a request to another host.
 """

@@ -1,4 +1,4 @@
-"""Are the charts drawn, the tables filled, and all of it usable by keyboard, screen reader and on any screen?"""
+"""Charts and tables of the page, by keyboard, by screen reader and on every screen size."""
 
 import csv
 from pathlib import Path

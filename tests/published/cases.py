@@ -1,4 +1,4 @@
-"""The published figures as data: which cases does a table hold, and which document states each figure?"""
+"""Published figures as data: the cases of each table, and the document of each figure."""
 
 import tomllib
 from dataclasses import dataclass, field

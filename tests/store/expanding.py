@@ -1,4 +1,4 @@
-"""What does a migration do to processes of the release before, which go on beside it? It may add, and takes away later.
+"""A migration beside processes of the release before: it may add, and removes later.
 
 A revision that drops, renames or narrows something is a contraction and says so, `contracts = "NNNN"`: the revision
 since whose release nothing reads or writes it any more. It adds nothing.

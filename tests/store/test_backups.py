@@ -1,4 +1,4 @@
-"""Does a backup hold what the database did, whoever writes meanwhile, and does any database take it back as it was?"""
+"""A backup is complete under concurrent writes, and any kind of database restores it unchanged."""
 
 import os
 import stat

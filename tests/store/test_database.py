@@ -1,4 +1,4 @@
-"""Is a database fit after a start, whatever state it was in and however many processes start at once?"""
+"""A database is ready after a start, from any state and with any number of starting processes."""
 
 import logging
 import subprocess

@@ -1,4 +1,4 @@
-"""Which databases are spoken to, and do their transactions lose nothing and wait for nobody?"""
+"""Supported databases; transactions lose nothing and never wait for a reader."""
 
 import resource
 import sqlite3

@@ -1,4 +1,4 @@
-"""Do facts come out of the database as they went in, and does seeding touch nothing but the shipped ones?"""
+"""Facts are read as they were stored, and seeding changes shipped rows only."""
 
 from dataclasses import fields, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Is every catalogue that there was still there, and does a change write all of it or nothing?"""
+"""Every earlier catalogue is kept, and a change is written whole or not at all."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Do keys come out of the database as they went in, and does memory follow what other processes make of them?"""
+"""Keys are read as they were stored, and memory follows the changes of other processes."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

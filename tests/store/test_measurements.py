@@ -1,4 +1,4 @@
-"""Is a measurement that comes in compared with its like, and with nothing else?"""
+"""A new measurement is compared with measurements of its kind only."""
 
 import tracemalloc
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Does every revision lead up and down again, and does the newest one make the tables that the code expects?"""
+"""Every revision migrates up and down, and the newest makes the tables of the code."""
 
 from types import ModuleType
 from typing import Any

@@ -1,4 +1,4 @@
-"""Does whoever writes know whether other processes hold what was written, and wait for nobody who is gone?"""
+"""A writer learns whether other processes hold the change, and waits for no process that is gone."""
 
 import sqlite3
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Does what is old go, what is spoken of stay, and does nobody wait for it?"""
+"""Old rows are removed, referenced ones stay, and no request waits."""
 
 from datetime import UTC, datetime, timedelta
 from threading import Event

@@ -1,4 +1,4 @@
-"""Do scenarios come out of the database as they went in, and does of several changes from one revision only one win?"""
+"""Scenarios are read as they were stored, and one of several concurrent changes succeeds."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Do rows survive the way from the first revision to versioned ones and back, and is their catalogue still answered?"""
+"""Rows survive the upgrade to versioned rows and back, and their catalogue is still answered."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Are workers listed as they told of themselves, alive as long as they are heard of, and forgotten in the end?"""
+"""Workers are listed with their description, as alive while they report, and removed in the end."""
 
 import ast
 from pathlib import Path

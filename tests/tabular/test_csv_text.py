@@ -1,4 +1,4 @@
-"""Is a table read as the spreadsheet that wrote it meant it, and refused where that is unclear?"""
+"""A table is read as the spreadsheet that wrote it meant it, and refused where that is unclear."""
 
 import csv
 import io

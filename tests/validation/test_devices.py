@@ -1,4 +1,4 @@
-"""Does a driver's name lead to the one GPU of the catalogue that it stands for, and a slice of one to none?"""
+"""A driver's name leads to one GPU of the catalogue, and a slice of a GPU to none."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Does a merge patch do what RFC 7396 says? The examples are those of its appendix A."""
+"""Merge patches by RFC 7396, with the examples of its appendix A."""
 
 from typing import Any
 

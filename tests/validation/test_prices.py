@@ -1,4 +1,4 @@
-"""Is a price read in each of the ways to tell it, dated, aged, and set beside the place where it holds?"""
+"""A price is read in each of its forms, with date, age and region."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Are texts kept in composed form, and is what nobody would see refused?"""
+"""Texts are stored in composed form, and invisible characters are refused."""
 
 import pytest
 

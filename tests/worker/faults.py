@@ -1,5 +1,4 @@
-"""What becomes of jobs when processes are killed? Rounds of kills, and what is true afterwards; small in the tests,
-of full size in .ci/proof.
+"""Rounds of killed processes, and the state of jobs afterwards; few in the tests, many in .ci/proof.
 
 A round kills at a moment of its own: the moments of all rounds divide a job's life evenly, so that no part of it is
 passed over that is longer than one of these pieces.

@@ -1,4 +1,4 @@
-"""How do tests run a probe? In this process, or as a worker does, in one of its own, whose record is read strictly."""
+"""Probes for tests, in this process or in one of their own, whose record is read strictly."""
 
 import json
 import os

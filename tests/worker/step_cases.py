@@ -1,4 +1,4 @@
-"""Which steps do tests run? Presets, changed only in what a case says, in settings that take seconds."""
+"""Steps for tests: presets with the changes of a case, in settings that take seconds."""
 
 import json
 from dataclasses import replace

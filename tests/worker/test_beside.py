@@ -1,4 +1,4 @@
-"""Does `traincost serve` have a worker beside it, which ends with it, however it ends?"""
+"""`traincost serve` runs a worker beside it that ends with it, however it ends."""
 
 import json
 import os

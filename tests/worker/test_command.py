@@ -1,4 +1,4 @@
-"""Does a worker do what it is given, go on while the service is away, and stop when it is told to?"""
+"""A worker runs its jobs, goes on while the service is away, and stops on a signal."""
 
 import asyncio
 import json

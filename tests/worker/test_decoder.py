@@ -1,4 +1,4 @@
-"""Is the model of a question built as it is? Its parameters to the unit, or a refusal by field."""
+"""The model of a question is built as described: its parameters to the unit, or a refusal by field."""
 
 from dataclasses import asdict, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Is what the driver prints read right, and is a GPU that others use refused?
+"""The driver's output is read correctly, and a GPU in use is refused.
 
 The lines are in the format that `nvidia-smi --help-query-gpu` documents: a field that a GPU lacks is [N/A] or [Not
 Supported], a value that the driver could not get is [Unknown Error].

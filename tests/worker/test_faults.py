@@ -1,4 +1,4 @@
-"""Is no job lost, none done twice and nothing left running, whichever process is killed? Two rounds of each here.
+"""No job is lost, run twice or left running, whichever process is killed. Two rounds of each here.
 
 .ci/proof faults takes more of them.
 """

@@ -1,4 +1,4 @@
-"""Does a launch check go all the way: asked of `serve`, measured by its own worker, live bytes as predicted?"""
+"""A launch check from request to verdict with the worker of `serve`: live bytes as predicted."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Does the process of a probe leave a record whatever happens, alone, with other ranks, and under torchrun?"""
+"""The process of a probe leaves a record in every case: alone, with other ranks, under torchrun."""
 
 import importlib.util
 import os

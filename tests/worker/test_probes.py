@@ -1,4 +1,4 @@
-"""Does every probe measure real kernels here, in every form that it can be asked for, and notice a wrong result?"""
+"""Every probe measures real kernels here in each of its forms, and detects a wrong result."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Are all cases timed in turn, within the time there is, and is what goes wrong with one of them told?"""
+"""All cases are timed in turn within the time limit, and faults of one are reported."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Does a job see the devices that it is for, where others are beside them, and is what it leaves removed?"""
+"""A job sees only its own devices, and its leftovers are removed."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Is nothing left running, whatever ends a measurement?"""
+"""No process is left running, however a measurement ends."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What do transformers' own classes hold while they train? Run in an environment that has transformers.
+"""Memory that transformers' own classes hold while they train, in an environment with transformers.
 
 Reads cases from stdin, writes for each the peaks of the first and the last step, ours and theirs.
 """

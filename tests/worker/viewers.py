@@ -1,4 +1,4 @@
-"""What do others read in a trace? TensorBoard's own loader, and Chrome's viewer of traces in a real Chromium."""
+"""What other tools read in a trace: TensorBoard's own loader, and Chrome's viewer in a real Chromium."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Which random questions are the tools asked? By sizes for those that take sizes, by config.json for the others."""
+"""Random questions for the other tools: by sizes for those that take sizes, by config.json for the others."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How is each tool itself run on a question? It gets the question in its own words and gives numbers by our names."""
+"""Runs of each other tool on a question: the question in the tool's words, and numbers by our names."""
 
 import importlib.util
 import json

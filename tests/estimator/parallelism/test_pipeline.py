@@ -1,4 +1,4 @@
-"""Does a stage of an interleaved pipeline hold what its order of passes, played through, makes it hold?"""
+"""Passes that a stage of an interleaved pipeline holds, checked by simulating its order."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

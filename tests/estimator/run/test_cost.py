@@ -1,4 +1,4 @@
-"""Is money whole cents, computed in decimals, and do its lines add up?"""
+"""Money is whole cents, computed in decimals, and its lines add up."""
 
 from dataclasses import replace
 from decimal import Decimal

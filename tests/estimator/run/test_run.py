@@ -1,4 +1,4 @@
-"""Is a configuration worked out once for all its runs, and told as if each had been asked alone?"""
+"""A configuration is computed once for all its runs, and each answer is as if asked alone."""
 
 from dataclasses import fields, replace
 

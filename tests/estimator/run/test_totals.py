@@ -1,4 +1,4 @@
-"""Does lost time follow from failures and checkpoints as Young and Daly have it, and does more of either cost more?"""
+"""Lost time follows Young and Daly, and rises with failures and with the cost of checkpoints."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Does an attention kernel reach less than the peak, and more of it the more it has to do?"""
+"""An attention kernel stays below the peak, and reaches more of it with more work."""
 
 from itertools import product
 from typing import get_args

@@ -1,4 +1,4 @@
-"""Which laws does the time of every transfer obey, over links of every generation, sizes and groups?"""
+"""Laws of collective times, over links of every generation, sizes and groups."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Does nothing hide under more compute than there is, and does every choice of who sends what change the time?"""
+"""Hidden communication never exceeds the compute, and every choice of communication changes the time."""
 
 from dataclasses import replace
 from typing import Any, cast

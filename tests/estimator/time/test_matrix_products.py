@@ -1,4 +1,4 @@
-"""Does the time of a matrix product obey the machine: no faster than its peak, never faster for more work?"""
+"""A matrix product never beats the GPU's peak, and never gets faster with more work."""
 
 from collections.abc import Sequence
 from dataclasses import replace

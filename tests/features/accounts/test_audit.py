@@ -1,4 +1,4 @@
-"""Is every change in the audit log, with who made it, and nothing that nobody did?"""
+"""The audit log holds every change with its actor, and nothing else."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Is a page of the audit log what a list that is held in memory would show, and read no further than it goes?"""
+"""A page of the audit log equals that of a list in memory, and reads no more rows."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Is a timed step of a launch check predicted, fitted on and judged by runs that it is not of?"""
+"""A timed step of a launch check is predicted, fitted and scored by other runs only."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

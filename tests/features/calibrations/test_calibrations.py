@@ -1,4 +1,4 @@
-"""Does a calibration hold from its promotion to its rollback, in every answer and nowhere else, if it is better?"""
+"""A calibration holds in every answer from its promotion to its rollback, if it is better."""
 
 from collections.abc import Iterator
 from copy import deepcopy

@@ -1,4 +1,4 @@
-"""What does a question become once its own device was measured?"""
+"""Questions about a device with measurements of its own."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which values may nobody take for a number, and where does a body hold one? Read from the contract, for every route.
+"""Values that are no numbers, and the places of a body that hold numbers, read from the contract for every route.
 
 A text stands at the place of a number in an example of the route's body, so that a field that is added is tried too.
 """

@@ -1,4 +1,4 @@
-"""Does an edited row keep what the edit does not speak of, and is each thing to mend told once?"""
+"""An edited row keeps the fields that the edit leaves out, and each problem is reported once."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

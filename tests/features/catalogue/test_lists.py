@@ -1,4 +1,4 @@
-"""Do the lists hold every row of the catalogue, page by page, and filter and read what is asked for?"""
+"""Lists hold every row of the catalogue, page by page, filtered and sorted."""
 
 from typing import Any
 

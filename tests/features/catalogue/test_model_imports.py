@@ -1,4 +1,4 @@
-"""Does a pasted config.json become a model preset with its exact counts, and is what it lacks or hides said?"""
+"""A pasted config.json becomes a model with exact counts, and its gaps are reported."""
 
 from typing import Any
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Do a team's prices come in from a spreadsheet, all of them or none, and go out again as they came?"""
+"""A team's prices are imported from a spreadsheet, all or none, and exported unchanged."""
 
 from typing import Any
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Does a question take the rate of a team's own card, say which, and refuse clearly where the card has none?"""
+"""A question uses the rate of a team's own card and names it, and is refused where the card has none."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Is an answer given again, byte for byte, under the catalogue that it rested on, and is the log of changes whole?"""
+"""An answer is repeated byte for byte under its catalogue revision, and the log of changes is complete."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Is the cause of a lack of memory found, the line that was off, and what to change?"""
+"""A diagnosis finds the cause of a lack of memory, the line that was off, and what to change."""
 
 from collections.abc import Mapping
 from typing import Any

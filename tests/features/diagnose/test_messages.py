@@ -1,4 +1,4 @@
-"""Are messages understood as torch, XLA, NCCL, Linux and Slurm word them? Those of public issues."""
+"""Messages of torch, XLA, NCCL, Linux and Slurm, from public issues."""
 
 import tomllib
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Is a number the same wherever it is told? The JSON of an estimate beside a cell, a table and XML."""
+"""A number is the same in the JSON of an estimate, in a cell, in a table and in XML."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Is what an answer says it resolved a question too, and does asking it give the same answer?"""
+"""The resolved question of an answer is a question with the same answer."""
 
 import json
 from typing import Any, get_args

@@ -1,4 +1,4 @@
-"""Is whoever listens told what happens to a launch check as it happens, and all of it once after being cut off?"""
+"""Listeners get the events of a launch check as they happen, and each once after a broken connection."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Does each rule of the verdict find what it looks for, and nothing where all is well?"""
+"""Each rule of the verdict finds its fault, and nothing in a sound run."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Is a launch check asked for, handed to the right worker, told as it goes, judged once, cancelled and listed?"""
+"""A launch check from request to verdict: worker, events, cancellation and lists."""
 
 import gzip
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Is a worker told what fits its machine and its time, the largest first, and is what is left out said?"""
+"""Tasks fit the worker's machine and time, the largest first, and the rest is reported."""
 
 from collections.abc import Mapping
 from typing import Any, get_args

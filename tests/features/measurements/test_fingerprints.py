@@ -1,4 +1,4 @@
-"""Which measurements may be compared with each other?"""
+"""Measurements that may be compared with each other."""
 
 from dataclasses import asdict, replace
 

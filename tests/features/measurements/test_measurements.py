@@ -1,4 +1,4 @@
-"""Do measurements come in as they were sent, beside what was predicted, and go into quarantine where there is doubt?"""
+"""Measurements are stored as sent, beside their predictions, and doubtful ones in quarantine."""
 
 import csv
 import io

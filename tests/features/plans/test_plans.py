@@ -1,4 +1,4 @@
-"""Do plans keep to their limits, rank by what they are asked for, and say why another layout is not the best?"""
+"""Plans keep their limits, rank by the objective, and explain why another layout is not the best."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Is a job compared with its prediction where that means something, and is it said why where it does not?"""
+"""A job is compared with its prediction, or the answer says why it is not."""
 
 import csv
 import io

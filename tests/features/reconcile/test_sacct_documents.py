@@ -1,4 +1,4 @@
-"""Are documents of `sacct --json` read, as versions from 22.05 to 25.11 wrote them?"""
+"""Documents of `sacct --json` of versions 22.05 to 25.11 are read."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Are tables of `sacct --parsable2` read, and is what is wrong with one named?"""
+"""Tables of `sacct --parsable2` are read, and their faults are named."""
 
 import pytest
 

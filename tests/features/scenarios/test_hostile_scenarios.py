@@ -1,4 +1,4 @@
-"""Is everything wrong with a scenario refused where it stands, without an echo, and is nothing unforeseen?"""
+"""Faults of a scenario are refused at their place and are not repeated."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Is a saved question read again as it was asked, with the answer that it was given, by its link alone?"""
+"""A saved question is read again with its answer, by its link alone."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Is the cluster that is chosen the cheapest? Every offered one at every price is asked again, one by one, in full."""
+"""The chosen cluster is the cheapest: every offered one at every price is asked again in full."""
 
 from dataclasses import dataclass
 from typing import Any

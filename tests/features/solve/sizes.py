@@ -1,4 +1,4 @@
-"""Is the size for a budget the best one? Its neighbours' losses by the published fits, and the budget asked again."""
+"""The size for a budget is the best one: its neighbours by the published fits, and the budget asked again."""
 
 from dataclasses import dataclass
 from math import pow as power

@@ -1,4 +1,4 @@
-"""Is whoever listens told how far a sweep is, until it ends?"""
+"""Listeners get the progress of a sweep until it ends."""
 
 import asyncio
 import json

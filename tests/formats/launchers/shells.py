@@ -1,4 +1,4 @@
-"""What does a launcher's script start? A shell runs it, with programs that only tell how they were called."""
+"""What a launcher's script starts: a shell runs it, with programs that print their arguments."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Does every launcher start what the training software's own file says, on as many processes as the cluster has?"""
+"""Every launcher starts the training software's file on as many processes as the cluster has."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Does Slurm take the scripts, and start what they say on as many nodes? Asked of one that the tests start."""
+"""Slurm accepts the scripts and starts them on as many nodes, in a Slurm that the tests start."""
 
 import re
 import subprocess

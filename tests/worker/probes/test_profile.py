@@ -1,4 +1,4 @@
-"""Does the trace of a profile load where people look at it, and does the summary say what they see there?"""
+"""The trace of a profile loads in its viewers, and the summary agrees with it."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Does the step probe count what is there, name it by category, and refuse what it does not run?"""
+"""The step probe counts memory and names it by category, and refuses what it does not run."""
 
 import json
 import os
