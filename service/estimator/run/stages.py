@@ -6,7 +6,8 @@ from functools import reduce
 from math import ceil
 from operator import add
 
-from service.estimator.answer import Memory, MemoryLine, Phase, StageMemory, StageParameters
+from service.estimator.answer import Memory, MemoryLine, StageMemory, StageParameters
+from service.estimator.answer import Phase as StepPhase
 from service.estimator.memory.activations import RankLoad, mirrored, rank_load_of
 from service.estimator.memory.device import (
     allocated_interval,
@@ -304,24 +305,19 @@ def _stage_timeline(resolved: ResolvedQuestion, loaded: LoadedStage) -> StageTim
         for step, moment, count, live in moments
     )
     highest = max(points, key=lambda point: point.allocated_bytes)
-    first = max(point.allocated_bytes for point in points if point.step == "first")
+    pairs = sorted(zip(kinds, highest.series_bytes, strict=True), key=lambda pair: -pair[1])
     return StageTimeline(
         stage=int(float(loaded.stage.index)),
-        first_step_peak_bytes=first,
+        first_step_peak_bytes=max(point.allocated_bytes for point in points if point.step == "first"),
         later_step_peak_bytes=max(point.allocated_bytes for point in points if point.step == "later"),
-        peak=_peak(highest, kinds),
+        peak=Peak(
+            step=highest.step,
+            moment=highest.moment,
+            allocated_bytes=highest.allocated_bytes,
+            lines=tuple(MemoryLine(kind=kind, bytes=amount) for kind, amount in pairs if amount),
+        ),
         kinds=kinds,
         points=points,
-    )
-
-
-def _peak(point: Point, kinds: tuple[str, ...]) -> Peak:
-    pairs = sorted(zip(kinds, point.series_bytes, strict=True), key=lambda pair: -pair[1])
-    return Peak(
-        step=point.step,
-        moment=point.moment,
-        allocated_bytes=point.allocated_bytes,
-        lines=tuple(MemoryLine(kind=kind, bytes=amount) for kind, amount in pairs if amount),
     )
 
 
@@ -330,8 +326,8 @@ def _step_moments(
 ) -> Iterator[tuple[StepName, Moment, int, dict[str, float]]]:
     """The moments of one step: its start, the forward passes that fill the stage, and the phases that follow."""
     in_flight = ceil(float(rank_bytes.in_flight))
-    kinds = (*PERSISTENT, "buffered_gradients")
-    yield step, "start", 0, live_bytes(rank_bytes, kinds, missing_kinds(step, "start", several=False))
+    held = (*PERSISTENT, "buffered_gradients")
+    yield step, "start", 0, live_bytes(rank_bytes, held, missing_kinds(step, "start", several=False))
     shown = min(in_flight, MOST_FORWARDS)
     for index in range(shown):
         count = ceil(in_flight * (index + 1) / shown)
@@ -339,11 +335,11 @@ def _step_moments(
         live.pop("logits", None)
         live["activations"] = float(rank_bytes.activations) * count / in_flight
         yield step, "forward", count, {kind: amount for kind, amount in live.items() if amount}
-    phases: tuple[Phase, ...] = ("loss", "backward", "reduction", "optimizer")
-    counts = {"loss": in_flight, "backward": in_flight, "reduction": in_flight - 1, "optimizer": 0}
-    for phase in phases:
+    counts: dict[StepPhase, int] = {
+        "loss": in_flight, "backward": in_flight, "reduction": in_flight - 1, "optimizer": 0,
+    }  # fmt: skip
+    for phase, count in counts.items():
         if phase != "loss" or float(rank_bytes.logits):
-            moment = MOMENTS[phase]
-            live = live_bytes(rank_bytes, LIVE[phase], missing_kinds(step, moment, several=several))
-            yield step, moment, counts[phase], live
+            live = live_bytes(rank_bytes, LIVE[phase], missing_kinds(step, MOMENTS[phase], several=several))
+            yield step, MOMENTS[phase], count, live
     yield step, "end", 0, live_bytes(rank_bytes, BETWEEN_STEPS, ())
