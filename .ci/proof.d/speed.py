@@ -13,7 +13,7 @@ from service.catalogue import Catalogue, shipped_catalogue
 from service.estimator import Cluster, Layout, Price, Question, Recipe, estimate, estimate_memory
 from service.estimator.advice import advised
 from service.estimator.resolve import resolve
-from service.estimator.run.stages import timeline
+from service.estimator.run.run import timeline
 
 GPUS = (8, 1024)
 RUNS = 5

@@ -6,7 +6,7 @@ from typing import Literal
 from service.estimator.answer import Explanation, Flop, Memory, Parameters, Step, Totals, Verdict
 from service.estimator.other_tools.tool import Comparison
 from service.estimator.question import Documented, Question
-from service.estimator.run.stages import StageTimeline
+from service.estimator.run.run import StageTimeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

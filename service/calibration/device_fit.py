@@ -36,9 +36,16 @@ from service.estimator.constants import (
 )
 from service.estimator.question import Documented, Gpu
 from service.estimator.software.precision import Format, peak_flop_per_s
-from service.estimator.time.attention import MOST_FRACTION, FusedName, attention_rate
 from service.estimator.time.collectives import SWITCHED_GPUS, Curve, link_of
-from service.estimator.time.matrix_products import ProductRates, generation_rates, matrix_product_seconds, rates_under
+from service.estimator.time.rates import (
+    MOST_FRACTION,
+    FusedName,
+    ProductRates,
+    attention_rate,
+    generation_rates,
+    matrix_product_seconds,
+    rates_under,
+)
 
 Values = Mapping[str, float]
 """Constants by name."""

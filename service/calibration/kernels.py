@@ -28,19 +28,17 @@ from service.calibration.tables import shipped_records, shipped_table
 from service.estimator.constants import calibrated
 from service.estimator.question import AttentionName, Documented, Gpu
 from service.estimator.software.precision import Format
-from service.estimator.time.attention import (
+from service.estimator.time.rates import (
     BACKWARD_KEYS,
     BACKWARD_TILES,
     FORWARD_KEYS,
     FORWARD_TILES,
     QUERY_TILE,
+    FormatRate,
     FusedName,
+    GenerationRates,
     attention_fraction,
     attention_rate,
-)
-from service.estimator.time.matrix_products import (
-    FormatRate,
-    GenerationRates,
     generation_rates,
     matrix_product_seconds,
     quantise_seconds,

@@ -28,13 +28,20 @@ from service.estimator.memory.device import context_and_communicators
 from service.estimator.memory.memory import first_step_peak_bytes
 from service.estimator.question import Cluster, Gpu
 from service.estimator.resolve import ResolvedQuestion, complete_cluster
-from service.estimator.run.stages import rank_bytes_of, stages_of
+from service.estimator.run.run import rank_bytes_of, stages_of
 from service.estimator.software.precision import Format, peak_flop_per_s
 from service.estimator.software.versions import READABLE
-from service.estimator.time.attention import FusedName, attention_fraction, attention_rate
 from service.estimator.time.collectives import interconnect_of, transfer_seconds
 from service.estimator.time.kernels import HOST_LINK_FRACTION, kernel_seconds
-from service.estimator.time.matrix_products import OPERAND_BYTES, generation_rates, matrix_product_seconds, rates_under
+from service.estimator.time.rates import (
+    OPERAND_BYTES,
+    FusedName,
+    attention_fraction,
+    attention_rate,
+    generation_rates,
+    matrix_product_seconds,
+    rates_under,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from service.estimator import FORMULAS_VERSION
 from service.estimator.constants import STEP_CONSTANTS, StepConstants
 from service.estimator.question import Question
 from service.estimator.resolve import ResolvedQuestion, resolve
-from service.estimator.run.stages import LoadedStage, memory_of, slowest_step, stages_of, total_seconds
+from service.estimator.run.run import LoadedStage, memory_of, slowest_step, stages_of, total_seconds
 from service.estimator.software.versions import generation
 from service.estimator.time.step import (
     FITTED_GENERATIONS,

@@ -25,7 +25,7 @@ from service.catalogue.rows import (
     is_date,
 )
 from service.estimator.question import Cluster, Gpu, Model
-from service.estimator.time.matrix_products import MATRIX_RATES
+from service.estimator.time.rates import MATRIX_RATES
 
 GIB_BYTES = 2**30
 GB_PER_S_BYTES_PER_S = 1e9

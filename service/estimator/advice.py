@@ -13,11 +13,10 @@ from service.estimator.model.build import MIXERS, trains_everything
 from service.estimator.model.ledger import padding_fraction
 from service.estimator.question import OffloadName, OwnedPrice, Price, Question, Recompute, Software
 from service.estimator.resolve import ResolvedQuestion, resolve
-from service.estimator.run.run import loads_of, peak_stage_of
-from service.estimator.run.stages import LoadedStage, slowest_step, stages_of, total_seconds
+from service.estimator.run.run import LoadedStage, loads_of, peak_stage_of, slowest_step, stages_of, total_seconds
 from service.estimator.run.totals import checkpointing_of, interruption_inputs, spares_of
 from service.estimator.software.stacks import CROSS_ENTROPIES
-from service.estimator.time.matrix_products import UNMEASURED_RATES, generation_rates
+from service.estimator.time.rates import UNMEASURED_RATES, generation_rates
 from service.units import BYTES, in_units
 
 LEAST_GOODPUT_FRACTION = 0.5

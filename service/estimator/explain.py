@@ -42,8 +42,16 @@ from service.estimator.parallelism.stages import (
 from service.estimator.question import Question, Recipe
 from service.estimator.resolve import ResolvedQuestion, resolve
 from service.estimator.run.cost import carbon_kg_co2e, charges_of, energy_kwh, gpu_watts, sum_usd
-from service.estimator.run.run import peak_stage_in, phase_seconds, tokens_per_s_per_gpu, utilisation_fraction
-from service.estimator.run.stages import LoadedStage, rank_bytes_of, stages_of, total_seconds
+from service.estimator.run.run import (
+    LoadedStage,
+    peak_stage_in,
+    phase_seconds,
+    rank_bytes_of,
+    stages_of,
+    tokens_per_s_per_gpu,
+    total_seconds,
+    utilisation_fraction,
+)
 from service.estimator.run.totals import (
     INTERVALS,
     LostShares,

@@ -40,17 +40,15 @@ from service.catalogue import shipped_catalogue
 from service.estimator.constants import calibrated
 from service.estimator.question import Gpu
 from service.estimator.software.precision import Format
-from service.estimator.time import matrix_products
-from service.estimator.time.attention import (
+from service.estimator.time import rates
+from service.estimator.time.rates import (
     HEAD_WIDTHS,
     KERNEL_SHARES,
-    FusedName,
-)
-from service.estimator.time.matrix_products import (
     MATRIX_RATES,
     SLUG_RATES,
     UNMEASURED_RATES,
     FormatRate,
+    FusedName,
     GenerationRates,
 )
 from tests.amounts import WHOLE
@@ -156,7 +154,7 @@ def test_what_all_gpus_share_fits_better_than_other_values(
 ) -> None:
     kept = sum(loss_fraction(COLUMNS[fit.name], best(fit)) for fit in (*FITS, SECOND_B200))
     for other in others:
-        monkeypatch.setattr(matrix_products, name, other)
+        monkeypatch.setattr(rates, name, other)
         assert _total_loss_fraction() > kept, other
 
 

@@ -24,7 +24,7 @@ from service.estimator.question import Question
 from service.estimator.samples import H100, sample_workload
 from service.estimator.software.precision import peak_flop_per_s
 from service.estimator.time.kernels import rates_of
-from service.estimator.time.matrix_products import MATRIX_RATES, SLUG_RATES, UNMEASURED_RATES, generation_rates
+from service.estimator.time.rates import MATRIX_RATES, SLUG_RATES, UNMEASURED_RATES, generation_rates
 from service.estimator.time.step import Operations, step_class_of
 from tests.ask import known, question
 from tests.estimator.small_models import FAMILIES

@@ -12,7 +12,7 @@ from service.catalogue.indexes import normal
 from service.catalogue.shipped import UNMEASURED_ARCHITECTURES
 from service.errors import UnknownName
 from service.estimator import count_parameters
-from service.estimator.time.matrix_products import MATRIX_RATES
+from service.estimator.time.rates import MATRIX_RATES
 from tests.cases import each_case
 
 FACTS = shipped_catalogue()

@@ -15,7 +15,7 @@ from service.estimator.memory.memory import BETWEEN_STEPS, LIVE, OFFLOADED_ACTIV
 from service.estimator.model.build import recurrences_of
 from service.estimator.question import Model, StackName
 from service.estimator.resolve import resolve
-from service.estimator.run.stages import rank_bytes_of, stages_of
+from service.estimator.run.run import rank_bytes_of, stages_of
 from service.estimator.software.stacks import STACKS, requested_software, software_of
 from tests.amounts import amount
 from tests.ask import STATES, ask, bytes_of, question

@@ -16,7 +16,7 @@ from service.calibration.tables import THROUGHPUT, shipped_rows, trimmed_table
 from service.catalogue import shipped_catalogue
 from service.estimator import estimate
 from service.estimator.resolve import resolve
-from service.estimator.run.stages import timeline
+from service.estimator.run.run import timeline
 from service.estimator.software.versions import generation
 from service.estimator.time.step import (
     FITTED_GENERATIONS,

@@ -13,9 +13,13 @@ from service.estimator.parallelism.data import OPTIMIZER_STATES, WEIGHTS
 from service.estimator.parallelism.stages import RankParameters
 from service.estimator.question import AttentionName, Model
 from service.estimator.software.precision import Format, known_peak_flop_per_s, moment_bytes
-from service.estimator.time.attention import MOST_FRACTION, AttentionRate, FusedName, attention_fraction, attention_rate
-from service.estimator.time.matrix_products import (
+from service.estimator.time.rates import (
+    MOST_FRACTION,
+    AttentionRate,
+    FusedName,
     ProductRates,
+    attention_fraction,
+    attention_rate,
     format_rate,
     generation_rates,
     matrix_product_seconds,

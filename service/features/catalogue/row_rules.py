@@ -23,7 +23,7 @@ from service.errors import Conflict, Problem, Refused, did_you_mean, nearest
 from service.estimator.model.counts import count_parameters
 from service.estimator.question import Model
 from service.estimator.rules.training import problems_of_model
-from service.estimator.time.matrix_products import MATRIX_RATES
+from service.estimator.time.rates import MATRIX_RATES
 
 AnyRow = TypeVar("AnyRow", bound=Row)
 

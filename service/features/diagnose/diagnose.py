@@ -25,8 +25,7 @@ from service.estimator.answer import Memory
 from service.estimator.memory.activations import rank_logits
 from service.estimator.question import Question
 from service.estimator.resolve import ResolvedQuestion, resolve
-from service.estimator.run.run import peak_stage_in
-from service.estimator.run.stages import LoadedStage, Point, StageTimeline, stages_of, timeline
+from service.estimator.run.run import LoadedStage, Point, StageTimeline, peak_stage_in, stages_of, timeline
 from service.features.diagnose.schemas import BESIDE, read_report
 from service.features.estimates.answers import grounds_of
 from service.units import BYTES, in_units

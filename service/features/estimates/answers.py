@@ -14,8 +14,7 @@ from service.estimator.answer import Estimate, Explanation, MemoryEstimate
 from service.estimator.constants import calibration_id
 from service.estimator.question import Question, ToolName
 from service.estimator.resolve import resolve
-from service.estimator.run.run import peak_stage_in
-from service.estimator.run.stages import timeline
+from service.estimator.run.run import peak_stage_in, timeline
 from service.validation.questions import ParsedQuestion, read_question
 from service.validation.serialization import digest_of, refuse_infinite, to_bytes
 

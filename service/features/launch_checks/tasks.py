@@ -17,10 +17,10 @@ from service.estimator.model.ledger import LayerShape, Op, Split
 from service.estimator.parallelism.data import step_transfers
 from service.estimator.question import Gpu
 from service.estimator.resolve import ResolvedQuestion
-from service.estimator.run.stages import stages_of
+from service.estimator.run.run import stages_of
 from service.estimator.time.communication import micro_batch_transfers
 from service.estimator.time.kernels import RankProduct, product_shape, rank_products
-from service.estimator.time.matrix_products import OPERAND_BYTES
+from service.estimator.time.rates import OPERAND_BYTES
 from service.estimator.workload import Workload
 from service.features.launch_checks.targets import (
     CPU_DTYPE,

@@ -9,7 +9,7 @@ from service.estimator.memory.memory import StageBytes
 from service.estimator.memory.states import checkpoint_bytes
 from service.estimator.question import Cluster, Method
 from service.estimator.resolve import resolve
-from service.estimator.run.stages import rank_bytes_of, stages_of
+from service.estimator.run.run import rank_bytes_of, stages_of
 from service.estimator.samples import H100, LLAMA_3_8B
 
 PARAMETERS = 8_030_261_248

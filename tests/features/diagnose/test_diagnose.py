@@ -9,8 +9,7 @@ from service.answers.diagnoses import Diagnosis
 from service.catalogue import Catalogue, shipped_catalogue
 from service.errors import Refused
 from service.estimator.resolve import resolve
-from service.estimator.run.run import peak_stage_in
-from service.estimator.run.stages import Peak, timeline
+from service.estimator.run.run import Peak, peak_stage_in, timeline
 from service.features.diagnose.diagnose import diagnose, segment_bytes
 from service.validation.json_text import apply_merge_patch
 from service.validation.questions import read_question

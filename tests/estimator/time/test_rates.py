@@ -16,7 +16,7 @@ from service.estimator.constants import LAUNCH_SECONDS
 from service.estimator.question import Gpu
 from service.estimator.samples import H100
 from service.estimator.software.precision import Format, peak_flop_per_s
-from service.estimator.time.matrix_products import (
+from service.estimator.time.rates import (
     MATRIX_RATES,
     SLUG_RATES,
     TILE,

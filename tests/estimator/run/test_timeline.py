@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from service.estimator import Layout, Question, Recipe, estimate
 from service.estimator.question import Software
 from service.estimator.resolve import resolve
-from service.estimator.run.run import peak_stage_in
-from service.estimator.run.stages import StageTimeline, timeline
+from service.estimator.run.run import StageTimeline, peak_stage_in, timeline
 from service.estimator.samples import H100, LLAMA_3_8B
 from tests.ask import question
 from tests.estimator.legal_questions import questions

@@ -8,7 +8,7 @@ import pytest
 
 from service.catalogue import shipped_catalogue
 from service.estimator.samples import H100
-from service.estimator.time.attention import (
+from service.estimator.time.rates import (
     HEAD_WIDTHS,
     KERNEL_SHARES,
     MOST_FRACTION,
