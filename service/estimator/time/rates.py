@@ -1,8 +1,8 @@
 """Rates of matrix products by their shape and of fused attention by its widths, a row a generation or kernel.
 
 A product of m x k by k x n numbers is cut into tiles of its result. A kernel computes whole tiles, so an edge costs as
-much as a full one, and as many at once as the GPU has processors, so the last wave may run half empty. FLOP of attention
-are those that the mask lets through; those of the backward pass are its four products and the scores once again.
+much as a full one, and as many at once as the GPU has processors, so the last wave may run half empty. Attention counts
+the FLOP that the mask lets through; those of its backward pass are four products and the scores once again.
 """
 
 from collections.abc import Mapping
