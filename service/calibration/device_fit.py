@@ -137,13 +137,10 @@ def _products_in(observed: Sequence[Observed], gpu: Gpu) -> list[tuple[Format, t
     for one in observed:
         number_format = format_named(one.measurement.shape.get("dtype")) if one.probe == "gemm" else None
         if number_format is not None and peak_flop_per_s(gpu, number_format) is not None:
-            kinds.setdefault(number_format, []).append(_product(one))
+            shape = {"copies": 1, **one.measurement.shape}
+            sizes = (float(shape[name]) for name in Products._fields[:-1])
+            kinds.setdefault(number_format, []).append((*sizes, one.measurement.value))
     return [(number_format, tuple(own)) for number_format, own in sorted(kinds.items())]
-
-
-def _product(one: Observed) -> Product:
-    shape = {"copies": 1, **one.measurement.shape}
-    return (*(float(shape[name]) for name in Products._fields[:-1]), one.measurement.value)
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -159,7 +156,12 @@ def _fitted_format(number_format: Format, measured: tuple[Product, ...], gpu: Gp
         start["launch"] = min(start["launch"], log(shortest))
     base = rates_under(known, gpu, number_format)
     result = least(lambda values: _product_loss(products, _rates(base, values)), start, bounds)
-    if _memory_bound(products, _rates(base, result)) >= LEAST_PRODUCTS:
+    rates = _rates(base, result)
+    flop = 2 * products.rows * products.columns * products.inner
+    brought = rates.operand_bytes * products.inner * (products.rows + products.columns)
+    moved = brought + rates.result_bytes * products.rows * products.columns
+    waits_for_memory = moved / rates.bytes_per_s > flop / rates.flop_per_s
+    if int(np.sum(waits_for_memory)) >= LEAST_PRODUCTS:
         traffic = log(gpu.memory_bytes_per_s)
         bounds["traffic"] = (traffic + log(LEAST_SHARE), traffic + log(MOST_TRAFFIC))
         result = least(
@@ -191,14 +193,6 @@ def _product_loss(products: Products, rates: ProductRates) -> float:
     return float(np.mean(np.hypot(np.log(seconds / products.seconds), NOISE)))
 
 
-def _memory_bound(products: Products, rates: ProductRates) -> int:
-    """Products that wait for memory: their operands take longer to load than to compute with."""
-    flop = 2 * products.rows * products.columns * products.inner
-    brought = rates.operand_bytes * products.inner * (products.rows + products.columns)
-    moved = brought + rates.result_bytes * products.rows * products.columns
-    return int(np.sum(moved / rates.bytes_per_s > flop / rates.flop_per_s))
-
-
 FIXED_BOUNDS = (0.05, 50.0)
 """Bounds of fixed costs over those of the curve: from a twentieth to those of libraries on the host."""
 
@@ -209,46 +203,43 @@ BANDWIDTH_BOUND_BYTES = 1 << 20
 """Least message that is bound by the bandwidth of a link. Source: service.calibration.links.SCORED_BYTES."""
 
 
-def fitted_links(observed: Sequence[Observed], gpu: Gpu) -> tuple[LinkCalibration, ...]:
+def _fitted_links(observed: Sequence[Observed], gpu: Gpu) -> tuple[LinkCalibration, ...]:
     """Scales of a device's collectives inside one domain over the curves of its link."""
     timed = [one for one in observed if one.probe == "collective" and one.measurement.quantity == "seconds"]
-    inside = [one for one in timed if int(one.measurement.shape.get("nodes", 1)) == 1 and _ranks(one) > 1]
+    inside = [
+        one
+        for one in timed
+        if int(one.measurement.shape.get("nodes", 1)) == 1 and one.measurement.shape.get("ranks", 1) > 1
+    ]
     kinds = {name: [one for one in inside if one.measurement.operation == name] for name in get_args(CurveName)}
     kinds["all_to_all"] = kinds["all_to_all"] or [one for one in inside if one.measurement.operation == "send"]
     return tuple(_fitted_link(name, own, gpu) for name, own in kinds.items() if own)
 
 
-def _ranks(one: Observed) -> int:
-    return int(one.measurement.shape.get("ranks", 1))
-
-
 def _fitted_link(name: CurveName, own: Sequence[Observed], gpu: Gpu) -> LinkCalibration:
     """The scales of one collective: both where small and large messages were measured, else the measured one."""
     sizes = {float(one.measurement.shape["size_bytes"]) for one in own}
-    reaches_all = gpu.scale_up_gpus >= min(max(map(_ranks, own)), SWITCHED_GPUS)
+    ranks = max(int(one.measurement.shape.get("ranks", 1)) for one in own)
+    reaches_all = gpu.scale_up_gpus >= min(ranks, SWITCHED_GPUS)
     curve: Curve = getattr(link_of(gpu, reaches_all=reaches_all), name)
     bounds: dict[str, tuple[float, float]] = {}
     if min(sizes) < BANDWIDTH_BOUND_BYTES or len(sizes) > 1:
         bounds["fixed"] = (log(FIXED_BOUNDS[0]), log(FIXED_BOUNDS[1]))
     if max(sizes) >= BANDWIDTH_BOUND_BYTES:
         bounds["link"] = (log(LEAST_LINK_FRACTION), log(1 / curve.link_fraction))
-    result = least(lambda values: _link_loss(name, own, gpu, values), {"fixed": 0.0, "link": 0.0}, bounds)
-    return _link_calibration(name, result)
-
-
-def _link_calibration(name: CurveName, values: Values) -> LinkCalibration:
-    fixed, link = (float(f"{exp(values[key]):.4g}") for key in ("fixed", "link"))
-    return LinkCalibration(collective=name, fixed_fraction=fixed, link_fraction=link)
-
-
-def _link_loss(name: CurveName, own: Sequence[Observed], gpu: Gpu, values: Values) -> float:
-    """The mean of sqrt(r^2 + NOISE^2), r = ln(predicted / measured)."""
     known = calibration_of(gpu)
     memory = None if known is None else known.memory_bytes_per_s
-    scaled = DeviceCalibration(id="tried", links=(_link_calibration(name, values),), memory_bytes_per_s=memory)
-    attempt = calibrated(gpu, scaled)
-    residuals = [log((predicted_value(one, attempt) or one.measurement.value) / one.measurement.value) for one in own]
-    return fmean((residual**2 + NOISE**2) ** 0.5 for residual in residuals)
+
+    def scaled(values: Values) -> LinkCalibration:
+        fixed, link = (_rounded(exp(values[key])) for key in ("fixed", "link"))
+        return LinkCalibration(collective=name, fixed_fraction=fixed, link_fraction=link)
+
+    def loss(values: Values) -> float:
+        attempt = calibrated(gpu, DeviceCalibration(id="tried", links=(scaled(values),), memory_bytes_per_s=memory))
+        ratios = [(predicted_value(one, attempt) or one.measurement.value) / one.measurement.value for one in own]
+        return fmean((log(ratio) ** 2 + NOISE**2) ** 0.5 for ratio in ratios)
+
+    return scaled(least(loss, {"fixed": 0.0, "link": 0.0}, bounds))
 
 
 StepsOn = Callable[[Sequence[Observed], Gpu], Sequence[StepCalibration]]
@@ -271,7 +262,7 @@ def fitted_device(
         id=calibration_id,
         matrix=tuple(_fitted_format(*products, known) for products in _products_in(observed, known)),
         attention=_attention(observed, known),
-        links=fitted_links(observed, known),
+        links=_fitted_links(observed, known),
         memory_bytes_per_s=memory_bytes_per_s,
         context_bytes=_bytes(observed, "context"),
         communicator_bytes=_bytes(observed, "communicator"),
@@ -286,18 +277,16 @@ def _memory_bytes_per_s(observed: Sequence[Observed]) -> float | None:
         return None
     largest = max(float(one.measurement.shape["size_bytes"]) for one in own)
     large = [one for one in own if one.measurement.shape["size_bytes"] >= min(MEMORY_BOUND_BYTES, largest)]
-    return _rounded(median(map(_streamed_bytes_per_s, large)))
-
-
-def _streamed_bytes_per_s(one: Observed) -> float:
-    """Memory traffic of one kernel without its fixed cost, at most half of its time [byte/s]."""
-    moved = MOVED[one.measurement.operation] * float(one.measurement.shape["size_bytes"])
-    seconds = moved / one.measurement.value
-    return moved / max(seconds - LAUNCH_SECONDS, seconds / 2)
+    rates = []
+    for one in large:
+        moved = MOVED[one.measurement.operation] * float(one.measurement.shape["size_bytes"])
+        seconds = moved / one.measurement.value
+        rates.append(moved / max(seconds - LAUNCH_SECONDS, seconds / 2))  # without its fixed cost, at most half of it
+    return _rounded(median(rates))
 
 
 def _attention(observed: Sequence[Observed], gpu: Gpu) -> tuple[AttentionCalibration, ...]:
-    """Shares of peak of each fused kernel that was measured."""
+    """Shares of peak of the measured fused kernels: those of formulas, times the median of predicted over measured."""
     results = []
     for kernel in get_args(FusedName):
         own = [
@@ -305,22 +294,17 @@ def _attention(observed: Sequence[Observed], gpu: Gpu) -> tuple[AttentionCalibra
             for one in observed
             if one.probe == "attention" and fused_kernel_named(one.measurement.shape.get("kernel")) == kernel
         ]
-        forward, backward = (_share_fraction(own, kernel, gpu, name) for name in ("forward", "backward"))
-        if forward is not None or backward is not None:
-            results.append(AttentionCalibration(kernel=kernel, forward_fraction=forward, backward_fraction=backward))
+        rate = attention_rate(kernel, gpu, WIDTH, WIDTH)
+        shares: dict[str, float | None] = {}
+        for name, known in (("forward", rate.forward_fraction), ("backward", rate.backward_fraction)):
+            measured = [one for one in own if one.measurement.operation == name]
+            predictions = ((predicted_value(one, gpu), one.measurement.value) for one in measured)
+            ratios = [predicted / value for predicted, value in predictions if predicted is not None]
+            share = _rounded(min(known * median(ratios), MOST_FRACTION)) if ratios else None
+            shares[f"{name}_fraction"] = share
+        if any(share is not None for share in shares.values()):
+            results.append(AttentionCalibration(kernel=kernel, **shares))
     return tuple(results)
-
-
-def _share_fraction(own: Sequence[Observed], kernel: FusedName, gpu: Gpu, operation: str) -> float | None:
-    """Share of peak of one pass: that of the formulas, times the median of predicted over measured."""
-    rate = attention_rate(kernel, gpu, WIDTH, WIDTH)
-    taken = rate.forward_fraction if operation == "forward" else rate.backward_fraction
-    ratios = [
-        predicted / one.measurement.value
-        for one in own
-        if one.measurement.operation == operation and (predicted := predicted_value(one, gpu)) is not None
-    ]
-    return _rounded(min(taken * median(ratios), MOST_FRACTION)) if ratios else None
 
 
 def _bytes(observed: Sequence[Observed], operation: str) -> MeasuredBytes | None:
@@ -328,9 +312,8 @@ def _bytes(observed: Sequence[Observed], operation: str) -> MeasuredBytes | None
     own = [one.measurement for one in observed if one.probe == "context" and one.measurement.operation == operation]
     if not own:
         return None
-    return MeasuredBytes(
-        low=min(one.low for one in own), value=median(one.value for one in own), high=max(one.high for one in own)
-    )
+    low, high = min(one.low for one in own), max(one.high for one in own)
+    return MeasuredBytes(low=low, value=median(one.value for one in own), high=high)
 
 
 LeftOut = Literal["run", "shape"]
@@ -378,67 +361,40 @@ class CalibrationScore:
     """The same, by the constants before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoringOptions:
-    """Predictions of measurements, and of whole steps among them."""
-
-    predict: Callable[[Observed, Gpu], float | None] = predicted_value
-    """The prediction of a measurement on a GPU, in its unit."""
-    steps_on: StepsOn | None = None
-    """Whole steps, each with its prediction on a GPU; None where steps are not predicted."""
-
-
 def score_calibration(
     observed: Sequence[Observed],
     gpu: Gpu,
     before: Callable[[Observed], float | None],
-    options: ScoringOptions | None = None,
+    predict: Callable[[Observed, Gpu], float | None] = predicted_value,
+    steps_on: StepsOn | None = None,
 ) -> CalibrationScore:
-    """Errors of a calibration at measurements that had no part in it."""
-    known = options or ScoringOptions()
-    whole = calibrated(gpu, fitted_device(observed, gpu, "whole", known.steps_on))
-    result = (_part(probe, observed, gpu, (whole, before, known)) for probe in sorted({one.probe for one in observed}))
-    parts = tuple(part for part in result if part is not None)
-    names = ("held_out_fraction", "in_sample_fraction", "before_fraction")
-    means = {name: fmean(getattr(part, name) for part in parts) if parts else None for name in names}
-    return CalibrationScore(parts=parts, **means)
+    """Errors of a calibration at measurements that had no part in it; steps count where `steps_on` predicts them."""
+    whole = calibrated(gpu, fitted_device(observed, gpu, "whole", steps_on))
+    parts = []
+    for probe in sorted({one.probe for one in observed}):
+        own = [one for one in observed if one.probe == probe]
+        left_out: LeftOut = "run" if len({one.run for one in own}) > 1 else "shape"
+        others = [one for one in observed if one.probe != probe and (probe == STEP or one.probe == SHARED)]
+        errors = []
+        for training, held_out in _held_out_in(own, others, left_out):
+            fitted = calibrated(gpu, fitted_device(training, gpu, "kept", steps_on))
+            kinds = {(one.measurement.operation, one.measurement.shape.get("dtype")) for one in training}
+            for one in held_out:
+                if probe == "gemm" or (one.measurement.operation, one.measurement.shape.get("dtype")) in kinds:
+                    predictions = predict(one, fitted), predict(one, whole), before(one)
+                    off = [abs(value / one.measurement.value - 1) for value in predictions if value is not None]
+                    errors += [off] if len(off) == len(predictions) else []
+        if errors:
+            means = dict(zip(_ERRORS, map(fmean, zip(*errors, strict=True)), strict=True))
+            parts.append(PartError(probe=probe, left_out=left_out, measurements=len(errors), **means))
+    over_probes = {name: fmean(getattr(part, name) for part in parts) if parts else None for name in _ERRORS}
+    return CalibrationScore(parts=tuple(parts), **over_probes)
 
 
-def _part(
-    probe: str,
-    observed: Sequence[Observed],
-    gpu: Gpu,
-    known: tuple[Gpu, Callable[[Observed], float | None], ScoringOptions],
-) -> PartError | None:
-    """The errors of one probe, from the calibration on all measurements and the predictions before it."""
-    own = [one for one in observed if one.probe == probe]
-    left_out: LeftOut = "run" if len({one.run for one in own}) > 1 else "shape"
-    whole, before, options = known
-    others = [one for one in observed if one.probe != probe and (probe == STEP or one.probe == SHARED)]
-    errors = []
-    for training, held_out in held_out_in(own, others, left_out):
-        fitted = calibrated(gpu, fitted_device(training, gpu, "kept", options.steps_on))
-        operations = {(one.measurement.operation, one.measurement.shape.get("dtype")) for one in training}
-        for one in held_out:
-            predictions = [options.predict(one, fitted), options.predict(one, whole), before(one)]
-            off = [abs(value / one.measurement.value - 1) for value in predictions if value is not None]
-            is_fitted = probe == "gemm" or (one.measurement.operation, one.measurement.shape.get("dtype")) in operations
-            if is_fitted and len(off) == len(predictions):
-                errors.append(off)
-    if not errors:
-        return None
-    held_out_error, in_sample, known_before = (fmean(column) for column in zip(*errors, strict=True))
-    return PartError(
-        probe=probe,
-        left_out=left_out,
-        measurements=len(errors),
-        held_out_fraction=held_out_error,
-        in_sample_fraction=in_sample,
-        before_fraction=known_before,
-    )
+_ERRORS = ("held_out_fraction", "in_sample_fraction", "before_fraction")
 
 
-def held_out_in(
+def _held_out_in(
     own: Sequence[Observed], shared: Sequence[Observed], left_out: LeftOut
 ) -> Iterator[tuple[list[Observed], list[Observed]]]:
     """Pairs of training and held-out measurements."""

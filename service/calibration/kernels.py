@@ -121,83 +121,67 @@ def shipped_products() -> tuple[Observed, ...]:
 
 def observed_rows(rows: Sequence[Mapping[str, Any]]) -> tuple[Observed, ...]:
     """Rows of a table of products as measurements."""
-    return tuple(_observed(number, row) for number, row in enumerate(rows))
-
-
-def _observed(number: int, row: Mapping[str, Any]) -> Observed:
-    sides = {name: int(row[name]) for name in SIDES}
-    measurement = Measurement(
-        operation=row["operation"],
-        shape={"name": row["name"], **sides, "dtype": row["dtype"]},
-        quantity="seconds",
-        value=float(row["value"]),
-        low=float(row["low"]),
-        high=float(row["high"]),
-        repeats=int(row["repeats"]),
-    )
-    environment = Environment(
-        kind="cpu",
-        device=row["device"],
-        devices=1,
-        memory_bytes=float(row["memory_bytes"]),
-        threads=int(row["threads"]),
-        instructions=tuple(row["instructions"].split()),
-        torch=row["torch"],
-    )
-    return Observed(id=str(number), run=str(row["run"]), probe="gemm", measurement=measurement, environment=environment)
+    results = []
+    for number, row in enumerate(rows):
+        sides = {name: int(row[name]) for name in SIDES}
+        measured = Measurement(
+            operation=row["operation"],
+            shape={"name": row["name"], **sides, "dtype": row["dtype"]},
+            quantity="seconds",
+            **{name: float(row[name]) for name in ("value", "low", "high")},
+            repeats=int(row["repeats"]),
+        )
+        environment = Environment(
+            kind="cpu",
+            device=row["device"],
+            devices=1,
+            memory_bytes=float(row["memory_bytes"]),
+            threads=int(row["threads"]),
+            instructions=tuple(row["instructions"].split()),
+            torch=row["torch"],
+        )
+        results.append(Observed(str(number), str(row["run"]), "gemm", measured, environment))
+    return tuple(results)
 
 
 def scored_products(observed: Sequence[Observed]) -> MeasuredProducts | None:
-    """Errors of predictions after half of the shapes were measured; None without two halves."""
+    """Errors of predictions after half of the shapes were measured; None without two halves.
+
+    A half has every other family of shapes in the order of their FLOP, so that both have small and large ones.
+    """
     scored = [one for one in observed if _flop(one) >= LEAST_FLOP]
-    halves = _halves(scored)
+    families = sorted({(_flop(one), one.family) for one in scored})
+    first = {family for place, (_, family) in enumerate(families) if place % 2 == 0}
+    halves = [one for one in scored if one.family in first], [one for one in scored if one.family not in first]
     if not all(halves):
         return None
     plain = processor_of(scored[0].environment)
-    after, before = [], []
+    after: list[float] = []
+    before: list[float] = []
     for held_out, seen in (halves, halves[::-1]):
         fitted = calibrated(plain, fitted_device(seen, plain, "half"))
         for one in held_out:
-            after.append(_error_fraction(predicted_value(one, fitted), one))
-            before.append(_error_fraction(predicted_value(one, plain), one))
-    things = _by_product(scored)
+            for errors, gpu in ((after, fitted), (before, plain)):
+                errors.append(abs((predicted_value(one, gpu) or 0.0) / one.measurement.value - 1))
+    medians: dict[object, list[float]] = {}
+    for one in sorted(scored, key=lambda one: one.run):
+        shape, operation = one.measurement.shape, one.measurement.operation
+        medians.setdefault((operation, *(shape[name] for name in SIDES)), []).append(one.measurement.value)
     return MeasuredProducts(
         device=scored[0].environment.device,
         threads=scored[0].environment.threads or 1,
-        products=len(things),
+        products=len(medians),
         runs=len({one.run for one in scored}),
         least_repeats=min(one.measurement.repeats for one in scored),
         held_out_fraction=fmean(after),
         before_fraction=fmean(before),
-        noise_fraction=fmean(abs(values[1] / values[0] - 1) for values in things.values() if len(values) > 1),
+        noise_fraction=fmean(abs(values[1] / values[0] - 1) for values in medians.values() if len(values) > 1),
     )
-
-
-def _halves(scored: Sequence[Observed]) -> tuple[list[Observed], list[Observed]]:
-    """Every other family of shapes, in the order of their FLOP, so that both halves have small and large ones."""
-    families = sorted({(_flop(one), one.family) for one in scored})
-    first = {family for place, (_, family) in enumerate(families) if place % 2 == 0}
-    return [one for one in scored if one.family in first], [one for one in scored if one.family not in first]
-
-
-def _by_product(scored: Sequence[Observed]) -> dict[object, list[float]]:
-    """The medians of each product, run by run."""
-    result: dict[object, list[float]] = {}
-    for one in sorted(scored, key=lambda one: one.run):
-        shape = one.measurement.shape
-        result.setdefault((one.measurement.operation, *(shape[name] for name in SIDES)), []).append(
-            one.measurement.value
-        )
-    return result
 
 
 def _flop(one: Observed) -> float:
     shape = one.measurement.shape
     return 2.0 * prod(float(shape[name]) for name in SIDES)
-
-
-def _error_fraction(predicted: float | None, one: Observed) -> float:
-    return abs((predicted or 0.0) / one.measurement.value - 1)
 
 
 Gpus = Mapping[str, Gpu]
@@ -447,43 +431,32 @@ class MeasuredAttention:
 @cache
 def measured_attention() -> tuple[MeasuredAttention, ...]:
     """The measured attention kernels that the package ships."""
-    return tuple(map(_measured, shipped_table("attention")))
-
-
-def _measured(row: Mapping[str, str]) -> MeasuredAttention:
-    """One row of the table."""
-    return MeasuredAttention(
-        source_key=row["source_key"],
-        gpu=row["gpu"],
-        kernel=next(name for name in get_args(AttentionName) if name == row["kernel"]),
-        direction=next(name for name in get_args(PassName) if name == row["pass"]),
-        causal=row["causal"] == "1",
-        window=int(row["window"]) if row["window"] else None,
-        widths=(int(row["query_width"]), int(row["value_width"])),
-        sequence_tokens=int(row["sequence"]),
-        heads=int(row["sequences"]) * int(row["heads"]),
-        flop_per_s=float(row["tflop_per_s"]) * 1e12,
+    return tuple(
+        MeasuredAttention(
+            source_key=row["source_key"],
+            gpu=row["gpu"],
+            kernel=next(name for name in get_args(AttentionName) if name == row["kernel"]),
+            direction=next(name for name in get_args(PassName) if name == row["pass"]),
+            causal=row["causal"] == "1",
+            window=int(row["window"]) if row["window"] else None,
+            widths=(int(row["query_width"]), int(row["value_width"])),
+            sequence_tokens=int(row["sequence"]),
+            heads=int(row["sequences"]) * int(row["heads"]),
+            flop_per_s=float(row["tflop_per_s"]) * 1e12,
+        )
+        for row in shipped_table("attention")
     )
-
-
-def fused_name(kernel: AttentionName) -> FusedName | None:
-    """The fused kernel of that name.
-
-    >>> fused_name("cudnn"), fused_name("eager")
-    ('cudnn', None)
-    """
-    return next((name for name in get_args(FusedName) if name == kernel), None)
 
 
 def is_fitted(row: MeasuredAttention) -> bool:
     """Whether a row is part of the fit."""
     long_enough = row.causal or row.sequence_tokens >= LONG_TOKENS
-    return fused_name(row.kernel) is not None and row.window is None and row.direction != "both" and long_enough
+    return row.kernel in get_args(FusedName) and row.window is None and row.direction != "both" and long_enough
 
 
 def residual_fraction(row: MeasuredAttention, gpus: Gpus) -> float:
     """Residual of the estimator, ln(predicted / measured)."""
-    gpu, kernel = gpus[row.gpu], fused_name(row.kernel)
+    gpu, kernel = gpus[row.gpu], next((name for name in get_args(FusedName) if name == row.kernel), None)
     if kernel is None or gpu.bf16_flop_per_s is None:
         return float("nan")
     rate = attention_rate(kernel, gpu, *row.widths)

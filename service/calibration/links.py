@@ -120,9 +120,8 @@ def predicted_seconds(row: CollectiveRow, link: Link) -> float:
         link=link,
         linked=machine.gpus,
     )
-    return float(
-        transfer_seconds(Transfer(row.operation, row.message_bytes, 1, row.gpus, NEXT_TO_EACH_OTHER), interconnect)
-    )
+    transfer = Transfer(row.operation, row.message_bytes, 1, row.gpus, NEXT_TO_EACH_OTHER)
+    return float(transfer_seconds(transfer, interconnect))
 
 
 def mape_fraction(rows: Iterable[CollectiveRow], link: Link) -> float:
@@ -142,7 +141,7 @@ OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 
 
 def fitted_link(rows: Sequence[CollectiveRow], link: Link) -> Link:
-    """A link with the curves that measurements inside one domain give."""
+    """A link with the curves that measurements inside one domain give, those of all-reduces in a switch included."""
     inside = [row for row in rows if row.domains == 1 and not row.note]
     sums = link.in_switch is not None
     summed = [
@@ -156,7 +155,16 @@ def fitted_link(rows: Sequence[CollectiveRow], link: Link) -> Link:
         for name in OPERATIONS
         if (own := [row for row in rings if row.operation == name])
     }
-    return replace(link, **curves, in_switch=_fitted_in_switch(summed) if summed else link.in_switch)
+    if not summed:
+        return replace(link, **curves)
+
+    def terms(row: CollectiveRow) -> tuple[float, ...]:
+        wire = (row.gpus + 1) / row.gpus * row.message_bytes / row.machine.link_bytes_per_s
+        return 1.0, (row.message_bytes / ROOT_BYTES) ** 0.5, wire
+
+    _, (start, root, wire) = _least_squares(summed, terms)
+    highest = max(row.busbw_bytes_per_s / row.machine.link_bytes_per_s for row in summed)
+    return replace(link, **curves, in_switch=InSwitch(start, root, 1 / wire, highest))
 
 
 def fitted_network_fraction(rows: Sequence[CollectiveRow]) -> float:
@@ -182,18 +190,6 @@ def _fitted_curve(rows: Sequence[CollectiveRow], *, is_mesh: bool) -> Curve:
     fits = ((edge, *_least_squares(rows, partial(terms, edge=edge))) for edge in EDGES)
     edge, _, (start, hop, root, wire) = min(fits, key=lambda fit: fit[1])
     return Curve(start, hop, root, 1 / wire, edge)
-
-
-def _fitted_in_switch(rows: Sequence[CollectiveRow]) -> InSwitch:
-    """The curve of an all-reduce that the switch adds, and the highest bus bandwidth of any row."""
-
-    def terms(row: CollectiveRow) -> tuple[float, ...]:
-        wire = (row.gpus + 1) / row.gpus * row.message_bytes / row.machine.link_bytes_per_s
-        return 1.0, (row.message_bytes / ROOT_BYTES) ** 0.5, wire
-
-    _, (start, root, wire) = _least_squares(rows, terms)
-    highest = max(row.busbw_bytes_per_s / row.machine.link_bytes_per_s for row in rows)
-    return InSwitch(start, root, 1 / wire, highest)
 
 
 def _least_squares(

@@ -44,7 +44,7 @@ from service.estimator.time.rates import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Observed:
     """One measurement of one device, with its run and environment."""
 
@@ -75,13 +75,7 @@ PASSES = ("name", "direction")
 def observed_in(records: Sequence[ProbeRecord], run: str) -> list[Observed]:
     """The measurements of records."""
     return [
-        Observed(
-            id=f"{run}/{record.probe}/{number}",
-            run=run,
-            probe=record.probe,
-            measurement=one,
-            environment=record.environment,
-        )
+        Observed(f"{run}/{record.probe}/{number}", run, record.probe, one, record.environment)
         for record in records
         if record.environment is not None
         for number, one in enumerate(record.measurements)
@@ -181,27 +175,26 @@ def processor_of(environment: Environment) -> Gpu:
     """
     cycles_per_s = (environment.threads or 1) * (environment.most_clock_hz or CLOCK_HZ)
     memory_bytes = max(environment.memory_bytes, 1e6)
+    known = [INSTRUCTION_FLOP[name] for name in environment.instructions if name in INSTRUCTION_FLOP]
+    fp32, bf16, fp16 = (
+        cycles_per_s * max([CYCLE_FLOP, *(flop for flop, formats in known if number_format in formats)])
+        for number_format in ("fp32", "bf16", "fp16")
+    )
     return Gpu(
         slug=PROCESSOR,
         architecture=PROCESSOR,
         memory_bytes=memory_bytes,
         usable_bytes=memory_bytes,
         memory_bytes_per_s=MEMORY_BYTES_PER_S,
-        fp32_flop_per_s=cycles_per_s * _cycle_flop(environment, "fp32"),
-        bf16_flop_per_s=cycles_per_s * _cycle_flop(environment, "bf16"),
-        fp16_flop_per_s=cycles_per_s * _cycle_flop(environment, "fp16"),
+        fp32_flop_per_s=fp32,
+        bf16_flop_per_s=bf16,
+        fp16_flop_per_s=fp16,
         link_bytes_per_s=LOOPBACK_BYTES_PER_S,
         scale_up_gpus=1,
         inter_node_bytes_per_s=LOOPBACK_BYTES_PER_S,
         host_bytes_per_s=LOOPBACK_BYTES_PER_S,
         board_watts=BOARD_WATTS,
     )
-
-
-def _cycle_flop(environment: Environment, number_format: Format) -> int:
-    """FLOP of one core and cycle in a number format."""
-    known = (INSTRUCTION_FLOP[name] for name in environment.instructions if name in INSTRUCTION_FLOP)
-    return max([CYCLE_FLOP, *(flop for flop, formats in known if number_format in formats)])
 
 
 TORCH_KERNELS: Mapping[str, FusedName] = {"flash": "flash-2", "cudnn": "cudnn"}
@@ -301,20 +294,13 @@ def _collective(observed: Observed, gpu: Gpu) -> float | None:
     if collective is None or ranks < 2:
         return None
     local = max(1, ranks // nodes)
+    network_bytes_per_s = gpu.inter_node_bytes_per_s
     cluster = Cluster(
-        gpu=gpu.slug,
-        gpus=ranks,
-        gpus_per_node=local,
-        scale_up_gpus=local,
-        inter_node_bytes_per_s=gpu.inter_node_bytes_per_s,
+        gpu=gpu.slug, gpus=ranks, gpus_per_node=local, scale_up_gpus=local, inter_node_bytes_per_s=network_bytes_per_s
     )
     size = float(shape["size_bytes"])
-    seconds = float(
-        transfer_seconds(
-            Transfer(collective, size, 1, ranks, NEXT_TO_EACH_OTHER),
-            interconnect_of(complete_cluster(cluster, gpu), gpu),
-        )
-    )
+    transfer = Transfer(collective, size, 1, ranks, NEXT_TO_EACH_OTHER)
+    seconds = float(transfer_seconds(transfer, interconnect_of(complete_cluster(cluster, gpu), gpu)))
     return seconds if measured.quantity == "seconds" else bus_fraction(collective, ranks) * size / seconds
 
 
@@ -415,39 +401,33 @@ def without_impossible(records: Iterable[ProbeRecord], gpu: Gpu | None) -> tuple
     """Records without impossible measurements, and the reasons of those."""
     usable, reasons = [], []
     for record in records:
-        results = [(one, _reason(record, one, gpu)) for one in record.measurements]
-        reasons += [f"{record.probe} {one.operation}: {reason}" for one, reason in results if reason is not None]
-        usable.append(replace(record, measurements=tuple(one for one, reason in results if reason is None)))
+        possible = []
+        for one in record.measurements:
+            reason, environment = None, record.environment
+            if environment is not None:
+                observed = Observed("", "", record.probe, one, environment)
+                reason = impossible(observed, None if environment.kind == "cpu" else gpu)
+            if reason is None:
+                possible.append(one)
+            else:
+                reasons.append(f"{record.probe} {one.operation}: {reason}")
+        usable.append(replace(record, measurements=tuple(possible)))
     return usable, reasons
 
 
-def _reason(record: ProbeRecord, one: Measurement, gpu: Gpu | None) -> str | None:
-    if record.environment is None:
-        return None
-    known = None if record.environment.kind == "cpu" else gpu
-    return impossible(
-        Observed(id="", run="", probe=record.probe, measurement=one, environment=record.environment), known
-    )
-
-
-def _impossible_product(observed: Observed, gpu: Gpu | None) -> str | None:
-    """A matrix product above the peak rate in its shortest time."""
-    shape = observed.measurement.shape
-    flop = 2.0 * int(shape["rows"]) * int(shape["columns"]) * int(shape["inner"]) * _copies(shape)
-    return _above_peak(flop, observed, gpu)
-
-
-def _impossible_attention(observed: Observed, gpu: Gpu | None) -> str | None:
-    """Attention above the peak rate."""
-    return _above_peak(_attention_flop(observed.measurement), observed, gpu)
-
-
-def _above_peak(flop: float, observed: Observed, gpu: Gpu | None) -> str | None:
-    measured = observed.measurement
+def _above_peak(observed: Observed, gpu: Gpu | None) -> str | None:
+    """A matrix product or attention above the peak rate in its shortest time."""
+    measured, shape = observed.measurement, observed.measurement.shape
     if measured.quantity != "seconds":
         return None
+    if observed.probe == "gemm":
+        copies = shape.get("copies", 1)
+        is_number = isinstance(copies, int | float) and not isinstance(copies, bool) and copies >= 1
+        flop = 2.0 * int(shape["rows"]) * int(shape["columns"]) * int(shape["inner"]) * (copies if is_number else 1)
+    else:
+        flop = _attention_flop(measured)
     rate = flop / measured.low
-    most = ANY_FLOP_PER_S if gpu is None else MOST_PEAK_FRACTION * _peak(gpu, format_named(measured.shape.get("dtype")))
+    most = ANY_FLOP_PER_S if gpu is None else MOST_PEAK_FRACTION * _peak(gpu, format_named(shape.get("dtype")))
     if rate <= most:
         return None
     return f"impossible: {rate:.3g} FLOP/s, and the device has {most / MOST_PEAK_FRACTION:.3g} at its peak"
@@ -483,14 +463,9 @@ def _impossible_collective(observed: Observed, gpu: Gpu | None) -> str | None:
     return None if rate <= most else f"impossible: {rate:.3g} byte/s, and the fastest link carries {links:.3g}"
 
 
-def _copies(shape: Mapping[str, object]) -> float:
-    copies = shape.get("copies", 1)
-    return float(copies) if isinstance(copies, int | float) and not isinstance(copies, bool) and copies >= 1 else 1.0
-
-
 _LIMITS: Mapping[str, Callable[[Observed, Gpu | None], str | None]] = {
-    "gemm": _impossible_product,
-    "attention": _impossible_attention,
+    "gemm": _above_peak,
+    "attention": _above_peak,
     "bandwidth": _impossible_bandwidth,
     "collective": _impossible_collective,
 }

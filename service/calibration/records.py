@@ -181,7 +181,17 @@ def fault_of(probe: ProbeName, measurement: Measurement) -> tuple[str, str] | No
     ...                              high=1.0, repeats=20))
     ('shape.columns', 'columns is no whole number from 1 on')
     """
-    return shape_fault(probe, measurement.shape) or _value_fault(measurement)
+    if fault := shape_fault(probe, measurement.shape):
+        return fault
+    for name in ("low", "value", "high"):
+        number = getattr(measurement, name)
+        if not isfinite(number) or number <= 0:
+            return name, f"{name} is not above zero, so nothing was measured"
+    if not measurement.low <= measurement.value <= measurement.high:
+        return "value", "value is not between low and high"
+    if measurement.quantity not in QUANTITIES:
+        return "quantity", f"quantity is none of {', '.join(QUANTITIES)}"
+    return None if measurement.repeats >= 1 else ("repeats", "repeats is below 1")
 
 
 def shape_fault(probe: ProbeName, shape: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -196,18 +206,6 @@ def shape_fault(probe: ProbeName, shape: Mapping[str, Any]) -> tuple[str, str] |
         if not isinstance(shape.get(name), str):
             return f"shape.{name}", f"{name} is no name"
     return None
-
-
-def _value_fault(measurement: Measurement) -> tuple[str, str] | None:
-    numbers = {"low": measurement.low, "value": measurement.value, "high": measurement.high}
-    for name, number in numbers.items():
-        if not isfinite(number) or number <= 0:
-            return name, f"{name} is not above zero, so nothing was measured"
-    if not measurement.low <= measurement.value <= measurement.high:
-        return "value", "value is not between low and high"
-    if measurement.quantity not in QUANTITIES:
-        return "quantity", f"quantity is none of {', '.join(QUANTITIES)}"
-    return None if measurement.repeats >= 1 else ("repeats", "repeats is below 1")
 
 
 HELD_BACK = {

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.calibration.scores import Comparison, spread_fraction
+from service.calibration.tables import shipped_table
 from service.estimator import FORMULAS_VERSION
 from service.estimator.constants import STEP_CONSTANTS, StepConstants
 from service.estimator.question import Question
@@ -97,93 +98,24 @@ class Fitted:
         return replace(constants, **{self.field: changed})
 
 
-_CLOCKS = "a benchmark of seconds runs at clocks that a step of minutes does not keep: 0.85-1 of it"
-_KERNEL = "calibration/published/attention.csv at the clocks of a benchmark; 0.7-1.1 of it inside a step"
-_NO_STACK = "no stack is slower or faster before its steps are known"
+def _priors(rows_of: str) -> tuple[Fitted, ...]:
+    """The constants that some rows determine. A stack is written as framework/implementation."""
+    results = []
+    for row in shipped_table("step_priors"):
+        if row["rows_of"] == rows_of:
+            key = tuple(row["key"].split("/")) if row["field"] == "stack_scales" else row["key"] or None
+            numbers = {name: float(row[name]) for name in ("prior", "sigma_fraction", "low", "high")}
+            results.append(Fitted(field=row["field"], key=key, source=row["source"], **numbers))
+    return tuple(results)
 
-STACKS = (
-    ("megatron-core", "transformer-engine"), ("megatron-core", "local"), ("deepspeed", "local"), ("deepspeed", "eager"),
-    ("fsdp1", "eager"), ("nanotron", "eager"), ("torchtitan", "compiled"), ("torchtitan", "eager"),
-)  # fmt: skip
-"""Stacks and implementations with published steps."""
 
-DENSE: tuple[Fitted, ...] = (
-    *(
-        Fitted(
-            field="product_scales", key=name, prior=prior, sigma_fraction=0.05, low=0.75, high=1.1, source=_CLOCKS,
-        )
-        for name, prior in (("Ampere", 0.96), ("Hopper", 0.90))
-    ),
-    *(
-        Fitted(field="attention_scales", key=name, prior=0.9, sigma_fraction=0.15, low=0.6, high=1.2, source=_KERNEL)
-        for name in ("flash-1", "flash-2", "cudnn")
-    ),
-    Fitted(
-        field="eager_attention_fraction", prior=0.4, sigma_fraction=0.2, low=0.1, high=0.7,
-        source="batched products of 64 to 128 inner numbers: half of what large products reach",
-    ),
-    Fitted(
-        field="memory_fraction", prior=0.82, sigma_fraction=0.06, low=0.6, high=0.94,
-        source="ai-dynamo/aiconfigurator@095f58a memory kernels: 0.84-0.94 at best; norms and residuals of a step less",
-    ),
-    Fitted(
-        field="fill_numbers", prior=120.0, sigma_fraction=0.5, low=0.0, high=512.0,
-        source="a tile's pipeline of 3 to 5 stages of 32 or 64 numbers: NVIDIA/cutlass@v3.9 efficient_gemm.md",
-    ),
-    Fitted(
-        field="misaligned_fraction", prior=0.85, sigma_fraction=0.08, low=0.5, high=1.0,
-        source="NVIDIA, Matrix Multiplication Background User's Guide, section 2",
-    ),
-    Fitted(
-        field="misaligned_head_fraction", prior=0.15, sigma_fraction=0.4, low=0.02, high=1.0,
-        source="products without tensor cores run at a sixteenth to a quarter of the peak of A100",
-    ),
-    Fitted(
-        field="network_scale", prior=0.88, sigma_fraction=0.12, low=0.5, high=1.0,
-        source="0.73 and 0.96 of the adapter's rate in two measurements of the same network, over NETWORK_FRACTION",
-    ),
-    Fitted(
-        field="contention_fraction", prior=0.4, sigma_fraction=0.3, low=0.0, high=1.0,
-        source="regressions over published FSDP steps: 0.38 (A100) to 0.6 (H100)",
-    ),
-    Fitted(
-        field="exposed_gradient_fraction", prior=0.25, sigma_fraction=0.4, low=0.0, high=1.0,
-        source="the last bucket, and the gather of weights before the next forward pass",
-    ),
-    Fitted(
-        field="straggler_fraction", prior=0.0065, sigma_fraction=0.4, low=0.0, high=0.03,
-        source="1 + 0.0065 log2(nodes) over published steps of both generations",
-    ),
-    Fitted(
-        field="pressure_fraction", prior=0.03, sigma_fraction=0.5, low=0.0, high=0.3,
-        source="published pairs with and without room to spare: 0 to 21 %",
-    ),
-    *(
-        Fitted(field="stack_scales", key=key, prior=1.0, sigma_fraction=0.045, low=0.75, high=1.35, source=_NO_STACK)
-        for key in STACKS
-    ),
-)  # fmt: skip
+DENSE = _priors("dense")
 """Constants that steps of dense models determine."""
 
-SPARSE: tuple[Fitted, ...] = (
-    Fitted(
-        field="grouped_fraction", prior=0.7, sigma_fraction=0.2, low=0.2, high=1.0,
-        source="uneven groups of tokens leave tiles half full",
-    ),
-    Fitted(
-        field="sparse_layer_host_seconds", prior=1e-2, sigma_fraction=0.4, low=0.0, high=0.03,
-        source="some 400 launches of 15 to 40 microseconds in both passes of a layer, and waits for counts of tokens",
-    ),
-)  # fmt: skip
+SPARSE = _priors("sparse")
 """Further constants that steps of mixtures of experts determine."""
 
-
-ASSUMED: tuple[Fitted, ...] = (
-    Fitted(
-        field="layer_host_seconds", prior=1e-3, sigma_fraction=0.5, low=0.0, high=5e-3,
-        source="some 60 launches of 15 microseconds in both passes of a dense layer; not fitted",
-    ),
-)  # fmt: skip
+ASSUMED = _priors("assumed")
 """Constants that no published step determines: the prior itself is shipped."""
 
 
@@ -248,16 +180,11 @@ def constant_utilisation_seconds(rows: Sequence[PublishedStep]) -> list[float]:
         if key not in fitted:
             fitting = [other for other in rows if not other.is_apart and other.is_moe == row.is_moe]
             others = [other for other in fitting if other.left_out_with != row.left_out_with] or rows
-            fitted[key] = _utilisation([other for other in others if other.gpu == row.gpu] or others)
+            reached: dict[str, list[float]] = {}
+            for other in [other for other in others if other.gpu == row.gpu] or others:
+                reached.setdefault(other.left_out_with, []).append(other.utilisation_fraction)
+            fitted[key] = median(map(median, reached.values()))
     return [row.work_flop / row.peak_flop_per_s / fitted[row.left_out_with, row.gpu, row.is_moe] for row in rows]
-
-
-def _utilisation(rows: Sequence[PublishedStep]) -> float:
-    """The utilisation of some steps, with equal weight for each source."""
-    reached: dict[str, list[float]] = {}
-    for row in rows:
-        reached.setdefault(row.left_out_with, []).append(row.utilisation_fraction)
-    return median(median(own) for own in reached.values())
 
 
 FILE = "published/held_out.toml"
@@ -414,6 +341,7 @@ class FittedSteps:
     def _improved(
         self, rows: Sequence[StepRow], table: tuple[Fitted, ...], constants: StepConstants, rounds: int
     ) -> StepConstants:
+        """Constants after some steps; each source weighs as the root of its number of rows, and all sum to theirs."""
         if not rows:
             return constants
         for row in rows:
@@ -421,7 +349,9 @@ class FittedSteps:
                 self._prepared[row.id] = prepared_step(row.question)
         every = [self._prepared[row.id] for row in rows]
         measured = np.array([log(row.measured_seconds) for row in rows])
-        weights = _weights(rows)
+        counts = Counter(row.left_out_with for row in rows)
+        raw = np.array([counts[row.left_out_with] ** -0.5 for row in rows])
+        weights: Vector = np.sqrt(raw * len(rows) / raw.sum())
         for _ in range(rounds):
             constants = _improved(constants, table, every, measured, weights)
         return constants
@@ -460,14 +390,6 @@ def _logarithms(every: Sequence[PreparedStep], constants: StepConstants) -> Vect
     return np.array([log(one.seconds(constants)) for one in every])
 
 
-def _weights(rows: Sequence[StepRow]) -> Vector:
-    """Square roots of weights that sum to the number of rows, each source's as the root of its own number."""
-    counts = Counter(row.left_out_with for row in rows)
-    raw = np.array([counts[row.left_out_with] ** -0.5 for row in rows])
-    weights: Vector = np.sqrt(raw * len(rows) / raw.sum())
-    return weights
-
-
 def _is_sparse(row: StepRow) -> bool:
     return bool(row.question.model.num_experts)
 
@@ -479,7 +401,7 @@ STAND_INS: dict[StepClass, StepClass] = {"new GPU": "old GPU", "old GPU": "new G
 """Class with the spread of a source that is the only one of its own class: nothing is fitted to either."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class HeldOutStep:
     """One step predicted without its source: value by constants, spread by residuals, that never saw it."""
 
@@ -506,38 +428,21 @@ def held_out_steps(rows: Sequence[StepRow], predicted_seconds: Mapping[str, floa
     pools = _residuals(known, classes, predicted_seconds)
     results = []
     for row in known:
-        spread = _spread_without(row.left_out_with, classes[row.id], pools)
-        results.append(
-            HeldOutStep(
-                row=row,
-                step_class=classes[row.id],
-                predicted_seconds=predicted_seconds[row.id],
-                spread_fraction=None
-                if spread is None
-                else max(LEAST_RESIDUAL, spread * spread_scale(row.waiting_fraction)),
-            )
-        )
+        step_class, scale = classes[row.id], spread_scale(row.waiting_fraction)
+        pooled = [pools.get(one, {}) for one in (step_class, STAND_INS.get(step_class)) if one]
+        others = ({name: own for name, own in pool.items() if name != row.left_out_with} for pool in pooled)
+        spread = next((spread_fraction(pool) for pool in others if pool), None)
+        width = None if spread is None else max(LEAST_RESIDUAL, spread * scale)
+        results.append(HeldOutStep(row, step_class, predicted_seconds[row.id], width))
     return results
-
-
-def _spread_without(name: str, own: StepClass, pools: Mapping[StepClass, Mapping[str, list[float]]]) -> float | None:
-    """The spread of a class without rows that are left out together, or of its stand-in where it has no others."""
-    for one in (own, STAND_INS.get(own)):
-        others = {other: result for other, result in pools.get(one, {}).items() if other != name} if one else {}
-        if others:
-            return spread_fraction(others)
-    return None
 
 
 def step_spreads(rows: Sequence[StepRow], predicted_seconds: Mapping[str, float]) -> dict[StepClass, float]:
     """The spread of each class, rounded as in the estimator."""
     known = [row for row in rows if row.id in predicted_seconds]
     classes = _classes_left_out(known, rows)
-    result = {}
-    for name, pool in _residuals(known, classes, predicted_seconds).items():
-        if (spread := spread_fraction(pool)) is not None:
-            result[name] = ceil(spread * DECIMALS) / DECIMALS
-    return result
+    spreads = {name: spread_fraction(pool) for name, pool in _residuals(known, classes, predicted_seconds).items()}
+    return {name: ceil(spread * DECIMALS) / DECIMALS for name, spread in spreads.items() if spread is not None}
 
 
 def _classes_left_out(known: Sequence[StepRow], rows: Sequence[StepRow]) -> dict[str, StepClass]:
@@ -551,10 +456,7 @@ def _classes_left_out(known: Sequence[StepRow], rows: Sequence[StepRow]) -> dict
     others = {name: {stack for stack, left_out_with in fitted if left_out_with != name} for name in names}
     return {
         row.id: step_class_of(
-            row.stack,
-            row.question.gpu,
-            is_sparse=_is_sparse(row),
-            known_stacks=others[row.left_out_with],
+            row.stack, row.question.gpu, is_sparse=_is_sparse(row), known_stacks=others[row.left_out_with]
         )
         for row in known
     }

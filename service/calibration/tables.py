@@ -353,6 +353,5 @@ def describes_main_run(row: MeasuredRow) -> bool:
 def refuse_empty(text: str, what: str) -> None:
     """Refuse an empty file."""
     if not text.strip():
-        raise refused(
-            "", "empty", f"the file is empty, so it holds no {what}", "check what wrote it, and send it again"
-        )
+        message = f"the file is empty, so it holds no {what}"
+        raise refused("", "empty", message, "check what wrote it, and send it again")

@@ -5,8 +5,9 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from typing import Any
 
 from service.calibration.observations import INSTRUCTION_FLOP, bus_fraction, format_named
@@ -60,7 +61,7 @@ MOST_ROWS = 10_000
 """Rows of one output. Source: a choice; sizes by powers of two give some 40."""
 
 LARGEST = 1e24
-"""Largest number of a row, in any unit."""
+"""Largest number of a row, in any unit. Source: a choice: 1e24 FLOP/s, a million exascale machines."""
 
 LEAST_PRINTED = 1.0
 """GB/s from which two decimals tell the ratio."""
@@ -109,10 +110,32 @@ def read_nccl_tests(text: str, operation: CollectiveName | None = None) -> tuple
     ranks = len(devices)
     named = operation or _named(lines) or _deduced(rows, ranks)
     _refuse_other_ratio(rows, named, ranks)
-    environment = _environment(lines, devices)
-    nodes = len({host for host, _ in devices})
-    measurements = tuple(_measurement(row, named, ranks, nodes) for row in rows if row.seconds > 0 and row.size_bytes)
+    device, nodes = devices[0][1], len({host for host, _ in devices})
+    nccl = next((result[1] for line in lines if (result := NCCL.search(line))), None)
+    kind: DeviceKind = "rocm" if "AMD" in device or "Instinct" in device else "cuda"
+    environment = Environment(kind=kind, device=device, devices=ranks, memory_bytes=0.0, nccl=nccl)
+    shape = {"ranks": ranks, "nodes": nodes, "backend": "nccl"}
+    measurements = tuple(
+        replace(
+            _single(
+                named,
+                {"size_bytes": int(row.size_bytes), **shape, "dtype": row.dtype, "in_place": row.in_place},
+                "seconds",
+                row.seconds,
+            ),
+            relative_error_fraction=None if row.wrong is None else float(row.wrong > 0),
+        )
+        for row in rows
+        if row.seconds > 0 and row.size_bytes
+    )
     return (ProbeRecord(probe="collective", status="succeeded", environment=environment, measurements=measurements),)
+
+
+def _single(operation: str, shape: Mapping[str, Any], quantity: str, value: float) -> Measurement:
+    """A quantity that was measured once."""
+    return Measurement(
+        operation=operation, shape=shape, quantity=quantity, value=value, low=value, high=value, repeats=1
+    )
 
 
 def _devices(lines: Sequence[str]) -> list[tuple[str, str]]:
@@ -183,14 +206,20 @@ def _tables(words: Sequence[str], head: _Head, line: int) -> Iterator[_Row]:
 
 
 def _number(column: str, cell: str, line: int) -> float:
-    try:
-        value = float(cell) if len(cell) <= MOST_DIGITS else LARGEST * 10
-    except ValueError:
-        value = LARGEST * 10
-    if not 0 <= value <= LARGEST:
+    value = _number_in(cell, 0.0)
+    if value is None:
         message = f"{column} is no number from 0 to {LARGEST:g}"
         raise refused(column, "not_a_number", message, "send the output as it was", line)
     return value
+
+
+def _number_in(text: str, least: float) -> float | None:
+    """The number of a cell; None where it is none, or out of bounds."""
+    try:
+        value = float(text) if len(text) <= MOST_DIGITS else inf
+    except ValueError:
+        return None
+    return value if least <= value <= LARGEST else None
 
 
 def _named(lines: Sequence[str]) -> CollectiveName | None:
@@ -231,33 +260,6 @@ def _refuse_other_ratio(rows: Sequence[_Row], named: CollectiveName, ranks: int)
             )
 
 
-def _environment(lines: Sequence[str], devices: Sequence[tuple[str, str]]) -> Environment:
-    device = devices[0][1]
-    nccl = next((result[1] for line in lines if (result := NCCL.search(line))), None)
-    kind: DeviceKind = "rocm" if "AMD" in device or "Instinct" in device else "cuda"
-    return Environment(kind=kind, device=device, devices=len(devices), memory_bytes=0.0, nccl=nccl)
-
-
-def _measurement(row: _Row, named: CollectiveName, ranks: int, nodes: int) -> Measurement:
-    return Measurement(
-        operation=named,
-        shape={
-            "size_bytes": int(row.size_bytes),
-            "ranks": ranks,
-            "nodes": nodes,
-            "backend": "nccl",
-            "dtype": row.dtype,
-            "in_place": row.in_place,
-        },
-        quantity="seconds",
-        value=row.seconds,
-        low=row.seconds,
-        high=row.seconds,
-        repeats=1,
-        relative_error_fraction=None if row.wrong is None else float(row.wrong > 0),
-    )
-
-
 TIME_COLUMNS: Mapping[str, float] = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6}
 """Columns of a time, with their unit in seconds."""
 RATE_COLUMNS: Mapping[str, float] = {"flop_per_s": 1.0, "tflop_per_s": 1e12}
@@ -272,9 +274,8 @@ MOST_DEVICES = 64
 SECONDS_BOUNDS = 1e-9, 1e7
 """Least and most time that one product takes [second]. Source: a choice; a launch alone takes some 1e-6."""
 
-LEAST_NUMBER, LARGEST_NUMBER = 1e-12, 1e24
-"""Least and largest number of a cell, in any unit.
-Source: a choice: 1e-12 s, and 1e24 FLOP/s, a million exascale machines."""
+LEAST_NUMBER = 1e-12
+"""Least number of a cell of a table of products, in any unit. Source: a choice: 1e-12 s."""
 
 PROCESSOR_MARKS = ("epyc", "xeon", "ryzen", "core(tm)", "graviton", "neoverse", "cpu")
 """Words in the names of processors; processors with other names need the column threads."""
@@ -389,25 +390,20 @@ def _product(cells: Mapping[str, str], time_column: str, line: int) -> _Product:
 def _product_environment(cells: Mapping[str, str], line: int) -> Environment:
     threads = _whole_number("threads", cells["threads"], line) if cells.get("threads") else None
     is_processor = threads is not None or any(mark in cells["device"].lower() for mark in PROCESSOR_MARKS)
-    return Environment(
-        kind="cpu" if is_processor else "cuda",
-        device=cells["device"],
-        devices=1,
-        memory_bytes=_positive_number("memory_bytes", cells["memory_bytes"], line)
-        if cells.get("memory_bytes")
-        else 0.0,
-        threads=threads,
-        instructions=_instructions(cells.get("instructions", ""), line),
-    )
-
-
-def _instructions(text: str, line: int) -> tuple[str, ...]:
-    named = sorted(set(text.lower().split()))
+    memory_bytes = _positive_number("memory_bytes", cells["memory_bytes"], line) if cells.get("memory_bytes") else 0.0
+    named = sorted(set(cells.get("instructions", "").lower().split()))
     if named and not INSTRUCTION_FLOP.keys() & named:
         message = "none of the instructions is one that formulas know"
         fix = f"name them as /proc/cpuinfo does, a blank between two: {', '.join(INSTRUCTION_FLOP)}; or leave it empty"
         raise refused("instructions", "not_a_choice", message, fix, line)
-    return tuple(named)
+    return Environment(
+        kind="cpu" if is_processor else "cuda",
+        device=cells["device"],
+        devices=1,
+        memory_bytes=memory_bytes,
+        threads=threads,
+        instructions=tuple(named),
+    )
 
 
 def _records(products: list[_Product]) -> tuple[ProbeRecord, ...]:
@@ -425,12 +421,9 @@ def _records(products: list[_Product]) -> tuple[ProbeRecord, ...]:
 
 
 def _positive_number(column: str, text: str, line: int) -> float:
-    try:
-        value = float(text) if len(text) <= MOST_DIGITS else 0.0
-    except ValueError:
-        value = 0.0
-    if not LEAST_NUMBER <= value <= LARGEST_NUMBER:
-        message = f"{column} is no number between {LEAST_NUMBER:g} and {LARGEST_NUMBER:g}"
+    value = _number_in(text, LEAST_NUMBER)
+    if value is None:
+        message = f"{column} is no number between {LEAST_NUMBER:g} and {LARGEST:g}"
         raise refused(column, "not_a_number", message, "write it with a point", line)
     return value
 
@@ -464,7 +457,11 @@ MOST_BYTES = 1 << 60
 MOST_EVENTS = 2_000_000
 """Events of one trace. Source: a choice; twenty times the default of torch."""
 
-SEGMENTS = {"segment_alloc": 1, "segment_free": -1, "segment_map": 1, "segment_unmap": -1}
+SIGNS = {
+    "allocated_peak": {"alloc": 1, "free_completed": -1},
+    "reserved_peak": {"segment_alloc": 1, "segment_free": -1, "segment_map": 1, "segment_unmap": -1},
+}
+"""Events that add to the bytes in use, and those that free some."""
 
 
 def refuse_pickle(content: bytes, name: str = "") -> None:
@@ -483,10 +480,13 @@ def read_memory_snapshot(text: str, device: str, memory_bytes: float = 0.0) -> t
     """
     refuse_pickle(text[:8].encode("utf-8", "replace"))
     refuse_empty(text, "snapshot")
-    snapshot = _parsed(text)
-    segments, traces = _parts(snapshot)
+    segments, traces = _parts(text)
     environment = Environment(kind="cuda", device=device, devices=max(1, len(traces)), memory_bytes=memory_bytes)
-    own = _by_device(segments)
+    own: dict[int, list[Mapping[str, Any]]] = {}
+    for one in segments:
+        place = one.get("device", 0) if isinstance(one, Mapping) else None
+        if isinstance(place, int):
+            own.setdefault(place, []).append(one)
     measurements = tuple(
         one
         for place in range(max(1, len(traces)))
@@ -498,17 +498,14 @@ def read_memory_snapshot(text: str, device: str, memory_bytes: float = 0.0) -> t
     return (ProbeRecord(probe="step", status="succeeded", environment=environment, measurements=measurements),)
 
 
-def _parsed(text: str) -> Mapping[str, Any]:
+def _parts(text: str) -> tuple[list[Any], list[Any]]:
+    """Segments, and the trace of each device."""
     try:
-        result = json.loads(text)
+        snapshot = json.loads(text)
     except (ValueError, RecursionError):
         raise refused("", "not_json", "the file is no JSON", f"a pickle is turned into JSON so: {TO_JSON}") from None
-    if not isinstance(result, Mapping):
+    if not isinstance(snapshot, Mapping):
         raise refused("", "not_an_object", "the file is no JSON object", SEND)
-    return result
-
-
-def _parts(snapshot: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
     segments, traces = snapshot.get("segments"), snapshot.get("device_traces", [])
     if not isinstance(segments, list) or not isinstance(traces, list):
         name = "segments" if not isinstance(segments, list) else "device_traces"
@@ -523,32 +520,14 @@ def _parts(snapshot: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
     return segments, traces
 
 
-def _by_device(segments: Sequence[Any]) -> dict[int, list[Mapping[str, Any]]]:
-    """Segments by the number of their device."""
-    result: dict[int, list[Mapping[str, Any]]] = {}
-    for one in segments:
-        device = one.get("device", 0) if isinstance(one, Mapping) else None
-        if isinstance(device, int):
-            result.setdefault(device, []).append(one)
-    return result
-
-
 def _peaks(place: int, own: Sequence[Mapping[str, Any]], traces: Sequence[Any]) -> Iterator[Measurement]:
     trace = traces[0] if traces and isinstance(traces[0], list) else []
     for operation, field in (("allocated_peak", "allocated_size"), ("reserved_peak", "total_size")):
         used = sum(_size(one, field) for one in own)
         peak = max(_back_through(trace, used, operation), default=used)
         if max(peak, used) > 0:
-            value = float(max(peak, used))
-            yield Measurement(
-                operation=operation,
-                shape={"device": place, "events": len(trace)},
-                quantity="bytes",
-                value=value,
-                low=value,
-                high=value,
-                repeats=1,
-            )
+            shape = {"device": place, "events": len(trace)}
+            yield _single(operation, shape, "bytes", float(max(peak, used)))
 
 
 def _back_through(trace: Sequence[Any], used: int, operation: str) -> Iterator[int]:
@@ -556,15 +535,8 @@ def _back_through(trace: Sequence[Any], used: int, operation: str) -> Iterator[i
     for event in reversed(trace):
         yield used
         if isinstance(event, Mapping):
-            used -= _sign(str(event.get("action", "")), operation) * _size(event, "size")
+            used -= SIGNS[operation].get(str(event.get("action", "")), 0) * _size(event, "size")
     yield used
-
-
-def _sign(action: str, operation: str) -> int:
-    """Sign of an event: 1 where it adds to the bytes in use, -1 where it frees some."""
-    if operation == "reserved_peak":
-        return SEGMENTS.get(action, 0)
-    return {"alloc": 1, "free_completed": -1}.get(action, 0)
 
 
 def _size(one: Mapping[str, Any], field: str) -> int:

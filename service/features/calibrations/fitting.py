@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from service.calibration.device_fit import STEP, ScoringOptions, StepsOn, fitted_device, score_calibration
+from service.calibration.device_fit import STEP, StepsOn, fitted_device, score_calibration
 from service.calibration.observations import Observed, impossible, observed_in, predicted_value, processor_of
 from service.calibration.records import ProbeRecord, quality_flag_of
 from service.catalogue import Catalogue
@@ -217,7 +217,7 @@ def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozens
         fix = "choose measurements of gemm, attention, bandwidth, collective, context, or a launch check's step"
         raise Refused(Problem(field="probes", code="nothing_to_fit", message=message, fix=fix))
     before = predictor_before(rows[0], catalogue, seen, steps)
-    score = score_calibration(observed, gpu, before, ScoringOptions(predict=steps.predict, steps_on=steps.on))
+    score = score_calibration(observed, gpu, before, steps.predict, steps.on)
     values = {name: value for name, value in asdict(constants).items() if name != "id"}
     ids = tuple(sorted(row.id for row in rows))
     return Calibration(

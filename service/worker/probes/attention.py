@@ -8,6 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
+import torch
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
 from service.calibration.records import BACKWARD_WORK
 from service.worker.probing import (
     CannotRun,
@@ -66,8 +70,6 @@ def _forward(shape: Mapping[str, Any], inputs: KernelInputs) -> Ready:
 
 def _backward(shape: Mapping[str, Any], inputs: KernelInputs) -> Ready:
     """The backward pass alone, of a forward pass that ran before."""
-    import torch
-
     query, key, value, gradient = _tensors(shape, inputs)
     result = _kernel(shape, query)(query, key, value)
 
@@ -119,18 +121,13 @@ def _fused(shape: Mapping[str, Any], query: Any, key: Any, value: Any, *, shares
 
 
 def _attend(kernel: str, tensors: Sequence[Any], **options: bool) -> Any:
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.nn.functional import scaled_dot_product_attention
-
     with sdpa_kernel(getattr(SDPBackend, BACKENDS[kernel])):
-        return scaled_dot_product_attention(*tensors, **options)
+        return functional.scaled_dot_product_attention(*tensors, **options)
 
 
 @cache
 def _shares_keys(kernel: str, width: int, dtype: Any, device: Any) -> bool:
     """Whether a kernel shares one key among several heads, found by one trial."""
-    import torch
-
     query, key = (torch.ones((1, heads, TRIAL_LENGTH, width), dtype=dtype, device=device) for heads in (2, 1))
     try:
         _attend(kernel, (query, key, key), is_causal=True, enable_gqa=True)
@@ -141,8 +138,6 @@ def _shares_keys(kernel: str, width: int, dtype: Any, device: Any) -> bool:
 
 def _eager(shape: Mapping[str, Any], mask: Any, query: Any, key: Any, value: Any) -> Any:
     """Scores, a mask that exists before, softmax in fp32, sum: as models are written out."""
-    import torch
-
     groups = shape["heads"] // shape["kv_heads"]
     if groups > 1:
         key, value = (one.repeat_interleave(groups, dim=1) for one in (key, value))
@@ -154,8 +149,6 @@ def _eager(shape: Mapping[str, Any], mask: Any, query: Any, key: Any, value: Any
 
 def _mask(shape: Mapping[str, Any], places: Sequence[int], like: Any) -> Any:
     """Minus infinity for the keys after each query."""
-    import torch
-
     keys = torch.arange(shape["length"], device=like.device)
     queries = torch.tensor(places, device=like.device)
     zeros = torch.zeros((len(queries), len(keys)), dtype=like.dtype, device=like.device)
@@ -173,8 +166,6 @@ def _exact(shape: Mapping[str, Any], query: Any, key: Any, value: Any) -> tuple[
     The gradient of a query needs no other query, so that a few of them check the backward pass of queries; gradients of
     keys and values come out of the same kernel.
     """
-    import torch
-
     places = spread(shape["length"], CHECKED)
     chosen = _first_group(shape, query)[:, places].double()
     scores = chosen @ key[0, 0].detach().double().mT * shape["width"] ** -0.5

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import torch
+
 from service.calibration.records import MOVED_ERROR_FRACTION
 from service.worker.probing import (
     Case,
@@ -64,8 +66,6 @@ def _read(count: int, inputs: KernelInputs) -> Ready:
 
 
 def _transfer(operation: str, count: int, inputs: KernelInputs) -> Ready:
-    import torch
-
     (source,) = inputs.random("fp32", (count,))
     target = inputs.blank("fp32", (count,))
     host = torch.empty(count, dtype=torch.float32, pin_memory=True)

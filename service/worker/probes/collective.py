@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
+import torch
+
 from service.calibration.records import EXCHANGED_ERROR_FRACTION, Measurement
 from service.worker.probing import (
     NO_TIME,
@@ -52,7 +54,7 @@ class Exchange:
     """Buffer of the result."""
     exact: Callable[[Any], Any]
     """Right values at some places of the result, in double precision."""
-    fill: Callable[[], Any] = lambda: None
+    fill: Callable[[], Any]
     """Fills the buffer with this rank's numbers, where the operation overwrites them."""
 
 
@@ -69,8 +71,6 @@ BUS_FACTORS: Mapping[str, Callable[[int], float]] = {
 @cache
 def _drawn(rank: int) -> Any:
     """Random numbers of a rank."""
-    import torch
-
     return torch.randn(TILE, generator=torch.Generator().manual_seed(rank), dtype=torch.float64)
 
 
@@ -79,90 +79,43 @@ def _sent(rank: int, places: Any) -> Any:
     return _drawn(rank)[places % TILE]
 
 
-def _summed(ranks: int, places: Any) -> Any:
-    """Sum of all ranks' data at some places."""
-    return sum(_sent(rank, places) for rank in range(ranks))
-
-
-def _own(count: int, group: Group) -> Any:
-    """This rank's data, on its device."""
-    import torch
-
-    repeated = _drawn(group.context.rank).float().to(group.context.device).repeat(count // TILE + 1)
-    return torch.narrow(repeated, 0, 0, count)
-
-
-def _room(count: int, group: Group) -> Any:
-    import torch
-
-    return torch.empty(count, dtype=torch.float32, device=group.context.device)
-
-
-def _all_reduce(part: int, group: Group) -> Exchange:
-    ranks = group.context.ranks
-    own, result = _own(part * ranks, group), _room(part * ranks, group)
-    return Exchange(
-        run=lambda: group.distributed.all_reduce(result),
-        result=result,
-        exact=partial(_summed, ranks),
-        fill=lambda: result.copy_(own),
-    )
-
-
-def _all_gather(part: int, group: Group) -> Exchange:
-    own, result = _own(part, group), _room(part * group.context.ranks, group)
+def _exchange(operation: str, part: int, group: Group) -> Exchange:
+    """An operation on parts of some numbers a rank: its buffers, its call, and the right values of its result."""
+    rank, ranks, device, distributed = group.context.rank, group.context.ranks, group.context.device, group.distributed
+    count = part if operation == "all_gather" else part * ranks
+    own = torch.narrow(_drawn(rank).float().to(device).repeat(count // TILE + 1), 0, 0, count)
+    results = part if operation == "reduce_scatter" else part * ranks
+    result = torch.empty(results, dtype=torch.float32, device=device)
     gather = group.named("all_gather_single", "all_gather_into_tensor")
-
-    def exact(places: Any) -> Any:
-        return sum(_sent(rank, places % part) * (places // part == rank) for rank in range(group.context.ranks))
-
-    return Exchange(run=lambda: gather(result, own), result=result, exact=exact)
-
-
-def _reduce_scatter(part: int, group: Group) -> Exchange:
-    ranks = group.context.ranks
-    own, result = _own(part * ranks, group), _room(part, group)
     scatter = group.named("reduce_scatter_single", "reduce_scatter_tensor")
-    return Exchange(
-        run=lambda: scatter(result, own),
-        result=result,
-        exact=lambda places: _summed(ranks, group.context.rank * part + places),
-    )
-
-
-def _all_to_all(part: int, group: Group) -> Exchange:
-    ranks = group.context.ranks
-    own, result = _own(part * ranks, group), _room(part * ranks, group)
-
-    def exact(places: Any) -> Any:
-        mine = group.context.rank * part + places % part
-        return sum(_sent(rank, mine) * (places // part == rank) for rank in range(ranks))
-
-    return Exchange(run=lambda: group.distributed.all_to_all_single(result, own), result=result, exact=exact)
-
-
-def _send(part: int, group: Group) -> Exchange:
-    """Each rank sends to the next and receives from the one before, as stages of a pipeline do."""
-    context, distributed = group.context, group.distributed
-    own, result = _own(part * context.ranks, group), _room(part * context.ranks, group)
-    before, after = (context.rank - 1) % context.ranks, (context.rank + 1) % context.ranks
+    before, after = (rank - 1) % ranks, (rank + 1) % ranks
 
     def send() -> None:
+        """Send to the next rank and receive from the one before, as stages of a pipeline do."""
         both = [distributed.P2POp(distributed.isend, own, after), distributed.P2POp(distributed.irecv, result, before)]
         for work in distributed.batch_isend_irecv(both):
             work.wait()
 
-    return Exchange(run=send, result=result, exact=partial(_sent, before))
+    def summed(places: Any) -> Any:
+        return sum(_sent(one, places) for one in range(ranks))
 
+    def joined_parts(places: Any, first: int) -> Any:
+        """One part of each rank, from a first number on, one behind the other."""
+        return sum(_sent(one, first + places % part) * (places // part == one) for one in range(ranks))
 
-_EXCHANGES: Mapping[str, Callable[[int, Group], Exchange]] = {
-    "all_reduce": _all_reduce,
-    "all_gather": _all_gather,
-    "reduce_scatter": _reduce_scatter,
-    "all_to_all": _all_to_all,
-    "send": _send,
-}
-"""Operations by their name in questions."""
+    calls: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+        "all_reduce": (lambda: distributed.all_reduce(result), summed),
+        "all_gather": (lambda: gather(result, own), lambda places: joined_parts(places, 0)),
+        "reduce_scatter": (lambda: scatter(result, own), lambda places: summed(rank * part + places)),
+        "all_to_all": (
+            lambda: distributed.all_to_all_single(result, own),
+            lambda places: joined_parts(places, rank * part),
+        ),
+        "send": (send, partial(_sent, before)),
+    }
+    run, exact = calls[operation]
+    fill = partial(result.copy_, own) if operation == "all_reduce" else lambda: None
+    return Exchange(run=run, result=result, exact=exact, fill=fill)
 
 
 SLOWEST_BYTES_PER_S = 1e8
@@ -222,7 +175,11 @@ def _measure(operation: str, shape: Mapping[str, Any], timing: RankTiming, fract
     timing.byte_seconds = run_seconds / size_bytes
     refuse_wrong(error, EXCHANGED_ERROR_FRACTION)
     count = max(1, min(timing.repeats, int(fraction * group.left_seconds() / run_seconds)))
-    seconds = group.largest(*(_seconds(exchange, timing) for _ in range(count)))
+    seconds = []
+    for _ in range(count):
+        exchange.fill()
+        seconds.append(timing.caches.cold_seconds(exchange.run, before=group.wait_for_all))
+    seconds = group.largest(*seconds)  # of ranks that begin each run together
     bus_bytes = size_bytes * BUS_FACTORS[operation](group.context.ranks)
     rates = [bus_bytes / one for one in seconds]
     timing.measurements.append(measurement(operation, shape, "seconds", seconds, error))
@@ -233,7 +190,7 @@ def _built(operation: str, size_bytes: int, timing: RankTiming) -> Exchange:
     """The exchange, unless any rank has no memory for it."""
     exchange, part = None, -(-size_bytes // (NUMBER_BYTES * timing.group.context.ranks))
     try:
-        exchange = _EXCHANGES[operation](part, timing.group)
+        exchange = _exchange(operation, part, timing.group)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -246,8 +203,6 @@ def _built(operation: str, size_bytes: int, timing: RankTiming) -> Exchange:
 
 def _warmed_up(exchange: Exchange, timing: RankTiming) -> tuple[float, float]:
     """The largest error of the first result, and the longest time of the last run, over all ranks."""
-    import torch
-
     error = begun = 0.0
     for number in range(WARM_UPS):
         begun = time.monotonic()
@@ -259,9 +214,3 @@ def _warmed_up(exchange: Exchange, timing: RankTiming) -> tuple[float, float]:
             error = error_fraction(exchange.result[places.to(exchange.result.device)].cpu(), exchange.exact(places))
     worst, seconds = timing.group.largest(min(error, 1e9), time.monotonic() - begun)
     return worst, seconds
-
-
-def _seconds(exchange: Exchange, timing: RankTiming) -> float:
-    """Time of one run that all ranks begin together."""
-    exchange.fill()
-    return timing.caches.cold_seconds(exchange.run, before=timing.group.wait_for_all)

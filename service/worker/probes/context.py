@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from service.calibration.records import Measurement
 from service.worker.bare_process import resident_bytes
 from service.worker.probing import CannotRun, ProbeContext, ProbeResult, joined, measurement
 
@@ -40,7 +39,16 @@ def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:  #
         for name, (after, before) in GAINED.items()
     ]
     if context.ranks > 1:
-        measurements.append(_communicator(context))
+        import torch
+
+        part = torch.ones(COMMUNICATOR_BYTES // 4, device=context.device)
+        part.add_(1)
+        before = _used_bytes(context.device)
+        with joined(context) as group:
+            group.distributed.all_reduce(part)
+            float(part[0])
+            gained = group.largest(float(_used_bytes(context.device) - before))  # on the rank with the most
+        measurements.append(measurement("communicator", {"ranks": context.ranks}, "bytes", gained))
     counted = "resident memory of a process" if context.device == "cpu" else "memory of the device, by its driver"
     return ProbeResult(measurements=tuple(measurements), summary={"counted": counted})
 
@@ -72,17 +80,3 @@ def _used_bytes(device: str) -> int:
 
     free, whole = torch.cuda.mem_get_info(device)
     return int(whole) - int(free)
-
-
-def _communicator(context: ProbeContext) -> Measurement:
-    """Bytes of a communicator of all ranks, on the rank with the most."""
-    import torch
-
-    part = torch.ones(COMMUNICATOR_BYTES // 4, device=context.device)
-    part.add_(1)
-    before = _used_bytes(context.device)
-    with joined(context) as group:
-        group.distributed.all_reduce(part)
-        float(part[0])
-        (most,) = group.largest(float(_used_bytes(context.device) - before))
-    return measurement("communicator", {"ranks": context.ranks}, "bytes", [most])

@@ -6,8 +6,11 @@ each; for an optimizer's step rows times width is the number of updated paramete
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
+
+import torch
+from torch.nn import functional
 
 from service.worker.probing import (
     CannotRun,
@@ -25,7 +28,6 @@ HEAD_WIDTHS = (128, 64)
 
 ROPE_BASE = 10_000.0
 """Base of the angles of rotary positions. Source: Su et al. 2021, arXiv:2104.09864, section 3.2.2."""
-
 
 NORM_EPSILON = 1e-5
 """Number that keeps a norm from dividing by zero."""
@@ -59,8 +61,9 @@ class Inputs:
         """Every input, in the order of the kernel's arguments."""
         return (*self.rowed, *self.shared, *self.fixed)
 
-    def exact(self, rows: Sequence[int]) -> "Inputs":
+    def exact(self, chosen: Sequence[int]) -> "Inputs":
         """The same in double precision, for some rows alone; the first of them has a gradient of its own."""
+        rows = list(chosen)
         rowed = tuple(one.detach()[rows].double().requires_grad_() for one in self.rowed)
         shared = tuple(one.detach().double() for one in self.shared)
         fixed = tuple(one[rows].double() if one.is_floating_point() else one[rows] for one in self.fixed)
@@ -79,16 +82,8 @@ def inputs_of(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs
     )
 
 
-def _functional() -> Any:
-    from torch.nn import functional
-
-    return functional
-
-
 def _rope(rows: Any, cosine: Any, sine: Any) -> Any:
     """Rows turned by their position, the second half of each head against the first."""
-    import torch
-
     heads = rows.unflatten(-1, (-1, cosine.shape[-1]))
     first, second = heads.chunk(2, dim=-1)
     turned = torch.cat((-second, first), dim=-1)
@@ -97,40 +92,34 @@ def _rope(rows: Any, cosine: Any, sine: Any) -> Any:
 
 def _angles(rows: int, width: int, like: Any) -> tuple[Any, ...]:
     """Cosine and sine of each row's angles, [rows, 1, width of a head]."""
-    import torch
-
     head = next((head for head in HEAD_WIDTHS if width % head == 0), width)
     frequencies = ROPE_BASE ** (-torch.arange(0, head, 2, device=like.device) / head)
     angles = torch.arange(rows, device=like.device)[:, None] * frequencies.repeat(2)
     return angles.cos()[:, None].to(like.dtype), angles.sin()[:, None].to(like.dtype)
 
 
-def _cross_entropy(logits: Any, targets: Any) -> Any:
-    """The loss of logits in fp32, as eager models compute it."""
-    wide = logits if logits.element_size() > 2 else logits.float()
-    return _functional().cross_entropy(wide, targets, reduction="sum")
-
-
-def _targets(rows: int, width: int, like: Any) -> tuple[Any, ...]:
-    import torch
-
-    return (torch.randint(width, (rows,), generator=torch.Generator().manual_seed(rows)).to(like.device),)
-
-
 ROW_KERNELS: Mapping[str, RowKernel] = {
     "rms_norm": RowKernel(
-        compute=lambda rows, weight: _functional().rms_norm(rows, weight.shape, weight, NORM_EPSILON), shared=1
+        compute=lambda rows, weight: functional.rms_norm(rows, weight.shape, weight, NORM_EPSILON), shared=1
     ),
     "layer_norm": RowKernel(
-        compute=lambda rows, weight, bias: _functional().layer_norm(rows, weight.shape, weight, bias, NORM_EPSILON),
+        compute=lambda rows, weight, bias: functional.layer_norm(rows, weight.shape, weight, bias, NORM_EPSILON),
         shared=2,
     ),
-    "silu_mul": RowKernel(compute=lambda gate, up: _functional().silu(gate) * up, rowed=2),
-    "gelu": RowKernel(compute=lambda rows: _functional().gelu(rows, approximate="tanh")),
+    "silu_mul": RowKernel(compute=lambda gate, up: functional.silu(gate) * up, rowed=2),
+    "gelu": RowKernel(compute=lambda rows: functional.gelu(rows, approximate="tanh")),
     "rope": RowKernel(compute=_rope, fixed=_angles),
-    "cross_entropy": RowKernel(compute=_cross_entropy, fixed=_targets, sums_rows=True),
+    "cross_entropy": RowKernel(
+        compute=lambda logits, targets: functional.cross_entropy(
+            logits if logits.element_size() > 2 else logits.float(), targets, reduction="sum"
+        ),
+        fixed=lambda rows, width, like: (
+            torch.randint(width, (rows,), generator=torch.Generator().manual_seed(rows)).to(like.device),
+        ),
+        sums_rows=True,
+    ),
 }
-"""Kernels by their name in questions."""
+"""Kernels by their name in questions; the loss of logits is in fp32, as eager models compute it."""
 
 
 TENSORS = 16
@@ -146,22 +135,8 @@ IMPLEMENTATIONS = ("fused", "foreach")
 """Implementations: one kernel for all tensors, or a few for each operation."""
 
 
-def optimizer_step(shape: Mapping[str, Any], buffers: KernelInputs) -> Callable[[], Ready]:
-    """An update of rows times width parameters."""
-    made: list[Any] = []
-
-    def ready() -> Ready:
-        if not made:
-            made.append(_optimizer(shape, buffers, int(shape["rows"]) * int(shape["width"])))
-        return Ready(run=made[0].step, error_fraction=lambda: _error(shape, buffers))
-
-    return ready
-
-
 def _optimizer(shape: Mapping[str, Any], buffers: KernelInputs, count: int) -> Any:
     """AdamW over copies of random numbers, with random gradients."""
-    import torch
-
     implementation = shape.get("implementation", IMPLEMENTATIONS[0])
     if implementation not in IMPLEMENTATIONS:
         raise CannotRun(f"no AdamW {implementation}; there are {', '.join(IMPLEMENTATIONS)}")
@@ -176,21 +151,20 @@ def _optimizer(shape: Mapping[str, Any], buffers: KernelInputs, count: int) -> A
 
 
 def _error(shape: Mapping[str, Any], buffers: KernelInputs) -> float:
-    """Error of a first update of fewer parameters by the same kernel."""
-    import torch
+    """Error of a first update of fewer parameters by the same kernel.
 
+    Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2, here in double precision.
+    """
     optimizer = _optimizer(shape, buffers, CHECKED_UPDATES)
     parameters = optimizer.param_groups[0]["params"]
-    exact = torch.cat([_updated(one.detach().double(), one.grad.double()) for one in parameters])
+    exact = []
+    for parameter in parameters:
+        weight, gradient = parameter.detach().double(), parameter.grad.double()
+        first, second = (1 - FIRST) * gradient, (1 - SECOND) * gradient**2
+        direction = first / (1 - FIRST) / ((second / (1 - SECOND)).sqrt() + EPSILON)
+        exact.append(weight * (1 - RATE * DECAY) - RATE * direction)
     optimizer.step()
-    return error_fraction(torch.cat([one.detach() for one in parameters]), exact)
-
-
-def _updated(weight: Any, gradient: Any) -> Any:
-    """A first update in double precision. Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2."""
-    first, second = (1 - FIRST) * gradient, (1 - SECOND) * gradient**2
-    direction = first / (1 - FIRST) / ((second / (1 - SECOND)).sqrt() + EPSILON)
-    return weight * (1 - RATE * DECAY) - RATE * direction
+    return error_fraction(torch.cat([one.detach() for one in parameters]), torch.cat(exact))
 
 
 CHECKED = 64
@@ -211,8 +185,16 @@ def run(parameters: Mapping[str, Any], inputs: KernelInputs) -> list[Case]:
 def _case(kernel: Mapping[str, Any], buffers: KernelInputs) -> Case:
     operation = kernel["operation"]
     shape = {name: value for name, value in kernel.items() if name != "operation"}
+    prepare: Callable[[], Ready]
     if operation == OPTIMIZER:
-        prepare = optimizer_step(shape, buffers)
+        optimizer = cache(partial(_optimizer, shape, buffers, int(shape["rows"]) * int(shape["width"])))
+        error = partial(_error, shape, buffers)
+
+        def update() -> Ready:
+            return Ready(run=optimizer().step, error_fraction=error)
+
+        prepare = update
+
     elif operation in ROW_KERNELS:
         way = _forward if shape["direction"] == "forward" else _backward
         prepare = partial(way, ROW_KERNELS[operation], shape, buffers)
@@ -236,25 +218,18 @@ def _forward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs)
 
     def off_fraction() -> float:
         result = forward().detach()
-        if kernel.sums_rows:
-            return error_fraction(result, _sum_of_rows(kernel, inputs))
+        if kernel.sums_rows:  # some rows at a time, to save memory
+            count = len(inputs.rowed[0])
+            parts = (range(start, min(start + CHECKED, count)) for start in range(0, count, CHECKED))
+            return error_fraction(result, sum(kernel.compute(*inputs.exact(part).all()).detach() for part in parts))
         rows = spread(len(result), CHECKED)
         return error_fraction(result[rows], kernel.compute(*inputs.exact(rows).all()).detach())
 
     return Ready(run=forward, error_fraction=off_fraction)
 
 
-def _sum_of_rows(kernel: RowKernel, inputs: Inputs) -> Any:
-    """The exact result of a kernel that sums over rows, some rows at a time, to save memory."""
-    count = len(inputs.rowed[0])
-    parts = [range(start, min(start + CHECKED, count)) for start in range(0, count, CHECKED)]
-    return sum(kernel.compute(*inputs.exact(list(part)).all()).detach() for part in parts)
-
-
 def _backward(kernel: RowKernel, shape: Mapping[str, Any], buffers: KernelInputs) -> Ready:
     """The gradients of all inputs, of a forward pass that ran before."""
-    import torch
-
     inputs = inputs_of(kernel, shape, buffers)
     result = kernel.compute(*inputs.all())
     (gradient,) = (torch.ones_like(result),) if kernel.sums_rows else buffers.random(shape["dtype"], result.shape)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import torch
+
 from service.worker.probing import (
     CannotRun,
     Case,
@@ -53,19 +55,14 @@ def _case(product: Mapping[str, Any], inputs: KernelInputs) -> Case:
 
 def _product(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> Ready:
     """A product of inputs in the layout of nn.Linear."""
-    import torch
-
     left_shape, right_shape = LAID_OUT[operation](shape["rows"], shape["columns"], shape["inner"])
     many = (shape["copies"],) if shape["copies"] > 1 else ()
     left, right = inputs.random(shape["dtype"], (*many, *left_shape), (*many, *right_shape))
     first, second = MULTIPLIED[operation](left, right)
     result = inputs.blank(shape["dtype"], (*many, first.shape[-2], second.shape[-1]))
     multiply = torch.bmm if many else torch.mm
-
-    def product() -> Any:
-        return multiply(first, second, out=result)
-
-    return Ready(run=product, error_fraction=partial(_error, first, second, result))
+    run = partial(multiply, first, second, out=result)
+    return Ready(run=run, error_fraction=partial(_error, first, second, result))
 
 
 LAID_OUT: Mapping[str, Callable[[int, int, int], tuple[tuple[int, int], tuple[int, int]]]] = {
@@ -85,9 +82,14 @@ MULTIPLIED: Mapping[str, Callable[[Any, Any], tuple[Any, Any]]] = {
 
 def _fp8_product(operation: str, shape: Mapping[str, Any], inputs: KernelInputs) -> Ready:
     """A product of fp8 operands with a scale each, into bf16; those of gradients sum in full precision."""
-    import torch
-
-    _refuse_fp8(torch, shape, inputs.device)
+    device = inputs.device
+    if device == "cpu" or not (torch.version.hip or torch.cuda.get_device_capability(device) >= FP8_CAPABILITY):
+        raise CannotRun(f"{device} has no fp8 products; a GPU of compute capability 8.9 has them")
+    if shape["copies"] > 1:
+        raise CannotRun("torch has no batched fp8 product that runs on every GPU; ask for one copy")
+    odd = {name: shape[name] for name in ("rows", "columns", "inner") if shape[name] % FP8_MULTIPLE}
+    if odd:
+        raise CannotRun(f"fp8 products need multiples of {FP8_MULTIPLE}, not {odd}")
     rows, columns, inner = shape["rows"], shape["columns"], shape["inner"]
     left, right = inputs.random("fp8", (rows, inner), (columns, inner))
     scale = torch.ones((), device=inputs.device)
@@ -99,17 +101,6 @@ def _fp8_product(operation: str, shape: Mapping[str, Any], inputs: KernelInputs)
 
     # bf16 holds every fp8 number, and tensors of bf16 can be indexed on every device
     return Ready(run=product, error_fraction=lambda: _error(left.bfloat16(), right.bfloat16().t(), product()))
-
-
-def _refuse_fp8(torch: Any, shape: Mapping[str, Any], device: str) -> None:
-    is_able = device != "cpu" and (torch.version.hip or torch.cuda.get_device_capability(device) >= FP8_CAPABILITY)
-    if not is_able:
-        raise CannotRun(f"{device} has no fp8 products; a GPU of compute capability 8.9 has them")
-    if shape["copies"] > 1:
-        raise CannotRun("torch has no batched fp8 product that runs on every GPU; ask for one copy")
-    odd = {name: shape[name] for name in ("rows", "columns", "inner") if shape[name] % FP8_MULTIPLE}
-    if odd:
-        raise CannotRun(f"fp8 products need multiples of {FP8_MULTIPLE}, not {odd}")
 
 
 def _error(first: Any, second: Any, result: Any) -> float:

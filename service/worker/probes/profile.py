@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -59,21 +60,8 @@ def without(one: Sequence[Span], other: Sequence[Span]) -> list[Span]:
     >>> without([(0, 3), (4, 6)], [(2, 5)])
     [(0, 2), (5, 6)]
     """
-    left: list[Span] = []
-    place = 0
-    for start, end in one:
-        begin = start
-        while place < len(other) and other[place][1] <= begin:
-            place += 1
-        at = place
-        while at < len(other) and other[at][0] < end:
-            if other[at][0] > begin:
-                left.append((begin, other[at][0]))
-            begin = max(begin, other[at][1])
-            at += 1
-        if begin < end:
-            left.append((begin, end))
-    return left
+    starts, ends = [start for start, _ in other], [end for _, end in other]
+    return common(one, list(zip([-inf, *ends], [*starts, inf], strict=True)))
 
 
 def length_seconds(spans: Iterable[Span]) -> float:
@@ -233,15 +221,6 @@ def kind_of(name: str) -> str:
     return next((kind for kind, pattern in _PATTERNS if pattern.search(name)), "other")
 
 
-def device_seconds_by_kind(events: Iterable[Event]) -> dict[str, float]:
-    """Seconds of kernels and copies on a device by kind; parallel streams each count."""
-    seconds: dict[str, float] = {}
-    for event in events:
-        kind = "copies" if event.role in ("memcpy", "memset") else kind_of(event.name)
-        seconds[kind] = seconds.get(kind, 0.0) + (event.end_seconds - event.start_seconds)
-    return _ordered(seconds)
-
-
 def host_seconds_by_kind(events: Iterable[Event]) -> dict[str, float]:
     """Seconds of operations on a processor by kind, without nested ones; an optimizer's step counts as a whole."""
     seconds: dict[str, float] = {}
@@ -257,11 +236,7 @@ def host_seconds_by_kind(events: Iterable[Event]) -> dict[str, float]:
         if stack:
             seconds[stack[-1][1]] -= spent
         stack.append((event, kind))
-    return _ordered(seconds)
-
-
-def _ordered(seconds: dict[str, float]) -> dict[str, float]:
-    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+    return seconds
 
 
 ROLES: tuple[Role, ...] = tuple(role for role in get_args(Role) if role not in ("step", "annotation"))
@@ -287,19 +262,27 @@ _SYNCHRONISATIONS = ("Synchronize", "cudaMemcpy", "hipMemcpy", "WaitEvent")
 
 def summary_of(events: Sequence[Event]) -> dict[str, Any]:
     """Summary of a trace."""
-    steps = steps_of(events)
-    spans = [step.span for step in steps]
+    steps, has_device = steps_of(events), any(event.on_device for event in events)
+    inside = _inside(events, [step.span for step in steps])
+    copies = (
+        (direction, event)
+        for event in inside
+        for mark, direction in _DIRECTIONS.items()
+        if event.role == "memcpy" and mark in event.name
+    )
+    waits = (
+        (event.name, event)
+        for event in inside
+        if event.role == "runtime" and "Async" not in event.name
+        if any(word in event.name for word in _SYNCHRONISATIONS)
+    )
     return {
-        "on": "device" if _has_device(events) else "host",
-        "steps": [_step_summary(step, events) for step in steps],
-        "kinds_seconds": _kinds(events, spans),
-        "copies": _copies(events, spans),
-        "synchronisations": _synchronisations(events, spans),
+        "on": "device" if has_device else "host",
+        "steps": [_step_summary(step, events, has_device=has_device) for step in steps],
+        "kinds_seconds": _kinds(inside, has_device=has_device),
+        "copies": _totals(copies, has_bytes=True),
+        "synchronisations": _totals(waits, has_bytes=False),
     }
-
-
-def _has_device(events: Iterable[Event]) -> bool:
-    return any(event.on_device for event in events)
 
 
 def steps_of(events: Sequence[Event]) -> list[Step]:
@@ -329,7 +312,7 @@ def _spans(events: Iterable[Event], *roles: str) -> list[Span]:
     return merged((event.start_seconds, event.end_seconds) for event in events if not roles or event.role in roles)
 
 
-def _step_summary(step: Step, events: Sequence[Event]) -> dict[str, Any]:
+def _step_summary(step: Step, events: Sequence[Event], *, has_device: bool) -> dict[str, Any]:
     """One step: its time by role, exposed communication and the part that could be hidden, idle device, launches."""
     span = step.span
     near = [event for event in events if event.end_seconds > span[0] and event.start_seconds < span[1]]
@@ -341,13 +324,18 @@ def _step_summary(step: Step, events: Sequence[Event]) -> dict[str, Any]:
         parts[f"{role}_seconds"] = length_seconds(common(left, roles[role]))
         left = without(left, roles[role])
     launching = [one for one in _inside(events, [step.host]) if any(word in one.name for word in _LAUNCHES)]
-    has_device = _has_device(events)
+    work_on = device if has_device else near
+    sent, work = common([span], _spans(work_on, "communication")), common([span], _spans(work_on, "kernel", "cpu_op"))
+    exposed, alone = length_seconds(without(sent, work)), length_seconds(without(work, sent))
     return {
         "step": step.name,
         "seconds": length_seconds([span]),
         **parts,
         "other_seconds": length_seconds(left),
-        **_overlap(span, device if has_device else near),
+        "computing_seconds": length_seconds(work),
+        "communicating_seconds": length_seconds(sent),
+        "exposed_communication_seconds": exposed,
+        "could_overlap_seconds": min(exposed, alone),  # what work that runs alone could hide
         "waiting_for_data_seconds": length_seconds(
             common([span], _spans(one for one in near if one.name.startswith(DATA)))
         ),
@@ -357,53 +345,33 @@ def _step_summary(step: Step, events: Sequence[Event]) -> dict[str, Any]:
     }
 
 
-def _overlap(span: Span, events: Sequence[Event]) -> dict[str, float]:
-    """Exposed communication, and the part of it that work running alone could hide."""
-    sent = common([span], _spans(events, "communication"))
-    work = common([span], _spans(events, "kernel", "cpu_op"))
-    exposed, alone = length_seconds(without(sent, work)), length_seconds(without(work, sent))
-    return {
-        "computing_seconds": length_seconds(work),
-        "communicating_seconds": length_seconds(sent),
-        "exposed_communication_seconds": exposed,
-        "could_overlap_seconds": min(exposed, alone),
-    }
-
-
 def _inside(events: Iterable[Event], spans: Sequence[Span]) -> list[Event]:
     """Events that begin in a step."""
     return [event for event in events if any(start <= event.start_seconds < end for start, end in spans)]
 
 
-def _kinds(events: Sequence[Event], spans: Sequence[Span]) -> Mapping[str, float]:
-    inside = _inside(events, spans)
-    if _has_device(events):
-        return device_seconds_by_kind(event for event in inside if event.on_device)
-    return host_seconds_by_kind(event for event in inside if event.role in ("cpu_op", "communication", "annotation"))
+def _kinds(events: Sequence[Event], *, has_device: bool) -> Mapping[str, float]:
+    """Seconds by kind of work: on a device those of kernels and copies, where parallel streams each count."""
+    if not has_device:
+        seconds = host_seconds_by_kind(one for one in events if one.role in ("cpu_op", "communication", "annotation"))
+    else:
+        seconds = {}
+        for event in events:
+            if event.on_device:
+                kind = "copies" if event.role in ("memcpy", "memset") else kind_of(event.name)
+                seconds[kind] = seconds.get(kind, 0.0) + (event.end_seconds - event.start_seconds)
+    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
-def _copies(events: Sequence[Event], spans: Sequence[Span]) -> dict[str, dict[str, float]]:
-    """Copies between host and device, by direction."""
+def _totals(named: Iterable[tuple[str, Event]], *, has_bytes: bool) -> dict[str, dict[str, float]]:
+    """Number, bytes where they count, and seconds of events by name."""
     totals: dict[str, dict[str, float]] = {}
-    for event in _inside(events, spans):
-        direction = next((name for mark, name in _DIRECTIONS.items() if mark in event.name), None)
-        if event.role == "memcpy" and direction is not None:
-            total = totals.setdefault(direction, {"count": 0, "bytes": 0, "seconds": 0.0})
-            total["count"] += 1
+    for name, event in named:
+        total = totals.setdefault(name, {"count": 0, **({"bytes": 0} if has_bytes else {}), "seconds": 0.0})
+        total["count"] += 1
+        total["seconds"] += event.end_seconds - event.start_seconds
+        if has_bytes:
             total["bytes"] += event.bytes
-            total["seconds"] += event.end_seconds - event.start_seconds
-    return totals
-
-
-def _synchronisations(events: Sequence[Event], spans: Sequence[Span]) -> dict[str, dict[str, float]]:
-    """Calls in which the host waits for the device, by name."""
-    totals: dict[str, dict[str, float]] = {}
-    for event in _inside(events, spans):
-        waits = any(word in event.name for word in _SYNCHRONISATIONS) and "Async" not in event.name
-        if event.role == "runtime" and waits:
-            total = totals.setdefault(event.name, {"count": 0, "seconds": 0.0})
-            total["count"] += 1
-            total["seconds"] += event.end_seconds - event.start_seconds
     return totals
 
 
@@ -417,17 +385,26 @@ torch.profiler.schedule, as torch's tutorials use it."""
 
 def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
     """Profile three steps of the model at one depth."""
+    import torch
     from torch.profiler import ProfilerActivity, profile, schedule
-    from torch.utils.data import DataLoader
+    from torch.utils.data import DataLoader, IterableDataset
 
     from service.worker.decoder import trainer_of
 
     recipe, depth = step_recipe(parameters["recipe"]), int(parameters["depth"])
     model = step_model(parameters["model"], depth)
     trainer = trainer_of(model, recipe, context.device)
+
+    class Batches(IterableDataset):
+        """Random tokens without end, which the host creates batch after batch as a loader of real data does."""
+
+        def __iter__(self) -> Iterator[torch.Tensor]:
+            while True:
+                yield torch.randint(model.vocab_size, trainer.tokens.shape)
+
     path = context.folder / TRACE
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if trainer.device.type == "cuda" else [])]
-    loader = iter(DataLoader(_random_batches(model.vocab_size, trainer.tokens.shape), batch_size=None))
+    loader = iter(DataLoader(Batches(), batch_size=None))
     steps = WAIT + WARM_UP + ACTIVE
     with profile(
         activities=activities,
@@ -440,16 +417,3 @@ def run(parameters: Mapping[str, Any], context: ProbeContext) -> ProbeResult:
             trainer.step()
             profiler.step()
     return ProbeResult(summary={**summary_of(read_trace(path)), "depth": depth, "files": [TRACE]})
-
-
-def _random_batches(vocabulary: int, shape: tuple[int, ...]) -> Any:
-    """An endless data set of random tokens, which the host creates batch after batch as a loader of real data does."""
-    import torch
-    from torch.utils.data import IterableDataset
-
-    class Batches(IterableDataset):
-        def __iter__(self) -> Iterator[torch.Tensor]:
-            while True:
-                yield torch.randint(vocabulary, shape)
-
-    return Batches()

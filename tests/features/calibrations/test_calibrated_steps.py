@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.calibration.device_fit import STEP, ScoringOptions, fitted_device, score_calibration
+from service.calibration.device_fit import STEP, fitted_device, score_calibration
 from service.calibration.observations import Observed
 from service.calibration.records import Environment, Measurement
 from service.estimator import Layout, Recipe, estimate
@@ -62,11 +62,11 @@ MEASURED = [
 
 def test_steps_of_other_runs_bring_predictions_nearer() -> None:
     before: Callable[[Observed], float | None] = lambda one: STEPS.predict(one, H100)  # noqa: E731
-    judgement = score_calibration(MEASURED, H100, before, ScoringOptions(predict=STEPS.predict, steps_on=STEPS.on))
+    judgement = score_calibration(MEASURED, H100, before, STEPS.predict, STEPS.on)
     part = next(one for one in judgement.parts if one.probe == STEP)
     assert (part.left_out, part.measurements) == ("run", 4)
     assert part.held_out_fraction < part.before_fraction
-    alone = score_calibration(MEASURED, H100, before, ScoringOptions(predict=STEPS.predict))
+    alone = score_calibration(MEASURED, H100, before, STEPS.predict)
     without = next(one for one in alone.parts if one.probe == STEP)
     assert part.held_out_fraction < without.held_out_fraction, "more than products alone do"
 
