@@ -234,12 +234,12 @@ def _fitted_link(name: CurveName, own: Sequence[Observed], gpu: Gpu) -> LinkCali
         fixed, link = (_rounded(exp(values[key])) for key in ("fixed", "link"))
         return LinkCalibration(collective=name, fixed_fraction=fixed, link_fraction=link)
 
-    def loss(values: Values) -> float:
+    def loss_fraction(values: Values) -> float:
         attempt = calibrated(gpu, DeviceCalibration(id="tried", links=(scaled(values),), memory_bytes_per_s=memory))
         ratios = [(predicted_value(one, attempt) or one.measurement.value) / one.measurement.value for one in own]
         return fmean((log(ratio) ** 2 + NOISE**2) ** 0.5 for ratio in ratios)
 
-    return scaled(least(loss, {"fixed": 0.0, "link": 0.0}, bounds))
+    return scaled(least(loss_fraction, {"fixed": 0.0, "link": 0.0}, bounds))
 
 
 StepsOn = Callable[[Sequence[Observed], Gpu], Sequence[StepCalibration]]
