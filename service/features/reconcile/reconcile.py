@@ -14,6 +14,7 @@ from typing import Any, cast
 from service.answers.diagnoses import EndState, Fault, LeftOut, Reason, ReconciledJob, Reconciliation
 from service.calibration.records import DeviceKind, Environment
 from service.catalogue import Catalogue
+from service.catalogue.rows import GpuRow
 from service.errors import Problem, Refused, TraincostError, UnknownRevision
 from service.estimator import FORMULAS_VERSION
 from service.estimator.answer import Interval, Verdict
@@ -24,9 +25,9 @@ from service.features.reconcile.slurm import (
     AS_PRINTED,
     COMMAND,
     FinishedJob,
-    SlurmRecord,
     SlurmRecords,
     finished_jobs,
+    jobs_by_estimate,
     left_out,
     read_document,
     read_parsable,
@@ -154,16 +155,8 @@ CUT_SHORT: frozenset[str] = frozenset({"DEADLINE", "NODE_FAIL", "PREEMPTED", "TI
 """End states after which another job continues from the checkpoint."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedJob:
-    """A job compared with its prediction."""
-
-    job: FinishedJob
-    """The job."""
-    prediction: Prediction
-    """Prediction of its estimate."""
-    compared: ReconciledJob
-    """Result of the comparison."""
+ComparedJob = tuple[FinishedJob, Prediction, ReconciledJob]
+"""A job, the prediction of its estimate, and the result of the comparison."""
 
 
 def compare_job(job: FinishedJob, prediction: Prediction, cut_short: str | None) -> ComparedJob:
@@ -187,11 +180,11 @@ def compare_job(job: FinishedJob, prediction: Prediction, cut_short: str | None)
         used_over_predicted_fraction=job.gpu_hours / hours.value if is_compared and hours is not None else None,
         is_inside=hours.low <= job.gpu_hours <= hours.high if is_compared and hours is not None else None,
         verdict=prediction.verdict,
-        is_verdict_right=_is_verdict_right(state, prediction.verdict),
+        is_verdict_right=prediction.verdict != "out_of_memory" if state == "COMPLETED" else None,
         is_asked_again=prediction.is_asked_again,
         note=note,
     )
-    return ComparedJob(job, prediction, row)
+    return job, prediction, row
 
 
 def _not_compared(job: FinishedJob, prediction: Prediction, cut_short: str | None) -> str | None:
@@ -209,16 +202,6 @@ def _not_compared(job: FinishedJob, prediction: Prediction, cut_short: str | Non
     return MAY_CONTINUE if cut_short is not None and cut_short < job.started else None
 
 
-def cut_short_at(jobs: Iterable[FinishedJob]) -> str | None:
-    """Start of the first job that was cut short, from which a later one may have continued."""
-    return min((job.started for job in jobs if job.state in CUT_SHORT), default=None)
-
-
-def _is_verdict_right(state: str, verdict: Verdict) -> bool | None:
-    """Whether the end of a job confirms its verdict: only completion shows that GPU memory sufficed."""
-    return verdict != "out_of_memory" if state == "COMPLETED" else None
-
-
 SOURCE, PROBE, OPERATION, QUANTITY = "slurm", "run", "training", "gpu_hours"
 """Identity of runs in measurements: nothing is fitted to them, only their error is shown."""
 
@@ -230,9 +213,9 @@ def store_jobs(engine: Engine, caller: Caller, jobs: Iterable[ComparedJob], cata
     """Store jobs with compared hours, whose GPU is in the catalogue, as measurements; existing ones stay unchanged."""
     stored_at = now_text()
     rows = [
-        _measured(one, caller.owner, catalogue, stored_at)
-        for one in jobs
-        if one.compared.used_over_predicted_fraction is not None and one.prediction.gpu in catalogue.gpus
+        _measured(job, prediction, compared, caller.owner, catalogue.gpus[prediction.gpu], stored_at)
+        for job, prediction, compared in jobs
+        if compared.used_over_predicted_fraction is not None and prediction.gpu in catalogue.gpus
     ]
     if rows:
         with answering(), writing(engine) as connection:
@@ -240,26 +223,26 @@ def store_jobs(engine: Engine, caller: Caller, jobs: Iterable[ComparedJob], cata
             log_change_in(connection, *(f"measurements?run={run}" for run in sorted({row.run for row in rows})))
 
 
-def _measured(one: ComparedJob, owner: str, catalogue: Catalogue, stored_at: str) -> Measured:
+def _measured(
+    job: FinishedJob, prediction: Prediction, compared: ReconciledJob, owner: str, gpu: GpuRow, stored_at: str
+) -> Measured:
     """The measurement of a job; its id is of its owner, because other owners may store the same job."""
-    gpu, used, hours = catalogue.gpus[one.prediction.gpu], one.compared.used_gpu_hours, one.compared.predicted_gpu_hours
-    environment = Environment(
-        kind=KINDS.get(gpu.vendor, "other"),
-        device=gpu.name,
-        devices=one.compared.gpus,
-        memory_bytes=gpu.gpu.memory_bytes,
+    used, hours = compared.used_gpu_hours, compared.predicted_gpu_hours
+    kind = KINDS.get(gpu.vendor, "other")
+    environment = asdict(
+        Environment(kind=kind, device=gpu.name, devices=compared.gpus, memory_bytes=gpu.gpu.memory_bytes)
     )
-    ran = one.compared.cluster, one.compared.job_id, one.job.started, one.compared.estimate_id
+    ran = compared.cluster, compared.job_id, job.started, compared.estimate_id
     own_id, apart = f"msr_{digest_of(to_bytes([SOURCE, *ran]))}", id_scope(owner)
     return Measured(
         id=f"msr_{digest_of(to_bytes([*apart, own_id]))}" if apart else own_id,
         measured_at=stored_at,
         source=SOURCE,
-        run=f"{SOURCE}:{one.compared.cluster}",
+        run=f"{SOURCE}:{compared.cluster}",
         launch_check_id=None,
         probe=PROBE,
         operation=OPERATION,
-        shape={"job_id": one.compared.job_id, "estimate_id": one.compared.estimate_id, "gpus": one.compared.gpus},
+        shape={"job_id": compared.job_id, "estimate_id": compared.estimate_id, "gpus": compared.gpus},
         quantity=QUANTITY,
         value=used,
         low=used,
@@ -267,13 +250,13 @@ def _measured(one: ComparedJob, owner: str, catalogue: Catalogue, stored_at: str
         repeats=1,
         relative_error_fraction=None,
         predicted_value=None if hours is None else hours.value,
-        kind=environment.kind,
+        kind=kind,
         device=gpu.name,
         gpu=gpu.slug,
-        environment=asdict(environment),
-        fingerprint=fingerprint_of(asdict(environment)),
-        formulas=one.prediction.formulas,
-        calibration=one.prediction.calibration,
+        environment=environment,
+        fingerprint=fingerprint_of(environment),
+        formulas=prediction.formulas,
+        calibration=prediction.calibration,
         quarantined_at=None,
         reason=None,
         owner=owner,
@@ -303,15 +286,13 @@ def reconcile(
 
     jobs, others = compare_jobs(found, predict)
     store_jobs(engine, caller, jobs, now)
-    return reconciliation_of([one.compared for one in jobs], others, found.faults, found.steps)
+    return reconciliation_of([compared for _, _, compared in jobs], others, found.faults, found.steps)
 
 
 def compare_jobs(slurm_records: SlurmRecords, predict: Predict) -> tuple[list[ComparedJob], tuple[LeftOut, ...]]:
     """Compare the jobs of accounting records with their predictions."""
     jobs, others = finished_jobs(slurm_records.records)
-    by_estimate: dict[str, list[FinishedJob]] = {}
-    for job in jobs:
-        by_estimate.setdefault(job.estimate_id, []).append(job)
+    by_estimate = jobs_by_estimate(jobs)
     if len(by_estimate) > MOST_ESTIMATES:
         message = f"jobs of {len(by_estimate)} estimates are more than the {MOST_ESTIMATES} that one request takes"
         fix = "send fewer at once, as `traincost reconcile` does by itself"
@@ -319,9 +300,12 @@ def compare_jobs(slurm_records: SlurmRecords, predict: Predict) -> tuple[list[Co
     compared_jobs: list[ComparedJob] = []
     unknown: list[Reason] = []
     for estimate_id, of_it in by_estimate.items():
-        prediction, cut_short = predict(estimate_id), cut_short_at(of_it)
-        unknown += ["unknown_estimate"] * len(of_it) if prediction is None else []
-        compared_jobs += [] if prediction is None else [compare_job(job, prediction, cut_short) for job in of_it]
+        prediction = predict(estimate_id)
+        if prediction is None:
+            unknown += ["unknown_estimate"] * len(of_it)
+            continue
+        cut_short = min((job.started for job in of_it if job.state in CUT_SHORT), default=None)
+        compared_jobs += [compare_job(job, prediction, cut_short) for job in of_it]
     return compared_jobs, (*others, *left_out(unknown))
 
 
@@ -414,18 +398,15 @@ def read_sacct(text: str) -> SlurmRecords:
 
 def sent_table(jobs: Sequence[FinishedJob]) -> str:
     """Jobs as a table for `read_sacct`, without fields that reconciliation does not need."""
-    rows = [_row(job.estimate_id, record) for job in jobs for record in job.records]
-    return "".join(f"{'|'.join(row)}\n" for row in (SENT_COLUMNS, *rows))
-
-
-def _row(estimate_id: str, record: SlurmRecord) -> tuple[str, ...]:
-    model = f":{SLICE}" if record.is_partition else ""
-    gpus = "" if record.gpus is None else f"gres/gpu{model}={record.gpus}"
-    seconds = str(ceil(record.elapsed_seconds))
-    cluster = "".join(letter for letter in record.cluster if letter.isalnum() or letter in "-_.")
-    return (
-        record.job_id, cluster, record.state, seconds, gpus, record.started, str(record.restarts), estimate_id,
-    )  # fmt: skip
+    rows = [SENT_COLUMNS]
+    for estimate_id, record in ((job.estimate_id, record) for job in jobs for record in job.records):
+        model = f":{SLICE}" if record.is_partition else ""
+        gpus = "" if record.gpus is None else f"gres/gpu{model}={record.gpus}"
+        seconds = str(ceil(record.elapsed_seconds))
+        cluster = "".join(letter for letter in record.cluster if letter.isalnum() or letter in "-_.")
+        restarts = str(record.restarts)
+        rows.append((record.job_id, cluster, record.state, seconds, gpus, record.started, restarts, estimate_id))
+    return "".join(f"{'|'.join(row)}\n" for row in rows)
 
 
 JOBS_AT_ONCE = 500
@@ -446,12 +427,9 @@ def reconcile_output(ask: Callable[[str], Reconciliation], text: str) -> Reconci
 
 
 def _parts(jobs: Sequence[FinishedJob]) -> Iterator[list[FinishedJob]]:
-    """Split jobs into parts, keeping those of one estimate together: one may continue from another."""
-    by_estimate: dict[str, list[FinishedJob]] = {}
-    for job in jobs:
-        by_estimate.setdefault(job.estimate_id, []).append(job)
+    """Split jobs into parts, keeping those of one estimate together."""
     part: list[FinishedJob] = []
-    for of_it in by_estimate.values():
+    for of_it in jobs_by_estimate(jobs).values():
         if part and len(part) + len(of_it) > JOBS_AT_ONCE:
             yield part
             part = []

@@ -1,7 +1,8 @@
 """Accounting records of Slurm, from `sacct --json` or `--parsable2`, and the finished jobs that they add up to."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, get_args
@@ -121,12 +122,9 @@ def duration_seconds(written: str, field: str) -> float:
     return whole + float(f"0.{part}")
 
 
-def whole_seconds(written: str, field: str) -> float:
-    """Seconds of a length of time that is printed in seconds."""
-    if not (written.isascii() and written.isdigit() and len(written) <= 12):
-        fix = "give ElapsedRaw as sacct prints it; a length of time like 01:00:00 belongs under Elapsed"
-        raise FaultFound(field, "this is no whole number of seconds", fix)
-    return float(written)
+def is_count(written: str, most_digits: int) -> bool:
+    """Whether a text is a whole number of at most some digits."""
+    return written.isascii() and written.isdigit() and len(written) <= most_digits
 
 
 def gpus_of(written: str, field: str) -> tuple[int | None, bool]:
@@ -141,7 +139,7 @@ def gpus_of(written: str, field: str) -> tuple[int | None, bool]:
     for resource in written.split(","):
         name, _, amount = resource.partition("=")
         if (found := GPU.fullmatch(name.strip())) is not None:
-            if not (amount.isascii() and amount.isdigit() and len(amount) <= 9):
+            if not is_count(amount, 9):
                 fix = "count GPUs without a unit, as sacct does: gres/gpu=8, or gres/gpu:h100=8"
                 raise FaultFound(field, "the number of GPUs is none", fix)
             counts[found[1]] = int(amount)
@@ -155,15 +153,6 @@ def total_gpus(counts: dict[str | None, int]) -> tuple[int | None, bool]:
     if not counts:
         return None, False
     return counts.get(None, sum(counts[name] for name in models)), is_partition
-
-
-def moment_of(written: str, field: str) -> str:
-    """Parse a moment; empty if missing."""
-    if written in NEVER:
-        return ""
-    if MOMENT.fullmatch(written) is None:
-        raise FaultFound(field, "this is no moment like 2026-11-23T07:23:23 or 1795418603", NO_TIME_FORMAT)
-    return written
 
 
 COLUMNS = ("JobID", "Cluster", "State", "ElapsedRaw", "AllocTRES", "ReqTRES", "Start", "AdminComment", "Comment")
@@ -278,8 +267,14 @@ def _header(lines: Sequence[str]) -> Header:
     if not any(name in NAMES for name in header.names) or len(header.names) == 1:
         raise Refused(_no_header(first))
     missing = [names for names in REQUIRED_COLUMNS if not set(names) & set(header.names)]
-    if missing:
-        raise Refused(*(_missing(names, header) for names in missing))
+    problems = []
+    for names in missing:
+        near = did_you_mean(nearest(names[0], [name[:64] for name in header.names], likeness=0.8))
+        typed = " (a column is spelled almost so)" if near else ""
+        message = f"there is no column {' or '.join(names)}{typed}"
+        problems.append(_problem("missing_column", message, f"call it so: {COMMAND}", names[0]))
+    if problems:
+        raise Refused(*problems)
     return header
 
 
@@ -298,13 +293,6 @@ def _no_header(first: str) -> Problem:
         return _problem("comma", message, f"print it with | between the columns: {COMMAND}")
     fix = f"leave out --noheader; this prints what is needed: {COMMAND}"
     return _problem("no_header", "the first row names no columns of sacct", fix)
-
-
-def _missing(names: tuple[str, ...], header: Header) -> Problem:
-    near = did_you_mean(nearest(names[0], [name[:64] for name in header.names], likeness=0.8))
-    typed = " (a column is spelled almost so)" if near else ""
-    message = f"there is no column {' or '.join(names)}{typed}"
-    return _problem("missing_column", message, f"call it so: {COMMAND}", names[0])
 
 
 def _problem(code: str, message: str, fix: str, field: str = "") -> Problem:
@@ -326,20 +314,27 @@ def _record(header: Header, line: str) -> SlurmRecord | None:
     state = known_state(cells["State"], "State")
     resources = next((name for name in ("AllocTRES", "ReqTRES") if cells.get(name)), None)
     gpus, is_partition = gpus_of(cells[resources], resources) if resources else (None, False)
-    raw = "ElapsedRaw" in cells
+    if "ElapsedRaw" not in cells:
+        elapsed_seconds = duration_seconds(cells["Elapsed"], "Elapsed")
+    elif is_count(raw := cells["ElapsedRaw"], 12):
+        elapsed_seconds = float(raw)
+    else:
+        fix = "give ElapsedRaw as sacct prints it; a length of time like 01:00:00 belongs under Elapsed"
+        raise FaultFound("ElapsedRaw", "this is no whole number of seconds", fix)
     restarts = cells.get("Restarts", "")
+    started = "" if cells["Start"] in NEVER else cells["Start"]
+    if started and MOMENT.fullmatch(started) is None:
+        raise FaultFound("Start", "this is no moment like 2026-11-23T07:23:23 or 1795418603", NO_TIME_FORMAT)
     return SlurmRecord(
         cluster=cells.get("Cluster", ""),
         job_id=job[1],
         state=state,
-        elapsed_seconds=whole_seconds(cells["ElapsedRaw"], "ElapsedRaw")
-        if raw
-        else duration_seconds(cells["Elapsed"], "Elapsed"),
+        elapsed_seconds=elapsed_seconds,
         gpus=gpus,
         is_partition=is_partition,
-        started=moment_of(cells["Start"], "Start"),
+        started=started,
         comment=cells[""],
-        restarts=int(restarts) if restarts.isascii() and restarts.isdigit() and len(restarts) < 9 else 0,
+        restarts=int(restarts) if is_count(restarts, 8) else 0,
     )
 
 
@@ -367,22 +362,14 @@ def read_document(document: Mapping[str, Any]) -> SlurmRecords:
 
 def _refuse_version(document: Mapping[str, Any]) -> None:
     """Refuse a document of an unknown version: its fields may have other meanings."""
-    texts = list(_version_texts(document))
-    versions = [int(found[1]) for found in map(VERSION.fullmatch, texts) if found is not None]
+    texts = [_text(document, "meta", "plugin", name) for name in ("data_parser", "type")]  # type alone before 0.0.39
+    versions = [int(match[1]) for match in map(VERSION.fullmatch, texts) if match is not None]
     if not versions:
         message = "it does not say its version (meta.plugin.data_parser)"
         raise Refused(_problem("no_version", message, AS_PRINTED, "meta"))
     if not OLDEST <= versions[0] <= NEWEST:
         message = f"its schema is v0.0.{versions[0]}; v0.0.{OLDEST} to v0.0.{NEWEST} are read"
         raise Refused(_problem("unknown_version", message, OTHER_VERSION, "meta"))
-
-
-def _version_texts(document: Mapping[str, Any]) -> Iterator[str]:
-    """Version texts of a document: data_parser since 0.0.39, type before."""
-    plugin = _inside(document, "meta", "plugin")
-    for name in ("data_parser", "type"):
-        if isinstance(plugin, Mapping) and isinstance(plugin.get(name), str):
-            yield plugin[name]
 
 
 def _document_record(job: object) -> SlurmRecord:
@@ -422,24 +409,19 @@ def _state(job: Mapping[str, Any]) -> str:
 
 
 def _document_gpus(job: Mapping[str, Any]) -> tuple[int | None, bool]:
-    for kind in ("allocated", "requested"):
-        rows = _inside(job, "tres", kind)
-        if isinstance(rows, list) and rows:
-            return total_gpus(dict(_named(rows, f"tres.{kind}")))
-    return None, False
-
-
-def _named(rows: list[Any], field: str) -> Iterator[tuple[str | None, int]]:
+    kinds = ((kind, _inside(job, "tres", kind)) for kind in ("allocated", "requested"))
+    field, rows = next(((f"tres.{kind}", rows) for kind, rows in kinds if isinstance(rows, list) and rows), ("", []))
+    counts: dict[str | None, int] = {}
     for row in rows:
-        if not isinstance(row, Mapping) or row.get("type") != "gres":
-            continue
-        name, _, model = str(row.get("name")).partition(":")
+        is_resource = isinstance(row, Mapping) and row.get("type") == "gres"
+        name, _, model = str(row.get("name")).partition(":") if is_resource else ("", "", "")
         if name != "gpu":
             continue
         count = row.get("count")
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise FaultFound(field, "the number of GPUs is none", AS_PRINTED)
-        yield model or None, count
+        counts[model or None] = count
+    return total_gpus(counts)
 
 
 def _needed(job: Mapping[str, Any], *path: str) -> int:
@@ -507,7 +489,7 @@ class FinishedJob:
     @property
     def job_id(self) -> str:
         """As sacct prints it, components together."""
-        return _whole(self.records[0].job_id)
+        return self.records[0].job_id.partition("+")[0]
 
     @property
     def started(self) -> str:
@@ -556,7 +538,7 @@ def finished_jobs(records: Iterable[SlurmRecord]) -> tuple[tuple[FinishedJob, ..
     """Group records into finished jobs with an estimate."""
     grouped: dict[tuple[str, str], list[SlurmRecord]] = {}
     for record in records:
-        grouped.setdefault((record.cluster, _whole(record.job_id)), []).append(record)
+        grouped.setdefault((record.cluster, record.job_id.partition("+")[0]), []).append(record)
     found: list[FinishedJob] = []
     reasons: list[Reason] = []
     for group in grouped.values():
@@ -570,12 +552,9 @@ def finished_jobs(records: Iterable[SlurmRecord]) -> tuple[tuple[FinishedJob, ..
 
 def left_out(reasons: Iterable[Reason]) -> tuple[LeftOut, ...]:
     """Jobs left out, by reason."""
-    counts: dict[Reason, int] = {}
-    for reason in reasons:
-        counts[reason] = counts.get(reason, 0) + 1
     return tuple(
         LeftOut(reason=reason, jobs=count, message=REASONS[reason][0], fix=REASONS[reason][1])
-        for reason, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        for reason, count in sorted(Counter(reasons).items(), key=lambda pair: (-pair[1], pair[0]))
     )
 
 
@@ -587,11 +566,6 @@ def estimate_in(comment: str) -> str | None:
     """
     found = ESTIMATE_ID.findall(comment)
     return found[-1] if found else None
-
-
-def _whole(job_id: str) -> str:
-    """The job of a component."""
-    return job_id.partition("+")[0]
 
 
 def _reason(group: Sequence[SlurmRecord]) -> Reason | None:
@@ -608,10 +582,18 @@ def _by_estimate(group: Sequence[SlurmRecord]) -> list[tuple[str, tuple[SlurmRec
     """Records of each estimate; those without one belong to the first, because a hook may check one component alone."""
     ids = [estimate_in(record.comment) for record in group]
     first = next(one for one in ids if one is not None)
-    by_id: dict[str, list[SlurmRecord]] = {}
-    for record, estimate_id in zip(group, ids, strict=True):
-        by_id.setdefault(estimate_id or first, []).append(record)
-    return [(estimate_id, tuple(records)) for estimate_id, records in by_id.items()]
+    return [
+        (known, tuple(record for record, one in zip(group, ids, strict=True) if (one or first) == known))
+        for known in dict.fromkeys(one or first for one in ids)
+    ]
+
+
+def jobs_by_estimate(jobs: Iterable[FinishedJob]) -> dict[str, list[FinishedJob]]:
+    """Jobs of each estimate: one may continue from another."""
+    by_estimate: dict[str, list[FinishedJob]] = {}
+    for job in jobs:
+        by_estimate.setdefault(job.estimate_id, []).append(job)
+    return by_estimate
 
 
 def _components(records: Sequence[SlurmRecord]) -> list[list[SlurmRecord]]:

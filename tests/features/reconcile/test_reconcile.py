@@ -38,7 +38,7 @@ def row(job: str, state: str = "COMPLETED", seconds: int = 3600, **other: str) -
 def reconciled(text: str, prediction: Prediction | None = PREDICTION) -> Reconciliation:
     found = read_sacct(text)
     jobs, others = compare_jobs(found, lambda _: prediction)
-    return reconciliation_of([one.compared for one in jobs], others, found.faults, found.steps)
+    return reconciliation_of([compared for _, _, compared in jobs], others, found.faults, found.steps)
 
 
 def compared(*rows: str, prediction: Prediction | None = PREDICTION) -> Reconciliation:
