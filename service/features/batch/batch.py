@@ -117,9 +117,7 @@ class AnsweredQuestion:
     content: bytes
     """JSON of the answer; empty for an error."""
     error: Exception | None
-    """Error of the question."""
     verdict: str | None
-    """Verdict of a check."""
     checked_questions: tuple[CheckedQuestion, ...]
     """Question of a check, so that its estimate can be read again."""
 

@@ -165,10 +165,8 @@ class _Deadline:
     given_seconds: float
     """Deadline that the caller gave."""
     seconds: float
-    """Seconds to use."""
     started: float
     was_cut: bool = False
-    """Whether it ended the search."""
 
     def is_within(self, share: float) -> bool:
         """Whether less than a share of it has passed."""

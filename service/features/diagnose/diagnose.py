@@ -128,11 +128,9 @@ class Hypothesis:
     difference: Supposition | None
     """Difference from the question; None for the question itself."""
     question: Question
-    """The question that may have run."""
     stages: tuple[StageTimeline, ...]
     """Its memory over the first step and over a later one."""
     tensors: tuple[MatchedTensor, ...]
-    """Its tensors of the requested size."""
 
     @property
     def peak_stage(self) -> StageTimeline:

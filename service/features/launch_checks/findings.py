@@ -54,13 +54,10 @@ class Findings:
     """Findings of a launch check."""
 
     probes: Sequence[ProbeAnswer]
-    """Answer of each probe."""
     environments: Sequence[Environment]
-    """Environment of each probe."""
     comparable: bool
     """Whether they ran on the cluster's own GPU."""
     gpu: str
-    """Catalogue name of the cluster's GPU."""
     rated_watts: float
     """Power that one GPU of the cluster may draw."""
     outlook: Outlook
@@ -68,7 +65,6 @@ class Findings:
     depths: Sequence[Deepened]
     """Quantities of the whole model extrapolated from the step probe."""
     nodes: int = 1
-    """Nodes that the job spans."""
     judges_memory: bool = True
     """Whether the step probe's attention stores the same tensors as the job's."""
     impossible: Sequence[str] = ()
@@ -348,21 +344,16 @@ class LaunchPlan:
     """Question and predictions of a launch check, stored before it runs."""
 
     question: Question
-    """Its question, with names looked up and defaults filled."""
     before: Outlook
     """Estimate of the job before the check."""
     expected: tuple[Expected, ...]
-    """Planned measurements with their predictions."""
     whole: tuple[Expected, ...]
-    """Predictions for a step of the whole model."""
     assumptions: tuple[str, ...]
-    """Differences from the job."""
     planned: tuple[str, ...]
     """Probes that have something to measure."""
     is_matching: bool
     """Whether it was planned for the cluster's own GPU, which its predictions then apply to."""
     device_names: tuple[str, ...] = ()
-    """Names of the cluster's GPU in drivers."""
     judges_memory: bool = False
     """Whether the step probe's memory can be compared with the job's."""
 

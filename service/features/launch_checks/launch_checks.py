@@ -20,7 +20,7 @@ from service.features.launch_checks.findings import (
     plan_from_json,
     probe_without_result,
 )
-from service.features.launch_checks.schemas import ParsedLaunchCheck, read_launch_check
+from service.features.launch_checks.schemas import read_launch_check
 from service.features.launch_checks.store import StoredCheck
 from service.features.launch_checks.targets import size_question, target_of
 from service.features.launch_checks.tasks import plan_probes
@@ -78,16 +78,8 @@ def create_launch_check(
         return stored_answer(engine, caller.visible_owner, estimate_id, catalogue_at, look_again=look_again)
 
     parsed = read_launch_check(body, catalogue, stored)
-    check, job, estimate = _prepare(engine, catalogue, parsed, caller.owner)
-    store.create_launch_check(engine, check, estimate, job)
-    return find_launch_check(engine, caller, check.id)
-
-
-def _prepare(
-    engine: Engine, catalogue: Catalogue, parsed: ParsedLaunchCheck, owner: str
-) -> tuple[StoredCheck, NewJob, bytes]:
     answer, question, request = parsed.estimate, parsed.parsed.question, parsed.request
-    workers = read_workers(engine, ALIVE_SECONDS, owner)
+    workers = read_workers(engine, ALIVE_SECONDS, caller.owner)
     target = target_of(request.on, question.gpu, workers, catalogue)
     sized = size_question(answer.resolved, target, request.time_budget_seconds)
     plan = plan_probes(sized, target, parsed.probes, request.time_budget_seconds)
@@ -121,18 +113,30 @@ def _prepare(
         timeout_seconds=BETWEEN_SECONDS + sum(task.timeout_seconds for task in plan.tasks),
         requires=target.requires(max((task.ranks for task in plan.tasks), default=1)),
         priority=BEFORE_SWEEPS,
-        owner=owner,
+        owner=caller.owner,
     )
-    return check, job, to_bytes(answer)
+    store.create_launch_check(engine, check, to_bytes(answer), job)
+    return find_launch_check(engine, caller, check_id)
 
 
 def find_launch_check(engine: Engine, caller: Caller, check_id: str) -> Record:
     """Current state of a launch check."""
     check, job = _stored_check(engine, caller, check_id)
     plan = plan_from_json(check.plan)
+    progress = job.progress if isinstance(job.progress, Mapping) else {}
+    reported = {one.get("probe"): one for one in progress.get("probes", ()) if isinstance(one, Mapping)}
+    unfinished = {
+        "probes": [probe_without_result(name, plan, reported.get(name, {})) for name in check.probes],
+        "comparable": None,
+        "environment": None,
+        "verdict": None,
+        "reasons": (),
+        "estimate": Reestimate(before=plan.before, after=None, assumptions=()),
+        "depths": (),
+    }
     values = {
         **fields_of(check),
-        **(check.found or _unfinished(check, job, plan)),
+        **(check.found or unfinished),
         "status": job.status,
         "error": None if job.error is None else job.error.get("message"),
         "on": check.on_workers,
@@ -153,21 +157,6 @@ def _stored_check(engine: Engine, caller: Caller, check_id: str) -> tuple[Stored
     if check is None or job is None or not caller.reaches(job.owner):
         raise NotFound(UNKNOWN_CHECK)
     return check, job
-
-
-def _unfinished(check: StoredCheck, job: Job, plan: LaunchPlan) -> Mapping[str, Any]:
-    """State of an unfinished launch check: progress of each probe."""
-    progress = job.progress if isinstance(job.progress, Mapping) else {}
-    reported = {one.get("probe"): one for one in progress.get("probes", ()) if isinstance(one, Mapping)}
-    return {
-        "probes": [probe_without_result(name, plan, reported.get(name, {})) for name in check.probes],
-        "comparable": None,
-        "environment": None,
-        "verdict": None,
-        "reasons": (),
-        "estimate": Reestimate(before=plan.before, after=None, assumptions=()),
-        "depths": (),
-    }
 
 
 def cancel_launch_check(engine: Engine, caller: Caller, check_id: str, on_end: OnEnd) -> Record:

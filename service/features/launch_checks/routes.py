@@ -52,7 +52,6 @@ class EventHistory:
     """Events of a launch check up to now."""
 
     numbers: tuple[int, ...] = ()
-    """Numbers of its events, in order."""
     events: tuple[bytes, ...] = ()
     """The same events as server-sent bytes."""
     whole: bytes | None = None

@@ -23,13 +23,10 @@ class StoredCheck:
     question: Mapping[str, Any]
     """A request body of POST /v1/estimates, as the caller sent it."""
     estimate_id: str
-    """Id of the estimate of that question."""
     gpu: str
-    """Catalogue name of the cluster's GPU."""
     gpus: int
     probes: tuple[str, ...]
     time_budget_seconds: float
-    """Time of all probes together."""
     on_workers: str
     """matching or any."""
     plan: Mapping[str, Any]

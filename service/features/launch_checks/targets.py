@@ -42,17 +42,13 @@ class Target:
     on: Where
     """Whether it must have the cluster's own GPU."""
     is_matching: bool
-    """Whether it has that GPU."""
     gpu: Gpu | None = None
     """Its GPU, used for predictions; None without a GPU or outside the catalogue."""
     device: str | None = None
     """Name of its GPU; None for a processor."""
     devices: int = 1
-    """Number of devices."""
     memory_bytes: float = UNSEEN_MEMORY_BYTES
-    """Memory of one device."""
     threads: int = UNSEEN_THREADS
-    """Threads of its processors."""
     measures: bool = False
     """Whether a live worker of the kind has torch."""
 
@@ -147,11 +143,8 @@ class Expected:
     """One planned measurement of a probe."""
 
     probe: ProbeName
-    """Name of the probe."""
     operation: str
-    """Name of the operation."""
     shape: Mapping[str, Any]
-    """Shape, by dimension name."""
     quantity: str
     """seconds, bytes or bytes_per_s."""
     predicted: Interval | None = None
@@ -172,15 +165,11 @@ class Item:
     entry: Any
     """Entry in the task for the worker."""
     name: str
-    """Name for people."""
     once_seconds: float
-    """Estimated duration of one run."""
     weight_flop: float
     """FLOP of it in one step, or bytes where it has none; items run in descending order."""
     memory_bytes: float
-    """Estimated memory."""
     expected: tuple[Expected, ...]
-    """Planned measurements."""
 
 
 def reached_flop_per_s(target: Target, dtype: str) -> float:
@@ -266,7 +255,6 @@ class SizedQuestion:
     judges_memory: bool
     """Whether its attention stores the same tensors as the job's, so that memory can be compared."""
     assumptions: tuple[str, ...]
-    """Differences from the job."""
 
 
 def size_question(question: Question, target: Target, budget_seconds: float) -> SizedQuestion:

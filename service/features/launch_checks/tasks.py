@@ -505,9 +505,7 @@ class ProbePlan:
     """Tasks of a launch check and their planned measurements."""
 
     tasks: tuple[ProbeTask, ...] = ()
-    """Tasks for the worker."""
     expected: tuple[Expected, ...] = ()
-    """Planned measurements with their predictions."""
     whole: tuple[Expected, ...] = ()
     """Predictions for a step of the whole model, which is not run."""
     assumptions: tuple[str, ...] = ()

@@ -51,17 +51,13 @@ class Prediction:
     gpu_hours: Interval | None
     """GPU-hours of the whole run; None if its length is unknown."""
     verdict: Verdict
-    """Whether it fits."""
     gpus: int
-    """Requested GPUs."""
     gpu: str
     """Their model, by its slug."""
     host_bytes: float
     """Host memory of a rank."""
     formulas: str
-    """Version of the formulas."""
     calibration: str | None
-    """Calibration of the prediction; None without one."""
     is_asked_again: bool
     """Whether it was recomputed today, because formulas or facts of its time are gone."""
 
@@ -325,11 +321,8 @@ class SacctQuery:
     """Selection of jobs."""
 
     since: str | None = None
-    """Those since then."""
     until: str | None = None
-    """Those until then."""
     cluster: str | None = None
-    """Those of these clusters."""
 
 
 def sacct_output(file: str | None, query: SacctQuery) -> str:

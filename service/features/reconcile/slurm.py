@@ -41,11 +41,9 @@ class SlurmRecord:
     gpus: int | None
     """Allocated GPUs; None if not accounted."""
     is_partition: bool
-    """Whether they are slices of GPUs (MIG)."""
     started: str
     """Start as written; empty if it never started."""
     comment: str
-    """Its comments."""
     restarts: int
     """Number of earlier starts, if stated."""
 
@@ -55,11 +53,9 @@ class SlurmRecords:
     """Parsed output of sacct."""
 
     records: tuple[SlurmRecord, ...]
-    """Records of jobs, in order."""
     steps: int
     """Records of steps (.batch, .extern, .0), which are parts of their jobs' time and are not counted again."""
     faults: tuple[Fault, ...]
-    """Records that cannot be read."""
 
 
 class FaultFound(Exception):
@@ -477,7 +473,6 @@ class FinishedJob:
     """A finished job with its records."""
 
     estimate_id: str
-    """Id of the estimate that its comment holds."""
     records: tuple[SlurmRecord, ...]
     """Its attempts, in order, each of every component."""
 

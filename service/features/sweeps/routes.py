@@ -41,9 +41,7 @@ class SweepState(NamedTuple):
     """Current state of a sweep."""
 
     event: bytes
-    """Its event."""
     is_over: bool
-    """Whether it is the last one."""
 
 
 def sweep_feed(engine: Engine, longest: float, leaving: Event) -> ChangeFeed[SweepState]:

@@ -74,7 +74,6 @@ class SweptModel:
     name: str | None
     """Name in the catalogue; null where it is given inline."""
     model: Model
-    """The model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +83,6 @@ class SweptCluster:
     name: str | None
     """Name in the catalogue; null where it is given inline."""
     gpu: CalibratedGpu | Gpu
-    """Facts of its GPU."""
     at: tuple[Cluster, ...]
     """The cluster at each place that the prices of the sweep name; the first one is without a place."""
 
@@ -104,9 +102,7 @@ class SweptLayout:
     """An item of the list of layouts."""
 
     layout: Layout
-    """The layout, without the fields that a search chooses."""
     open: dict[str, Any] = field(default_factory=dict)
-    """Fields that a search chooses, as requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +112,6 @@ class PriceOfGpu:
     price: Price | OwnedPrice | None
     """The price; null if none is requested or it is refused."""
     problems: tuple[Problem, ...] = ()
-    """Problems that refuse the price for this GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +121,6 @@ class SweptPrice:
     place: int
     """Position of its place in `at` of each cluster."""
     of_gpu: dict[str, PriceOfGpu]
-    """The price by catalogue name of the GPU."""
 
 
 class Combination(NamedTuple):
@@ -177,17 +171,11 @@ class Sweep:
     """All inputs of the rows of a sweep."""
 
     kind: SweepKind
-    """Kind of its rows."""
     name: str | None
-    """Name that the team gave it."""
     columns: tuple[str, ...]
-    """Numbers of each row."""
     plan: SweepPlan
-    """How plans are ranked."""
     axes: Axes
-    """Its lists."""
     versions: Versions
-    """Versions of formulas, catalogue and calibrations."""
 
 
 def sweep_to_bytes(sweep: Sweep) -> bytes:
@@ -220,7 +208,6 @@ class SweepColumn(NamedTuple):
     """One column of the table of a sweep."""
 
     name: str
-    """Its name."""
     type: ColumnType
     """Type of its cells, all nullable."""
 
@@ -315,11 +302,8 @@ class Counts:
     """Counts of finished rows."""
 
     rows: int = 0
-    """Rows."""
     answered: int = 0
-    """Rows with an answer."""
     refused: int = 0
-    """Refused rows."""
     fitting: int = 0
     """Rows whose job fits, or may fit."""
 

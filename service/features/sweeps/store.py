@@ -20,15 +20,12 @@ class NewSweep:
     id: str
     name: str | None
     kind: str
-    """Kind of its rows."""
     owner: str
     rows: int
     columns: Sequence[Sequence[str]]
     """Name and type of each column of its table."""
     formulas: str
-    """Version of the formulas."""
     catalogue: str
-    """Digest of the catalogue."""
     calibration: str | None
     """Calibrations of its GPUs; None where there are none."""
 
@@ -52,7 +49,6 @@ class ShardState:
     """Start of its last attempt."""
     finished_at: datetime | None
     progress: Any
-    """Last progress that its worker reported."""
     result: Any
     error: Mapping[str, Any] | None
     """Error of its last attempt."""

@@ -100,11 +100,8 @@ class Shard(NamedTuple):
     """Consecutive rows."""
 
     number: int
-    """Its number, from 0."""
     first: int
-    """Its first row."""
     rows: int
-    """Number of rows."""
 
 
 def shards_of(rows: int, each: int) -> tuple[Shard, ...]:
