@@ -4,9 +4,11 @@ A problem document never repeats what the caller sent, holds at most MOST_PROBLE
 table adds a report of every wrong row.
 """
 
+import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fastapi import Request
@@ -48,42 +50,8 @@ class Kind:
     title: str
 
 
-KINDS: Mapping[str, Kind] = {
-    "not_json": Kind(400, "The body is not a JSON object"),
-    "bad_request": Kind(400, "The request breaks the rules of HTTP"),
-    "unauthorized": Kind(401, "No key that holds came with the request"),
-    "forbidden": Kind(403, "The key does not allow this"),
-    "foreign_page": Kind(403, "A page of another origin sent this"),
-    "unknown_metric": Kind(404, "No number of an answer has this name"),
-    "unknown_revision": Kind(404, "No catalogue of this revision is kept"),
-    "not_found": Kind(404, "There is nothing at this path"),
-    "method_not_allowed": Kind(405, "This path does not take this method"),
-    "body_timeout": Kind(408, "The body did not arrive in time"),
-    "head_timeout": Kind(408, "The request line and the headers did not arrive in time"),
-    "no_matching_worker": Kind(409, "No live worker has the hardware that was asked for"),
-    "conflict": Kind(409, "The change contradicts what the catalogue holds"),
-    "already_finished": Kind(409, "The attempt ended with another outcome before"),
-    "lease_lost": Kind(409, "No job is held under this lease"),
-    "stale": Kind(412, "The row was changed since it was read"),
-    "body_too_large": Kind(413, "The body is too large"),
-    "unsupported_media_type": Kind(415, "The body is of an unsupported media type"),
-    "unknown_host": Kind(421, "The service is not called what it was asked as"),
-    "key_reused": Kind(422, "This Idempotency-Key came with another request before"),
-    "refused": Kind(422, "The question cannot be answered as asked"),
-    "precondition_required": Kind(428, "A change has to say which version it starts from"),
-    "too_many_computations": Kind(429, "Too many computations of this caller run or wait"),
-    "rate_limited": Kind(429, "Too many requests came from this caller"),
-    "head_too_large": Kind(431, "The request line and the headers are too large"),
-    "internal_error": Kind(500, "The service failed to answer"),
-    "too_many_connections": Kind(503, "There are more connections than the service holds"),
-    "too_many_bodies": Kind(503, "The service holds as much of other requests as it may"),
-    "computing_full": Kind(503, "As many computations wait as the service lets wait"),
-    "computation_lost": Kind(503, "The process that computed the answer ended"),
-    "issuer_away": Kind(503, "The issuer of tokens does not say with which key"),
-    "busy": Kind(503, "Other changes are being written"),
-    "draining": Kind(503, "This process of the service is about to end"),
-    "not_ready": Kind(503, "The service cannot reach its database"),
-}
+with Path(__file__).with_name("problems.csv").open(encoding="utf-8", newline="") as _rows:
+    KINDS: Mapping[str, Kind] = {row["code"]: Kind(int(row["status"]), row["title"]) for row in csv.DictReader(_rows)}
 """Problems by stable code; `type` of a document is `/docs#` and the code."""
 
 BODY_CODES = {"not_json", "body_timeout", "body_too_large", "unsupported_media_type"}
@@ -131,17 +99,13 @@ LONGEST_TEXT = 1_000
 """Longest message or fix, in characters."""
 
 
-NOT_FOUND_CODES: Mapping[type[NotFound], str] = {UnknownMetric: "unknown_metric", UnknownRevision: "unknown_revision"}
-"""Codes of NotFound subclasses, where they have one of their own."""
-
-UNREACHABLE_CODES: Mapping[type[Unreachable], str] = {Busy: "busy", Leaving: "draining"}
-"""Codes of Unreachable subclasses, where the database itself is reachable."""
-
-REFUSAL_CODES: Mapping[type[Refused], str] = {
-    AlreadyFinished: "already_finished", Conflict: "conflict", ForAdmins: "forbidden", LeaseLost: "lease_lost",
-    NoWorker: "no_matching_worker",
+CODE_OF_ERROR: Mapping[type[TraincostError], str] = {
+    AlreadyFinished: "already_finished", Busy: "busy", Conflict: "conflict", ForAdmins: "forbidden",
+    LeaseLost: "lease_lost", Leaving: "draining", NotFound: "not_found", NotJson: "not_json",
+    NoWorker: "no_matching_worker", Refused: "refused", Stale: "stale", UnknownMetric: "unknown_metric",
+    UnknownRevision: "unknown_revision", Unreachable: "not_ready",
 }  # fmt: skip
-"""Codes of refusals that follow from stored state, not from the question itself."""
+"""Code of each exception; a subclass without one has that of its base."""
 
 NOTHING_THERE = "there is nothing at this path; GET /docs lists every operation"
 
@@ -213,35 +177,22 @@ def on_refused(request: Request, error: Refused) -> Response:
         location, problems = _parameter, [rephrased(problem, QUERY) for problem in problems]
     first, *others = problems
     detail = f"{first.message}; {first.fix}" + (f" (and {len(others)} more)" if others else "")
-    code = next((code for kind, code in REFUSAL_CODES.items() if isinstance(error, kind)), "refused")
     errors = [
         location(problem)
         | {"code": problem.code, "message": _shortened(problem.message), "fix": _shortened(problem.fix)}
         for problem in problems
     ]
-    return problem_response(request.scope, code, detail, errors=errors)
+    return problem_response(request.scope, _code_of(error), detail, errors=errors)
 
 
-def on_not_json(request: Request, error: NotJson) -> Response:
-    """Problem document of a body that is not JSON."""
-    return problem_response(request.scope, "not_json", str(error))
+def on_error(request: Request, error: TraincostError) -> Response:
+    """Problem document of an exception that concerns no field."""
+    headers = RETRY_AFTER if isinstance(error, Unreachable) else None
+    return problem_response(request.scope, _code_of(error), str(error), headers=headers)
 
 
-def on_not_found(request: Request, error: NotFound) -> Response:
-    """Problem document of a resource that does not exist."""
-    code = next((code for kind, code in NOT_FOUND_CODES.items() if isinstance(error, kind)), "not_found")
-    return problem_response(request.scope, code, str(error))
-
-
-def on_stale(request: Request, error: Stale) -> Response:
-    """Problem document of a change based on an outdated version."""
-    return problem_response(request.scope, "stale", str(error))
-
-
-def on_unreachable(request: Request, error: Unreachable) -> Response:
-    """Problem document of a request whose database does not answer in time."""
-    code = next((code for kind, code in UNREACHABLE_CODES.items() if isinstance(error, kind)), "not_ready")
-    return problem_response(request.scope, code, str(error), headers=RETRY_AFTER)
+def _code_of(error: TraincostError) -> str:
+    return next(CODE_OF_ERROR[kind] for kind in type(error).__mro__ if kind in CODE_OF_ERROR)
 
 
 def on_caller_gone(_: Request, __: CallerGone) -> Response:
@@ -302,10 +253,10 @@ HANDLERS: dict[Any, Any] = {
     ApiError: on_api_error,
     CallerGone: on_caller_gone,
     Refused: on_refused,
-    NotJson: on_not_json,
-    NotFound: on_not_found,
-    Stale: on_stale,
-    Unreachable: on_unreachable,
+    NotJson: on_error,
+    NotFound: on_error,
+    Stale: on_error,
+    Unreachable: on_error,
     RequestValidationError: on_invalid_parameters,
     HTTPException: on_http_exception,
 }

@@ -11,13 +11,12 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from service.answers.names import COMPONENT, EACH, INLINED, OWN_DESCRIPTION, WIRE_NAMES
-from service.api.access.credentials import PARAMETER
 from service.api.caching import describe_idempotency, takes_idempotency_key
 from service.api.inputs import REV
-from service.api.openapi import ETAG, JSON, KEY, MERGE_PATCH, SCOPE, SHARE_LINK, SHEET_KEY, Schema
+from service.api.openapi import ETAG, JSON, KEY, MERGE_PATCH, SCOPE, Schema
 from service.api.request_context import deprecation_of
 from service.openapi.problems import LIMIT_HEADERS, problem_responses, problem_schemas, response_ref
-from service.openapi.published_names import published, published_schemas
+from service.openapi.published_names import PARTS, published, published_schemas
 from service.source_tree import ROOT, write_generated
 from service.validation.question_parts import ModelFields
 
@@ -309,48 +308,9 @@ DESCRIPTION = """What it takes to train a model: bytes per GPU, FLOP, seconds pe
 Ask with four objects (model, recipe, layout, cluster) and get one answer. Units are suffixes of the names; null means
 "not asked or not known", never zero. Errors are RFC 9457 problem documents that name the field and the fix."""
 
-TAGS = {
-    "estimates": "One configuration: everything, or memory, FLOP, GPU-hours alone.",
-    "diagnoses": "Why a job ran out of memory, and what to change.",
-    "scenarios": "Saved questions, with their answers.",
-    "choices": "Every name a field takes.",
-    "catalogue": "Models, GPUs, clusters, prices, rate cards and regions: the shipped ones, and your own.",
-    "cells": "One number a spreadsheet cell.",
-    "checks": "Admission of jobs by a scheduler.",
-    "adapters": "Schedulers ask in their own words, and fetch the files that do so.",
-    "exports": "A question as the file of a launcher or a training framework, and the way back.",
-    "reconciliations": "What jobs took that were estimated before.",
-    "measurements": "What was measured, by workers or by other tools.",
-    "calibrations": "Constants of a device, fitted on measurements of it.",
-    "accuracy": "How near predictions come to what was measured.",
-    "launch-checks": "Measurements of a job's own kernels before it starts, and a verdict.",
-    "workers": "Workers, and the jobs that they are given.",
-    "sweeps": "Tables of many questions, worked out by workers.",
-    "audit": "Who changed what, and what was refused.",
-    "health": "Is the service alive and ready?",
-}
+TAGS: Mapping[str, str] = PARTS["tags"]
+"""Meaning of each family of operations."""
 
-SECURITY_SCHEMES: Schema = {
-    KEY: {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "A key that `traincost keys create` made, or a token of the OpenID Connect provider that the "
-        "service is set up with, with a scope that allows the operation's x-scope. A service with neither asks for "
-        "none.",
-    },
-    SHEET_KEY: {
-        "type": "apiKey",
-        "in": "query",
-        "name": "key",
-        "description": "A key whose only scope is sheet, for programs that send an address and nothing else.",
-    },
-    SHARE_LINK: {
-        "type": "apiKey",
-        "in": "query",
-        "name": PARAMETER,
-        "description": "A signature for one scenario, which links of POST /v1/scenarios/{scenario_id}/share hold.",
-    },
-}
 
 CHANGED = ("calibrations", "measurements", "catalogue", "scenarios", "sweeps")
 """Families of what callers change; a change of an older version is refused."""
@@ -423,7 +383,7 @@ def contract(app: FastAPI) -> dict[str, Any]:
         "parameters": parameters,
         "responses": responses,
         "headers": {"ETag": ETAG, **LIMIT_HEADERS},
-        "securitySchemes": SECURITY_SCHEMES,
+        "securitySchemes": PARTS["securitySchemes"],
     }
     return document
 

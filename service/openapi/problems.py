@@ -18,6 +18,7 @@ from service.errors import MOST_PROBLEMS
 from service.features.launch_checks.targets import NO_WORKER_FIX
 from service.features.workers.leases import NOT_HELD
 from service.jobs.leases import FINISHED
+from service.openapi.published_names import PARTS
 
 DEFAULT = "Problem"
 """The response for every status that an operation does not name."""
@@ -34,24 +35,8 @@ RESPONSES: Mapping[str, str] = {
 }
 """Component of the response for each status that operations name, called as HTTP calls it."""
 
-LIMIT_HEADERS: Mapping[str, Schema] = {
-    "RateLimit-Policy": {
-        "description": "How many requests (q) this caller may send in how many seconds (w), by the name of the limit; "
-        "absent where there is no limit.",
-        "schema": {"type": "string"},
-        "example": '"default";q=4000;w=20',
-    },
-    "RateLimit": {
-        "description": "How many requests (r) are left to it at once, and in how many seconds (t) all of them are.",
-        "schema": {"type": "string"},
-        "example": '"default";r=3999;t=1',
-    },
-}
+LIMIT_HEADERS: Mapping[str, Schema] = PARTS["headers"]
 """Headers of every answer to a request that is counted: draft-ietf-httpapi-ratelimit-headers-10."""
-
-LIMIT_REFERENCES: Schema = {name: {"$ref": f"#/components/headers/{name}"} for name in LIMIT_HEADERS}
-
-_TEXT: Schema = {"type": "string"}
 
 REQUEST_ID = "5d2f0c0a6c0f4b5e9a3f1f6f0c8e7a21"
 
@@ -118,7 +103,13 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
 
 def problem_schemas() -> dict[str, Schema]:
     """The schema of a problem document, and of each thing to mend in it."""
-    return {"Problem": _PROBLEM, "FieldProblem": _FIELD_PROBLEM}
+    problem, field = PARTS["schemas"]["Problem"], PARTS["schemas"]["FieldProblem"]
+    code, errors = problem["properties"]["code"], problem["properties"]["errors"]
+    filled = {
+        "code": code | {"enum": list(KINDS)},
+        "errors": errors | {"maxItems": MOST_PROBLEMS},
+    }
+    return {"Problem": problem | {"properties": problem["properties"] | filled}, "FieldProblem": field}
 
 
 def problem_responses() -> dict[str, Schema]:
@@ -146,7 +137,7 @@ def _response(status: str) -> Schema:
     titles = [KINDS[code].title for code in codes]
     return {
         "description": f"{'; or '.join(titles)}." if own else EVERY_OTHER,
-        **({"headers": HEADERS} if status in {"503", "default"} else {}),
+        **({"headers": PARTS["problemHeaders"]} if status in {"503", "default"} else {}),
         "content": {
             MEDIA_TYPE: {
                 "schema": ref("Problem"),
@@ -160,50 +151,3 @@ EVERY_OTHER = (
     "Whatever else goes wrong, under its own status: 400 not JSON, 401 no valid key, 403 a key without this scope, 408 "
     "a body that arrives too late, 413 too large, 415 another media type, 429 too many requests."
 )
-
-HEADERS: Schema = {
-    "Retry-After": {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}},
-    "WWW-Authenticate": {
-        "description": "What is wrong with the key, as RFC 6750 has it.",
-        "schema": {"type": "string"},
-    },
-    **LIMIT_REFERENCES,
-}
-"""Headers of problems: of 429 and 503, of 401 and 403, and of counted requests."""
-
-
-_FIELD_PROBLEM: Schema = {
-    "type": "object",
-    "description": "One thing to mend.",
-    "required": ["code", "message", "fix"],
-    "properties": {
-        "pointer": _TEXT | {"description": "JSON pointer of the field in the body; empty for the body as a whole."},
-        "parameter": _TEXT | {"description": "Name of the query parameter, instead of a pointer."},
-        "row": {"type": "integer", "description": "Row of a table, its header being row 1."},
-        "column": _TEXT | {"description": "Column of a table, instead of a pointer."},
-        "code": _TEXT | {"description": "Broken rule, stable."},
-        "message": _TEXT | {"description": "What is wrong and why it matters."},
-        "fix": _TEXT | {"description": "What to do about it."},
-    },
-}
-
-_PROBLEM: Schema = {
-    "type": "object",
-    "description": "What went wrong, as RFC 9457 has it; nothing of the request is repeated.",
-    "required": ["type", "title", "status", "code", "detail", "request_id", "errors"],
-    "properties": {
-        "type": _TEXT | {"description": "Where this kind of problem is described."},
-        "title": _TEXT | {"description": "This kind of problem in words."},
-        "status": {"type": "integer", "description": "HTTP status."},
-        "code": _TEXT | {"enum": list(KINDS), "description": "This kind of problem, stable."},
-        "detail": _TEXT | {"description": "What went wrong this time."},
-        "request_id": _TEXT | {"description": "As in the header X-Request-Id and in the service's log."},
-        "report": {"description": "Every wrong row, where a table was sent.", **ref("ImportReport")},
-        "errors": {
-            "type": "array",
-            "maxItems": MOST_PROBLEMS,
-            "description": "One entry for each thing to mend.",
-            "items": ref("FieldProblem"),
-        },
-    },
-}

@@ -1,7 +1,9 @@
 """Names of component schemas, chosen for readers of generated code."""
 
+import json
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, get_args
 
 from service.answers.checks import CheckVerdict
@@ -18,44 +20,10 @@ from service.estimator.memory.memory import Moment, StepName
 from service.features.checks.schemas import FormatName
 from service.features.compare.schemas import Pairing
 
-RENAMED: Mapping[str, str] = {
-    "Answer": "EstimateAnswer",
-    "Capabilities-Output": "SeenCapabilities",
-    "Change": "MemorySaving",
-    "Compared": "ComparedMeasurement",
-    "Conventions": "FlopConventions",
-    "Deepened": "FullDepth",
-    "Device-Output": "SeenDevice",
-    "Drawback": "PlanDrawback",
-    "Environment-Input": "ProbeEnvironment",
-    "Environment-Output": "MeasuredOn",
-    "Evidence": "SolutionEvidence",
-    "Figures": "AccuracyFigures",
-    "Finding": "ImportFinding",
-    "Group": "AccuracyGroup",
-    "ImportedMeasurements": "KeptMeasurements",
-    "JobCheck": "JudgedJob",
-    "Launch": "LaunchFile",
-    "Limits": "CheckLimits",
-    "Measurement": "ProbeMeasurement",
-    "Method": "TrainingMethod",
-    "MethodAnswer": "ToolAnswer",
-    "MethodLine": "ToolLine",
-    "MethodPatch": "TrainingMethodPatch",
-    "MethodVariant": "ToolVariant",
-    "Outlook": "JobOutlook",
-    "PartError": "CalibrationError",
-    "Peak": "TimelinePeak",
-    "Point": "TimelinePoint",
-    "ProbeAnswer": "ProbeFindings",
-    "Question": "ResolvedQuestion",
-    "Reason": "VerdictReason",
-    "Sized": "AccuracyBySize",
-    "Versions": "AnswerVersions",
-    "Versions-Input": "SoftwareVersions",
-    "Versions-Output": "ResolvedSoftwareVersions",
-    "VersionsPatch": "SoftwareVersionsPatch",
-}
+PARTS: Mapping[str, Any] = json.loads(Path(__file__).with_name("parts.json").read_text(encoding="utf-8"))
+"""Parts of the document that are plain data: tags, security schemes, headers, and the schemas of problems."""
+
+RENAMED: Mapping[str, str] = PARTS["renamed"]
 """Published names of classes whose own name is ambiguous."""
 
 INPUT, OUTPUT = "-Input", "-Output"
