@@ -135,7 +135,8 @@ def promote(
     row = replace(row_of(calibration), scope=scope)
 
     def decide(holdings: Holdings) -> Rows:
-        current = _in_effect(calibration, scope, holdings)
+        view = holdings.everyone if scope == "everyone" else holdings.view(calibration.owner)
+        current = None if calibration.gpu is None else view.calibrations.get(calibration.gpu)
         if current is not None and current.calibration.id == calibration.id and scope == current.holds_for:
             raise Conflict(_problem("is_promoted", f"{calibration.id} holds already", "nothing is to be done"))
         outdated = _outdated(calibration, None if current is None else current.calibration.id)
@@ -156,7 +157,10 @@ def roll_back(engine: Engine, history: History, caller: Caller, calibration_id: 
     """Restore what was in effect before a calibration: another one, or published rates."""
     calibration = find_changeable_calibration(engine, caller, calibration_id)
     before = None if calibration.replaces is None else read_calibration(engine, calibration.replaces)
-    _withdraw(history, caller, calibration, before if before is not None and _can_return(before, calibration) else None)
+    if before is not None and calibration.scope != "everyone":  # it does not return where one for everyone holds now
+        is_everyones = before.status == "promoted" and before.scope == "everyone"
+        before = before if before.owner == calibration.owner and not is_everyones else None
+    _withdraw(history, caller, calibration, before)
     return find_calibration(engine, caller, calibration_id)
 
 
@@ -263,25 +267,11 @@ def _withdraw(history: History, caller: Caller, calibration: Calibration, before
     history.change(caller.owner, decide, also)
 
 
-def _can_return(before: Calibration, calibration: Calibration) -> bool:
-    """Whether a replaced calibration returns: not if one for everyone is in effect meanwhile."""
-    if calibration.scope == "everyone":
-        return True
-    is_everyones = before.status == "promoted" and before.scope == "everyone"
-    return before.owner == calibration.owner and not is_everyones
-
-
 def holdings_row(calibration: Calibration, scope: Scope, holdings: Holdings) -> CalibrationRow | None:
     """Calibration in effect for the GPU of another, for everyone or for its owner."""
     part = EVERYONE if scope == "everyone" else calibration.owner
     row = None if calibration.gpu is None else holdings.at((part, (CalibrationRow, calibration.gpu)))
     return row if isinstance(row, CalibrationRow) else None
-
-
-def _in_effect(calibration: Calibration, scope: Scope, holdings: Holdings) -> CalibrationRow | None:
-    """Calibration that answers use until a calibration is promoted for everyone or for its owner."""
-    view = holdings.everyone if scope == "everyone" else holdings.view(calibration.owner)
-    return None if calibration.gpu is None else view.calibrations.get(calibration.gpu)
 
 
 def _row_of_other_scope(calibration: Calibration, scope: Scope, holdings: Holdings) -> tuple[Row, ...]:

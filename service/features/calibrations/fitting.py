@@ -127,7 +127,13 @@ def with_measured(question: Question, records: Sequence[ProbeRecord], steps_on: 
     Measurements of a processor, and of a sliced, throttled or shared GPU, are ignored; so are steps of other training
     software.
     """
-    observed = [one for one in observed_in(records, OWN) if _is_usable(one) and impossible(one, question.gpu) is None]
+    observed = [
+        one
+        for one in observed_in(records, OWN)
+        if one.environment.kind != "cpu"
+        and quality_flag_of(one.environment) is None
+        and impossible(one, question.gpu) is None
+    ]
     known = calibration_of(question.gpu)
     before = known.id if known is not None else None
     name = f"own_{digest_of(to_bytes([before, [asdict(record) for record in records]]))}"
@@ -142,10 +148,6 @@ def with_measured(question: Question, records: Sequence[ProbeRecord], steps_on: 
         constants = replace(constants, steps=steps or constants.steps)
         fitted = replace(fitted, steps=steps)
     return question if fitted.is_empty else replace(question, gpu=calibrated(question.gpu, constants))
-
-
-def _is_usable(one: Observed) -> bool:
-    return one.environment.kind != "cpu" and quality_flag_of(one.environment) is None
 
 
 def _with_known(fitted: DeviceCalibration, known: DeviceCalibration) -> DeviceCalibration:
@@ -191,20 +193,15 @@ def read_fit_data(engine: Engine, catalogue: Catalogue, caller: Caller, body: Ma
 
 
 def fit_calibration(data: FitData, catalogue: Catalogue) -> Calibration:
-    """Fit a calibration to the plausible measurements; a thousand of them take seconds."""
-    fitted = calibration_on(_plausible(data.rows, catalogue), catalogue, data.seen, data.steps)
-    return replace(fitted, note=data.note, owner=data.owner)
-
-
-def _plausible(rows: Sequence[Measured], catalogue: Catalogue) -> list[Measured]:
-    """Measurements that the device can have made; impossible ones are never fitted, even after their release."""
-    gpu = device_of(rows[0], catalogue)
-    possible = [row for row in rows if is_possible(row, gpu)]
+    """Fit a calibration to the measurements that the device can have made; a thousand of them take seconds."""
+    gpu = device_of(data.rows[0], catalogue)
+    possible = [row for row in data.rows if is_possible(row, gpu)]  # impossible ones are not fitted even once released
     if not possible:
         message = "no device can have made any of the measurements that are chosen, so nothing is fitted on them"
         fix = "see their reasons at GET /v1/measurements, and measure again"
         raise Refused(Problem(field="", code="nothing_chosen", message=message, fix=fix))
-    return possible
+    fitted = calibration_on(possible, catalogue, data.seen, data.steps)
+    return replace(fitted, note=data.note, owner=data.owner)
 
 
 def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozenset[str], steps: Steps) -> Calibration:
@@ -216,14 +213,21 @@ def calibration_on(rows: Sequence[Measured], catalogue: Catalogue, seen: frozens
         message = "formulas speak of none of these measurements alone, so nothing can be fitted on them"
         fix = "choose measurements of gemm, attention, bandwidth, collective, context, or a launch check's step"
         raise Refused(Problem(field="probes", code="nothing_to_fit", message=message, fix=fix))
-    before = predictor_before(rows[0], catalogue, seen, steps)
-    score = score_calibration(observed, gpu, before, steps.predict, steps.on)
+    slug = slug_of(rows[0], catalogue)
+    current = gpu if slug is None else calibrated_gpu(slug, catalogue)
+    score = score_calibration(
+        observed,
+        gpu,
+        lambda one: steps.predict(one, gpu if one.id in seen else current),  # what holds now never saw what it predicts
+        steps.predict,
+        steps.on,
+    )
     values = {name: value for name, value in asdict(constants).items() if name != "id"}
     ids = tuple(sorted(row.id for row in rows))
     return Calibration(
         id=f"cal_{digest_of(to_bytes([values, ids, FORMULAS_VERSION]))}",
         status="draft",
-        gpu=slug_of(rows[0], catalogue),
+        gpu=slug,
         device=rows[0].device,
         note="",
         held_out_fraction=score.held_out_fraction,
@@ -258,15 +262,6 @@ def device_of(row: Measured, catalogue: Catalogue) -> Gpu:
     message = "the catalogue holds no GPU of the device's name, so there is no peak to measure rates by"
     fix = "create the GPU at POST /v1/gpus with a slug of the words of this name, and fit again"
     raise Refused(Problem(field="device", code="unknown_device", message=message, fix=fix))
-
-
-def predictor_before(
-    row: Measured, catalogue: Catalogue, seen: frozenset[str], steps: Steps
-) -> Callable[[Observed], float | None]:
-    """Current predictor of a device; for a measurement that it was fitted on, the data sheet in place of the fit."""
-    uncalibrated, slug = device_of(row, catalogue), slug_of(row, catalogue)
-    current = uncalibrated if slug is None else calibrated_gpu(slug, catalogue)
-    return lambda observed: steps.predict(observed, uncalibrated if observed.id in seen else current)
 
 
 def constants_of(calibration: Calibration) -> DeviceCalibration:

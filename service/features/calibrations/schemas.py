@@ -59,11 +59,9 @@ def read_chosen(body: Mapping[str, Any]) -> CalibrationRequest:
 
 def values_of(chosen: CalibrationRequest) -> dict[str, tuple[str, ...]]:
     """Column values of a selection."""
-    selected_values = {"probe": chosen.probes, "run": chosen.runs}
-    selected_values |= {
-        name: (value,) for name, value in (("gpu", chosen.gpu), ("device", chosen.device)) if value is not None
-    }
-    return {name: values for name, values in selected_values.items() if values}
+    values = {"probe": chosen.probes, "run": chosen.runs, "gpu": (chosen.gpu,), "device": (chosen.device,)}
+    given = {name: tuple(one for one in some if one is not None) for name, some in values.items()}
+    return {name: some for name, some in given.items() if some}
 
 
 def chosen_of(rows: Sequence[Measured], chosen: CalibrationRequest) -> list[Measured]:

@@ -43,22 +43,29 @@ class RowChange:
     """A change of one row: which, and from which version."""
 
     listing: Listing
-    """List of the row."""
     key: str
     """Slug of the row; for a price its id."""
     is_current: IsCurrent
     """Whether the caller's version is the current one."""
     caller: Caller
-    """Caller who changes it."""
     owner: str | None = None
     """Owner of the row, where an admin names one of several owners with a row of this key."""
 
 
 def create_row(history: History, listing: Listing, caller: Caller, body: Body) -> Record:
-    """Create a custom row."""
-    row = custom_row(listing, body, caller)
-    written = history.change(caller.owner, lambda holdings: Rows(put=(new_row(row, body, holdings),)))
-    return _stored_record(listing, written)
+    """Create a custom row, validated against the catalogue that it belongs to."""
+    given = custom_row(listing, body, caller)
+
+    def decide(holdings: Holdings) -> Rows:
+        row = validated(given, catalogue_of(given, holdings))
+        for view in (catalogue_of(row, holdings), holdings.view(row.owner)):
+            if (taken := view.row(type(row), key_of(row))) is not None:
+                raise Conflict(_exists(taken))
+        refuse_wrong_derived(body, {"id": key_of(row), "owner": row.owner})
+        refuse_taken(row, catalogue_of(row, holdings))
+        return Rows(put=(row,))
+
+    return _stored_record(listing, history.change(caller.owner, decide))
 
 
 def custom_row(listing: Listing, body: Body, caller: Caller, owner: str | None = None) -> Row:
@@ -87,18 +94,6 @@ def admin_problems(row: Row) -> list[Problem]:
         fix = f"leave verified out, or give {UNVERIFIED}, and ask an admin to mark it"
         problems.append(Problem(field="verified", code="admins_only", message=message, fix=fix))
     return problems
-
-
-def new_row(row: Row, body: Body, holdings: Holdings) -> Row:
-    """Validate a new row against the catalogue."""
-    validated_row = validated(row, catalogue_of(row, holdings))
-    for view in (catalogue_of(row, holdings), holdings.view(row.owner)):
-        taken = view.row(type(validated_row), key_of(validated_row))
-        if taken is not None:
-            raise Conflict(_exists(taken))
-    refuse_wrong_derived(body, {"id": key_of(validated_row), "owner": validated_row.owner})
-    refuse_taken(validated_row, catalogue_of(row, holdings))
-    return validated_row
 
 
 def catalogue_of(row: Row, holdings: Holdings) -> Catalogue:
@@ -137,16 +132,20 @@ def _edit(history: History, change: RowChange, edited: Callable[[Record], Body])
         row = custom_row(change.listing, body, change.caller, before.owner)
         row = validated(row, catalogue_of(row, holdings))
         refuse_wrong_derived(body, {"id": key_of(before), "owner": before.owner, "revision": before.revision})
-        _refuse_moved(change.listing, row, before)
-        _refuse_rescoped(row, before, holdings)
+        _refuse_moved(change.listing, row, before, holdings)
         refuse_taken(row, catalogue_of(row, holdings))
         return Rows(put=(row,))
 
     return _stored_record(change.listing, history.change(change.caller.owner, decide))
 
 
-def _refuse_rescoped(row: Row, before: Row, holdings: Holdings) -> None:
-    """Refuse to promote a row whose key is taken, or to withdraw one that rows of other owners reference."""
+def _refuse_moved(listing: Listing, row: Row, before: Row, holdings: Holdings) -> None:
+    """Refuse another key, to promote a row whose key is taken, and to withdraw one that rows of others reference."""
+    if key_of(row) != key_of(before):
+        name = listing.key.name
+        message = f"with these values the {name} would be another, and a row keeps the {name} that it was created under"
+        fix = "create another row by POST, and delete this one"
+        raise Refused(Problem(field="" if name == "id" else name, code="not_settable", message=message, fix=fix))
     if row.is_for_everyone and not before.is_for_everyone:
         taken = holdings.everyone.row(type(row), key_of(row))
         if taken is not None:
@@ -193,7 +192,9 @@ def _find_row(change: RowChange, holdings: Holdings) -> Row | None:
     """Row that a change names: of the caller or for everyone, else of the only other owner that has one."""
     kind, caller = change.listing.row, change.caller
     if change.owner is not None:
-        return owned_row(holdings, caller, (kind, change.key), change.owner)
+        own = holdings.at((change.owner, (kind, change.key))) if caller.reaches(change.owner) else None
+        candidates = (own, holdings.at((EVERYONE, (kind, change.key))))
+        return next((row for row in candidates if row is not None and row.owner == change.owner), None)
     seen = holdings.view(caller.owner).row(kind, change.key)
     if seen is not None or not caller.sees_all:
         return seen
@@ -205,34 +206,16 @@ def _find_row(change: RowChange, holdings: Holdings) -> Row | None:
     return next(iter(others), None)
 
 
-def owned_row(holdings: Holdings, caller: Caller, key: tuple[type, str], owner: str) -> Row | None:
-    """Row of an owner by key, if the caller may see it."""
-    candidates = [holdings.at((owner, key)) if caller.reaches(owner) else None, holdings.at((EVERYONE, key))]
-    return next((row for row in candidates if row is not None and row.owner == owner), None)
-
-
 def refuse_wrong_derived(body: Body, truth: Record) -> None:
     """Refuse values of columns that are not settable, unless they equal the true ones."""
-    wrong = [name for name in NOT_SETTABLE if body.get(name) is not None and not _is(body[name], truth.get(name))]
-    if wrong:
-        raise Refused(*(_not_settable(name) for name in wrong))
-
-
-def _is(value: object, truth: object) -> bool:
-    return type(value) is type(truth) and value == truth
-
-
-def _not_settable(name: str) -> Problem:
-    message = f"{name} is not what the row has; it follows from the row and its history, and no change sets it"
-    return Problem(field=name, code="not_settable", message=message, fix="leave it out")
-
-
-def _refuse_moved(listing: Listing, row: Row, before: Row) -> None:
-    if key_of(row) != key_of(before):
-        name = listing.key.name
-        message = f"with these values the {name} would be another, and a row keeps the {name} that it was created under"
-        fix = "create another row by POST, and delete this one"
-        raise Refused(Problem(field="" if name == "id" else name, code="not_settable", message=message, fix=fix))
+    why = "is not what the row has; it follows from the row and its history, and no change sets it"
+    problems = [
+        Problem(field=name, code="not_settable", message=f"{name} {why}", fix="leave it out")
+        for name in NOT_SETTABLE
+        if body.get(name) is not None and (type(body[name]), body[name]) != (type(truth.get(name)), truth.get(name))
+    ]
+    if problems:
+        raise Refused(*problems)
 
 
 def _exists(existing: Row) -> Problem:

@@ -38,13 +38,10 @@ class ImportOptions:
     """Options of an import."""
 
     mark: DecimalMark = "."
-    """Decimal mark of its numbers."""
     skips: bool = False
-    """Import the valid rows if others are wrong."""
+    """Whether to import the valid rows if others are wrong."""
     is_trial: bool = False
-    """Dry run."""
     caller: Caller
-    """Owner of the prices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,67 +86,45 @@ class _Price:
 
 
 @dataclass(frozen=True, slots=True)
-class _Classified:
-    """Rows of a table classified against a catalogue."""
-
-    created: tuple[PriceRow, ...]
-    updated: tuple[PriceRow, ...]
-    unchanged: int
-    findings: tuple[Finding, ...]
-
-    @property
-    def put(self) -> tuple[PriceRow, ...]:
-        """Rows to write."""
-        return (*self.created, *self.updated)
-
-
-@dataclass(frozen=True, slots=True)
 class ImportDraft:
-    """A parsed table with rows to write."""
+    """A parsed table, classified against a catalogue: the report of its rows, and those to write."""
 
     prices: Sequence[_Price]
     wrong: Sequence[Finding]
-    classified: _Classified
+    report: ImportReport
+    put: tuple[PriceRow, ...]
 
 
 def draft_import(content: bytes, options: ImportOptions, catalogue: Catalogue) -> ImportDraft | ImportReport:
     """Parse a table and classify its rows against the owner's view; a report if there is nothing to write."""
-    prices, wrong = _read(content, options)
-    classified = _classify(prices, wrong, catalogue, options.caller)
-    if options.is_trial or not classified.put or (classified.findings and not options.skips):
-        return _report(classified, catalogue, is_written=False)
-    return ImportDraft(prices, wrong, classified)
+    draft = _classify(*_read(content, options), catalogue, options.caller)
+    is_refused = draft.report.findings and not options.skips
+    return draft.report if options.is_trial or not draft.put or is_refused else draft
 
 
 def write_import(history: History, before: Holdings, draft: ImportDraft, options: ImportOptions) -> ImportReport:
     """Write the prices of a table as custom rows, classified again if the catalogue has changed."""
-    results = [draft.classified]
+    drafts = [draft]
 
     def decide(holdings: Holdings) -> Rows:
         if holdings is not before:
-            results.append(_classify_again(draft, holdings, options))
-        if not results[-1].put:
+            drafts.append(_classify(draft.prices, draft.wrong, holdings.view(options.caller.owner), options.caller))
+            refuse_wrong(drafts[-1].report, options)
+        if not drafts[-1].put:
             raise Stale("another request has just written the same prices")
-        return Rows(put=results[-1].put)
+        return Rows(put=drafts[-1].put)
 
     try:
         after = history.change(options.caller.owner, decide).catalogue
     except Stale:
-        return _report(results[-1], history.view(options.caller.owner), is_written=False)
-    return _report(results[-1], after, is_written=True)
+        return replace(drafts[-1].report, catalogue=history.view(options.caller.owner).revision)
+    return replace(drafts[-1].report, catalogue=after.revision, is_written=True)
 
 
 def refuse_wrong(report: ImportReport, options: ImportOptions) -> None:
     """Refuse a table with wrong rows that are not to be skipped."""
     if report.findings and not (options.skips or options.is_trial):
         raise ImportRefused(report)
-
-
-def _classify_again(draft: ImportDraft, holdings: Holdings, options: ImportOptions) -> _Classified:
-    catalogue = holdings.view(options.caller.owner)
-    classified = _classify(draft.prices, draft.wrong, catalogue, options.caller)
-    refuse_wrong(_report(classified, catalogue, is_written=False), options)
-    return classified
 
 
 def _read(content: bytes, options: ImportOptions) -> tuple[list[_Price], list[Finding]]:
@@ -173,28 +148,19 @@ def _body(line: Line, mark: DecimalMark) -> dict[str, Any]:
     body: dict[str, Any] = {}
     problems: list[Problem] = []
     for name, text in line.cells.items():
+        types = COLUMNS[name].types
+        form: Form = "integer" if "integer" in types else "number" if "number" in types else "text"
         try:
-            body[name] = read_value(name, _form(COLUMNS[name]), text, mark)
+            body[name] = read_value(name, form, text, mark)
         except Refused as refused:
-            problems += map(_with_parameter_fix, refused.problems)
+            fix = "write decimals with a point, or say dec=, if commas stand before them in every number"
+            problems += [replace(one, fix=fix) if one.code == "decimal_comma" else one for one in refused.problems]
     if problems:
         raise Refused(*problems)
     return body
 
 
-def _form(column: Column) -> Form:
-    if "integer" in column.types:
-        return "integer"
-    return "number" if "number" in column.types else "text"
-
-
-def _with_parameter_fix(problem: Problem) -> Problem:
-    if problem.code != "decimal_comma":
-        return problem
-    return replace(problem, fix="write decimals with a point, or say dec=, if commas stand before them in every number")
-
-
-def _classify(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalogue, caller: Caller) -> _Classified:
+def _classify(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Catalogue, caller: Caller) -> ImportDraft:
     stored = catalogue.price_index.rows
     by_kind: dict[str, list[PriceRow]] = {"created": [], "updated": [], "unchanged": []}
     findings = list(wrong)
@@ -208,12 +174,17 @@ def _classify(prices: Sequence[_Price], wrong: Sequence[Finding], catalogue: Cat
         else:
             seen.add(price.id)
             by_kind[kind].append(price)
-    return _Classified(
-        tuple(by_kind["created"]),
-        tuple(by_kind["updated"]),
-        len(by_kind["unchanged"]),
-        tuple(sorted(findings, key=lambda finding: finding.row)),
+    failed = len({finding.row for finding in findings})
+    report = ImportReport(
+        is_written=False,
+        rows=sum(map(len, by_kind.values())) + failed,
+        **{kind: len(rows) for kind, rows in by_kind.items()},
+        failed=failed,
+        catalogue=catalogue.revision,
+        findings=tuple(sorted(findings, key=lambda finding: finding.row))[:MOST_FINDINGS],
+        findings_left_off=max(len(findings) - MOST_FINDINGS, 0),
     )
+    return ImportDraft(prices, wrong, report, (*by_kind["created"], *by_kind["updated"]))
 
 
 def _rederived(one: _Price, catalogue: Catalogue, caller: Caller) -> PriceRow:
@@ -251,31 +222,16 @@ def _kind(one: _Price, price: PriceRow, stored: PriceRow | None, seen: set[str])
     return "updated" if stored else "created"
 
 
-def _report(classified: _Classified, after: Catalogue, *, is_written: bool) -> ImportReport:
-    failed = len({finding.row for finding in classified.findings})
-    counts = {"created": len(classified.created), "updated": len(classified.updated), "unchanged": classified.unchanged}
-    return ImportReport(
-        is_written=is_written,
-        rows=sum(counts.values()) + failed,
-        **counts,
-        failed=failed,
-        catalogue=after.revision,
-        findings=classified.findings[:MOST_FINDINGS],
-        findings_left_off=max(len(classified.findings) - MOST_FINDINGS, 0),
-    )
-
-
 SHIPPED_HAS_IT = Problem(
     field="",
     code="shipped",
     message="a price of the shipped catalogue has the same provider, machine, GPU, region, terms, stat and date",
     fix="give the price another date, or leave the row out",
 )
-EVERYONE_HAS_IT = Problem(
-    field="",
+EVERYONE_HAS_IT = replace(
+    SHIPPED_HAS_IT,
     code="name_taken",
     message="a price for everyone has the same provider, machine, GPU, region, terms, stat and date",
-    fix="give the price another date, or leave the row out",
 )
 FOR_EVERYONE = Problem(
     field="scope",

@@ -53,9 +53,7 @@ def read_row(kind: type, flat: Flat) -> Row:
     try:
         row: Row = read_spec(kind, _nested(kind, given), "")
     except Refused as refused:
-        raise Refused(
-            *(replace(problem, field=_column_at(kind, problem.field)) for problem in refused.problems)
-        ) from None
+        raise Refused(*(replace(one, field=_column_at(kind, one.field)) for one in refused.problems)) from None
     return row
 
 
@@ -96,15 +94,6 @@ def _column_at(kind: type, field: str) -> str:
     return ""
 
 
-DATES = ("as_of", "purchase_as_of")
-"""Date columns."""
-
-
-def _not_a_date(name: str) -> Problem:
-    message = f"{name} is no date, so it is unknown which number is the newer one"
-    return Problem(field=name, code="not_a_date", message=message, fix="give 2025, 2025-03 or 2025-03-17")
-
-
 def _origin_problems(given: Flat) -> list[Problem]:
     """Problems of the source and the dates of the numbers."""
     problems: list[Problem] = []
@@ -112,7 +101,11 @@ def _origin_problems(given: Flat) -> list[Problem]:
     if isinstance(source, str) and not source.strip():
         message = "source is blank; a number without a source is none that others can rely on"
         problems.append(Problem(field="source", code="wrong_length", message=message, fix="say where it comes from"))
-    problems += [_not_a_date(name) for name in DATES if isinstance(given.get(name), str) and not is_date(given[name])]
+    for name in ("as_of", "purchase_as_of"):
+        if isinstance(given.get(name), str) and not is_date(given[name]):
+            message = f"{name} is no date, so it is unknown which number is the newer one"
+            fix = "give 2025, 2025-03 or 2025-03-17"
+            problems.append(Problem(field=name, code="not_a_date", message=message, fix=fix))
     today = datetime.now(UTC).date().isoformat()
     if isinstance(as_of, str) and is_date(as_of) and as_of > today[: len(as_of)]:
         message = "as_of lies in the future; the newest row counts, so what holds later would count already today"
@@ -216,10 +209,6 @@ def without_consequences(kind: type, given: Mapping[str, Any], problems: Sequenc
     ]
 
 
-def _model(given: Record) -> Record:
-    return {"family": "own", **given}
-
-
 def _gpu(given: Record) -> Record:
     has_link = "link_bytes_per_s" in given
     memory, host = _number(given.get("memory_bytes")), given.get("host_bytes_per_s", HOST_BYTES_PER_S)
@@ -231,50 +220,36 @@ def _gpu(given: Record) -> Record:
         "inter_node_bytes_per_s": NETWORK_BYTES_PER_S,
     }
     absent = {name: value for name, value in derived.items() if name not in given and _number(value) is not None}
+    year = given["as_of"][:4] if isinstance(given["as_of"], str) else ""
     words = {
         "vendor": "not stated",
         "architecture": "own",
-        "release_year": _year(given["as_of"]),
+        "release_year": int(year) if year.isascii() and year.isdigit() else None,
         "usable_basis": "stated by the owner" if "usable_bytes" in given else LABEL_BASIS,
         "link_name": "not stated" if has_link else "host link",
     }
-    return _with_note({**words, **absent, **given}, absent)
+    row = {**words, **absent, **given}
+    note = row.get("note", "")
+    if not absent or not isinstance(note, str):
+        return row
+    text = DERIVED_PREFIX + ", ".join(f"{name} {value:g}" for name, value in absent.items())
+    return {**row, "note": f"{note}; {text}" if note else text}
 
 
 def _price(given: Record) -> Record:
-    words: Record = {
-        "instance_type": "any",
-        "region": "all",
-        "price_model": "on-demand",
-        "stat": "point",
-        "gpu_count": 1,
-    }
+    words = {"instance_type": "any", "region": "all", "price_model": "on-demand", "stat": "point", "gpu_count": 1}
     whole = {**words, **given}
     cost, count = _number(whole.get("usd_per_gpu_hour")), _number(whole["gpu_count"])
     return whole if cost is None or count is None else {"usd_per_instance_hour": cost * count, **whole}
 
 
-def _region(given: Record) -> Record:
-    words = {"kind": "own", **({"pue_source": given["source"]} if "pue" in given else {})}
-    return {**words, **given}
-
-
 DEFAULTS: Mapping[type, Callable[[Record], Record]] = {
-    ModelRow: _model,
+    ModelRow: lambda given: {"family": "own", **given},
     GpuRow: _gpu,
     PriceRow: _price,
-    RegionRow: _region,
+    RegionRow: lambda given: {"kind": "own", **({"pue_source": given["source"]} if "pue" in given else {}), **given},
 }
 """Defaults by kind of row; other kinds have none beside the common ones."""
-
-
-def _with_note(row: Record, derived: Record) -> Record:
-    """The row with a note on derived values."""
-    note = row.get("note", "")
-    if not derived or not isinstance(note, str):
-        return row
-    text = DERIVED_PREFIX + ", ".join(f"{name} {value:g}" for name, value in derived.items())
-    return {**row, "note": f"{note}; {text}" if note else text}
 
 
 def _number(value: object) -> float | None:
@@ -282,11 +257,6 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         return None
     return float(value)
-
-
-def _year(as_of: object) -> int | None:
-    year = as_of[:4] if isinstance(as_of, str) else ""
-    return int(year) if year.isascii() and year.isdigit() else None
 
 
 CONFIG = "hf_config"
@@ -307,10 +277,10 @@ def with_model(body: Mapping[str, Any]) -> Mapping[str, Any]:
     beside = [name for name in columns_below(ModelRow, "model") if body.get(name) is not None]
     if beside:
         message = "the model is given twice, by its config and by columns of its own, and they may differ"
-        raise Refused(
-            Problem(field=CONFIG, code="told_twice", message=message, fix=f"leave {beside[0]} out, or hf_config")
-        )
-    return {**columns_of_config(read_config(body[CONFIG], CONFIG)), **_without(body, CONFIG)}
+        fix = f"leave {beside[0]} out, or hf_config"
+        raise Refused(Problem(field=CONFIG, code="told_twice", message=message, fix=fix))
+    given = {name: value for name, value in body.items() if name != CONFIG and value is not None}
+    return {**columns_of_config(read_config(body[CONFIG], CONFIG)), **given}
 
 
 def patched(record: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
@@ -357,10 +327,6 @@ def _size(parameters: int) -> str:
         if parameters >= unit:
             return f"{parameters / unit:.3g}{letter}"
     return str(parameters)
-
-
-def _without(body: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in body.items() if name not in names and value is not None}
 
 
 SINGULAR: Mapping[str, str] = {

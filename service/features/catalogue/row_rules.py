@@ -17,7 +17,7 @@ from service.catalogue import (
     Row,
     key_of,
 )
-from service.catalogue.indexes import Named, NameIndex, names_of, names_of_region
+from service.catalogue.indexes import NameIndex, names_of, names_of_region
 from service.catalogue.shipped import UNMEASURED_ARCHITECTURES
 from service.errors import Conflict, Problem, Refused, did_you_mean, nearest
 from service.estimator.model.counts import count_parameters
@@ -65,9 +65,19 @@ def refuse_taken(row: Row, catalogue: Catalogue) -> None:
     if isinstance(row, PriceRow | CalibrationRow):
         return
     if isinstance(row, RegionRow):
-        _refuse_taken_place(row, catalogue)
+        slugs = {name: other.slug for other in catalogue.regions.values() for name in names_of_region(other)}
+        for field, names in (("slug", (row.slug,)), ("aliases", row.aliases), ("name", (row.name,))):
+            others = {slugs.get(name.casefold(), row.slug) for name in names} - {row.slug}
+            if others:
+                raise Conflict(_taken(field, min(others)))
         return
-    index = _index_of(row, catalogue)
+    indexes: dict[type, NameIndex[Any]] = {
+        ModelRow: catalogue.model_index,
+        GpuRow: catalogue.gpu_index,
+        ClusterRow: catalogue.cluster_index,
+        RateCardRow: catalogue.rate_card_index,
+    }
+    index = indexes[type(row)]
     problems = [
         _taken(field, other)
         for field, names in {
@@ -75,34 +85,10 @@ def refuse_taken(row: Row, catalogue: Catalogue) -> None:
             **names_of(row),
             "default_for": getattr(row, "default_for", ()),
         }.items()
-        if (other := _holder(names, index, row.slug))
+        if (other := next((slug for name in names for slug in index.answers_to(name) if slug != row.slug), None))
     ]
     if problems:
         raise Conflict(*problems)
-
-
-def _refuse_taken_place(row: RegionRow, catalogue: Catalogue) -> None:
-    """Refuse a region with a name of another one."""
-    slugs = {name: other.slug for other in catalogue.regions.values() for name in names_of_region(other)}
-    for field, names in (("slug", (row.slug,)), ("aliases", row.aliases), ("name", (row.name,))):
-        others = {slugs.get(name.casefold(), row.slug) for name in names} - {row.slug}
-        if others:
-            raise Conflict(_taken(field, min(others)))
-
-
-def _holder(names: tuple[str, ...], index: NameIndex[Any], own: str) -> str | None:
-    """Slug of another row with one of the names."""
-    return next((slug for name in names for slug in index.answers_to(name) if slug != own), None)
-
-
-def _index_of(row: Named, catalogue: Catalogue) -> NameIndex[Any]:
-    indexes: dict[type, NameIndex[Any]] = {
-        ModelRow: catalogue.model_index,
-        GpuRow: catalogue.gpu_index,
-        ClusterRow: catalogue.cluster_index,
-        RateCardRow: catalogue.rate_card_index,
-    }
-    return indexes[type(row)]
 
 
 def _taken(field: str, other: str) -> Problem:
@@ -141,7 +127,11 @@ def _problems_of_kind(row: Row) -> Iterator[Problem]:
     if isinstance(row, GpuRow):
         yield from _gpu_problems(row)
     if isinstance(row, PriceRow):
-        yield from _price_problems(row)
+        together = row.usd_per_gpu_hour * row.gpu_count
+        if abs(row.usd_per_instance_hour / together - 1) > MOST_DIFFERENCE_FRACTION:
+            message = f"usd_per_instance_hour is not what the gpu_count of {row.gpu_count} costs together, {together:g}"
+            fix = "mend one of the two, or leave usd_per_instance_hour out"
+            yield Problem(field="usd_per_instance_hour", code="contradiction", message=message, fix=fix)
     if isinstance(row, RateCardRow):
         terms = [(rate.gpu, rate.price_model) for rate in row.rates]
         if len(set(terms)) < len(terms):
@@ -167,13 +157,7 @@ def _gpu_problems(row: GpuRow) -> Iterator[Problem]:
     if row.gpu.usable_bytes > row.gpu.memory_bytes:
         message = "usable_bytes is more than memory_bytes, and a job cannot use more than the device has"
         yield Problem(field="usable_bytes", code="out_of_range", message=message, fix="give at most memory_bytes")
-    rates = [
-        value
-        for name in fields(row.gpu)
-        if name.name.endswith("_flop_per_s")
-        for value in [getattr(row.gpu, name.name)]
-    ]
-    if not any(rates):
+    if not any(getattr(row.gpu, one.name) for one in fields(row.gpu) if one.name.endswith("_flop_per_s")):
         message = "no rate of FLOP is given, so no time could be estimated"
         yield Problem(field="bf16_flop_per_s", code="required", message=message, fix="give at least one _flop_per_s")
     known = MATRIX_RATES.keys() | UNMEASURED_ARCHITECTURES
@@ -186,16 +170,8 @@ def _gpu_problems(row: GpuRow) -> Iterator[Problem]:
         yield Problem(field="architecture", code="not_a_choice", message=message, fix=fix)
 
 
-def _price_problems(row: PriceRow) -> Iterator[Problem]:
-    together = row.usd_per_gpu_hour * row.gpu_count
-    if abs(row.usd_per_instance_hour / together - 1) > MOST_DIFFERENCE_FRACTION:
-        message = f"usd_per_instance_hour is not what the gpu_count of {row.gpu_count} costs together, {together:g}"
-        fix = "mend one of the two, or leave usd_per_instance_hour out"
-        yield Problem(field="usd_per_instance_hour", code="contradiction", message=message, fix=fix)
-
-
-def users_of(gpu: GpuRow, catalogues: Iterable[Catalogue]) -> dict[str, int]:
-    """Number of rows that reference a GPU, by kind; kinds without any are left out."""
+def refuse_used(gpu: GpuRow, catalogues: Iterable[Catalogue]) -> None:
+    """Refuse to remove a GPU that other rows reference."""
     users: dict[str, set[int]] = {"cluster": set(), "price": set(), "calibration": set(), "rate card": set()}
     for catalogue in catalogues:
         users["cluster"] |= {id(row) for row in catalogue.clusters.values() if row.cluster.gpu == gpu.slug}
@@ -204,13 +180,8 @@ def users_of(gpu: GpuRow, catalogues: Iterable[Catalogue]) -> dict[str, int]:
         users["rate card"] |= {
             id(row) for row in catalogue.rate_cards.values() if any(rate.gpu == gpu.slug for rate in row.rates)
         }
-    return {kind: len(rows) for kind, rows in users.items() if rows}
-
-
-def refuse_used(row: GpuRow, catalogues: Iterable[Catalogue]) -> None:
-    """Refuse to remove a GPU that other rows reference."""
-    used = users_of(row, catalogues)
-    if used:
-        users = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in used.items())
-        message = f"{key_of(row)} is used by {users}, which would speak of a GPU that is not there"
+    counts = {kind: len(rows) for kind, rows in users.items() if rows}
+    if counts:
+        used_by = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items())
+        message = f"{key_of(gpu)} is used by {used_by}, which would speak of a GPU that is not there"
         raise Conflict(Problem(field="", code="in_use", message=message, fix="delete or change those first"))

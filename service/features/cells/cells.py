@@ -104,7 +104,7 @@ def cell_answer(question: Pairs, options: CellOptions, catalogue: Catalogue) -> 
 
 
 def why(parameters: Pairs, catalogue: Catalogue) -> str:
-    """Explain the error of a cell with this query."""
+    """Explain the error of a cell with this query; without a metric, of every cell."""
     metrics = [value for name, value in parameters if name == METRIC]
     given, question = split_options([pair for pair in parameters if pair[0] != METRIC])
     try:
@@ -145,13 +145,9 @@ def _missing(error: NotFound | Unreachable) -> str:
 
 
 def _line(problem: Problem) -> str:
-    rephrased_problem = rephrased(problem, QUERY)
-    place = (
-        f"{rephrased_problem.field}: "
-        if rephrased_problem.field and rephrased_problem.field not in rephrased_problem.message
-        else ""
-    )
-    return f"{rephrased_problem.code}: {place}{rephrased_problem.message}; {rephrased_problem.fix}"
+    one = rephrased(problem, QUERY)
+    place = f"{one.field}: " if one.field and one.field not in one.message else ""
+    return f"{one.code}: {place}{one.message}; {one.fix}"
 
 
 def _no_such_value(name: str) -> Problem:

@@ -53,18 +53,14 @@ ROOT = "estimate"
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a table."""
+    """One number of a table; empty if unknown, and its ends if exact or unknown."""
 
     value: str
-    """The number; empty if unknown."""
     low: str
-    """Its lower end; empty if exact or unknown."""
     high: str
-    """Its upper end; empty if exact or unknown."""
     unit: str
-    """Its unit."""
     reason: str
-    """Reason if unknown; else empty."""
+    """Why it is unknown; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +153,9 @@ def _sweep(request: _TableRequest, swept: Mapping[str, list[str]], catalogue: Ca
     for texts in combinations:
         question = [*fixed, *zip(swept, texts, strict=True)]
         try:
-            cells = _swept_row(request, question, catalogue)
+            answer, figures = _figures(request, question, catalogue)
+            unknown = "; ".join(dict.fromkeys(one.reason for one in figures.values() if one.reason))
+            cells = [answer.verdict, *(one.value for one in figures.values()), cell_text(single_line(unknown))]
         except Refused as refused:
             refusals.append(refused)
             cells = ["", *("" for _ in request.metrics), cell_text(single_line(reason(refused)))]
@@ -166,13 +164,6 @@ def _sweep(request: _TableRequest, swept: Mapping[str, list[str]], catalogue: Ca
     if len(refusals) == len(rows):
         raise refusals[0]
     return _csv([*swept, "verdict", *request.metrics, "reason"], rows)
-
-
-def _swept_row(request: _TableRequest, question: Pairs, catalogue: Catalogue) -> list[str]:
-    """Cells of one answer, right of the swept values."""
-    answer, figures = _figures(request, question, catalogue)
-    unknown = dict.fromkeys(figure.reason for figure in figures.values() if figure.reason)
-    return [answer.verdict, *(figure.value for figure in figures.values()), cell_text(single_line("; ".join(unknown)))]
 
 
 def _figures(request: _TableRequest, question: Pairs, catalogue: Catalogue) -> tuple[Answer, dict[str, Figure]]:

@@ -129,7 +129,12 @@ def compare_steps(body: Mapping[str, Any], catalogue: Catalogue) -> Steps[Compar
         for place, price in prices:
             rows.append(_row(variant, place, price, metrics, catalogue))
             yield None
-    name, order = _first_known([whole for _, whole in rows]) if given is None else (given.lower(), requested_order)
+    if given is None:  # the first default number that any answer has
+        numbers = [(name, metric_named(COLUMNS[name])) for name in SORTED_BY]
+        known = (one for one in numbers if any(number_in(one[1], whole) is not None for _, whole in rows))
+        name, order = next(known, numbers[-1])
+    else:
+        name, order = given.lower(), requested_order
     rows.sort(key=lambda one: _rank(one[0], one[1], order, descending=request.descending))
     calibrations = [whole["versions"]["calibration"] for _, whole in rows if whole]
     compared = ComparisonAnswer(
@@ -219,13 +224,6 @@ def row_problem(problem: Problem) -> RowProblem:
     """A problem in a row."""
     pointer = "".join(f"/{step}" for step in problem.field.split(".") if step)
     return RowProblem(pointer=pointer, code=problem.code, message=problem.message, fix=problem.fix)
-
-
-def _first_known(answers: Sequence[Mapping[str, Any]]) -> tuple[str, Metric]:
-    """First default number that any answer has."""
-    numbers = [(name, metric_named(COLUMNS[name])) for name in SORTED_BY]
-    known = (one for one in numbers if any(number_in(one[1], whole) is not None for whole in answers))
-    return next(known, numbers[-1])
 
 
 def _rank(

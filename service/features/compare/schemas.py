@@ -213,7 +213,6 @@ class Entry:
     place: str
     """Dotted path of the item."""
     cluster: Any
-    """The cluster, in any form that a question takes."""
     cluster_place: str
     """Dotted path of the cluster."""
     name: str | None = None
@@ -293,7 +292,13 @@ def body_of_flat_comparison(parameters: Parameters) -> dict[str, Any]:
             if _part_of(name) == part:
                 given.setdefault(ALIASES.get(name, name), []).append(text)
         if given:
-            body[many] = [body_of_flat(one)[part] for one in _combinations(given)]
+            count = prod(map(len, given.values()))
+            if count > MOST_ROWS:
+                longest = max(given, key=lambda name: len(given[name]))
+                message = f"the values make {count} combinations, and one comparison takes {MOST_ROWS} rows"
+                raise Refused(Problem(field=longest, code="too_many_rows", message=message, fix="give fewer values"))
+            combinations = (tuple(zip(given, one, strict=True)) for one in product(*given.values()))
+            body[many] = [body_of_flat(one)[part] for one in combinations]
     return body
 
 
@@ -312,15 +317,6 @@ def flat_problem(problem: Problem) -> Problem:
 def _part_of(name: str) -> str:
     field = flat_fields().get(ALIASES.get(name, name))
     return "" if field is None else field.path[0]
-
-
-def _combinations(given: Mapping[str, Sequence[str]]) -> list[Parameters]:
-    count = prod(map(len, given.values()))
-    if count > MOST_ROWS:
-        name = max(given, key=lambda name: len(given[name]))
-        message = f"the values make {count} combinations, and one comparison takes {MOST_ROWS} rows"
-        raise Refused(Problem(field=name, code="too_many_rows", message=message, fix="give fewer values"))
-    return [tuple(zip(given, one, strict=True)) for one in product(*given.values())]
 
 
 def _flat_options(given: Parameters) -> dict[str, Any]:

@@ -57,6 +57,24 @@ class MeasurementsRequest(Strict):
     """When, RFC 3339; now where absent."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementImportQuery(Strict):
+    """What a file does not tell itself."""
+
+    operation: CollectiveName | None = None
+    """Collective that nccl-tests measured, where its output does not say so (nccl-tests)."""
+    device: Words | None = None
+    """Name of the device, as its driver tells it (memory-snapshot)."""
+    memory_bytes: Annotated[float, Ge(1e6), Lt(1e16)] | None = None
+    """Memory of the device, where several devices share a name."""
+    source: Words | None = None
+    """Who measured, in words; the format where absent."""
+    run: Words | None = None
+    """What was measured together; this file alone where absent."""
+    measured_at: Words | None = None
+    """When, RFC 3339; now where absent."""
+
+
 def read_records(body: Mapping[str, Any]) -> MeasurementsRequest:
     """Parse a request body."""
     if not isinstance(body, Mapping):
@@ -121,26 +139,25 @@ def import_records(
 ) -> ImportedMeasurements:
     """Store the records of a request."""
     read = read_records(body)
-    measured_at = utc_text(parse_moment(read.measured_at))
+    return _stored(engine, catalogue, caller, read.records, read, read.source)
+
+
+def _stored(
+    engine: Engine,
+    catalogue: Catalogue,
+    caller: Caller,
+    records: Sequence[ProbeRecord],
+    given: MeasurementsRequest | MeasurementImportQuery,
+    source: str,
+) -> ImportedMeasurements:
+    """Store parsed records; the name of an unnamed run is equal for copies of a file."""
     origin = Origin(
-        source=read.source,
-        run=read.run or run_of(read.records),
-        measured_at=measured_at,
-        is_dated=read.measured_at is not None,
+        source=source,
+        run=given.run or f"run_{digest_of(to_bytes([asdict(record) for record in records]))[:12]}",
+        measured_at=utc_text(parse_moment(given.measured_at)),
+        is_dated=given.measured_at is not None,
         owner=caller.owner,
     )
-    return import_all(engine, catalogue, read.records, origin)
-
-
-def run_of(records: Sequence[ProbeRecord]) -> str:
-    """Name of an unnamed run: equal for copies of a file."""
-    return f"run_{digest_of(to_bytes([asdict(record) for record in records]))[:12]}"
-
-
-def import_all(
-    engine: Engine, catalogue: Catalogue, records: Sequence[ProbeRecord], origin: Origin
-) -> ImportedMeasurements:
-    """Store parsed records."""
     stored: list[Measured] = []
     by_environment: dict[Environment, list[ProbeRecord]] = {}
     for record in records:
@@ -148,11 +165,10 @@ def import_all(
             by_environment.setdefault(record.environment, []).append(record)
     with answering(), writing(engine) as connection:
         for environment, own in by_environment.items():
-            gpu = known_gpu(environment, catalogue)
-            known = (None, None) if gpu is None else (gpu.slug, calibration_id(gpu))
-            stored += measurements_in(
-                connection, own, replace(origin, gpu=known[0], calibration=known[1]), predictor(gpu), gpu
-            )
+            slug = gpu_of_device(environment.device, environment.memory_bytes or None, catalogue)
+            gpu = None if slug is None else calibrated_gpu(slug, catalogue)
+            of_gpu = origin if gpu is None else replace(origin, gpu=slug, calibration=calibration_id(gpu))
+            stored += measurements_in(connection, own, of_gpu, predictor(gpu), gpu)
         log_change_in(connection, f"measurements?run={origin.run}")
     return ImportedMeasurements(
         run=origin.run,
@@ -160,12 +176,6 @@ def import_all(
         quarantined=sum(row.quarantined_at is not None for row in stored),
         ids=tuple(row.id for row in stored),
     )
-
-
-def known_gpu(environment: Environment, catalogue: Catalogue) -> Gpu | None:
-    """Catalogue GPU of an environment."""
-    slug = gpu_of_device(environment.device, environment.memory_bytes or None, catalogue)
-    return None if slug is None else calibrated_gpu(slug, catalogue)
 
 
 def predictor(gpu: Gpu | None) -> Callable[[Observed], float | None]:
@@ -181,31 +191,11 @@ def predictor(gpu: Gpu | None) -> Callable[[Observed], float | None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasurementImportQuery(Strict):
-    """What a file does not tell itself."""
-
-    operation: CollectiveName | None = None
-    """Collective that nccl-tests measured, where its output does not say so (nccl-tests)."""
-    device: Words | None = None
-    """Name of the device, as its driver tells it (memory-snapshot)."""
-    memory_bytes: Annotated[float, Ge(1e6), Lt(1e16)] | None = None
-    """Memory of the device, where several devices share a name."""
-    source: Words | None = None
-    """Who measured, in words; the format where absent."""
-    run: Words | None = None
-    """What was measured together; this file alone where absent."""
-    measured_at: Words | None = None
-    """When, RFC 3339; now where absent."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """One file format."""
 
     meaning: str
-    """Description."""
     read: Callable[[str, MeasurementImportQuery], tuple[ProbeRecord, ...]]
-    """Parser of a file."""
 
 
 def _snapshot(text: str, beside: MeasurementImportQuery) -> tuple[ProbeRecord, ...]:
@@ -233,23 +223,11 @@ def import_measurements(
     engine: Engine, catalogue: Catalogue, caller: Caller, name: str, content: bytes, given: Mapping[str, Any]
 ) -> ImportedMeasurements:
     """Store the measurements of another tool's file."""
-    file_format, beside = format_named(name), read_spec(MeasurementImportQuery, checked_texts(given), "")
-    records = file_format.read(text_of(content), beside)
-    origin = Origin(
-        source=beside.source or name,
-        run=beside.run or run_of(records),
-        measured_at=utc_text(parse_moment(beside.measured_at)),
-        is_dated=beside.measured_at is not None,
-        owner=caller.owner,
-    )
-    return import_all(engine, catalogue, records, origin)
-
-
-def format_named(name: str) -> Format:
-    """Find a format by name."""
     if name not in FORMATS:
         raise NotFound(f"no such format of measurements; the formats are {', '.join(FORMATS)}")
-    return FORMATS[name]
+    file_format, beside = FORMATS[name], read_spec(MeasurementImportQuery, checked_texts(given), "")
+    records = file_format.read(text_of(content), beside)
+    return _stored(engine, catalogue, caller, records, beside, beside.source or name)
 
 
 def text_of(content: bytes) -> str:

@@ -52,13 +52,11 @@ class Origin:
     """Origin of measurements."""
 
     source: str
-    """Name of the source."""
     run: str
     """What was measured together."""
     measured_at: str
     """When, in UTC."""
     owner: str
-    """Owner of the measurements."""
     is_dated: bool = True
     """Whether the moment was given; otherwise ids do not depend on it."""
     launch_check_id: str | None = None
@@ -195,10 +193,6 @@ def shape_text(shape: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in sorted(shape.items()))
 
 
-def _shape(measured: Measured) -> str:
-    return shape_text(measured.shape)
-
-
 def _ratio(measured: Measured) -> float | None:
     ratio = measured.value / measured.predicted_value if measured.predicted_value else inf
     return ratio if isfinite(ratio) else None
@@ -213,7 +207,7 @@ def _columns() -> Iterator[Column]:
     for column in columns_of(Measured):
         if column.name == "shape":
             schema = {"type": "string", "description": "Sizes, number format and kernel: name=value, by name."}
-            yield Column("shape", _shape, schema)
+            yield Column("shape", lambda measured: shape_text(measured.shape), schema)
         elif column.name == "environment":
             for one in columns_of(Environment):
                 if one.name in ENVIRONMENT_COLUMNS:

@@ -184,9 +184,8 @@ def constraints_of(parts: Mapping[str, Any]) -> tuple[dict[str, tuple[Any, ...]]
         for name in names:
             if given.get(name) is None:
                 continue
-            values = given[name] if isinstance(given[name], list) and name not in VALUE_IS_A_LIST else [given[name]]
             try:
-                allowed[name] = tuple(_read(part, spec, name, value) for value in _choices(values, f"{part}.{name}"))
+                allowed[name] = _values(part, spec, name, given[name])
             except Refused as refused:
                 problems += refused.problems
     if problems:
@@ -194,18 +193,15 @@ def constraints_of(parts: Mapping[str, Any]) -> tuple[dict[str, tuple[Any, ...]]
     return allowed, rest
 
 
-def _read(part: str, spec: type, name: str, value: Any) -> Any:
-    """Parse one value of a field."""
+def _values(part: str, spec: type, name: str, given: Any) -> tuple[Any, ...]:
+    """Parse the one value or the listed values of a field."""
+    values = given if isinstance(given, list) and name not in VALUE_IS_A_LIST else [given]
+    if not 1 <= len(values) <= MOST_VALUES:
+        field, fix = f"{part}.{name}", f"list 1 to {MOST_VALUES}, or leave it out"
+        message = f"{field} lists {len(values)} values to choose from"
+        raise Refused(Problem(field=field, code="wrong_length", message=message, fix=fix))
     needed = {"sequence_length": 1} if spec is Recipe else {}
-    return getattr(read_spec(spec, {**needed, name: value}, part), name)
-
-
-def _choices(values: list[Any], field: str) -> list[Any]:
-    if 1 <= len(values) <= MOST_VALUES:
-        return values
-    message = f"{field} lists {len(values)} values to choose from"
-    fix = f"list 1 to {MOST_VALUES}, or leave it out"
-    raise Refused(Problem(field=field, code="wrong_length", message=message, fix=fix))
+    return tuple(getattr(read_spec(spec, {**needed, name: value}, part), name) for value in values)
 
 
 def _clusters(request: PlanRequest) -> list[Any]:

@@ -15,7 +15,7 @@ from service.errors import Problem, Refused, UnknownRevision
 from service.estimator.question import Model
 from service.features.cells.cells import REFRESH, REV
 from service.features.estimates.answers import answer
-from service.features.estimates.metrics import FITS, Metric, fits, metric_named, whole_of
+from service.features.estimates.metrics import FITS, fits, metric_named, whole_of
 from service.features.estimates.store import stored_answer
 from service.features.scenarios.scenarios import find_scenario
 from service.store import Engine
@@ -65,8 +65,10 @@ def _model(model: Any, catalogue: Catalogue) -> Any:
 
 def _value_text(field: FlatField, body: Mapping[str, Any]) -> FlatValue | None:
     value = _at(field.path, body)
-    if isinstance(value, (list, tuple)):
-        return LIST_MARK.join(_item_text(field, item) for item in value) if field.is_list else None
+    if isinstance(value, (list, tuple)):  # of an object its numbers joined by colons, an absent one as an empty text
+        items = [[one.get(name) for name in field.members] if isinstance(one, Mapping) else [one] for one in value]
+        texts = (MEMBER_MARK.join("" if one is None else flat_text(one) for one in numbers) for numbers in items)
+        return LIST_MARK.join(texts) if field.is_list else None
     return value if isinstance(value, str | int | float) else None
 
 
@@ -78,14 +80,6 @@ def _at(path: Sequence[str], body: Mapping[str, Any]) -> Any:
             return value
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
-
-
-def _item_text(field: FlatField, item: Any) -> str:
-    """Text of one list item: of an object, its numbers joined by colons, an absent one as an empty text."""
-    if isinstance(item, Mapping):
-        numbers = [item.get(member) for member in field.members]
-        return MEMBER_MARK.join("" if number is None else flat_text(number) for number in numbers)
-    return flat_text(item)
 
 
 INPUTS, RESULTS = "Inputs", "Results"
@@ -117,7 +111,6 @@ class Budget:
     """Contents of a budget."""
 
     title: str
-    """Its title."""
     address: str
     """Address of the service, as `http://host:port`."""
     fields: Mapping[str, FlatValue]
@@ -196,14 +189,11 @@ def _result_row(row: int, name: str, whole: Mapping[str, Any]) -> list[SheetCell
     number = metric.read(whole)
     ends = number if isinstance(number, Mapping) else {"value": number}
     value = _cell_value(ends.get("value"))
-    formulas: list[SheetCell] = [_cell_formula(row, "", value), *_interval_cells(row, metric, ends)]
-    return [name, *formulas, dimension_of(metric.path).base, value]
-
-
-def _interval_cells(row: int, metric: Metric, ends: Mapping[str, Any]) -> list[SheetCell]:
-    if not metric.is_interval:
-        return [None, None]
-    return [_cell_formula(row, f".{end}", _cell_value(ends.get(end))) for end in ("low", "high")]
+    low, high = (
+        _cell_formula(row, f".{end}", _cell_value(ends.get(end))) if metric.is_interval else None
+        for end in ("low", "high")
+    )
+    return [name, _cell_formula(row, "", value), low, high, dimension_of(metric.path).base, value]
 
 
 def _cell_formula(row: int, end: str, value: float | None) -> Formula:

@@ -115,11 +115,9 @@ class ScenarioChange:
     """A change of one scenario from one of its revisions."""
 
     scenario_id: str
-    """Its id."""
     is_current: IsCurrent
     """Whether the caller's revision is the current one."""
     caller: Caller
-    """Caller who changes it."""
 
 
 def listed_scenarios(engine: Engine, caller: Caller) -> Listed:
@@ -303,21 +301,16 @@ def share_records(engine: Engine, scenario_id: str | None = None) -> list[Record
 
 
 def _listed_share(link: ShareLink, moment: datetime) -> ListedShare:
+    status: ShareStatus = "expired" if link.expires_at <= moment else "active"
     return ListedShare(
         id=link.id,
-        status=_status(link, moment),
+        status=status if link.revoked_at is None else "revoked",
         made_by=link.made_by,
         created_at=utc_text(link.created_at),
         expires_at=utc_text(link.expires_at),
         revoked_at=None if link.revoked_at is None else utc_text(link.revoked_at),
         last_used_at=None if link.last_used_at is None else utc_text(link.last_used_at),
     )
-
-
-def _status(link: ShareLink, moment: datetime) -> ShareStatus:
-    if link.revoked_at is not None:
-        return "revoked"
-    return "expired" if link.expires_at <= moment else "active"
 
 
 def _end(body: Mapping[str, Any], moment: datetime) -> datetime:

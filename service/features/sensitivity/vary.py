@@ -163,6 +163,10 @@ def _varied_row(
     numbers = {} if whole is None else {name: number_in(metric, whole) for name, metric in base.metrics.items()}
     ratios = {name: _ratio(numbers.get(name), number_in(metric, base.whole)) for name, metric in base.metrics.items()}
     found: Mapping[str, Any] = whole or {}
+    placed = [
+        replace(one, field=VARY) if any(f"{one.field}.".startswith(f"{name}.") for name in varied) else in_question(one)
+        for one in problems
+    ]
     return VariedRow(
         values=values,
         varied=varied,
@@ -171,16 +175,10 @@ def _varied_row(
         numbers=numbers,
         ratios=ratios,
         reason=reason_of(problems),
-        errors=row_problems([_at_values(problem, varied) for problem in problems]),
+        errors=row_problems(placed),
         warnings=tuple(found.get("warnings", ())),
         id=found.get("id"),
     )
-
-
-def _at_values(problem: Problem, varied: Sequence[str]) -> Problem:
-    """A problem at the varied values, if it is about a varied field."""
-    is_own = any(f"{problem.field}.".startswith(f"{name}.") for name in varied)
-    return replace(problem, field=VARY) if is_own else in_question(problem)
 
 
 def _ratio(number: Any, before: Any) -> float | None:

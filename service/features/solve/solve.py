@@ -57,6 +57,11 @@ def solution_of(
     first_answer = of_value or of_next
     unknown = UNKNOWNS.get(request.unknown)
     why_not = None if beyond is None else beyond.why_not
+    gap = None if threshold.gap is None else threshold.gap.why_not
+    gap_warnings = () if threshold.gap is None or gap is None else (
+        f"not every smaller value will do ({threshold.gap.value}: {gap.message}); the allocator gives back what it "
+        "caches only where memory ends",
+    )  # fmt: skip
     return Solution(
         unknown=request.unknown,
         value=value,
@@ -67,18 +72,8 @@ def solution_of(
             *(unknown.assumptions if unknown else ()),
             *(first_answer.assumptions if first_answer else parsed.assumptions),
         ),
-        warnings=(*warnings, *_gap_warning(threshold), *(first_answer.warnings if first_answer else parsed.warnings)),
+        warnings=(*warnings, *gap_warnings, *(first_answer.warnings if first_answer else parsed.warnings)),
         versions=versions_of(catalogue, [calibration_id(parsed.question.gpu)]),
-    )
-
-
-def _gap_warning(threshold: Threshold) -> tuple[str, ...]:
-    gap = threshold.gap
-    if gap is None or gap.why_not is None:
-        return ()
-    return (
-        f"not every smaller value will do ({gap.value}: {gap.why_not.message}); the allocator gives back what it "
-        "caches only where memory ends",
     )
 
 
@@ -114,7 +109,11 @@ def solve_cluster(request: SolveRequest, catalogue: Catalogue) -> Steps[Solution
     compared = (yield from compare_steps(body, catalogue)).answer
     priced = [row for row in compared.rows if row.status == ANSWERED and row.numbers["cost_usd"] is not None]
     if not priced:
-        raise Refused(_no_cost(compared.rows))
+        reasons = [row.reason for row in compared.rows if row.reason]
+        is_refused = len(reasons) == len(compared.rows) and reasons
+        message = reasons[0] if is_refused else "no cost is known on any of the clusters"
+        fix = "give question.recipe.training_tokens, and prices of the clusters' GPUs"
+        raise Refused(Problem(field=CLUSTERS, code="no_cost_known", message=message, fix=fix))
     by_cost = sorted(priced, key=lambda row: row.numbers["cost_usd"]["value"])
     checked = [(row, _why_not(row, request.limits)) for row in by_cost]
     place = next((place for place, (_, why_not) in enumerate(checked) if why_not is None), None)
@@ -182,14 +181,6 @@ def _refuse_idle(limits: SolveLimits) -> None:
         raise Refused(*problems)
 
 
-def _no_cost(rows: Any) -> Problem:
-    """Problem of rows without any cost: the first reason, or the missing input."""
-    reasons = [row.reason for row in rows if row.reason]
-    message = reasons[0] if len(reasons) == len(rows) and reasons else "no cost is known on any of the clusters"
-    fix = "give question.recipe.training_tokens, and prices of the clusters' GPUs"
-    return Problem(field=CLUSTERS, code="no_cost_known", message=message, fix=fix)
-
-
 SIX_FLOP = "a run takes 6 FLOP for each parameter and token; attention is left out"
 LEAST_INFERENCE_FLOP = 2.0
 """Operations of a token in a model of one parameter."""
@@ -248,7 +239,10 @@ def _server(request: SolveRequest, parsed: ParsedQuestion | None, catalogue: Cat
     serving, problems = request.serving, []
     match = None if serving.gpu is None else catalogue.find_gpu(serving.gpu, f"{SERVING}.gpu")
     gpu = match.row.gpu if match is not None else None if parsed is None else parsed.question.gpu
-    usd = serving.usd_per_gpu_hour if serving.usd_per_gpu_hour is not None else _rent(parsed)
+    price = None if parsed is None else parsed.question.price
+    usd = serving.usd_per_gpu_hour
+    if usd is None and isinstance(price, Price):  # a GPU-hour of the question after its discount
+        usd = float(rent_usd(1.0, price.usd_per_gpu_hour, price.discount_fraction))
     if gpu is None:
         problems.append(_unpriced("gpu", "GPU"))
     if usd is None:
@@ -262,12 +256,6 @@ def _server(request: SolveRequest, parsed: ParsedQuestion | None, catalogue: Cat
     )
     read = Parsed(server, (*(() if match is None else assumptions_of(match)), assumption))
     return read if match is None else with_rows(read, catalogue, match.row)
-
-
-def _rent(parsed: ParsedQuestion | None) -> float | None:
-    """Cost of a GPU-hour of the question after its discount; None if not rented."""
-    price = None if parsed is None else parsed.question.price
-    return float(rent_usd(1.0, price.usd_per_gpu_hour, price.discount_fraction)) if isinstance(price, Price) else None
 
 
 def _bf16_peak(gpu: Gpu) -> float:
