@@ -147,7 +147,7 @@ def one_a_layer(config: Config, key: str, items: int, layers: int) -> None:
         raise config.problem(key, "contradiction", wrong, "give one item a layer")
 
 
-def positions(*, extra: int = 0) -> Builder:
+def positions(extra: int = 0) -> Builder:
     """A learned position table as long as the longest sequence (GPT-2, OPT)."""
     return lambda config: {"position_embedding_rows": config.needed("max_position_embeddings") + extra}
 
@@ -167,7 +167,7 @@ def qk_norm(key: str, kind: str) -> Builder:
     return lambda config: {"qk_norm": kind if config.flag(key) else "none"}
 
 
-def parallel_residual(*, norms: int) -> Builder:
+def parallel_residual(norms: int) -> Builder:
     """Attention and MLP side by side, if use_parallel_residual is true (GPT-NeoX, StableLM)."""
 
     def build(config: Config) -> Fields:
@@ -290,7 +290,7 @@ def experts_of_hunyuan(config: Config) -> Fields:
     return {"num_experts_per_tok": given[0], "shared_expert_intermediate_size": width}
 
 
-def shared_experts_of(key: str, *, least: int = 0) -> Builder:
+def shared_experts_of(key: str, least: int = 0) -> Builder:
     """Shared experts, each as wide as a routed one (ERNIE 4.5, EXAONE with experts, Hunyuan 3)."""
 
     def build(config: Config) -> Fields:
@@ -331,7 +331,7 @@ GLOBAL_AND_LOCAL = {"global": FULL, "local": SLIDING}
 """GPT-Neo's names for attention."""
 
 
-def full_every(period: int, *, first: int) -> Builder:
+def full_every(period: int, first: int) -> Builder:
     """All but every period-th layer have the window, fixed by the type's code (OLMo 3, Code World Model)."""
     return lambda config: _unlisted(config, lambda layer, _: layer % period != first)
 

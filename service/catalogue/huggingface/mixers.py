@@ -15,16 +15,6 @@ AUTO = Annotated[int, Interval(ge=1, le=MOST)] | None
 """A whole number, or null for the type's own rule; the word auto means null."""
 FACTOR = Annotated[float, Interval(ge=1e-3, le=1e3)]
 
-MAMBA_KEYS: Mapping[str, str] = {
-    "state": "state_size", "rank": "time_step_rank", "taps": "conv_kernel", "conv_bias": "use_conv_bias",
-    "bias": "use_bias",
-}  # fmt: skip
-"""Mamba's keys of its mixer."""
-JAMBA_KEYS: Mapping[str, str] = {
-    "state": "mamba_d_state", "rank": "mamba_dt_rank", "taps": "mamba_d_conv", "conv_bias": "mamba_conv_bias",
-    "bias": "mamba_proj_bias",
-}  # fmt: skip
-"""Jamba's keys of its mixer."""
 MAMBA2_KEYS: Mapping[str, str] = {
     "state": "mamba_d_state", "heads": "mamba_n_heads", "width": "mamba_d_head", "groups": "mamba_n_groups",
     "taps": "mamba_d_conv", "conv_bias": "mamba_conv_bias", "bias": "mamba_proj_bias",
@@ -254,11 +244,18 @@ def every_layer_attends(config: Config) -> Fields:
     return {}
 
 
-def olmo_hybrid_names(config: Config) -> list[str]:
-    """Layers of OLMo Hybrid without a list: every fourth attends, or else the last one."""
+def olmo_hybrid_layers(config: Config) -> Fields:
+    """OLMo Hybrid's layers: listed, or every fourth attends, or else the last one."""
     layers = config.field("num_hidden_layers")
     names = [FULL if layer % 4 == 3 else LINEAR for layer in range(layers)]
-    return names if FULL in names else [*names[:-1], FULL]
+    in_turn = names if FULL in names else [*names[:-1], FULL]
+    return listed({LINEAR: "gated_delta_net", FULL: FULL}, lambda _: in_turn)(config)
+
+
+def granite_hybrid_layers(config: Config) -> Fields:
+    """Granite's layers: listed, or else all with a state."""
+    names = {LINEAR: "mamba2", "mamba": "mamba2", FULL: FULL, "attention": FULL}
+    return listed(names, lambda _: [LINEAR] * config.field("num_hidden_layers"))(config)
 
 
 def lfm2_layers(config: Config) -> Fields:
