@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from service.catalogue.huggingface import import_config
-from service.catalogue.huggingface.architectures import architectures
 from service.catalogue.huggingface.config import defaults_of
-from service.catalogue.huggingface.importing import TEXT_PARTS, kind_of
+from service.catalogue.huggingface.importing import TEXT_PARTS, architectures, kind_of
 from service.errors import Refused
 from service.estimator import count_parameters
 from service.estimator.model.build import layer_type

@@ -91,7 +91,11 @@ class NameIndex(Generic[RowType]):
         shadowed = next((named[form] for form in map(_row_form, rows) if len(named[form]) > 1), None)
         if shadowed:
             raise UnsoundFact(f"a name of one of the {kind} rows {', '.join(shadowed)} is the slug of another")
-        return cls(kind, rows, {form: tuple(slugs) for form, slugs in named.items()}, _run_together(named), defaults)
+        together: dict[str, tuple[str, ...]] = {}
+        for form, slugs in named.items():
+            bare = form.replace("-", "")
+            together[bare] = tuple(dict.fromkeys((*together.get(bare, ()), *slugs)))
+        return cls(kind, rows, {form: tuple(slugs) for form, slugs in named.items()}, together, defaults)
 
     def find(self, name: str, field: str) -> Found[RowType]:
         """The row that a name means."""
@@ -161,14 +165,6 @@ def _row_form(name: str) -> str:
     return normal(name)
 
 
-def _run_together(named: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
-    forms: dict[str, tuple[str, ...]] = {}
-    for form, slugs in named.items():
-        bare = form.replace("-", "")
-        forms[bare] = tuple(dict.fromkeys((*forms.get(bare, ()), *slugs)))
-    return forms
-
-
 Named = ModelRow | GpuRow | ClusterRow | RateCardRow
 """A row that is found by name."""
 NamedRow = TypeVar("NamedRow", ModelRow, GpuRow, ClusterRow, RateCardRow)
@@ -181,7 +177,18 @@ Change = Mapping[Key, Row | None]
 
 def index_of(kind: str, rows: Iterable[NamedRow]) -> NameIndex[NamedRow]:
     """The index of rows by name."""
-    return NameIndex.of(kind, map(_entry, rows))
+    return NameIndex.of(
+        kind,
+        (
+            Entry(
+                slug=row.slug,
+                aliases=tuple(name for names in names_of(row).values() for name in names),
+                default_for=getattr(row, "default_for", ()),
+                row=row,
+            )
+            for row in rows
+        ),
+    )
 
 
 def renewed(index: NameIndex[NamedRow], kind: type[NamedRow], change: Change) -> NameIndex[NamedRow]:
@@ -257,11 +264,6 @@ def names_of(row: Named) -> Mapping[str, tuple[str, ...]]:
         "aliases": getattr(row, "aliases", ()),
         "hugging_face_id": (row.hugging_face_id,) if isinstance(row, ModelRow) and row.hugging_face_id else (),
     }
-
-
-def _entry(row: NamedRow) -> Entry[NamedRow]:
-    aliases = tuple(name for names in names_of(row).values() for name in names)
-    return Entry(slug=row.slug, aliases=aliases, default_for=getattr(row, "default_for", ()), row=row)
 
 
 def gpus_of(row: Row) -> tuple[str, ...]:

@@ -43,7 +43,9 @@ def model_row(row: Mapping[str, Any]) -> ModelRow:
     with _named("model", row.get("slug")):
         values = dict(row)
         if "model" in row:
-            values["model"] = Model(**{name: _frozen(value) for name, value in row["model"].items()})
+            fields: dict[str, Any] = row["model"]
+            lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+            values["model"] = Model(**{**fields, **lists})
             _check(values["model"])
         if "exact" in row:
             values["exact"] = ExactCounts(**row["exact"])
@@ -174,16 +176,13 @@ def _names(cell: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in cell.split(";") if name.strip())
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 DATA = "service.catalogue"
 
 
 @cache
 def shipped_catalogue() -> Catalogue:
     """The catalogue that the package ships."""
+    clusters = tomllib.loads(files(DATA).joinpath("clusters.toml").read_text(encoding="utf-8"))
     return Catalogue.of(
         models=[
             model_row(row)
@@ -192,7 +191,7 @@ def shipped_catalogue() -> Catalogue:
             for row in json.loads(file.read_text(encoding="utf-8"))
         ],
         gpus=[gpu_row(row) for row in csv_rows("gpus.csv")],
-        clusters=[cluster_row(slug, row) for slug, row in _toml("clusters.toml").items()],
+        clusters=[cluster_row(slug, row) for slug, row in clusters.items()],
         prices=[price_row(row) for row in csv_rows("prices.csv")],
         regions=[region_row(row) for row in csv_rows("regions.csv")],
     )
@@ -204,7 +203,3 @@ def csv_rows(name: str) -> Iterator[Mapping[str, str]]:
         if None in row or None in row.values():
             raise UnsoundFact(f"a row of {name} has more or fewer cells than the header")
         yield row
-
-
-def _toml(name: str) -> Mapping[str, Any]:
-    return tomllib.loads(files(DATA).joinpath(name).read_text(encoding="utf-8"))

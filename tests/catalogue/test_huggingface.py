@@ -9,9 +9,8 @@ import pytest
 
 from service.catalogue import shipped_catalogue
 from service.catalogue.huggingface import import_config
-from service.catalogue.huggingface.architectures import architectures
 from service.catalogue.huggingface.config import defaults_of, read_from
-from service.catalogue.huggingface.importing import keys_without_effect, kind_of
+from service.catalogue.huggingface.importing import architectures, keys_without_effect, kind_of
 from service.estimator import Model, count_parameters
 from service.estimator.model.build import layer_type
 from service.estimator.model.ledger import Split
