@@ -160,15 +160,11 @@ async def read_file(
     body: Annotated[str | Mapping[str, Any], Depends(text_or_json(ImportRequest))],
 ) -> Response:
     """Read a file as parts of a question."""
-    text = body if isinstance(body, str) else _content_of(body)
+    text = body if isinstance(body, str) else body.get(FIELD)
+    if not isinstance(text, str) or not (isinstance(body, str) or len(body) == 1):
+        message = f"the object has not the one field {FIELD}, a text"
+        fix = "send the file as that field, or alone"
+        raise Refused(Problem(field=FIELD, code="not_text", message=message, fix=fix))
     if is_long_launcher_text(text.encode()):
         return Response(await read_in_process(request, imported_json, format, text), media_type=JSON)
     return json_answer(import_file(format, text))
-
-
-def _content_of(body: Mapping[str, Any]) -> str:
-    text = body.get(FIELD)
-    if isinstance(text, str) and len(body) == 1:
-        return text
-    message = f"the object has not the one field {FIELD}, a text"
-    raise Refused(Problem(field=FIELD, code="not_text", message=message, fix="send the file as that field, or alone"))

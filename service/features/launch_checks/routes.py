@@ -28,7 +28,7 @@ from service.features.launch_checks import launch_checks
 from service.features.launch_checks.finished_jobs import on_end
 from service.features.launch_checks.launch_checks import UNKNOWN_CHECK, find_launch_check
 from service.features.launch_checks.schemas import LaunchCheckRequest
-from service.jobs.jobs import JobEvent, read_later_events
+from service.jobs.jobs import read_later_events
 from service.store import Engine
 from service.store.engine import utc_text
 from service.store.keys import UNRESTRICTED
@@ -92,12 +92,6 @@ LastEvent = Annotated[int, Depends(last_event_of)]
 """Last-Event-ID, or 0."""
 
 
-def stream_of(request: Request, check_id: str, after: int) -> StreamingResponse:
-    """Stream the later events of a launch check until it ends or the client hangs up."""
-    events = while_authorized(request, _events(request, check_id, after))
-    return StreamingResponse(events, media_type=EVENTS, headers={"Cache-Control": "no-store"})
-
-
 async def _events(request: Request, check_id: str, after: int) -> AsyncGenerator[bytes, None]:
     feed: ChangeFeed[EventHistory] = request.app.state.launch_check_feed
     yield b"retry: 2000\n\n"
@@ -133,7 +127,13 @@ def _read_events(engine: Engine, known: Mapping[str, EventHistory | None]) -> di
             result[check_id] = error
             continue
         numbers = (*history.numbers, *(one.number for one in events))
-        sent = (*history.events, *(_job_event(one) for one in events))
+        sent = (
+            *history.events,
+            *(
+                _event(one.name, to_bytes({"at": one.at and utc_text(one.at), "data": one.data}), one.number)
+                for one in events
+            ),
+        )
         is_same = history is known[check_id] and not events and whole is None
         result[check_id] = (
             (history if is_same else EventHistory(numbers, sent, whole)) if status else NotFound(UNKNOWN_CHECK)
@@ -143,11 +143,6 @@ def _read_events(engine: Engine, known: Mapping[str, EventHistory | None]) -> di
 
 def _event(name: str, document: bytes, number: int) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, name.encode(), document)
-
-
-def _job_event(event: JobEvent) -> bytes:
-    moment = None if event.at is None else utc_text(event.at)
-    return _event(event.name, to_bytes({"at": moment, "data": event.data}), event.number)
 
 
 router = APIRouter(tags=["launch-checks"], route_class=StrictRoute)
@@ -239,7 +234,8 @@ def read(database: Database, caller: CallerDep, check_id: CheckId) -> Response:
 def events(request: Request, database: Database, check_id: CheckId, after: LastEvent) -> Response:
     """Stream events until the launch check ends."""
     launch_checks.find_launch_check(database, caller_of(request), check_id)  # 404 before the stream starts
-    return stream_of(request, check_id, after)
+    stream = while_authorized(request, _events(request, check_id, after))
+    return StreamingResponse(stream, media_type=EVENTS, headers={"Cache-Control": "no-store"})
 
 
 @router.post(

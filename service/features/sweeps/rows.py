@@ -264,16 +264,16 @@ def reader_of(metric: Metric) -> Callable[[Estimate], Any]:
     fields = {wire: name for name, wire in WIRE_NAMES.items()}
     names = [fields.get(step, step) for step in metric.path]
     if not metric.has_items and not any(hasattr(str, name) for name in names):
-        return partial(_attribute, attrgetter(".".join(names)))
+        read = attrgetter(".".join(names))
+
+        def attribute(estimate: Estimate) -> Any:
+            try:
+                return read(estimate)
+            except AttributeError:  # a step is missing
+                return None
+
+        return attribute
     return partial(_follow, tuple(zip(metric.path, names, strict=True)))
-
-
-def _attribute(read: Callable[[Estimate], Any], estimate: Estimate) -> Any:
-    """Number at the end of an attribute path; None if a step is missing."""
-    try:
-        return read(estimate)
-    except AttributeError:
-        return None
 
 
 def _follow(steps: Sequence[tuple[str, str]], estimate: Estimate) -> Any:

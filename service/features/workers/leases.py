@@ -46,7 +46,7 @@ def lease_of(request: Request, job_id: str, token: str) -> Lease:
     return Lease(job_id, token, caller_of(request).id)
 
 
-def token_in_header(request: Request) -> str:
+async def _token_in_header(request: Request) -> str:
     """Lease in the header of a request."""
     values = request.headers.getlist(LEASE_HEADER)
     if len(values) == 1 and 0 < len(values[0]) <= MOST_CHARACTERS:
@@ -56,12 +56,8 @@ def token_in_header(request: Request) -> str:
     raise WrongParameter(Problem(field="", code="wrong_lease", message=message, fix=fix))
 
 
-async def _checked_token(request: Request) -> str:
-    return token_in_header(request)
-
-
 async def _token(
-    checked: Annotated[str, Depends(_checked_token)],  # raises before FastAPI refuses a header in its own words
+    checked: Annotated[str, Depends(_token_in_header)],  # raises before FastAPI refuses a header in its own words
     sent: Annotated[  # noqa: ARG001 - describes the header
         str,
         Header(
