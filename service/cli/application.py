@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
+from os import environ
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from service import __version__
-from service.cli.console import no_garbage_collection
+from service.cli.console import no_garbage_collection, read_as_given
 from service.errors import Refused, TraincostError
 
 FAMILIES = {
@@ -57,12 +58,17 @@ class LazyGroup(TyperGroup):
         super().__init__(**{**attributes, "commands": None})
         self.commands = Commands()  # type: ignore[assignment]  # the group only reads it
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options, which are flags."""
+        return read_as_given(super().get_params(ctx))
+
 
 app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def main() -> None:
     """Run one command; errors are printed on stderr, with exit code 2."""
+    environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # a search for them reads the metadata of all packages
     try:
         _command()()
     except TraincostError as error:

@@ -25,6 +25,22 @@ Key = Annotated[str | None, typer.Option(envvar="TRAINCOST_KEY", help="Key of th
 Body = Annotated[str, typer.Argument(help="JSON file that holds what POST takes; - for standard input.")]
 
 
+class _AsGiven:
+    """A reader of an option that leaves its value as it is: flags and lists of texts need no other."""
+
+    @staticmethod
+    def coerce(value: Any, **_: object) -> Any:
+        """The value."""
+        return value
+
+
+def read_as_given(options: list[Any]) -> list[Any]:
+    """Options without typer's readers, for which it imports pydantic, which takes longer than an estimate."""
+    for option in options:
+        option._runtime_param = _AsGiven  # typer has no public way to set it
+    return options
+
+
 PATIENCE_SECONDS = 1.0
 """Shortest time between two progress lines. Source: a choice."""
 

@@ -4,7 +4,8 @@ import asyncio
 import shutil
 import socket
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -59,6 +60,11 @@ class Finding:
     """The remedy; null where none is needed."""
 
 
+def _checked(name: str, text: str, fix: str, *, is_ok: bool, otherwise: State = "warning") -> Finding:
+    """A finding that has a remedy unless all is well."""
+    return Finding(name, "ok", text) if is_ok else Finding(name, otherwise, text, fix)
+
+
 def findings() -> Iterator[Finding]:
     """Findings of everything that the service needs."""
     try:
@@ -76,24 +82,23 @@ def examined(settings: Settings) -> Iterator[Finding]:
     yield Finding("settings", "ok", text)
     for warning in unknown_settings():
         yield Finding("variables", "warning", warning, "correct its name, or leave it out")
-    yield _of_facts()
+    try:
+        text = (
+            f"the shipped catalogue is {shipped_catalogue().revision}, and each of its values has a source and a date"
+        )
+        yield Finding("facts", "ok", text)
+    except StartupError as error:
+        yield Finding("facts", "fault", str(error), "install the package again")
     yield from _of_space(settings)
-    state = yield from _of_database(settings)
-    if state is not None and state.contents is not None:
-        yield from _of_contents(state.contents, settings)
+    yield from _of_database(settings)
     yield _of_address(settings)
-    yield from _of_programs()
+    for name, purpose, fix in PROGRAMS:
+        try:
+            yield Finding(name, "ok", f"{version(name)} is here, for {purpose}")
+        except PackageNotFoundError:
+            yield Finding(name, "ok", f"not here; needed for {purpose} alone", fix)
     if settings.otlp_endpoint is not None:
         yield _of_collector(settings.otlp_endpoint)
-
-
-def _of_facts() -> Finding:
-    try:
-        revision = shipped_catalogue().revision
-    except StartupError as error:
-        return Finding("facts", "fault", str(error), "install the package again")
-    text = f"the shipped catalogue is {revision}, and each of its values has a source and a date"
-    return Finding("facts", "ok", text)
 
 
 def _of_space(settings: Settings) -> Iterator[Finding]:
@@ -104,39 +109,35 @@ def _of_space(settings: Settings) -> Iterator[Finding]:
     for name, folder in folders.items():
         free_bytes = shutil.disk_usage(folder).free
         text = f"{free_bytes / 1e9:.1f} GB are free in {folder}"
-        if free_bytes >= FEW_FREE_BYTES:
-            yield Finding(name, "ok", text)
-        else:
-            yield Finding(name, "fault" if free_bytes < LEAST_FREE_BYTES else "warning", text, f"make room in {folder}")
+        otherwise: State = "fault" if free_bytes < LEAST_FREE_BYTES else "warning"
+        is_ok = free_bytes >= FEW_FREE_BYTES
+        yield _checked(name, text, f"make room in {folder}", is_ok=is_ok, otherwise=otherwise)
 
 
-def _of_database(settings: Settings) -> Generator[Finding, None, DatabaseState | None]:
-    """Findings of the database; the generator's return value is its state, where it was reached."""
+def _of_database(settings: Settings) -> Iterator[Finding]:
     file = file_of(settings.database_url)
     if file is not None and not file.exists():
         fix = "start traincost serve, which makes it, or restore a backup"
         yield Finding("database", "warning", f"there is no {file} yet", fix)
-        return None
+        return
     try:
         state = inspect_database(settings.database_url, ALIVE_SECONDS)
     except StartupError as error:
         yield Finding("database", "fault", str(error), "start it, or name another one in TRAINCOST_DATABASE_URL")
-        return None
+        return
     yield Finding("database", "ok", f"{state.place} answers")
     yield _of_revision(state)
-    if state.refusal is None:
-        yield Finding("writing", "ok", "tables can be made and changed")
-    else:
-        fix = "let the database's user write, or look whether another process holds the database for long"
-        yield Finding("writing", "fault", f"nothing can be written: {state.refusal}", fix)
+    is_written = state.refusal is None
+    text = "tables can be made and changed" if is_written else f"nothing can be written: {state.refusal}"
+    fix = "let the database's user write, or look whether another process holds the database for long"
+    yield _checked("writing", text, fix, is_ok=is_written, otherwise="fault")
     clock = f"the database's clock is {round(state.clock_difference_seconds, 1) + 0.0:+.1f} s from this machine's"
-    if abs(state.clock_difference_seconds) <= MOST_CLOCK_SECONDS:
-        yield Finding("clock", "ok", clock)
-    else:
-        yield Finding("clock", "warning", clock, "let both machines follow a time server")
+    is_near = abs(state.clock_difference_seconds) <= MOST_CLOCK_SECONDS
+    yield _checked("clock", clock, "let both machines follow a time server", is_ok=is_near)
     if state.room is not None:
         yield _of_room(state.room, settings.database_connections)
-    return state
+    if state.contents is not None:
+        yield from _of_contents(state.contents, settings)
 
 
 def _of_revision(state: DatabaseState) -> Finding:
@@ -154,28 +155,25 @@ def _of_room(room: ConnectionLimits, each: int) -> Finding:
     replicas = max(1, room.replicas) + 1
     need, most = replicas * each, room.connections
     text = f"{replicas} replicas, one of them new, may hold {replicas} x {each} = {need}; the server takes {most}"
-    if need <= most:
-        return Finding("connections", "ok", text)
     fewer = most // replicas
     fix = f"set TRAINCOST_DATABASE_CONNECTIONS to {fewer} or less, or raise max_connections of the server"
     if fewer < LEAST_DATABASE_CONNECTIONS:
         fix = f"raise max_connections of the server; each replica needs {LEAST_DATABASE_CONNECTIONS} at least"
-    return Finding("connections", "warning", text, fix)
+    return _checked("connections", text, fix, is_ok=need <= most)
 
 
 def _of_contents(contents: DatabaseContents, settings: Settings) -> Iterator[Finding]:
+    text = f"rows do not make the digest {contents.catalogue} that their last change wrote"
     if contents.is_whole:
-        yield Finding("catalogue", "ok", f"the database holds {contents.catalogue}, and its rows make that digest")
-    else:
-        text = f"rows do not make the digest {contents.catalogue} that their last change wrote"
-        yield Finding("catalogue", "fault", text, "restore a backup; rows were changed by hand")
+        text = f"the database holds {contents.catalogue}, and its rows make that digest"
+    fix = "restore a backup; rows were changed by hand"
+    yield _checked("catalogue", text, fix, is_ok=contents.is_whole, otherwise="fault")
     yield _of_keys(contents, settings)
     alive = sum(worker.is_alive for worker in contents.workers)
+    text = f"none was heard of within {ALIVE_SECONDS:.0f} s; launch checks and sweeps wait"
     if alive:
-        yield Finding("workers", "ok", f"{alive} {'was' if alive == 1 else 'were'} heard of just now")
-    else:
-        text = f"none was heard of within {ALIVE_SECONDS:.0f} s; launch checks and sweeps wait"
-        yield Finding("workers", "warning", text, "start traincost worker, or serve without --no-worker")
+        text = f"{alive} {'was' if alive == 1 else 'were'} heard of just now"
+    yield _checked("workers", text, "start traincost worker, or serve without --no-worker", is_ok=alive > 0)
 
 
 def _of_keys(contents: DatabaseContents, settings: Settings) -> Finding:
@@ -187,8 +185,9 @@ def _of_keys(contents: DatabaseContents, settings: Settings) -> Finding:
         return Finding("keys", "ok", f"callers need a token of {settings.oidc_issuer}; no key holds")
     if statuses:
         return Finding("keys", "warning", f"callers need a key, and none of {len(statuses)} holds any longer", create)
-    if _is_loopback(settings.host):
-        return Finding("keys", "ok", "there are none, and only this machine reaches the service")
+    with suppress(ValueError):
+        if settings.host == "localhost" or ip_address(settings.host).is_loopback:
+            return Finding("keys", "ok", "there are none, and only this machine reaches the service")
     text = f"there are none, and other machines reach {settings.host}"
     return Finding("keys", "warning" if settings.insecure else "fault", text, create)
 
@@ -220,14 +219,6 @@ def _version_at(host: str, port: int) -> str | None:
         connection.close()
 
 
-def _of_programs() -> Iterator[Finding]:
-    for name, purpose, fix in PROGRAMS:
-        try:
-            yield Finding(name, "ok", f"{version(name)} is here, for {purpose}")
-        except PackageNotFoundError:
-            yield Finding(name, "ok", f"not here; needed for {purpose} alone", fix)
-
-
 def _of_collector(endpoint: str) -> Finding:
     parts = urlsplit(endpoint)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -250,15 +241,7 @@ def _of_optional(settings: Settings) -> Iterator[Finding]:
         return
     from service.api.limits.shared_limits import does_answer
 
-    if asyncio.run(does_answer(settings.redis_url)):
-        yield Finding("redis", "ok", "Redis answers, so replicas count requests together")
-    else:
-        fix = "start it, or correct TRAINCOST_REDIS_URL; until then each replica counts alone"
-        yield Finding("redis", "warning", "Redis does not answer", fix)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    is_ok = asyncio.run(does_answer(settings.redis_url))
+    text = "Redis answers, so replicas count requests together" if is_ok else "Redis does not answer"
+    fix = "start it, or correct TRAINCOST_REDIS_URL; until then each replica counts alone"
+    yield _checked("redis", text, fix, is_ok=is_ok)

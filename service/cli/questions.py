@@ -8,7 +8,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperOption
 
-from service.cli.console import AsCsv, AsJson, Body, Key, Progress, Url, connected, no_garbage_collection, print_answer
+from service.cli.console import (
+    AsCsv,
+    AsJson,
+    Body,
+    Key,
+    Progress,
+    Url,
+    connected,
+    no_garbage_collection,
+    print_answer,
+    read_as_given,
+)
 from service.errors import Refused
 from service.validation.flat import ALIASES, COMMAND_LINE, FlatField, body_of_flat, flat_fields, rephrased
 
@@ -47,10 +58,10 @@ GIVEN = f"{__name__}.given"
 
 
 class QuestionCommand(TyperCommand):
-    """A command with an option for every field of a question.
+    """A command with an option for every field of a question, which is a text or several.
 
-    typer builds a validator for every option that it reads, and pydantic takes a third of a second to read the
-    descriptions of all fields. So only options that are given are read, and only the help has descriptions.
+    Only options that are given are read, and only the help has descriptions of all fields: the rest would take longer
+    than the estimate.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -65,7 +76,7 @@ class QuestionCommand(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The options that are read."""
-        options, given = super().get_params(ctx), ctx.meta.get(GIVEN)
+        options, given = read_as_given(super().get_params(ctx)), ctx.meta.get(GIVEN)
         if given is None:
             return options
         return [option for option in options if option.name not in flat_fields() or given.intersection(option.opts)]
@@ -74,12 +85,9 @@ class QuestionCommand(TyperCommand):
         """Print the help with the description of each field."""
         for option in self.params:
             if isinstance(option, TyperOption) and (field := flat_fields().get(option.name or "")) is not None:
-                option.help = _help_of(field)
+                choices = f" One of {', '.join(map(str, field.choices))}." if field.choices else ""
+                option.help = f"{field.meaning}{choices}"
         super().format_help(ctx, formatter)
-
-
-def _help_of(field: FlatField) -> str:
-    return f"{field.meaning} One of {', '.join(map(str, field.choices))}." if field.choices else field.meaning
 
 
 def _option_of(field: FlatField) -> Parameter:

@@ -38,7 +38,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service import __version__
 from service.errors import BackupRefused, StartupError
 from service.store.database import complaint, migrate, refuse_unknown, revision_in
-from service.store.engine import alone, lift_time_limits, open_engine, reading, writing
+from service.store.engine import alone, in_utc, lift_time_limits, open_engine, reading, writing
 from service.store.tables import METADATA
 
 LAST_LINE = b"\ntraincost backup; sha256 of all before this line: "
@@ -59,9 +59,16 @@ def new_file(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, ONLY_THE_OWNER))
         yield part
-        _seal(part)
+        with part.open("ab") as file:
+            file.write(LAST_LINE + _digest(part, part.stat().st_size).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
         part.rename(path)
-        _write_folder(path.parent)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # so that the name is on disk too
+        finally:
+            os.close(folder)
     except OSError as error:
         raise BackupRefused(f"{path} cannot be written: {_reason(error)}") from None
     finally:
@@ -95,24 +102,6 @@ def _opened_file(path: Path) -> Iterator[Connection]:
     )
     with engine.connect() as connection:
         yield connection
-
-
-def _seal(part: Path) -> None:
-    """Write the last line, and flush the file to disk."""
-    line = LAST_LINE + _digest(part, part.stat().st_size).encode() + b"\n"
-    with part.open("ab") as file:
-        file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _write_folder(folder: Path) -> None:
-    """Flush the folder, so that the name is on disk too."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _digest(path: Path, length: int) -> str:
@@ -180,9 +169,14 @@ def copy_rows(source: Connection, target: Connection, tables: Sequence[Table] | 
         table.name: _tally(source, table, partial(target.execute, insert(into[table.name])))
         for table in described_tables(source)
     }
-    if target.dialect.name == "postgresql":
-        for table in into.values():
-            _count_on(target, table)
+    if target.dialect.name == "postgresql":  # its own sequences go on after the numbers that exist
+        for column in (column for table in into.values() for column in table.primary_key):
+            sequence = target.execute(
+                select(func.pg_get_serial_sequence(f'"{column.table.name}"', column.name))
+            ).scalar()
+            last = target.execute(select(func.max(column))).scalar() if sequence else None
+            if last is not None:
+                target.execute(select(func.setval(sequence, last)))
     return copied
 
 
@@ -192,15 +186,6 @@ def tally_rows(connection: Connection, tables: Sequence[Table] | None = None) ->
     return {table.name: _tally(connection, table, lambda _: None) for table in described}
 
 
-def _count_on(connection: Connection, table: Table) -> None:
-    """Set the database's own sequences after the numbers that exist."""
-    for column in table.primary_key:
-        sequence = connection.execute(select(func.pg_get_serial_sequence(f'"{table.name}"', column.name))).scalar()
-        last = connection.execute(select(func.max(column))).scalar() if sequence else None
-        if last is not None:
-            connection.execute(select(func.setval(sequence, last)))
-
-
 def _tally(connection: Connection, table: Table, write: Callable[[Sequence[Record]], object]) -> Tally:
     names = sorted(table.columns.keys())
     count, total = 0, 0
@@ -208,7 +193,8 @@ def _tally(connection: Connection, table: Table, write: Callable[[Sequence[Recor
         write(rows)
         count += len(rows)
         for row in rows:
-            total += int.from_bytes(sha256(_written([row[name] for name in names])).digest())
+            written = json.dumps([_plain(row[name]) for name in names], sort_keys=True, separators=(",", ":"))
+            total += int.from_bytes(sha256(written.encode()).digest())
     return Tally(count, f"{total % (1 << 256):064x}")
 
 
@@ -217,18 +203,10 @@ def _read(connection: Connection, table: Table) -> Iterator[list[Record]]:
     at_once = LARGE_ROWS_AT_ONCE if is_large else ROWS_AT_ONCE
     rows_read = connection.execute(select(table), execution_options={"yield_per": at_once}).mappings()
     for part in rows_read.partitions():
-        yield [{name: _in_utc(value) for name, value in row.items()} for row in part]
-
-
-def _in_utc(value: Any) -> Any:
-    """Datetimes with their zone: SQLite stores them in UTC without one."""
-    if not isinstance(value, datetime):
-        return value
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-def _written(values: Sequence[Any]) -> bytes:
-    return json.dumps([_plain(value) for value in values], sort_keys=True, separators=(",", ":")).encode()
+        yield [
+            {name: in_utc(one).astimezone(UTC) if isinstance(one, datetime) else one for name, one in row.items()}
+            for row in part
+        ]
 
 
 def _plain(value: Any) -> Any:

@@ -1,8 +1,10 @@
-"""Preparation of a database at the start: created, migrated and seeded by the process that comes first.
+"""A database as a whole: prepared at the start, inspected for `traincost doctor` and metrics, shared with processes.
 
-The check takes two queries; Alembic, which takes a second to import, is loaded only where a migration is due. Migration
-and seeding are one transaction under one lock: a killed process leaves nothing half done. Custom rows keep their names,
-and the rows that they refer to stay.
+Alembic, which takes a second to import, is loaded only where a migration is due. Migration and seeding are one
+transaction under one lock: a killed process leaves nothing half done. Custom rows keep their names, and the rows that
+they refer to stay. A replica announces the last change that it applied by a shared advisory lock of PostgreSQL on the
+number of the change, which blocks nothing; the server releases it when the connection ends, so no writer waits for a
+dead process.
 """
 
 import fcntl
@@ -39,18 +41,18 @@ from service.store.engine import (
     reading,
     writing,
 )
-from service.store.history import KINDS, ROW_TABLES, Rows, has_parts, holdings_at, newest_change, write_change
+from service.store.history import ROW_TABLES, Rows, has_parts, holdings_at, newest_change, write_change
 from service.store.keys import ApiKey, keys_in
 from service.store.tables import CALIBRATIONS, JOBS, SEEDINGS
 from service.store.workers import read_workers
 
+if TYPE_CHECKING:
+    from alembic.config import Config
+
 log = logging.getLogger(__name__)
 
-
-def is_seeded(connection: Connection, shipped: Catalogue) -> bool:
-    """Whether the database holds all shipped rows of this version."""
-    seeded = connection.execute(select(SEEDINGS.c.catalogue_revision)).scalars().all()
-    return seeded == [shipped.revision] and has_parts(connection)
+HEAD = "0021"
+"""Newest revision in migrations/, which this version expects."""
 
 
 def seed(connection: Connection, shipped: Catalogue) -> None:
@@ -58,20 +60,16 @@ def seed(connection: Connection, shipped: Catalogue) -> None:
     last = newest_change(connection)
     before = Holdings.of(()) if last is None else holdings_at(connection, last.number)
     target = _wanted(before, shipped)
-    rows = _difference(before, target, shipped)
+    current = {_key(row): row for row in before.everyone.rows() if row.owner == SHIPPED}
+    put = [row for key, row in target.items() if current.get(key) != row]
+    drop = tuple(row for key, row in current.items() if key not in target)
+    rows = Rows(put=(*put, *_orphaned_gpus(before, drop, shipped)), drop=drop)
     if last is None or rows.put or rows.drop or before.revision != last.catalogue or not has_parts(connection):
         write_change(connection, before, rows, SHIPPED)
     seeded = revision_of({key: digest_of(row) for key, row in target.items()})
     if connection.execute(select(SEEDINGS.c.catalogue_revision)).scalars().all() != [seeded]:
         connection.execute(delete(SEEDINGS))
         connection.execute(insert(SEEDINGS), {"catalogue_revision": seeded, "seeded_at": datetime.now(UTC)})
-
-
-def _difference(before: Holdings, target: Mapping[Key, Row], shipped: Catalogue) -> Rows:
-    current = {_key(row): row for row in before.everyone.rows() if row.owner == SHIPPED}
-    put = tuple(row for key, row in target.items() if current.get(key) != row)
-    drop = tuple(row for key, row in current.items() if key not in target)
-    return Rows(put=(*put, *_orphaned_gpus(before, drop, shipped)), drop=drop)
 
 
 def _orphaned_gpus(before: Holdings, gone: Iterable[Row], shipped: Catalogue) -> Iterator[Row]:
@@ -101,7 +99,7 @@ def _nameless(gpu: GpuRow) -> GpuRow:
 def _beside(fixed: list[Row], shipped: Catalogue) -> Iterator[Row]:
     """The shipped rows beside other rows, without the names that those have."""
     for row, adjusted, missing in beside(fixed, shipped.rows()):
-        kind, key = KINDS[ROW_TABLES[type(row)].table.name], key_of(row)
+        kind, key = ROW_TABLES[type(row)].label, key_of(row)
         if missing is not None:
             log.warning("shipped %s %s is left out: gpu %s, of which it speaks, is", kind, key, missing)
         elif adjusted is None:
@@ -116,18 +114,22 @@ def _key(row: Row) -> Key:
     return type(row), key_of(row)
 
 
-if TYPE_CHECKING:
-    from alembic.config import Config
-
-HEAD = "0021"
-"""Newest revision in migrations/, which this version expects."""
-
-
 def prepare_database(url: str, shipped: Catalogue, connections: int = DATABASE_CONNECTIONS) -> Engine:
     """An engine on a database that has this version's tables and shipped rows."""
     engine = open_engine(url, connections=connections)
+    seeded = select(SEEDINGS.c.catalogue_revision)
     try:
-        _prepare(engine, shipped)
+        with reading(engine) as connection:
+            is_ready = (
+                revision_in(connection) == HEAD
+                and connection.scalars(seeded).all() == [shipped.revision]
+                and has_parts(connection)
+            )
+        if not is_ready:
+            with writing(engine) as connection:
+                alone(connection, patient=True)
+                migrate(connection)
+                seed(connection, shipped)
     except BaseException as error:
         engine.dispose()
         if isinstance(error, SQLAlchemyError):
@@ -136,20 +138,13 @@ def prepare_database(url: str, shipped: Catalogue, connections: int = DATABASE_C
     return engine
 
 
-def _prepare(engine: Engine, shipped: Catalogue) -> None:
-    with reading(engine) as connection:
-        is_ready = revision_in(connection) == HEAD and is_seeded(connection, shipped)
-    if not is_ready:
-        with writing(engine) as connection:
-            alone(connection, patient=True)
-            migrate(connection)
-            seed(connection, shipped)
-
-
 def complaint(engine: Engine, error: Exception) -> str:
     """The driver's error in one line, with the database but without its password."""
-    reason = " ".join(str(getattr(error, "orig", None) or error).split())
-    return f"the database {place_of(engine)} cannot be used: {reason}"
+    return f"the database {place_of(engine)} cannot be used: {_reason(error)}"
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(getattr(error, "orig", None) or error).split())
 
 
 def revision_in(connection: Connection) -> str | None:
@@ -204,22 +199,14 @@ _KIND = 0x7472_6169
 
 _LOCK = text("SELECT pg_advisory_lock_shared(:kind, :number), pg_backend_pid()")
 _UNLOCK = text("SELECT pg_advisory_unlock_shared(:kind, :number)")
-_IS_ANY_BEHIND = text(
-    "SELECT EXISTS (SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database "
-    "WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND classid = CAST(:kind AS oid) "
-    "AND objid < CAST(:number AS oid) AND pid <> :own)"
+_LOCKS = (
+    "FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database WHERE datname = current_database() "
+    "AND locktype = 'advisory' AND objsubid = 2 AND classid = CAST(:kind AS oid)"
 )
+_IS_ANY_BEHIND = text(f"SELECT EXISTS (SELECT 1 {_LOCKS} AND objid < CAST(:number AS oid) AND pid <> :own)")
+_COUNT_REPLICAS = text(f"SELECT count(DISTINCT pid) {_LOCKS}")
 _ABOVE_ANY_CHANGE = (1 << 31) - 1
 """A number above that of any change; every replica is behind it."""
-_COUNT_REPLICAS = text(
-    "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database "
-    "WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND classid = CAST(:kind AS oid)"
-)
-
-
-def replicas_in(connection: Connection) -> int:
-    """Number of processes of the service that are connected to a PostgreSQL database."""
-    return int(connection.execute(_COUNT_REPLICAS, {"kind": _KIND}).scalar_one())
 
 
 class Replicas:
@@ -265,9 +252,7 @@ class Replicas:
             self._connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             self._number = None
         lock: dict[str, Any] = {"kind": _KIND, "number": number}
-        self._pid = self._connection.execute(_LOCK, lock).one()[
-            1
-        ]  # read each time, because a connection may be replaced unnoticed
+        _, self._pid = self._connection.execute(_LOCK, lock).one()  # a connection may be replaced unnoticed
         if self._number is not None:
             self._connection.execute(_UNLOCK, {**lock, "number": self._number})
         self._number = number
@@ -280,16 +265,14 @@ class Replicas:
 
 
 LONGEST_SECONDS = 30.0
-"""Longest time between two reads of an unchanged database. Source: a choice; a guard against a change that the count
-misses."""
+"""Longest time between two reads of an unchanged database, in case the count misses a change. Source: a choice."""
 
 
 class ReadOnChange:
-    """A read that is skipped while the database is unchanged.
+    """A read that is skipped while the database is unchanged, by SQLite's count of the changes of other connections.
 
-    SQLite counts the changes that other connections commit; reading the count takes some microseconds, a query some
-    hundred. Databases without such a count are read each time. Source:
-    https://www.sqlite.org/pragma.html#pragma_data_version
+    Reading the count takes some microseconds, a query some hundred; databases without a count are read each time.
+    Source: https://www.sqlite.org/pragma.html#pragma_data_version
     """
 
     def __init__(
@@ -345,10 +328,10 @@ class ReadOnChange:
         return version
 
 
-_CONNECTION_LIMITS = text(
-    "SELECT current_setting('max_connections')::integer AS most, "
-    "coalesce(current_setting('reserved_connections', true)::integer, 0) "
-    "+ current_setting('superuser_reserved_connections')::integer AS reserved"
+_MOST_CONNECTIONS = text(
+    "SELECT current_setting('max_connections')::integer "
+    "- coalesce(current_setting('reserved_connections', true)::integer, 0) "
+    "- current_setting('superuser_reserved_connections')::integer"
 )
 PROBE = "traincost_doctor"
 """Table that a check creates and rolls back, to find out whether the database can be written."""
@@ -408,13 +391,16 @@ def file_of(url: str) -> Path | None:
 
 
 def inspect_database(url: str, alive_seconds: float) -> DatabaseState:
-    """The state of a database, from a connection of its own."""
-    engine = open_engine(url, makes_folder=False)
+    """The state of a database, from a connection of its own; nothing is created, migrated or seeded."""
+    engine, room = open_engine(url, makes_folder=False), None
     try:
         with reading(engine) as connection:
             ahead_seconds = (moment_in(connection) - datetime.now(UTC)).total_seconds()
             revision = revision_in(connection)
-            room = _connection_limits(connection)
+            if connection.dialect.name == "postgresql":
+                most = connection.execute(_MOST_CONNECTIONS).scalar_one()
+                replicas = connection.execute(_COUNT_REPLICAS, {"kind": _KIND}).scalar_one()
+                room = ConnectionLimits(connections=most, replicas=replicas)
         return DatabaseState(
             place=place_of(engine),
             revision=revision,
@@ -430,25 +416,12 @@ def inspect_database(url: str, alive_seconds: float) -> DatabaseState:
         engine.dispose()
 
 
-def _connection_limits(connection: Connection) -> ConnectionLimits | None:
-    if connection.dialect.name != "postgresql":
-        return None
-    limits = connection.execute(_CONNECTION_LIMITS).one()
-    return ConnectionLimits(connections=limits.most - limits.reserved, replicas=replicas_in(connection))
-
-
 def _contents(engine: Engine, alive_seconds: float) -> DatabaseContents:
     with reading(engine) as connection:
-        digest, is_whole = _catalogue(connection)
-        keys = keys_in(connection)
-    return DatabaseContents(catalogue=digest, is_whole=is_whole, keys=keys, workers=read_workers(engine, alive_seconds))
-
-
-def _catalogue(connection: Connection) -> tuple[str | None, bool]:
-    newest = newest_change(connection)
-    if newest is None:
-        return None, False
-    return newest.catalogue, holdings_at(connection, newest.number).revision == newest.catalogue
+        newest, keys = newest_change(connection), keys_in(connection)
+        is_whole = newest is not None and holdings_at(connection, newest.number).revision == newest.catalogue
+    catalogue, workers = None if newest is None else newest.catalogue, read_workers(engine, alive_seconds)
+    return DatabaseContents(catalogue=catalogue, is_whole=is_whole, keys=keys, workers=workers)
 
 
 class _RollBack(Exception):
@@ -462,7 +435,7 @@ def _refusal(engine: Engine) -> str | None:
             connection.execute(text(f"CREATE TABLE {PROBE} (number INTEGER)"))
             raise _RollBack
     except SQLAlchemyError as error:
-        return " ".join(str(getattr(error, "orig", None) or error).split())
+        return _reason(error)
     return None
 
 
@@ -487,37 +460,21 @@ class Figures:
 
 def read_figures(engine: Engine, lease_seconds: float) -> Figures:
     """The current metrics."""
+    kind, status, gpu, fitted = JOBS.c.kind, JOBS.c.status, CALIBRATIONS.c.gpu, func.max(CALIBRATIONS.c.created_at)
+    unfinished = select(kind, status, func.count()).where(status.in_(UNFINISHED)).group_by(kind, status)
+    leased = select(func.min(JOBS.c.lease_until)).where(status == "running")
+    promoted = select(gpu, fitted).where(CALIBRATIONS.c.status == "promoted", gpu.is_not(None)).group_by(gpu)
     with answering(), reading(engine) as connection:
         moment = moment_in(connection)
+        until = in_utc(connection.execute(leased).scalar())
+        calibrated = connection.execute(promoted.order_by(fitted.desc()).limit(MOST_CALIBRATIONS))
         return Figures(
-            jobs=_jobs(connection),
-            oldest_lease_age_seconds=_lease_age_seconds(connection, lease_seconds, moment),
-            calibration_age_seconds=_calibration_ages(connection, moment),
+            jobs={(row[0], row[1]): float(row[2]) for row in connection.execute(unfinished)},
+            oldest_lease_age_seconds=None
+            if until is None
+            else max(lease_seconds - (until - moment).total_seconds(), 0.0),
+            calibration_age_seconds={slug: (moment - in_utc(at)).total_seconds() for slug, at in calibrated},
         )
-
-
-def _jobs(connection: Connection) -> dict[tuple[str, str], float]:
-    kind, status = JOBS.c.kind, JOBS.c.status
-    query = select(kind, status, func.count()).where(status.in_(UNFINISHED)).group_by(kind, status)
-    return {(row[0], row[1]): float(row[2]) for row in connection.execute(query)}
-
-
-def _lease_age_seconds(connection: Connection, lease_seconds: float, moment: datetime) -> float | None:
-    query = select(func.min(JOBS.c.lease_until)).where(JOBS.c.status == "running")
-    until = in_utc(connection.execute(query).scalar())
-    return None if until is None else max(lease_seconds - (until - moment).total_seconds(), 0.0)
-
-
-def _calibration_ages(connection: Connection, moment: datetime) -> dict[str, float]:
-    gpu, fitted = CALIBRATIONS.c.gpu, func.max(CALIBRATIONS.c.created_at)
-    query = select(gpu, fitted).where(CALIBRATIONS.c.status == "promoted", gpu.is_not(None)).group_by(gpu)
-    rows = connection.execute(query.order_by(fitted.desc()).limit(MOST_CALIBRATIONS))
-    fitted_at = {row[0]: in_utc(row[1]) for row in rows}
-    return {
-        slug: (moment - moment_fitted).total_seconds()
-        for slug, moment_fitted in fitted_at.items()
-        if moment_fitted is not None
-    }
 
 
 def lock_database_file(url: str) -> IO[str] | None:
@@ -537,11 +494,10 @@ def lock_database_file(url: str) -> IO[str] | None:
         lock.seek(0)
         holder = lock.read(20).strip() or "unknown"
         lock.close()
-        message = (
+        raise StartupError(
             f"another traincost serve (process {holder}) answers from {path}; stop it first, or use PostgreSQL, which "
             "takes several"
-        )
-        raise StartupError(message) from None
+        ) from None
     with suppress(OSError):  # the process id is for people only
         lock.truncate(0)
         lock.write(str(os.getpid()))

@@ -24,11 +24,13 @@ from sqlalchemy import (
     and_,
     bindparam,
     desc,
+    exists,
     func,
     insert,
     not_,
     or_,
     select,
+    true,
     tuple_,
     update,
 )
@@ -53,7 +55,7 @@ from service.catalogue.holdings import view_revision
 from service.catalogue.rows import TELLS_PRICES_APART, price_id
 from service.errors import Conflict, Problem, TraincostError, UnknownRevision, Unreachable
 from service.estimator import Cluster, Gpu
-from service.store.engine import NO_ANSWER, afterwards, alone, answering, reading, writing
+from service.store.engine import NO_ANSWER, afterwards, alone, answering, reading, row_as, writing
 from service.store.requests import log_change_in
 from service.store.tables import (
     CHANGED_PARTS,
@@ -73,8 +75,6 @@ MOST_NAMED = 50
 """Rows that a query names; for more of them, a full read is faster."""
 
 Record = dict[str, Any]
-Identity = tuple[Any, ...]
-"""Values of a row's key columns, its owner among them."""
 
 
 class OtherVersions(TraincostError):
@@ -88,6 +88,8 @@ class RowTable:
     rows: TypeAdapter[list[Any]]
     """Conversion of rows to plain values and back, checked."""
     table: Table
+    label: str
+    """Name of one row in a summary."""
     spread: str = ""
     """Field of the rows whose own fields are columns."""
     spread_columns: tuple[str, ...] = ()
@@ -100,12 +102,11 @@ class RowTable:
 
     def read(self, connection: Connection, which: ColumnElement[bool]) -> list[Any]:
         """Versions of rows, sorted by key here, because databases sort text differently."""
-        key = attrgetter(*self.key, "revision")
         records = connection.execute(select(self.table).where(which).execution_options(yield_per=AT_ONCE))
         rows: list[Any] = []
         for part in records.mappings().partitions():  # a million rows at once would take three times the memory
             rows += self.rows.validate_python([self._gathered(dict(record)) for record in part])
-        return sorted(rows, key=key)
+        return sorted(rows, key=attrgetter(*self.key, "revision"))
 
     def close(self, connection: Connection, rows: Iterable[Row], number: int) -> None:
         """Close the current versions."""
@@ -121,23 +122,18 @@ class RowTable:
     def add(self, connection: Connection, rows: Iterable[Row], number: int) -> list[Any]:
         """Add a version of each row, with the next revision of the row."""
         stored = tuple(rows)
-        last = self._last_revisions(connection, stored)
+        key = [self.table.c[name] for name in self.key]
+        latest = select(*key, func.max(self.table.c.revision)).group_by(*key)
+        if len(stored) <= MOST_NAMED:
+            latest = latest.where(tuple_(*key).in_([self.identity(row) for row in stored]))
+        last = {tuple(identity): revision for *identity, revision in connection.execute(latest)}
         added = [replace(row, revision=last.get(self.identity(row), 0) + 1) for row in stored]
         records = [self._spread(record) for record in self.rows.dump_python(added, mode="json")]
         if records:
             connection.execute(insert(self.table), [{**record, "since_change": number} for record in records])
         return added
 
-    def _last_revisions(self, connection: Connection, rows: Iterable[Row]) -> dict[Identity, int]:
-        """Last revision of each row that ever had one; others may be among them."""
-        key = [self.table.c[name] for name in self.key]
-        latest = select(*key, func.max(self.table.c.revision)).group_by(*key)
-        identities = [self.identity(row) for row in rows]
-        if len(identities) <= MOST_NAMED:
-            latest = latest.where(tuple_(*key).in_(identities))
-        return {tuple(identity): revision for *identity, revision in connection.execute(latest)}
-
-    def identity(self, row: Row) -> Identity:
+    def identity(self, row: Row) -> tuple[Any, ...]:
         """Identity of a row among those of its kind and owner."""
         return tuple(getattr(row, name) for name in self.key)
 
@@ -169,40 +165,20 @@ def holding_at(table: Table, number: int) -> ColumnElement[bool]:
     return and_(table.c.since_change <= number, ended_later)
 
 
-def in_part(table: Table, part: str | None) -> list[ColumnElement[bool]]:
-    """Condition for the versions in one part of all rows."""
-    if part is None:
-        return []
-    is_for_everyone = or_(table.c.owner == SHIPPED, table.c.scope == "everyone")
-    return [is_for_everyone] if part == EVERYONE else [table.c.owner == part, not_(is_for_everyone)]
-
-
 def _names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind))
 
 
 ROW_TABLES: Mapping[type, RowTable] = {
-    ModelRow: RowTable(TypeAdapter(list[ModelRow]), MODELS),
-    GpuRow: RowTable(TypeAdapter(list[GpuRow]), GPUS, "gpu", _names(Gpu)),
-    ClusterRow: RowTable(TypeAdapter(list[ClusterRow]), CLUSTERS, "cluster", _names(Cluster)),
-    PriceRow: RowTable(TypeAdapter(list[PriceRow]), PRICES),
-    RateCardRow: RowTable(TypeAdapter(list[RateCardRow]), RATE_CARDS),
-    RegionRow: RowTable(TypeAdapter(list[RegionRow]), REGIONS),
-    CalibrationRow: RowTable(TypeAdapter(list[CalibrationRow]), PROMOTED_CALIBRATIONS),
+    ModelRow: RowTable(TypeAdapter(list[ModelRow]), MODELS, "model"),
+    GpuRow: RowTable(TypeAdapter(list[GpuRow]), GPUS, "gpu", "gpu", _names(Gpu)),
+    ClusterRow: RowTable(TypeAdapter(list[ClusterRow]), CLUSTERS, "cluster", "cluster", _names(Cluster)),
+    PriceRow: RowTable(TypeAdapter(list[PriceRow]), PRICES, "price"),
+    RateCardRow: RowTable(TypeAdapter(list[RateCardRow]), RATE_CARDS, "rate card"),
+    RegionRow: RowTable(TypeAdapter(list[RegionRow]), REGIONS, "region"),
+    CalibrationRow: RowTable(TypeAdapter(list[CalibrationRow]), PROMOTED_CALIBRATIONS, "calibration"),
 }
 """Every kind of row, with its table."""
-
-
-KINDS = {
-    "models": "model",
-    "gpus": "gpu",
-    "clusters": "cluster",
-    "prices": "price",
-    "rate_cards": "rate card",
-    "regions": "region",
-    "promoted_calibrations": "calibration",
-}
-"""Name of one row of a table in a summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,24 +230,12 @@ def newest_change(connection: Connection) -> Change | None:
 
 def read_changes(connection: Connection, most: int | None = None) -> list[Change]:
     """Changes of the catalogue, newest first, each with the digest of all rows after it."""
-    rows = connection.execute(select(CHANGES).order_by(desc(CHANGES.c.number)).limit(most))
-    return [
-        Change(
-            number=row.number,
-            made_at=row.made_at.replace(tzinfo=row.made_at.tzinfo or UTC),
-            catalogue=row.catalogue_revision,
-            owner=row.owner,
-            summary=row.summary,
-        )
-        for row in rows
-    ]
+    rows = connection.execute(select(CHANGES).order_by(desc(CHANGES.c.number)).limit(most)).mappings()
+    return [row_as(Change, row, catalogue=row["catalogue_revision"]) for row in rows]
 
 
 def changes_seen(connection: Connection, owner: str, *, of_all: bool) -> list[Change]:
-    """Changes of an owner's view, newest first, each with the digest of the view after it.
-
-    Changes of other owners' private rows are left out.
-    """
+    """Changes of an owner's view without those of others' private rows, newest first, each with the view's digest."""
     rows_read = connection.execute(select(CHANGED_PARTS).order_by(CHANGED_PARTS.c.number))
     touched = {
         number: {row.part: row.digest for row in rows} for number, rows in groupby(rows_read, lambda row: row.number)
@@ -289,15 +253,7 @@ def changes_seen(connection: Connection, owner: str, *, of_all: bool) -> list[Ch
     return seen[::-1]
 
 
-def last_number_of(connection: Connection, part: str, digest: str) -> int | None:
-    """Number of the last change after which a part of all rows had a digest; None where there is none."""
-    parts = CHANGED_PARTS.c
-    query = select(func.max(parts.number)).where(parts.part == part, parts.digest == digest)
-    number: int | None = connection.execute(query).scalar_one()
-    return number
-
-
-def last_number_with(connection: Connection, revision: str, owner: str) -> int | None:
+def _last_number_with(connection: Connection, revision: str, owner: str) -> int | None:
     """Number of the last change after which an owner with private rows had a view with a digest."""
     parts = CHANGED_PARTS.c
     query = select(parts.number, parts.part, parts.digest).where(parts.part.in_((EVERYONE, owner)))
@@ -310,31 +266,9 @@ def last_number_with(connection: Connection, revision: str, owner: str) -> int |
     return last
 
 
-def owners_with_parts(connection: Connection) -> list[str]:
-    """Every owner who ever had private rows."""
-    query = select(CHANGED_PARTS.c.part).where(CHANGED_PARTS.c.part != EVERYONE).distinct()
-    return sorted(connection.execute(query).scalars())
-
-
-def shared_number_of(connection: Connection, revision: str) -> int | None:
-    """Number of the last change with a digest of all rows of all owners, once visible to everyone; None for none."""
-    changes = CHANGES.c
-    has_parts = select(CHANGED_PARTS.c.number).where(CHANGED_PARTS.c.number == changes.number).exists()
-    query = select(func.max(changes.number)).where(changes.catalogue_revision == revision, ~has_parts)
-    number: int | None = connection.execute(query).scalar_one()
-    return number
-
-
 def has_parts(connection: Connection) -> bool:
     """Whether the parts of all rows are recorded: since then each owner sees only its own private rows."""
     return connection.execute(select(CHANGED_PARTS.c.number).limit(1)).first() is not None
-
-
-def revision_after(connection: Connection, number: int) -> str | None:
-    """Digest of all rows right after a change; None where there was no such change."""
-    query = select(CHANGES.c.catalogue_revision).where(CHANGES.c.number == number)
-    revision: str | None = connection.execute(query).scalar_one_or_none()
-    return revision
 
 
 def holdings_at(connection: Connection, number: int) -> Holdings:
@@ -343,31 +277,18 @@ def holdings_at(connection: Connection, number: int) -> Holdings:
 
 
 def rows_at(connection: Connection, number: int, part: str | None = None) -> Iterator[Row]:
-    """The valid rows right after a change."""
+    """The valid rows right after a change: of everyone, of one owner, or all."""
     for kind in ROW_TABLES.values():
-        yield from kind.read(connection, and_(holding_at(kind.table, number), *in_part(kind.table, part)))
+        columns = kind.table.c
+        is_for_everyone = or_(columns.owner == SHIPPED, columns.scope == "everyone")
+        of_part = is_for_everyone if part == EVERYONE else and_(columns.owner == part, not_(is_for_everyone))
+        yield from kind.read(connection, and_(holding_at(kind.table, number), true() if part is None else of_part))
 
 
 def view_at(connection: Connection, number: int, owner: str) -> Catalogue:
     """The view of an owner right after a change."""
     parts = dict.fromkeys((EVERYONE, owner))
     return Holdings.of(row for part in parts for row in rows_at(connection, number, part)).view(owner)
-
-
-def shared_at(connection: Connection, change_number: int, revision: str) -> Catalogue:
-    """The view of everyone right after a change of the time when all rows were shared, under its digest."""
-    return replace(Catalogue.from_rows(rows_at(connection, change_number)), revision=revision)
-
-
-def holdings_since(connection: Connection, before: Holdings, since: int, number: int) -> Holdings:
-    """All rows after later changes, applied to rows in memory; nothing else is read."""
-    put: list[Row] = []
-    ended: list[Row] = []
-    for kind in ROW_TABLES.values():
-        begin, end = kind.table.c.since_change, kind.table.c.until_change
-        put += kind.read(connection, and_(begin > since, holding_at(kind.table, number)))
-        ended += kind.read(connection, and_(begin <= since, end > since, end <= number))
-    return before.changed(put, ended)
 
 
 def write_change(connection: Connection, before: Holdings, rows: Rows, owner: str) -> Written:
@@ -379,19 +300,18 @@ def write_change(connection: Connection, before: Holdings, rows: Rows, owner: st
     put = tuple(row for kind, new in _by_kind(rows.put) for row in ROW_TABLES[kind].add(connection, new, number))
     after = before.changed(put, rows.drop, is_strict=True)
     touched = _touched(connection, before, after)
-    change = Change(
-        number=number,
-        made_at=datetime.now(UTC),
-        catalogue=after.revision,
-        owner=owner,
-        summary=summary_of(before, rows),
-    )
-    values = {"catalogue_revision" if name == "catalogue" else name: value for name, value in asdict(change).items()}
+    made_at, summary = datetime.now(UTC), _summary_of(before, rows)
+    change = Change(number=number, made_at=made_at, catalogue=after.revision, owner=owner, summary=summary)
+    values = asdict(change)
+    values["catalogue_revision"] = values.pop("catalogue")
     connection.execute(insert(CHANGES), values)
     parts = [{"part": part, "number": number, "digest": digest} for part, digest in touched.items()]
     if parts:
         connection.execute(insert(CHANGED_PARTS), parts)
-    log_change_in(connection, _object_of(rows, number))
+    named = f"catalogue/revisions/{number}"
+    if len(changed := (*rows.put, *rows.drop)) == 1:
+        named = f"{ROW_TABLES[type(changed[0])].table.name.replace('_', '-')}/{key_of(changed[0])}"
+    log_change_in(connection, named)
     return Written(change=change, holdings=after, rows=put)
 
 
@@ -404,24 +324,15 @@ def _touched(connection: Connection, before: Holdings, after: Holdings) -> dict[
     return changed or {EVERYONE: after.everyone.revision}
 
 
-def summary_of(before: Holdings, rows: Rows) -> str:
-    """Summary of a change."""
+def _summary_of(before: Holdings, rows: Rows) -> str:
     done = [(type(row), "changed" if before.ended_by((row,), ()) else "created", row) for row in rows.put]
     done += [(type(row), "deleted", row) for row in rows.drop]
     if len(done) == 1:
         ((kind, action, row),) = done
-        return f"{KINDS[ROW_TABLES[kind].table.name]} {key_of(row)} {action}"
+        return f"{ROW_TABLES[kind].label} {key_of(row)} {action}"
     counted = Counter((ROW_TABLES[kind].table.name, action) for kind, action, _ in done)
     parts = (f"{count} {table.replace('_', ' ')} {action}" for (table, action), count in counted.items())
     return ", ".join(parts) or "no row, only what their digest is made of"
-
-
-def _object_of(rows: Rows, number: int) -> str:
-    """Object of a change for the audit log: its row, or the change itself where it has several."""
-    changed = (*rows.put, *rows.drop)
-    if len(changed) != 1:
-        return f"catalogue/revisions/{number}"
-    return f"{ROW_TABLES[type(changed[0])].table.name.replace('_', '-')}/{key_of(changed[0])}"
 
 
 def _by_kind(rows: Iterable[Row]) -> list[tuple[type, list[Row]]]:
@@ -503,7 +414,8 @@ class History:
         if self._engine is None or not REVISION.fullmatch(revision):
             raise UnknownRevision(NO_SUCH_REVISION)
         with self._reading() as connection:
-            owners = [owner, *(owners_with_parts(connection) if of_all else ())]
+            private = select(CHANGED_PARTS.c.part).where(CHANGED_PARTS.c.part != EVERYONE).distinct()
+            owners = [owner, *(sorted(connection.scalars(private)) if of_all else ())]
             read = _read_view(connection, revision, owners)
         if read is None:
             raise UnknownRevision(NO_SUCH_REVISION)
@@ -578,11 +490,10 @@ class History:
     def _cache(self, catalogue: Catalogue, owner: str) -> None:
         self._cached[catalogue.revision, owner] = catalogue
         self._cached.move_to_end((catalogue.revision, owner))
-        while len(self._cached) > 1 and (len(self._cached) > MOST_CACHED or self._cached_rows() > MOST_CACHED_ROWS):
-            self._cached.popitem(last=False)
-
-    def _cached_rows(self) -> int:
-        return sum(len(catalogue.digests) for catalogue in self._cached.values())
+        rows = sum(len(cached.digests) for cached in self._cached.values())
+        while len(self._cached) > 1 and (len(self._cached) > MOST_CACHED or rows > MOST_CACHED_ROWS):
+            _, former = self._cached.popitem(last=False)
+            rows -= len(former.digests)
 
     def _connected(self) -> Engine:
         if self._engine is None:
@@ -609,14 +520,17 @@ def load_numbered(engine: Engine) -> tuple[int, Holdings]:
 
 def _read_view(connection: Connection, revision: str, owners: Iterable[str]) -> tuple[str, Catalogue] | None:
     """A view with a digest that everyone or one of some owners had, and its owner; None where there is none."""
-    number = last_number_of(connection, EVERYONE, revision)
+    parts, changes = CHANGED_PARTS.c, CHANGES.c
+    of_everyone = select(func.max(parts.number)).where(parts.part == EVERYONE, parts.digest == revision)
+    number: int | None = connection.scalar(of_everyone)
     if number is not None:
         return EVERYONE, view_at(connection, number, EVERYONE)
-    number = shared_number_of(connection, revision)
-    if number is not None:
-        return EVERYONE, shared_at(connection, number, revision)
+    of_all = select(func.max(changes.number)).where(changes.catalogue_revision == revision)
+    number = connection.scalar(of_all.where(~exists().where(parts.number == changes.number)))
+    if number is not None:  # of the time when all rows of all owners were visible to everyone
+        return EVERYONE, replace(Catalogue.from_rows(rows_at(connection, number)), revision=revision)
     for owner in dict.fromkeys(owners):
-        number = last_number_with(connection, revision, owner)
+        number = _last_number_with(connection, revision, owner)
         if number is not None:
             return owner, view_at(connection, number, owner)
     return None
@@ -624,9 +538,16 @@ def _read_view(connection: Connection, revision: str, owners: Iterable[str]) -> 
 
 def _brought_up(connection: Connection, current: Holdings, number: int, newest: Change) -> Holdings:
     """The rows after the newest change, from those in memory where the change lists its rows."""
-    if 0 < number < newest.number and revision_after(connection, number) == current.revision:
+    then = select(CHANGES.c.catalogue_revision).where(CHANGES.c.number == number)
+    if 0 < number < newest.number and connection.scalar(then) == current.revision:
+        put: list[Row] = []
+        ended: list[Row] = []
         with suppress(UnsoundFact):
-            holdings = holdings_since(connection, current, number, newest.number)
+            for kind in ROW_TABLES.values():
+                begin, end = kind.table.c.since_change, kind.table.c.until_change
+                put += kind.read(connection, and_(begin > number, holding_at(kind.table, newest.number)))
+                ended += kind.read(connection, and_(begin <= number, end > number, end <= newest.number))
+            holdings = current.changed(put, ended)
             if holdings.revision == newest.catalogue:
                 return holdings
     return holdings_at(connection, newest.number)

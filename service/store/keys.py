@@ -26,15 +26,6 @@ UNLISTED_LINKS = "share links"
 SECRET_BYTES = 32
 
 
-def make_signing_secret(engine: Engine) -> bytes:
-    """The signing secret of links, created where there is none."""
-    fresh = token_bytes(SECRET_BYTES)
-    made = {"name": LINKS, "secret": fresh, "made_at": datetime.now(UTC)}
-    with answering(), writing(engine) as connection:
-        connection.execute(insert_new(connection, SERVER_SECRETS), made)
-        return signing_secrets_in(connection).get(LINKS, fresh)
-
-
 def signing_secrets_in(connection: Connection) -> Mapping[str, bytes]:
     """The current and former signing secrets of links, by name."""
     query = select(SERVER_SECRETS.c.name, SERVER_SECRETS.c.secret)
@@ -194,14 +185,6 @@ def keys_in(connection: Connection) -> list[ApiKey]:
     return [row_as(ApiKey, row) for row in rows]
 
 
-def state_in(connection: Connection) -> tuple[Any, ...]:
-    """A value that differs whenever a key was created, limited or revoked: cheaper to read than the keys."""
-    made, revoked = API_KEYS.c.created_at, API_KEYS.c.revoked_at
-    limited = func.sum(API_KEYS.c.limit_changes)
-    query = select(func.count(), func.max(made), func.count(revoked), func.max(revoked), limited).select_from(API_KEYS)
-    return tuple(connection.execute(query).one())
-
-
 TEAM = "team"
 """Owner where callers are not distinguished: without keys, and for keys without an owner."""
 
@@ -300,7 +283,8 @@ class KeyRing:
         self._state: tuple[Any, ...] = ()
         self._temporary: dict[str, ApiKey] = {}
         self._known: Mapping[str, ApiKey] = {}
-        self._is_locked = False
+        self.is_locked = False
+        """Whether callers need a key: from the first key on, also where all are revoked or a backup has none."""
         self._key_uses, self._link_uses = _Uses(API_KEYS), _Uses(SHARE_LINKS)
         self.noted = Event()
         """Set where a use waits to be written."""
@@ -308,11 +292,6 @@ class KeyRing:
         self.unlisted_secret: bytes | None = None
         """Signing secret of links of earlier versions; None where none of them is valid."""
         self.refresh()
-
-    @property
-    def is_locked(self) -> bool:
-        """Whether callers need a key: from the first key on, also where all are revoked or a backup has none."""
-        return self._is_locked
 
     def find(self, presented: str) -> ApiKey | None:
         """The key that a caller presents."""
@@ -341,11 +320,14 @@ class KeyRing:
         if self._engine is None:
             return
         with answering(), reading(self._engine) as connection:
-            state = state_in(connection)
-            if state != self._state:
+            made, revoked = API_KEYS.c.created_at, API_KEYS.c.revoked_at
+            limited = func.sum(API_KEYS.c.limit_changes)
+            figures = select(func.count(), func.max(made), func.count(revoked), func.max(revoked), limited)
+            state = tuple(connection.execute(figures.select_from(API_KEYS)).one())
+            if state != self._state:  # it differs after any change of a key, and is cheaper to read than the keys
                 self._keys, self._state = {key.id: key for key in keys_in(connection)}, state
                 self._known = {**self._keys, **self._temporary}
-                self._is_locked = self._is_locked or bool(self._keys)  # no later change opens a locked service
+                self.is_locked = self.is_locked or bool(self._keys)  # no later change opens a locked service
             secrets = signing_secrets_in(connection)
             self.signing_secret, self.unlisted_secret = secrets.get(LINKS), secrets.get(UNLISTED_LINKS)
 
@@ -354,7 +336,11 @@ class KeyRing:
         if self.signing_secret is None:
             if self._engine is None:
                 raise Unreachable(NO_ANSWER)
-            self.signing_secret = make_signing_secret(self._engine)
+            fresh = token_bytes(SECRET_BYTES)
+            made = {"name": LINKS, "secret": fresh, "made_at": datetime.now(UTC)}
+            with answering(), writing(self._engine) as connection:
+                connection.execute(insert_new(connection, SERVER_SECRETS), made)
+                self.signing_secret = signing_secrets_in(connection).get(LINKS, fresh)
         return self.signing_secret
 
     def record_link_use(self, link_id: str, moment: datetime) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Engine, delete, false, func, insert, or_, select, update
 
-from service.store.engine import answering, insert_new, later, now, reading, together, writing
+from service.store.engine import answering, insert_new, later, now, reading, row_as, together, writing
 from service.store.tables import AUDIT_LOG, REMEMBERED_ANSWERS
 
 AuditOutcome = Literal["done", "forbidden", "not_found", "conflict", "stale"]
@@ -112,18 +112,8 @@ def read_audit(engine: Engine, part: AuditPart) -> list[StoredEntry]:
         query = query.where(number < part.behind if part.newest_first else number > part.behind)
     query = query.order_by(number.desc() if part.newest_first else number).limit(part.most)
     with answering(), reading(engine) as connection:
-        return [
-            StoredEntry(
-                call=AuditedCall(
-                    caller=row.caller, owner=row.owner, operation=row.operation, request_id=row.request_id
-                ),
-                at=row.at,
-                object=row.object,
-                outcome=row.outcome,
-                number=row.number,
-            )
-            for row in connection.execute(query)
-        ]
+        rows = connection.execute(query).mappings()
+        return [row_as(StoredEntry, row, call=row_as(AuditedCall, row)) for row in rows]
 
 
 def _is_among(column: ColumnElement[Any], values: Collection[str | None]) -> ColumnElement[bool]:
@@ -170,36 +160,22 @@ class StoredResponse:
 def once(
     engine: Engine, key: RequestKey, request_digest: str, act: Callable[[], "StoredResponse"]
 ) -> tuple["StoredResponse", bool]:
-    """Run a request, unless a response is stored under its key.
+    """The response of a request, and whether it is a stored one; a second one under the same key waits for the first.
 
-    One transaction covers the work and the response, so a failure stores neither. A second request under the same key
-    waits for the first.
-
-    Returns:
-        the response, and whether it is a stored one
+    One transaction covers the work and the response, so a failure stores neither.
     """
-    with answering(), together(engine) as connection:
-        stored = _reserve(connection, key, request_digest)
-        if stored is not None:
-            return stored, True
-        answer = act()
-        connection.execute(update(REMEMBERED_ANSWERS).where(*_has_key(key)).values(**asdict(answer)))
-        return answer, False
-
-
-def _reserve(connection: Connection, key: RequestKey, request_digest: str) -> StoredResponse | None:
-    """Reserve a key; return the stored response if an earlier request reserved it."""
-    connection.execute(delete(REMEMBERED_ANSWERS).where(*_has_key(key), REMEMBERED_ANSWERS.c.expires_at < now()))
+    columns = REMEMBERED_ANSWERS.c
+    has_key = [columns[name] == value for name, value in asdict(key).items()]
     row: dict[str, Any] = {
         **asdict(key), "request_digest": request_digest, "status": 0, "headers": {}, "content": b"",
         "expires_at": later(RESPONSE_HOURS * 3600),
     }  # fmt: skip
-    reservation = insert_new(connection, REMEMBERED_ANSWERS).values(row).returning(REMEMBERED_ANSWERS.c.key)
-    if connection.execute(reservation).first() is not None:
-        return None
-    columns = [REMEMBERED_ANSWERS.c[name] for name in StoredResponse.__dataclass_fields__]
-    return StoredResponse(**connection.execute(select(*columns).where(*_has_key(key))).mappings().one())
-
-
-def _has_key(key: RequestKey) -> tuple[Any, ...]:
-    return tuple(REMEMBERED_ANSWERS.c[name] == value for name, value in asdict(key).items())
+    with answering(), together(engine) as connection:
+        connection.execute(delete(REMEMBERED_ANSWERS).where(*has_key, columns.expires_at < now()))
+        reservation = insert_new(connection, REMEMBERED_ANSWERS).values(row).returning(columns.key)
+        if connection.execute(reservation).first() is None:
+            stored = select(*(columns[name] for name in StoredResponse.__dataclass_fields__)).where(*has_key)
+            return StoredResponse(**connection.execute(stored).mappings().one()), True
+        answer = act()
+        connection.execute(update(REMEMBERED_ANSWERS).where(*has_key).values(**asdict(answer)))
+        return answer, False

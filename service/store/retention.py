@@ -90,23 +90,29 @@ def remove_old(engine: Engine, keeping: RetentionPeriods, moment: datetime, paus
 
 
 def _kinds(keeping: RetentionPeriods, moment: datetime) -> Iterator[_Old]:
-    """Kinds in the order of removal: a measurement keeps its launch check, which keeps its answer."""
+    """Kinds in the order of removal: a measurement keeps its launch check, that its answer; a sweep keeps its parts."""
     if keeping.measurements_days:
         then = _before(moment, keeping.measurements_days)
         yield _Old("measurements", MEASUREMENTS, ("id",), (MEASUREMENTS.c.measured_at < then,), _fitted_on)
     if keeping.jobs_days:
         then = _before(moment, keeping.jobs_days)
-        yield _Old("sweeps", SWEEPS, ("id",), (SWEEPS.c.created_at < then, ~_has_later_jobs(then)))
-        yield _Old("jobs", JOBS, ("id",), (*_ended(then), _is_alone(), ~_has_measurements()))
+        has_later_parts = exists().where(
+            JOBS.c.parent == SWEEPS.c.id, or_(JOBS.c.status.not_in(ENDED), JOBS.c.finished_at >= then)
+        )
+        yield _Old("sweeps", SWEEPS, ("id",), (SWEEPS.c.created_at < then, ~has_later_parts))
+        is_alone = or_(JOBS.c.parent.is_(None), ~exists().where(SWEEPS.c.id == JOBS.c.parent))
+        has_measurements = exists().where(MEASUREMENTS.c.launch_check_id == JOBS.c.id)
+        yield _Old("jobs", JOBS, ("id",), (*_ended(then), is_alone, ~has_measurements))
     if keeping.answers_days:
         then = _before(moment, keeping.answers_days)
-        yield _Old("answers", ESTIMATES, ("id",), (ESTIMATES.c.stored_at < then, *_unreferenced()))
+        references: tuple[Any, ...] = (SCENARIO_REVISIONS.c.estimate_id, LAUNCH_CHECKS.c.estimate_id)
+        unreferenced = (~exists().where(estimate_id == ESTIMATES.c.id) for estimate_id in references)
+        yield _Old("answers", ESTIMATES, ("id",), (ESTIMATES.c.stored_at < then, *unreferenced))
     if keeping.audit_days:
         then = _before(moment, keeping.audit_days)
         yield _Old("audit entries", AUDIT_LOG, ("number",), (AUDIT_LOG.c.at < then,))
-    ended = or_(
-        SHARE_LINKS.c.expires_at < _before(moment, LINKS_DAYS), SHARE_LINKS.c.revoked_at < _before(moment, LINKS_DAYS)
-    )
+    then = _before(moment, LINKS_DAYS)
+    ended = or_(SHARE_LINKS.c.expires_at < then, SHARE_LINKS.c.revoked_at < then)
     yield _Old("share links", SHARE_LINKS, ("id",), (ended,))
     key = ("caller", "operation", "key")
     yield _Old("remembered answers", REMEMBERED_ANSWERS, key, (REMEMBERED_ANSWERS.c.expires_at < moment,))
@@ -117,16 +123,14 @@ def _forget(engine: Engine, old: _Old, pause: Pause) -> int:
     query, key = select(*columns).where(*old.conditions), tuple_(*columns)
     with answering(), reading(engine) as connection:
         keys = _going(connection, query, old)
-    removed = 0
-    for batch in _batches(keys):
-        with answering(), writing(engine) as connection:
-            going = _going(connection, query.where(key.in_(batch)).with_for_update(skip_locked=True), old)
-            if going:
-                connection.execute(delete(old.table).where(key.in_(going)))
-        removed += len(going)
-        if pause():
-            break
-    return removed
+
+    def remove(connection: Connection, batch: Sequence[Key]) -> int:
+        going = _going(connection, query.where(key.in_(batch)).with_for_update(skip_locked=True), old)
+        if going:
+            connection.execute(delete(old.table).where(key.in_(going)))
+        return len(going)
+
+    return _in_batches(engine, keys, remove, pause)
 
 
 def _going(connection: Connection, query: Select[Any], old: _Old) -> list[Key]:
@@ -134,8 +138,17 @@ def _going(connection: Connection, query: Select[Any], old: _Old) -> list[Key]:
     return [key for row in connection.execute(query) if (key := tuple(row)) not in referenced]
 
 
-def _batches(keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    return (keys[place : place + AT_ONCE] for place in range(0, len(keys), AT_ONCE))
+def _in_batches(
+    engine: Engine, keys: Sequence[Any], remove: Callable[[Connection, Sequence[Any]], int], pause: Pause
+) -> int:
+    """Remove a few rows in each transaction."""
+    removed = 0
+    for place in range(0, len(keys), AT_ONCE):
+        with answering(), writing(engine) as connection:
+            removed += remove(connection, keys[place : place + AT_ONCE])
+        if pause():
+            break
+    return removed
 
 
 def _remove_files(engine: Engine, then: datetime, pause: Pause) -> int:
@@ -146,16 +159,15 @@ def _remove_files(engine: Engine, then: datetime, pause: Pause) -> int:
     query = select(JOBS.c.id).where(*_ended(then), JOBS.c.parent.is_(None), some)
     with answering(), reading(engine) as connection:
         job_ids = connection.execute(query).scalars().all()
-    removed = 0
-    for batch in _batches(job_ids):
-        with answering(), writing(engine) as connection:
-            removed += connection.execute(delete(JOB_FILES).where(JOB_FILES.c.job_id.in_(batch))).rowcount
-            last = select(JOBS.c.events).where(JOBS.c.id == JOB_EVENTS.c.job_id).scalar_subquery()
-            connection.execute(update(JOBS).where(JOBS.c.id.in_(batch)).values(file_bytes=0))
-            connection.execute(delete(JOB_EVENTS).where(JOB_EVENTS.c.job_id.in_(batch), JOB_EVENTS.c.number < last))
-        if pause():
-            break
-    return removed
+
+    def remove(connection: Connection, batch: Sequence[str]) -> int:
+        files = connection.execute(delete(JOB_FILES).where(JOB_FILES.c.job_id.in_(batch))).rowcount
+        last = select(JOBS.c.events).where(JOBS.c.id == JOB_EVENTS.c.job_id).scalar_subquery()
+        connection.execute(update(JOBS).where(JOBS.c.id.in_(batch)).values(file_bytes=0))
+        connection.execute(delete(JOB_EVENTS).where(JOB_EVENTS.c.job_id.in_(batch), JOB_EVENTS.c.number < last))
+        return files
+
+    return _in_batches(engine, job_ids, remove, pause)
 
 
 def _before(moment: datetime, days: float) -> datetime:
@@ -164,26 +176,6 @@ def _before(moment: datetime, days: float) -> datetime:
 
 def _ended(then: datetime) -> list[ColumnElement[bool]]:
     return [JOBS.c.status.in_(ENDED), JOBS.c.finished_at < then]
-
-
-def _has_later_jobs(then: datetime) -> ColumnElement[bool]:
-    """Whether a part of a sweep is active, or ended recently."""
-    is_later = or_(JOBS.c.status.not_in(ENDED), JOBS.c.finished_at >= then)
-    return exists().where(JOBS.c.parent == SWEEPS.c.id, is_later)
-
-
-def _is_alone() -> ColumnElement[bool]:
-    """Whether a job is not a part of an existing sweep; a sweep is removed first, then its parts."""
-    return or_(JOBS.c.parent.is_(None), ~exists().where(SWEEPS.c.id == JOBS.c.parent))
-
-
-def _has_measurements() -> ColumnElement[bool]:
-    return exists().where(MEASUREMENTS.c.launch_check_id == JOBS.c.id)
-
-
-def _unreferenced() -> list[ColumnElement[bool]]:
-    speaking: tuple[Any, ...] = (SCENARIO_REVISIONS.c.estimate_id, LAUNCH_CHECKS.c.estimate_id)
-    return [~exists().where(estimate_id == ESTIMATES.c.id) for estimate_id in speaking]
 
 
 def _fitted_on(connection: Connection) -> Set[Key]:

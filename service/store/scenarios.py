@@ -12,17 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Select, delete, exists
 
 from service.errors import Stale
 from service.estimator.answer import Verdict
-from service.store.engine import (
-    RowPart,
-    answering,
-    insert_new,
-    insert_or,
-    part_of,
-    reading,
-    row_as,
-    values_of,
-    writing,
-)
+from service.store.engine import RowPart, answering, insert_new, insert_or, part_of, reading, row_as, values_of, writing
 from service.store.requests import log_change_in
 from service.store.tables import CHECKED_QUESTIONS, ESTIMATE_OWNERS, ESTIMATES, SCENARIO_REVISIONS, SCENARIOS
 
@@ -47,13 +37,6 @@ def is_owned(estimate_id: ColumnElement[str], owner: str | None) -> ColumnElemen
     if owner is None:
         return true()
     return exists().where(ESTIMATE_OWNERS.c.estimate_id == estimate_id, ESTIMATE_OWNERS.c.owner == owner)
-
-
-def remove_owners_in(connection: Connection) -> None:
-    """Remove owners of answers and questions that are gone."""
-    stored_ids = (ESTIMATES.c.id, CHECKED_QUESTIONS.c.estimate_id)
-    is_gone = [~exists().where(estimate_id == ESTIMATE_OWNERS.c.estimate_id) for estimate_id in stored_ids]
-    connection.execute(delete(ESTIMATE_OWNERS).where(*is_gone))
 
 
 Question = Mapping[str, Any]
@@ -214,10 +197,12 @@ def store_checked_questions(engine: Engine, questions: Iterable[tuple[CheckedQue
 
 
 def remove_checked_questions(engine: Engine, before: datetime) -> None:
-    """Remove questions from before a moment."""
+    """Remove questions from before a moment, and owners of answers and questions that are gone."""
     with answering(), writing(engine) as connection:
         connection.execute(delete(CHECKED_QUESTIONS).where(CHECKED_QUESTIONS.c.asked_at < before))
-        remove_owners_in(connection)
+        stored_ids = (ESTIMATES.c.id, CHECKED_QUESTIONS.c.estimate_id)
+        is_gone = [~exists().where(estimate_id == ESTIMATE_OWNERS.c.estimate_id) for estimate_id in stored_ids]
+        connection.execute(delete(ESTIMATE_OWNERS).where(*is_gone))
 
 
 def no_pending_writes() -> bool:

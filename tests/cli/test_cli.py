@@ -147,6 +147,7 @@ def test_the_version_is_printed_before_anything_is_imported() -> None:
 def test_an_estimate_imports_no_server_and_no_other_family_of_commands() -> None:
     loaded = _loaded_by("estimate", *ASKED)
     assert not {"fastapi", "httpx", "numpy", "rich", "sqlalchemy", "uvicorn"} & loaded
+    assert "typer._adapters" not in loaded
     assert {name for name in loaded if name.startswith("service.cli.")} == {
         f"service.cli.{name}" for name in ("application", "console", "questions", "reports")
     }
